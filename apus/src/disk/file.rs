@@ -1,0 +1,251 @@
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use super::{PowerCut, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A handle on the file system; clones share the same power cut, if one is armed.
+#[derive(Clone, Default)]
+pub struct Disk {
+    power: Option<Arc<PowerCut>>,
+}
+
+/// An open file with its path, so that every error can name it.
+pub struct File {
+    path: PathBuf,
+    inner: fs::File,
+    power: Option<Arc<PowerCut>>,
+}
+
+impl Disk {
+    /// The real disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk that loses power as `power` says.
+    pub fn with_power_cut(power: Arc<PowerCut>) -> Self {
+        Self { power: Some(power) }
+    }
+
+    /// Creates `path` for reading and writing, or truncates what is there.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        self.before(path, &[])?;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o644);
+        self.open_with(path, &options, "create the file")
+    }
+
+    /// Opens `path` for reading and writing, creating it empty if it is not there.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        if !path.exists() {
+            self.before(path, &[])?;
+        }
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        self.open_with(path, &options, "open the file")
+    }
+
+    /// Opens `path` for reading.
+    pub fn open_read(&self, path: impl AsRef<Path>) -> Result<File> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        self.open_with(path.as_ref(), &options, "open the file")
+    }
+
+    /// The whole of `path`, or `None` if there is no such file.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>> {
+        let path = path.as_ref();
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(StoreError::io(path, "read the file", e)),
+        }
+    }
+
+    /// Puts `bytes` at `path` so that after a crash either the old or the new content is there:
+    /// written to a temporary file, synced, renamed over, directory synced.
+    pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(".dbtmp");
+        let temporary = path.with_file_name(name);
+        let file = self.create(&temporary)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync()?;
+        self.rename(&temporary, path)?;
+        self.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Renames `from` to `to`, replacing what is there. Durable after [`Disk::sync_dir`].
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.before(to, &[])?;
+        fs::rename(from, to).map_err(|e| StoreError::io(to, "rename a file to this name", e))?;
+        if let Some(power) = &self.power {
+            power.renamed(from, to);
+        }
+        Ok(())
+    }
+
+    /// Removes a file; no error if it is not there.
+    pub fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        self.before(path, &[])?;
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io(path, "remove the file", e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates a directory and its parents; no error if it is there.
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        fs::create_dir_all(path).map_err(|e| StoreError::io(path, "create the directory", e))
+    }
+
+    /// Names of the entries of a directory, sorted; empty if there is no such directory.
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        let path = path.as_ref();
+        let fail = |e| StoreError::io(path, "list the directory", e);
+        let mut names = Vec::new();
+        match fs::read_dir(path) {
+            Ok(entries) => {
+                for entry in entries {
+                    names.push(entry.map_err(fail)?.file_name().to_string_lossy().into_owned());
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(fail(e)),
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Makes creations, renames and removals in `path` durable.
+    pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        self.before(path, &[])?;
+        let fail = |e| StoreError::io(path, "sync the directory", e);
+        fs::File::open(path).and_then(|d| d.sync_all()).map_err(fail)?;
+        if let Some(power) = &self.power {
+            power.dir_synced(path);
+        }
+        Ok(())
+    }
+
+    fn open_with(&self, path: &Path, options: &fs::OpenOptions, what: &str) -> Result<File> {
+        let inner = options.open(path).map_err(|e| StoreError::io(path, what, e))?;
+        Ok(File { path: path.to_path_buf(), inner, power: self.power.clone() })
+    }
+
+    fn before(&self, path: &Path, bytes: &[u8]) -> Result<usize> {
+        match &self.power {
+            None => Ok(bytes.len()),
+            Some(power) => power.step(path, bytes.len()),
+        }
+    }
+}
+
+impl File {
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> Result<u64> {
+        let metadata = self.inner.metadata();
+        Ok(metadata.map_err(|e| StoreError::io(&self.path, "read the length", e))?.len())
+    }
+
+    /// Whether the file holds no bytes.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buffer` from `offset`; an error if the file ends before.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.inner.read_exact_at(buffer, offset).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let what = format!("the file ends inside the {} bytes wanted here", buffer.len());
+                StoreError::corrupt(&self.path, offset, what)
+            }
+            _ => StoreError::io(&self.path, "read", e).at(offset),
+        })
+    }
+
+    /// Writes all of `bytes` at `offset` with one call.
+    pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let fail = |e| StoreError::io(&self.path, "write", e).at(offset);
+        match &self.power {
+            None => self.inner.write_all_at(bytes, offset).map_err(fail),
+            Some(power) => {
+                let kept = power.step(&self.path, bytes.len());
+                let partial = kept.as_ref().map_or(bytes.len() / 2, |n| *n);
+                if !power.was_off_before_last_step() {
+                    self.inner.write_all_at(&bytes[..partial], offset).map_err(fail)?;
+                }
+                kept.map(|_| ())
+            }
+        }
+    }
+
+    /// Reserves blocks up to `len` bytes and extends the file with zeros (`fallocate`).
+    pub fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        if let Some(power) = &self.power {
+            power.step(&self.path, 0)?;
+        }
+        use rustix::fs::{FallocateFlags, fallocate};
+        match fallocate(&self.inner, FallocateFlags::empty(), offset, len) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(e) => Err(StoreError::io(&self.path, "reserve space", e.into()).at(offset)),
+        }
+    }
+
+    /// Cuts the file, or extends it with zeros, to `len` bytes.
+    pub fn set_len(&self, len: u64) -> Result<()> {
+        if let Some(power) = &self.power {
+            power.step(&self.path, 0)?;
+        }
+        self.inner.set_len(len).map_err(|e| StoreError::io(&self.path, "set the length", e))
+    }
+
+    /// Makes the content durable (`fdatasync`).
+    pub fn sync(&self) -> Result<()> {
+        if let Some(power) = &self.power {
+            power.step(&self.path, 0)?;
+        }
+        self.inner.sync_data().map_err(|e| StoreError::io(&self.path, "sync", e))?;
+        if let Some(power) = &self.power {
+            power.file_synced(&self.path);
+        }
+        Ok(())
+    }
+
+    /// Maps the whole file for reading.
+    ///
+    /// The caller vouches that nobody cuts the file while the map lives: tables never change once
+    /// written, and the data directory's lock keeps other programs away.
+    pub fn map(&self) -> Result<Mmap> {
+        let fail = |e| StoreError::io(&self.path, "map the file", e);
+        // SAFETY: see above; a file cut by a third party raises SIGBUS, as in every mmap reader.
+        unsafe { Mmap::map(&self.inner) }.map_err(fail)
+    }
+
+    /// The file underneath, for locks.
+    pub fn raw(&self) -> &fs::File {
+        &self.inner
+    }
+}

@@ -1,0 +1,122 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::StoreError;
+
+/// Cuts the power at the n-th change to the disk: that change is half done, every later one is
+/// refused, and [`PowerCut::lose_unsynced`] then leaves of each file what was synced.
+///
+/// Meant for small files: it remembers the synced content of each.
+pub struct PowerCut {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    steps: u64,
+    cut_at: u64,
+    /// Whether the power was off before the last step that was asked for.
+    off_before: bool,
+    /// Content as of the last sync of each file, under its present name.
+    synced: BTreeMap<PathBuf, Vec<u8>>,
+    /// Names whose presence or absence is not yet durable: name, and what was durable under it.
+    unsynced_names: BTreeMap<PathBuf, Option<Vec<u8>>>,
+    touched: BTreeSet<PathBuf>,
+}
+
+impl PowerCut {
+    /// Power fails at the `cut_at`-th change, counted from 1; `u64::MAX` only counts.
+    pub fn at(cut_at: u64) -> Self {
+        Self { state: Mutex::new(State { cut_at, ..State::default() }) }
+    }
+
+    /// Changes seen so far.
+    pub fn steps(&self) -> u64 {
+        self.lock().steps
+    }
+
+    /// Whether the power has failed.
+    pub fn is_off(&self) -> bool {
+        let state = self.lock();
+        state.steps >= state.cut_at
+    }
+
+    /// Brings every touched file back to what a disk without power keeps: synced content, and
+    /// names as of the last directory sync. Call it after the cut, with no file open.
+    pub fn lose_unsynced(&self) -> std::io::Result<()> {
+        let state = self.lock();
+        for path in &state.touched {
+            let name_lost = state.unsynced_names.get(path);
+            let content = match name_lost {
+                Some(before) => before.clone(),
+                None if path.exists() => Some(state.synced.get(path).cloned().unwrap_or_default()),
+                None => None,
+            };
+            match content {
+                Some(bytes) => fs::write(path, bytes)?,
+                None if path.is_file() => fs::remove_file(path)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn step(&self, path: &Path, bytes: usize) -> Result<usize, StoreError> {
+        let mut state = self.lock();
+        state.off_before = state.steps >= state.cut_at;
+        state.steps += 1;
+        if state.steps >= state.cut_at {
+            return Err(StoreError::new(path, "the power is off (a test said so)"));
+        }
+        if !path.is_dir() {
+            state.first_touch(path);
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn was_off_before_last_step(&self) -> bool {
+        self.lock().off_before
+    }
+
+    pub(super) fn file_synced(&self, path: &Path) {
+        let content = fs::read(path).unwrap_or_default();
+        self.lock().synced.insert(path.to_path_buf(), content);
+    }
+
+    pub(super) fn renamed(&self, from: &Path, to: &Path) {
+        let mut state = self.lock();
+        state.first_touch(from);
+        state.first_touch(to);
+        let content = state.synced.remove(from).unwrap_or_default();
+        let before = state.synced.insert(to.to_path_buf(), content);
+        state.unsynced_names.entry(to.to_path_buf()).or_insert(before);
+    }
+
+    pub(super) fn dir_synced(&self, dir: &Path) {
+        let mut state = self.lock();
+        state.unsynced_names.retain(|path, _| path.parent() != Some(dir));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("a test thread panicked")
+    }
+}
+
+impl State {
+    /// Remembers what was there before the first change to `path`.
+    fn first_touch(&mut self, path: &Path) {
+        if !self.touched.insert(path.to_path_buf()) {
+            return;
+        }
+        match fs::read(path) {
+            Ok(content) => {
+                self.synced.insert(path.to_path_buf(), content);
+            }
+            Err(_) => {
+                self.unsynced_names.insert(path.to_path_buf(), None);
+            }
+        }
+    }
+}
