@@ -1,1 +1,19 @@
-//! (to come)
+//! Bytes to views and back. Knows neither files nor sockets.
+//!
+//! [`BlockView`] is made once for each block and carries offsets only: walking it reads the
+//! block's own bytes, and hashing it never serialises anything again. At 0.13 s for the 2.1 GB of
+//! the budget's chain (docs/budget.md) the walk is 5 % of the SwiftSync target.
+
+mod block;
+mod cursor;
+mod hash;
+mod header;
+mod merkle;
+mod network;
+
+pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
+pub use cursor::{Cursor, ParseError, compact_size_len, put_compact_size, put_varint, varint_len};
+pub use hash::{Hash, OutPoint, Sha256d, sha256, sha256d, sha256d_64};
+pub use header::{HEADER_BYTES, Header};
+pub use merkle::{MerkleRoot, merkle_root};
+pub use network::{Chain, Network, ScriptFlags, flags, genesis_block};

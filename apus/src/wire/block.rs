@@ -1,0 +1,494 @@
+use super::{
+    Cursor, HEADER_BYTES, Hash, Header, MerkleRoot, OutPoint, ParseError, Sha256d,
+    compact_size_len, merkle_root, sha256d, sha256d_64,
+};
+
+/// What a coinbase output's script starts with when it commits to the witnesses (BIP141):
+/// OP_RETURN, a push of 36 bytes, and four fixed ones.
+pub const WITNESS_COMMITMENT_HEADER: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
+
+/// Whether a byte string is a whole block, and where everything in it is.
+///
+/// Holds the bytes (borrowed, shared or owned) and offsets into them; nothing is copied. Making
+/// one is the only parsing that a block goes through.
+pub struct BlockView<B> {
+    bytes: B,
+    header: Header,
+    len: usize,
+    txs: Vec<TxSpan>,
+    inputs: Vec<InputSpan>,
+    outputs: Vec<OutputSpan>,
+}
+
+/// Where a transaction is; offsets from the start of the block.
+#[derive(Clone, Copy)]
+struct TxSpan {
+    start: u32,
+    end: u32,
+    /// End of the outputs: where the witnesses start, or the lock time if there are none.
+    body_end: u32,
+    has_witness: bool,
+    first_input: u32,
+    first_output: u32,
+    input_count: u32,
+    output_count: u32,
+}
+
+#[derive(Clone, Copy)]
+struct InputSpan {
+    start: u32,
+    script_start: u32,
+    script_end: u32,
+    /// Where the count of witness items stands; 0 without witness.
+    witness_start: u32,
+}
+
+#[derive(Clone, Copy)]
+struct OutputSpan {
+    start: u32,
+    script_start: u32,
+    script_end: u32,
+}
+
+impl<B: AsRef<[u8]>> BlockView<B> {
+    /// Walks `bytes`, which start with a block; what stands behind it is left alone, as Core does
+    /// ([`BlockView::len`] says where the block ends).
+    ///
+    /// # Errors
+    /// Whatever Core's deserialisation refuses: bytes missing, a CompactSize too long or too
+    /// large, a witness flag without witness, unknown transaction flags.
+    pub fn parse(bytes: B) -> Result<Self, ParseError> {
+        let all = bytes.as_ref();
+        if all.len() > u32::MAX as usize {
+            return Err(ParseError { offset: 0, what: "more than 4 GiB" });
+        }
+        let mut cursor = Cursor::new(all);
+        let header = Header::parse(&mut cursor)?;
+        let count = cursor.compact_size()?;
+        let mut spans = Spans::with_room_for(cursor.remaining(), count);
+        for _ in 0..count {
+            spans.walk_tx(&mut cursor)?;
+        }
+        let len = cursor.position();
+        let Spans { txs, inputs, outputs } = spans;
+        Ok(Self { bytes, header, len, txs, inputs, outputs })
+    }
+
+    /// The block's own bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes.as_ref()[..self.len]
+    }
+
+    /// Length of the block in bytes, witnesses included (BIP141's total size).
+    #[expect(clippy::len_without_is_empty, reason = "a block is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The block's hash.
+    pub fn hash(&self) -> Hash {
+        sha256d(&self.bytes.as_ref()[..HEADER_BYTES])
+    }
+
+    /// Number of transactions.
+    pub fn tx_count(&self) -> usize {
+        self.txs.len()
+    }
+
+    /// Number of inputs, the coinbase's included.
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Number of outputs.
+    pub fn output_count(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// The transaction at `index`, which must be below [`BlockView::tx_count`].
+    #[inline]
+    pub fn tx(&self, index: usize) -> TxView<'_> {
+        TxView {
+            bytes: self.bytes.as_ref(),
+            span: &self.txs[index],
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+        }
+    }
+
+    /// All transactions in order.
+    pub fn txs(&self) -> impl ExactSizeIterator<Item = TxView<'_>> {
+        (0..self.txs.len()).map(|index| self.tx(index))
+    }
+
+    /// Size in bytes without witnesses (BIP141's base size).
+    pub fn base_size(&self) -> usize {
+        let txs: usize = self.txs.iter().map(TxSpan::base_size).sum();
+        HEADER_BYTES + compact_size_len(self.txs.len() as u64) + txs
+    }
+
+    /// Weight (BIP141): three times the base size plus the total size.
+    pub fn weight(&self) -> usize {
+        3 * self.base_size() + self.len
+    }
+
+    /// Whether any transaction has a witness.
+    pub fn has_witness(&self) -> bool {
+        self.txs.iter().any(|tx| tx.has_witness)
+    }
+
+    /// Every txid in order.
+    pub fn txids(&self) -> Vec<Hash> {
+        self.txs().map(|tx| tx.txid()).collect()
+    }
+
+    /// The merkle root over the wtxids, the coinbase's counted as zero (BIP141).
+    pub fn witness_merkle_root(&self) -> MerkleRoot {
+        let mut hashes: Vec<Hash> = self.txs().map(|tx| tx.wtxid()).collect();
+        if let Some(coinbase) = hashes.first_mut() {
+            *coinbase = Hash::ZERO;
+        }
+        merkle_root(&mut hashes)
+    }
+
+    /// The 32 bytes of the coinbase's last witness commitment, if it has one (Core's
+    /// `GetWitnessCommitmentIndex`).
+    pub fn witness_commitment(&self) -> Option<Hash> {
+        let coinbase = (!self.txs.is_empty()).then(|| self.tx(0))?;
+        let script = coinbase
+            .outputs()
+            .filter(|out| out.script().len() >= 38)
+            .rfind(|out| out.script().starts_with(&WITNESS_COMMITMENT_HEADER))?
+            .script();
+        let mut commitment = Hash::ZERO;
+        commitment.0.copy_from_slice(&script[6..38]);
+        Some(commitment)
+    }
+
+    /// What the commitment must be for the given witness merkle root and reserved value.
+    pub fn expected_commitment(witness_root: &Hash, reserved: &[u8; 32]) -> Hash {
+        let mut pair = [0; 64];
+        pair[..32].copy_from_slice(&witness_root.0);
+        pair[32..].copy_from_slice(reserved);
+        sha256d_64(&pair)
+    }
+}
+
+struct Spans {
+    txs: Vec<TxSpan>,
+    inputs: Vec<InputSpan>,
+    outputs: Vec<OutputSpan>,
+}
+
+impl Spans {
+    /// Room for what a usual block holds; never more than the bytes left could fill.
+    fn with_room_for(bytes: usize, txs: usize) -> Self {
+        Self {
+            txs: Vec::with_capacity(txs.min(bytes / 60 + 1)),
+            inputs: Vec::with_capacity(bytes / 180 + 1),
+            outputs: Vec::with_capacity(bytes / 140 + 1),
+        }
+    }
+
+    fn walk_tx(&mut self, cursor: &mut Cursor) -> Result<(), ParseError> {
+        let start = cursor.position() as u32;
+        let (first_input, first_output) = (self.inputs.len() as u32, self.outputs.len() as u32);
+        cursor.take(4)?;
+        let mut input_count = cursor.compact_size()?;
+        let mut has_witness = false;
+        let mut has_outputs = true;
+        if input_count == 0 {
+            match cursor.u8()? {
+                // No inputs and flags 0: the outputs' count is not even read (Core's
+                // `UnserializeTransaction`).
+                0 => has_outputs = false,
+                1 => {
+                    has_witness = true;
+                    input_count = cursor.compact_size()?;
+                }
+                _ => return Err(cursor.error("unknown transaction flags")),
+            }
+        }
+        self.walk_inputs(cursor, input_count)?;
+        if has_outputs {
+            self.walk_outputs(cursor)?;
+        }
+        let body_end = cursor.position() as u32;
+        if has_witness {
+            self.walk_witnesses(cursor, first_input as usize)?;
+        }
+        cursor.take(4)?;
+        self.txs.push(TxSpan {
+            start,
+            end: cursor.position() as u32,
+            body_end,
+            has_witness,
+            first_input,
+            first_output,
+            input_count: self.inputs.len() as u32 - first_input,
+            output_count: self.outputs.len() as u32 - first_output,
+        });
+        Ok(())
+    }
+
+    fn walk_inputs(&mut self, cursor: &mut Cursor, count: usize) -> Result<(), ParseError> {
+        for _ in 0..count {
+            let start = cursor.position() as u32;
+            cursor.take(36)?;
+            let script_len = cursor.compact_size()?;
+            let script_start = cursor.position() as u32;
+            cursor.take(script_len)?;
+            let script_end = cursor.position() as u32;
+            cursor.take(4)?;
+            self.inputs.push(InputSpan { start, script_start, script_end, witness_start: 0 });
+        }
+        Ok(())
+    }
+
+    fn walk_outputs(&mut self, cursor: &mut Cursor) -> Result<(), ParseError> {
+        for _ in 0..cursor.compact_size()? {
+            let start = cursor.position() as u32;
+            cursor.take(8)?;
+            let script_len = cursor.compact_size()?;
+            let script_start = cursor.position() as u32;
+            cursor.take(script_len)?;
+            let script_end = cursor.position() as u32;
+            self.outputs.push(OutputSpan { start, script_start, script_end });
+        }
+        Ok(())
+    }
+
+    fn walk_witnesses(&mut self, cursor: &mut Cursor, first: usize) -> Result<(), ParseError> {
+        let mut any = false;
+        for input in &mut self.inputs[first..] {
+            input.witness_start = cursor.position() as u32;
+            let items = cursor.compact_size()?;
+            any |= items > 0;
+            for _ in 0..items {
+                let len = cursor.compact_size()?;
+                cursor.take(len)?;
+            }
+        }
+        if any { Ok(()) } else { Err(cursor.error("witness flag without a witness")) }
+    }
+}
+
+impl TxSpan {
+    /// Without marker, flag and witnesses.
+    fn base_size(&self) -> usize {
+        if self.has_witness {
+            (self.body_end - self.start) as usize - 2 + 4
+        } else {
+            (self.end - self.start) as usize
+        }
+    }
+}
+
+/// A transaction inside a block's bytes.
+#[derive(Clone, Copy)]
+pub struct TxView<'a> {
+    bytes: &'a [u8],
+    span: &'a TxSpan,
+    inputs: &'a [InputSpan],
+    outputs: &'a [OutputSpan],
+}
+
+impl<'a> TxView<'a> {
+    /// The transaction's bytes, witnesses included.
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.bytes[self.span.start as usize..self.span.end as usize]
+    }
+
+    /// Version; Core reads it as unsigned.
+    pub fn version(&self) -> u32 {
+        le_u32(self.bytes, self.span.start as usize)
+    }
+
+    /// Lock time (`nLockTime`): a height below 500,000,000, else a time.
+    pub fn lock_time(&self) -> u32 {
+        le_u32(self.bytes, self.span.end as usize - 4)
+    }
+
+    /// Whether it carries witnesses.
+    pub fn has_witness(&self) -> bool {
+        self.span.has_witness
+    }
+
+    /// Size in bytes without witnesses.
+    pub fn base_size(&self) -> usize {
+        self.span.base_size()
+    }
+
+    /// Size in bytes, witnesses included.
+    pub fn total_size(&self) -> usize {
+        (self.span.end - self.span.start) as usize
+    }
+
+    /// Number of inputs.
+    pub fn input_count(&self) -> usize {
+        self.span.input_count as usize
+    }
+
+    /// Number of outputs.
+    pub fn output_count(&self) -> usize {
+        self.span.output_count as usize
+    }
+
+    /// The input at `index`, which must be below [`TxView::input_count`].
+    #[inline]
+    pub fn input(&self, index: usize) -> InputView<'a> {
+        let first = self.span.first_input as usize;
+        let spans = &self.inputs[first..first + self.input_count()];
+        InputView { bytes: self.bytes, span: spans[index] }
+    }
+
+    /// The inputs in order.
+    #[inline]
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = InputView<'a>> + use<'a> {
+        let (bytes, first) = (self.bytes, self.span.first_input as usize);
+        let spans = &self.inputs[first..first + self.input_count()];
+        spans.iter().map(move |span| InputView { bytes, span: *span })
+    }
+
+    /// The output at `index`, which must be below [`TxView::output_count`].
+    #[inline]
+    pub fn output(&self, index: usize) -> OutputView<'a> {
+        let first = self.span.first_output as usize;
+        let spans = &self.outputs[first..first + self.output_count()];
+        OutputView { bytes: self.bytes, span: spans[index] }
+    }
+
+    /// The outputs in order.
+    #[inline]
+    pub fn outputs(
+        &self,
+    ) -> impl ExactSizeIterator<Item = OutputView<'a>> + DoubleEndedIterator + use<'a> {
+        let (bytes, first) = (self.bytes, self.span.first_output as usize);
+        let spans = &self.outputs[first..first + self.output_count()];
+        spans.iter().map(move |span| OutputView { bytes, span: *span })
+    }
+
+    /// Whether it is a coinbase: one input, which spends nothing (Core's `IsCoinBase`).
+    pub fn is_coinbase(&self) -> bool {
+        self.input_count() == 1 && self.input(0).outpoint().is_null()
+    }
+
+    /// The txid: the double hash of the transaction without its witnesses.
+    pub fn txid(&self) -> Hash {
+        if !self.span.has_witness {
+            return sha256d(self.bytes());
+        }
+        let start = self.span.start as usize;
+        let mut hasher = Sha256d::default();
+        hasher.update(&self.bytes[start..start + 4]);
+        hasher.update(&self.bytes[start + 6..self.span.body_end as usize]);
+        hasher.update(&self.bytes[self.span.end as usize - 4..self.span.end as usize]);
+        hasher.finish()
+    }
+
+    /// The wtxid: the double hash of all its bytes (BIP141).
+    pub fn wtxid(&self) -> Hash {
+        sha256d(self.bytes())
+    }
+}
+
+/// A transaction's input inside a block's bytes.
+#[derive(Clone, Copy)]
+pub struct InputView<'a> {
+    bytes: &'a [u8],
+    span: InputSpan,
+}
+
+impl<'a> InputView<'a> {
+    /// The output that it spends.
+    #[inline]
+    pub fn outpoint(&self) -> OutPoint {
+        OutPoint::from_bytes(self.outpoint_bytes())
+    }
+
+    /// The 36 bytes of the output that it spends.
+    #[inline]
+    pub fn outpoint_bytes(&self) -> &'a [u8; 36] {
+        let start = self.span.start as usize;
+        self.bytes[start..start + 36].try_into().expect("36 bytes")
+    }
+
+    /// The scriptSig.
+    pub fn script_sig(&self) -> &'a [u8] {
+        &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
+    }
+
+    /// The sequence number (`nSequence`; BIP68).
+    pub fn sequence(&self) -> u32 {
+        le_u32(self.bytes, self.span.script_end as usize)
+    }
+
+    /// The witness stack, bottom first; empty without witness.
+    pub fn witness(&self) -> Witness<'a> {
+        if self.span.witness_start == 0 {
+            return Witness { cursor: Cursor::new(&[]), left: 0 };
+        }
+        let mut cursor = Cursor::at(self.bytes, self.span.witness_start as usize);
+        let left = cursor.compact_size().unwrap_or(0);
+        Witness { cursor, left }
+    }
+}
+
+/// The items of an input's witness stack, bottom first.
+#[derive(Clone)]
+pub struct Witness<'a> {
+    cursor: Cursor<'a>,
+    left: usize,
+}
+
+impl<'a> Iterator for Witness<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        self.cursor.compact_bytes().ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Witness<'_> {}
+
+/// A transaction's output inside a block's bytes.
+#[derive(Clone, Copy)]
+pub struct OutputView<'a> {
+    bytes: &'a [u8],
+    span: OutputSpan,
+}
+
+impl<'a> OutputView<'a> {
+    /// Amount in satoshi; may be out of range in a block that no rule has seen.
+    #[inline]
+    pub fn value(&self) -> i64 {
+        let start = self.span.start as usize;
+        i64::from_le_bytes(self.bytes[start..start + 8].try_into().expect("8 bytes"))
+    }
+
+    /// The scriptPubKey.
+    #[inline]
+    pub fn script(&self) -> &'a [u8] {
+        &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
+    }
+
+    /// Amount and script as serialised, for hashing (Core's `CTxOut`).
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.bytes[self.span.start as usize..self.span.script_end as usize]
+    }
+}
+
+#[inline]
+fn le_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}

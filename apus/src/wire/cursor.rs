@@ -1,0 +1,246 @@
+use std::fmt;
+
+/// Bytes that do not parse, and where. Core throws `std::ios_base::failure` in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParseError {
+    /// Byte offset from the start of what was parsed.
+    pub offset: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.what, self.offset)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Core's `MAX_SIZE`: the largest CompactSize that counts or measures anything.
+const MAX_SIZE: u64 = 0x0200_0000;
+
+/// Reads Bitcoin's encodings from a byte string, checking every length against what is left.
+#[derive(Clone)]
+pub struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// A cursor at `offset` of `bytes`.
+    pub fn at(bytes: &'a [u8], offset: usize) -> Self {
+        Self { bytes, at: offset.min(bytes.len()) }
+    }
+
+    /// Bytes read so far.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// The error of this cursor's place.
+    pub fn error(&self, what: &'static str) -> ParseError {
+        ParseError { offset: self.at, what }
+    }
+
+    /// The next `n` bytes.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], ParseError> {
+        match self.bytes.get(self.at..).and_then(|rest| rest.get(..n)) {
+            Some(taken) => {
+                self.at += n;
+                Ok(taken)
+            }
+            None => Err(self.error("end of data")),
+        }
+    }
+
+    /// The next `N` bytes as an array.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8, ParseError> {
+        match self.bytes.get(self.at) {
+            Some(byte) => {
+                self.at += 1;
+                Ok(*byte)
+            }
+            None => Err(self.error("end of data")),
+        }
+    }
+
+    /// Two bytes, little endian.
+    pub fn u16(&mut self) -> Result<u16, ParseError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    /// Four bytes, little endian.
+    pub fn u32(&mut self) -> Result<u32, ParseError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    /// Eight bytes, little endian.
+    pub fn u64(&mut self) -> Result<u64, ParseError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A CompactSize in its shortest form and at most 32 MiB (Core's `ReadCompactSize`).
+    #[inline]
+    pub fn compact_size(&mut self) -> Result<usize, ParseError> {
+        let start = self.at;
+        let first = self.u8()?;
+        if first < 0xfd {
+            return Ok(usize::from(first));
+        }
+        let (value, least) = match first {
+            0xfd => (u64::from(self.u16()?), 0xfd),
+            0xfe => (u64::from(self.u32()?), 0x1_0000),
+            _ => (self.u64()?, 0x1_0000_0000),
+        };
+        if value < least {
+            return Err(ParseError { offset: start, what: "CompactSize not in its shortest form" });
+        }
+        if value > MAX_SIZE {
+            return Err(ParseError { offset: start, what: "CompactSize over 32 MiB" });
+        }
+        Ok(value as usize)
+    }
+
+    /// The bytes behind a CompactSize length.
+    #[inline]
+    pub fn compact_bytes(&mut self) -> Result<&'a [u8], ParseError> {
+        let len = self.compact_size()?;
+        self.take(len)
+    }
+
+    /// A VARINT as Core's disk formats use it (`ReadVarInt`, unsigned): 7 bits a byte, most
+    /// significant first, each form but the shortest shifted away by the +1 of every continuation.
+    pub fn varint(&mut self) -> Result<u64, ParseError> {
+        let start = self.at;
+        let mut value: u64 = 0;
+        loop {
+            let byte = self.u8()?;
+            if value > u64::MAX >> 7 {
+                return Err(ParseError { offset: start, what: "VARINT over 64 bits" });
+            }
+            value = value << 7 | u64::from(byte & 0x7f);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+            value = value
+                .checked_add(1)
+                .ok_or(ParseError { offset: start, what: "VARINT over 64 bits" })?;
+        }
+    }
+}
+
+/// Appends `value` as a CompactSize.
+pub fn put_compact_size(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..=0xfc => out.push(value as u8),
+        0xfd..=0xffff => {
+            out.push(0xfd);
+            out.extend_from_slice(&(value as u16).to_le_bytes());
+        }
+        0x1_0000..=0xffff_ffff => {
+            out.push(0xfe);
+            out.extend_from_slice(&(value as u32).to_le_bytes());
+        }
+        _ => {
+            out.push(0xff);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// Bytes that `value` takes as a CompactSize.
+pub fn compact_size_len(value: u64) -> usize {
+    match value {
+        0..=0xfc => 1,
+        0xfd..=0xffff => 3,
+        0x1_0000..=0xffff_ffff => 5,
+        _ => 9,
+    }
+}
+
+/// Appends `value` as a VARINT (Core's `WriteVarInt`).
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    let mut reversed = [0u8; 10];
+    let mut len = 0;
+    loop {
+        reversed[len] = (value & 0x7f) as u8 | if len > 0 { 0x80 } else { 0 };
+        len += 1;
+        if value <= 0x7f {
+            break;
+        }
+        value = (value >> 7) - 1;
+    }
+    out.extend(reversed[..len].iter().rev());
+}
+
+/// Bytes that `value` takes as a VARINT.
+pub fn varint_len(mut value: u64) -> usize {
+    let mut len = 1;
+    while value > 0x7f {
+        value = (value >> 7) - 1;
+        len += 1;
+    }
+    len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_of_core() {
+        for (value, bytes) in [
+            (0u64, &[0x00][..]),
+            (0x7f, &[0x7f]),
+            (0x80, &[0x80, 0x00]),
+            (0x1234, &[0xa3, 0x34]),
+            (0xffff, &[0x82, 0xfe, 0x7f]),
+            (0x123456, &[0xc7, 0xe7, 0x56]),
+            (0x80123456, &[0x86, 0xff, 0xc7, 0xe7, 0x56]),
+            (0xffffffff, &[0x8e, 0xfe, 0xfe, 0xfe, 0x7f]),
+            (u64::MAX, &[0x80, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0x7f]),
+        ] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!(out, bytes);
+            assert_eq!(varint_len(value), bytes.len());
+            assert_eq!(Cursor::new(bytes).varint(), Ok(value));
+        }
+        assert!(Cursor::new(&[0xff; 12]).varint().is_err());
+    }
+
+    #[test]
+    fn compact_sizes_only_in_their_shortest_form() {
+        for value in [0u64, 0xfc, 0xfd, 0xffff, 0x1_0000, 0x0200_0000] {
+            let mut out = Vec::new();
+            put_compact_size(&mut out, value);
+            assert_eq!(out.len(), compact_size_len(value));
+            assert_eq!(Cursor::new(&out).compact_size(), Ok(value as usize));
+        }
+        for bytes in [&[0xfd, 0xfc, 0][..], &[0xfe, 0xff, 0xff, 0, 0], &[0xfe, 1, 0, 0, 2], &[0xfd]]
+        {
+            assert!(Cursor::new(bytes).compact_size().is_err(), "{bytes:02x?}");
+        }
+    }
+}

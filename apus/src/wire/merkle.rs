@@ -1,0 +1,45 @@
+use super::{Hash, sha256d_64};
+
+/// A merkle root, and whether the list it was made of could be another one with the same root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MerkleRoot {
+    /// The root; zero for an empty list.
+    pub root: Hash,
+    /// Two equal neighbours were paired at some level (CVE-2012-2459; Core's `mutated`).
+    pub mutated: bool,
+}
+
+/// The merkle root of `hashes`, which it overwrites level by level (Core's `ComputeMerkleRoot`).
+pub fn merkle_root(hashes: &mut Vec<Hash>) -> MerkleRoot {
+    let mut mutated = false;
+    while hashes.len() > 1 {
+        mutated |= hashes.chunks_exact(2).any(|pair| pair[0] == pair[1]);
+        let parents = hashes.len().div_ceil(2);
+        for parent in 0..parents {
+            let left = hashes[2 * parent];
+            let right = *hashes.get(2 * parent + 1).unwrap_or(&left);
+            let mut pair = [0; 64];
+            pair[..32].copy_from_slice(&left.0);
+            pair[32..].copy_from_slice(&right.0);
+            hashes[parent] = sha256d_64(&pair);
+        }
+        hashes.truncate(parents);
+    }
+    MerkleRoot { root: hashes.first().copied().unwrap_or_default(), mutated }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_tail_has_the_same_root_and_is_seen() {
+        let leaf = |i: u8| Hash([i; 32]);
+        let honest = merkle_root(&mut vec![leaf(1), leaf(2), leaf(3)]);
+        let repeated = merkle_root(&mut vec![leaf(1), leaf(2), leaf(3), leaf(3)]);
+        assert_eq!(honest.root, repeated.root);
+        assert!(!honest.mutated && repeated.mutated);
+        assert_eq!(merkle_root(&mut vec![leaf(9)]), MerkleRoot { root: leaf(9), mutated: false });
+        assert!(merkle_root(&mut vec![]).root.is_zero());
+    }
+}

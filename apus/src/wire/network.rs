@@ -1,0 +1,398 @@
+use super::{Hash, put_compact_size, sha256d};
+
+/// Which network, by the name that Core's `-chain` takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Chain {
+    /// The one that carries value.
+    Main,
+    /// Testnet 3 (Core: `test`).
+    Test,
+    /// Testnet 4 (BIP94).
+    Testnet4,
+    /// Signet (BIP325), with the default or a custom challenge.
+    Signet,
+    /// Private, without difficulty.
+    Regtest,
+}
+
+impl Chain {
+    /// Core's name for it, as in `-chain=NAME`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Test => "test",
+            Self::Testnet4 => "testnet4",
+            Self::Signet => "signet",
+            Self::Regtest => "regtest",
+        }
+    }
+
+    /// The chain that Core's `-chain=NAME` means.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Main, Self::Test, Self::Testnet4, Self::Signet, Self::Regtest]
+            .into_iter()
+            .find(|chain| chain.name() == name)
+    }
+}
+
+/// Core's script verification flags (`SCRIPT_VERIFY_*`), as `bitcoinkernel` takes them.
+pub type ScriptFlags = u32;
+
+/// The flags that consensus knows; the values are libbitcoinkernel's.
+pub mod flags {
+    /// BIP16.
+    pub const P2SH: u32 = 1 << 0;
+    /// BIP66.
+    pub const DERSIG: u32 = 1 << 2;
+    /// BIP147.
+    pub const NULLDUMMY: u32 = 1 << 4;
+    /// BIP65.
+    pub const CHECKLOCKTIMEVERIFY: u32 = 1 << 9;
+    /// BIP112.
+    pub const CHECKSEQUENCEVERIFY: u32 = 1 << 10;
+    /// BIP141.
+    pub const WITNESS: u32 = 1 << 11;
+    /// BIP341 and BIP342.
+    pub const TAPROOT: u32 = 1 << 17;
+}
+
+/// What distinguishes one network from another (Core's `CChainParams` and `Consensus::Params`).
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Which one.
+    pub chain: Chain,
+    /// Core's subdirectory of the data directory; empty for main.
+    pub subdirectory: &'static str,
+    /// What stands before every block in a file and every message on the wire.
+    pub magic: [u8; 4],
+    /// P2P port.
+    pub port: u16,
+    /// Hosts that answer with peers.
+    pub dns_seeds: &'static [&'static str],
+    /// Hash of the genesis block.
+    pub genesis_hash: Hash,
+    /// Blocks between two halvings of the subsidy.
+    pub halving_interval: u32,
+    /// BIP34: height in the coinbase, from this height.
+    pub bip34_height: u32,
+    /// Block at `bip34_height`; an ancestor of which BIP30 need not be checked beyond. Zero: none.
+    pub bip34_hash: Hash,
+    /// BIP65: CHECKLOCKTIMEVERIFY, from this height.
+    pub bip65_height: u32,
+    /// BIP66: strict DER signatures, from this height.
+    pub bip66_height: u32,
+    /// BIP68, 112 and 113, from this height.
+    pub csv_height: u32,
+    /// BIP141, 143 and 147, from this height.
+    pub segwit_height: u32,
+    /// Easiest target, in compact form.
+    pub pow_limit_bits: u32,
+    /// Easiest target, 32 bytes little endian.
+    pub pow_limit: [u8; 32],
+    /// Seconds that a difficulty period should take.
+    pub pow_target_timespan: u32,
+    /// Seconds between blocks.
+    pub pow_target_spacing: u32,
+    /// Testnet's rule: a block 20 minutes late may have minimum difficulty.
+    pub pow_allow_min_difficulty: bool,
+    /// BIP94's two rules.
+    pub enforce_bip94: bool,
+    /// Difficulty never changes (regtest).
+    pub pow_no_retargeting: bool,
+    /// Work that the best chain must have before anything is assumed valid; 32 bytes big endian,
+    /// as shown.
+    pub minimum_chain_work: Hash,
+    /// Core's built-in `-assumevalid`; zero: none.
+    pub default_assume_valid: Hash,
+    /// Height of `default_assume_valid`, for progress before its header is known; 0 where unknown.
+    pub default_assume_valid_height: u32,
+    /// Blocks that are checked with other script flags than their height says.
+    pub script_flag_exceptions: &'static [(Hash, ScriptFlags)],
+    /// BIP325 challenge; `None` outside signet.
+    pub signet_challenge: Option<Vec<u8>>,
+}
+
+/// Signet's default challenge: one of two keys.
+const SIGNET_CHALLENGE: &str = "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086b\
+    e430210359ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae";
+
+const TWO_WEEKS: u32 = 14 * 24 * 60 * 60;
+
+impl Network {
+    /// The constants of `chain`; signet with its default challenge.
+    pub fn new(chain: Chain) -> Self {
+        match chain {
+            Chain::Main => Self::main(),
+            Chain::Test => Self::test(),
+            Chain::Testnet4 => Self::testnet4(),
+            Chain::Signet => Self::signet(),
+            Chain::Regtest => Self::regtest(),
+        }
+    }
+
+    /// A signet with another challenge (Core's `-signetchallenge`): its own magic, no assumed work.
+    pub fn custom_signet(challenge: Vec<u8>) -> Self {
+        let mut serialised = Vec::with_capacity(challenge.len() + 3);
+        put_compact_size(&mut serialised, challenge.len() as u64);
+        serialised.extend_from_slice(&challenge);
+        let hash = sha256d(&serialised);
+        Self {
+            magic: [hash.0[0], hash.0[1], hash.0[2], hash.0[3]],
+            dns_seeds: &[],
+            minimum_chain_work: Hash::ZERO,
+            default_assume_valid: Hash::ZERO,
+            default_assume_valid_height: 0,
+            signet_challenge: Some(challenge),
+            ..Self::signet_base()
+        }
+    }
+
+    /// Blocks in a difficulty period.
+    pub fn difficulty_adjustment_interval(&self) -> u32 {
+        self.pow_target_timespan / self.pow_target_spacing
+    }
+
+    fn main() -> Self {
+        const EXCEPTIONS: &[(Hash, ScriptFlags)] = &[
+            (
+                // BIP16
+                Hash::from_hex("00000000000002dc756eebf4f49723ed8d30cc28a5f108eb94b1ba88ac4f9c22"),
+                0,
+            ),
+            (
+                // Taproot
+                Hash::from_hex("0000000000000000000f14c35b2d841e986ab5441de8c585d5ffe55ea1e395ad"),
+                flags::P2SH | flags::WITNESS,
+            ),
+        ];
+        Self {
+            chain: Chain::Main,
+            subdirectory: "",
+            magic: [0xf9, 0xbe, 0xb4, 0xd9],
+            port: 8333,
+            dns_seeds: &[
+                "dnsseed.bluematt.me.",
+                "seed.bitcoin.jonasschnelli.ch.",
+                "seed.btc.petertodd.net.",
+                "seed.bitcoin.sprovoost.nl.",
+                "dnsseed.emzy.de.",
+                "seed.bitcoin.wiz.biz.",
+                "seed.mainnet.achownodes.xyz.",
+            ],
+            genesis_hash: Hash::from_hex(
+                "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f",
+            ),
+            halving_interval: 210_000,
+            bip34_height: 227_931,
+            bip34_hash: Hash::from_hex(
+                "000000000000024b89b42a942fe0d9fea3bb44ab7bd1b19115dd6a759c0808b8",
+            ),
+            bip65_height: 388_381,
+            bip66_height: 363_725,
+            csv_height: 419_328,
+            segwit_height: 481_824,
+            pow_limit_bits: 0x1d00_ffff,
+            pow_limit: pow_limit(4),
+            pow_target_timespan: TWO_WEEKS,
+            pow_target_spacing: 600,
+            pow_allow_min_difficulty: false,
+            enforce_bip94: false,
+            pow_no_retargeting: false,
+            minimum_chain_work: Hash::from_hex(
+                "0000000000000000000000000000000000000001128750f82f4c366153a3a030",
+            ),
+            default_assume_valid: Hash::from_hex(
+                "00000000000000000000ccebd6d74d9194d8dcdc1d177c478e094bfad51ba5ac",
+            ),
+            default_assume_valid_height: 938_343,
+            script_flag_exceptions: EXCEPTIONS,
+            signet_challenge: None,
+        }
+    }
+
+    fn test() -> Self {
+        const EXCEPTIONS: &[(Hash, ScriptFlags)] = &[(
+            // BIP16
+            Hash::from_hex("00000000dd30457c001f4095d208cc1296b0eed002427aa599874af7a432b105"),
+            0,
+        )];
+        Self {
+            chain: Chain::Test,
+            subdirectory: "testnet3",
+            magic: [0x0b, 0x11, 0x09, 0x07],
+            port: 18333,
+            dns_seeds: &[
+                "testnet-seed.bitcoin.jonasschnelli.ch.",
+                "seed.tbtc.petertodd.net.",
+                "seed.testnet.bitcoin.sprovoost.nl.",
+                "testnet-seed.bluematt.me.",
+                "seed.testnet.achownodes.xyz.",
+            ],
+            genesis_hash: Hash::from_hex(
+                "000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943",
+            ),
+            bip34_height: 21_111,
+            bip34_hash: Hash::from_hex(
+                "0000000023b3a96d3484e5abb3755c413e7d41500f8e2a5c3f0dd01299cd8ef8",
+            ),
+            bip65_height: 581_885,
+            bip66_height: 330_776,
+            csv_height: 770_112,
+            segwit_height: 834_624,
+            pow_allow_min_difficulty: true,
+            minimum_chain_work: Hash::from_hex(
+                "0000000000000000000000000000000000000000000017dde1c649f3708d14b6",
+            ),
+            default_assume_valid: Hash::from_hex(
+                "000000007a61e4230b28ac5cb6b5e5a0130de37ac1faf2f8987d2fa6505b67f4",
+            ),
+            default_assume_valid_height: 4_842_348,
+            script_flag_exceptions: EXCEPTIONS,
+            ..Self::main()
+        }
+    }
+
+    fn testnet4() -> Self {
+        Self {
+            chain: Chain::Testnet4,
+            subdirectory: "testnet4",
+            magic: [0x1c, 0x16, 0x3f, 0x28],
+            port: 48333,
+            dns_seeds: &["seed.testnet4.bitcoin.sprovoost.nl.", "seed.testnet4.wiz.biz."],
+            genesis_hash: Hash::from_hex(
+                "00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043",
+            ),
+            pow_allow_min_difficulty: true,
+            enforce_bip94: true,
+            minimum_chain_work: Hash::from_hex(
+                "0000000000000000000000000000000000000000000009a0fe15d0177d086304",
+            ),
+            default_assume_valid: Hash::from_hex(
+                "0000000002368b1e4ee27e2e85676ae6f9f9e69579b29093e9a82c170bf7cf8a",
+            ),
+            default_assume_valid_height: 123_613,
+            ..Self::active_from_one()
+        }
+    }
+
+    fn signet() -> Self {
+        let challenge: String = SIGNET_CHALLENGE.chars().filter(|c| !c.is_whitespace()).collect();
+        let challenge = (0..challenge.len() / 2)
+            .map(|i| u8::from_str_radix(&challenge[2 * i..2 * i + 2], 16).expect("a constant"))
+            .collect();
+        Self {
+            dns_seeds: &["seed.signet.bitcoin.sprovoost.nl.", "seed.signet.achownodes.xyz."],
+            minimum_chain_work: Hash::from_hex(
+                "00000000000000000000000000000000000000000000000000000b463ea0a4b8",
+            ),
+            default_assume_valid: Hash::from_hex(
+                "00000008414aab61092ef93f1aacc54cf9e9f16af29ddad493b908a01ff5c329",
+            ),
+            default_assume_valid_height: 293_175,
+            ..Self::custom_signet(challenge)
+        }
+    }
+
+    fn signet_base() -> Self {
+        let mut limit = [0; 32];
+        limit[26..29].copy_from_slice(&[0xae, 0x77, 0x03]);
+        Self {
+            chain: Chain::Signet,
+            subdirectory: "signet",
+            port: 38333,
+            genesis_hash: Hash::from_hex(
+                "00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6",
+            ),
+            pow_limit_bits: 0x1e03_77ae,
+            pow_limit: limit,
+            ..Self::active_from_one()
+        }
+    }
+
+    fn regtest() -> Self {
+        let mut limit = [0xff; 32];
+        limit[31] = 0x7f;
+        Self {
+            chain: Chain::Regtest,
+            subdirectory: "regtest",
+            magic: [0xfa, 0xbf, 0xb5, 0xda],
+            port: 18444,
+            dns_seeds: &[],
+            genesis_hash: Hash::from_hex(
+                "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206",
+            ),
+            halving_interval: 150,
+            segwit_height: 0,
+            pow_limit_bits: 0x207f_ffff,
+            pow_limit: limit,
+            pow_target_timespan: 24 * 60 * 60,
+            pow_allow_min_difficulty: true,
+            pow_no_retargeting: true,
+            minimum_chain_work: Hash::ZERO,
+            default_assume_valid: Hash::ZERO,
+            default_assume_valid_height: 0,
+            ..Self::active_from_one()
+        }
+    }
+
+    /// What the younger networks share: everything active from block 1, no exceptions.
+    fn active_from_one() -> Self {
+        Self {
+            bip34_height: 1,
+            bip34_hash: Hash::ZERO,
+            bip65_height: 1,
+            bip66_height: 1,
+            csv_height: 1,
+            segwit_height: 1,
+            script_flag_exceptions: &[],
+            ..Self::main()
+        }
+    }
+}
+
+/// A limit of `zeros` zero bytes above ones, little endian.
+const fn pow_limit(zeros: usize) -> [u8; 32] {
+    let mut limit = [0xff; 32];
+    let mut i = 0;
+    while i < zeros {
+        limit[31 - i] = 0;
+        i += 1;
+    }
+    limit
+}
+
+/// The genesis block's bytes.
+pub fn genesis_block(network: &Network) -> Vec<u8> {
+    use bitcoin::Network as Upstream;
+    let upstream = match network.chain {
+        Chain::Main => Upstream::Bitcoin,
+        Chain::Test => Upstream::Testnet,
+        Chain::Testnet4 => Upstream::Testnet4,
+        Chain::Signet => Upstream::Signet,
+        Chain::Regtest => Upstream::Regtest,
+    };
+    bitcoin::consensus::serialize(&bitcoin::constants::genesis_block(upstream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::BlockView;
+
+    #[test]
+    fn every_genesis_block_hashes_to_its_constant() {
+        for chain in [Chain::Main, Chain::Test, Chain::Testnet4, Chain::Signet, Chain::Regtest] {
+            let network = Network::new(chain);
+            let bytes = genesis_block(&network);
+            let block = BlockView::parse(&bytes).unwrap();
+            assert_eq!(block.hash(), network.genesis_hash, "{chain:?}");
+            assert_eq!(Chain::from_name(chain.name()), Some(chain));
+        }
+    }
+
+    #[test]
+    fn signet_magic_follows_from_the_challenge() {
+        assert_eq!(Network::new(Chain::Signet).magic, [0x0a, 0x03, 0xcf, 0x40]);
+        assert_ne!(Network::custom_signet(vec![0x51]).magic, [0x0a, 0x03, 0xcf, 0x40]);
+    }
+}
