@@ -1,1 +1,5 @@
-fn main() {}
+//! The `apus` program: see [`apus::cli`].
+
+fn main() -> std::process::ExitCode {
+    apus::cli::main()
+}

@@ -1,0 +1,72 @@
+use super::{BlockId, Tree};
+
+/// The chain whose coins the chainstate holds: one block a height (Core's `CChain`).
+#[derive(Default, Clone)]
+pub struct ActiveChain {
+    by_height: Vec<BlockId>,
+}
+
+impl ActiveChain {
+    /// The chain from the genesis block to `tip`.
+    pub fn to(tree: &Tree, tip: BlockId) -> Self {
+        let mut by_height: Vec<BlockId> = tree.ancestors(tip).collect();
+        by_height.reverse();
+        Self { by_height }
+    }
+
+    /// The last block; `None` before the genesis block is connected.
+    pub fn tip(&self) -> Option<BlockId> {
+        self.by_height.last().copied()
+    }
+
+    /// Height of the last block.
+    pub fn height(&self) -> Option<u32> {
+        self.by_height.len().checked_sub(1).map(|height| height as u32)
+    }
+
+    /// The block at `height`.
+    pub fn at(&self, height: u32) -> Option<BlockId> {
+        self.by_height.get(height as usize).copied()
+    }
+
+    /// Whether `id` is part of it.
+    pub fn contains(&self, tree: &Tree, id: BlockId) -> bool {
+        self.at(tree.node(id).height) == Some(id)
+    }
+
+    /// Adds the block that builds on the tip.
+    pub fn push(&mut self, tree: &Tree, id: BlockId) {
+        debug_assert_eq!(tree.node(id).prev, self.tip());
+        self.by_height.push(id);
+    }
+
+    /// Takes the tip away.
+    pub fn pop(&mut self) -> Option<BlockId> {
+        self.by_height.pop()
+    }
+
+    /// The last block that both this chain and the branch ending in `id` have.
+    pub fn fork(&self, tree: &Tree, id: BlockId) -> Option<BlockId> {
+        tree.ancestors(id).find(|ancestor| self.contains(tree, *ancestor))
+    }
+
+    /// Hashes that tell another node where this chain is: the ten last blocks, then ever larger
+    /// steps back to the genesis block (Core's `LocatorEntries`).
+    pub fn locator(&self, tree: &Tree) -> Vec<crate::wire::Hash> {
+        let mut hashes = Vec::new();
+        let Some(mut height) = self.height() else { return hashes };
+        let mut step = 1;
+        loop {
+            if let Some(id) = self.at(height) {
+                hashes.push(tree.node(id).hash);
+            }
+            if height == 0 {
+                return hashes;
+            }
+            if hashes.len() > 10 {
+                step *= 2;
+            }
+            height = height.saturating_sub(step);
+        }
+    }
+}

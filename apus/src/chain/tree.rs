@@ -1,0 +1,373 @@
+use std::collections::HashMap;
+
+use crate::rules::{
+    Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
+    check_header_in_context,
+};
+use crate::wire::{Hash, Header, Network};
+
+/// A block in the tree: an index that never changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockId(u32);
+
+impl BlockId {
+    /// The index, for tables beside the tree.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is known of a block beside its bytes (Core's `CBlockIndex`).
+#[derive(Clone, Debug)]
+pub struct BlockNode {
+    /// The block's hash.
+    pub hash: Hash,
+    /// The header.
+    pub header: Header,
+    /// Distance from the genesis block.
+    pub height: u32,
+    /// The parent; none for the genesis block.
+    pub prev: Option<BlockId>,
+    /// Work of the chain that ends here.
+    pub work: Work,
+    /// Whether a rule refused this block or one that it builds on.
+    pub failed: bool,
+    /// A far ancestor, for walks in logarithmic time (Core's `pskip`).
+    skip: Option<BlockId>,
+    /// Kept because BIP68 asks for it by height.
+    median_time_past: u32,
+    offer: Offer,
+    /// When the block and all its ancestors were first at hand; 0 while they are not.
+    sequence: u32,
+}
+
+/// Whether the bytes of a block are at hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// They are not, or are known to be damaged.
+    Missing,
+    /// They are: in the data directory, or in a source.
+    AtHand,
+}
+
+/// Sequence numbers: Core gives 0 to the blocks of the best chain on disk and 1 to all others
+/// found there; those that come later count on from 2. One more here, since 0 says "not linked".
+const SEQUENCE_ACTIVE: u32 = 1;
+const SEQUENCE_FROM_DISK: u32 = 2;
+const SEQUENCE_FIRST_NEW: u32 = 3;
+
+/// All headers known, from the genesis block on.
+pub struct Tree {
+    network: Network,
+    nodes: Vec<BlockNode>,
+    by_hash: HashMap<Hash, BlockId>,
+    /// Blocks whose bytes are at hand and some ancestor's are not, by parent.
+    unlinked: HashMap<BlockId, Vec<BlockId>>,
+    best_header: BlockId,
+    next_sequence: u32,
+}
+
+impl Tree {
+    /// The tree of `network`, holding its genesis block alone.
+    pub fn new(network: Network, genesis: Header) -> Self {
+        let node = BlockNode {
+            hash: network.genesis_hash,
+            header: genesis,
+            height: 0,
+            prev: None,
+            work: block_work(genesis.bits),
+            failed: false,
+            skip: None,
+            median_time_past: genesis.time,
+            offer: Offer::Missing,
+            sequence: 0,
+        };
+        Self {
+            by_hash: HashMap::from([(node.hash, BlockId(0))]),
+            network,
+            nodes: vec![node],
+            unlinked: HashMap::new(),
+            best_header: BlockId(0),
+            next_sequence: SEQUENCE_FIRST_NEW,
+        }
+    }
+
+    /// The network that it belongs to.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The genesis block.
+    pub fn genesis(&self) -> BlockId {
+        BlockId(0)
+    }
+
+    /// Number of headers.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Never: the genesis block is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// All blocks, parents before children.
+    pub fn ids(&self) -> impl Iterator<Item = BlockId> + use<> {
+        (0..self.nodes.len() as u32).map(BlockId)
+    }
+
+    /// What is known of `id`.
+    #[inline]
+    pub fn node(&self, id: BlockId) -> &BlockNode {
+        &self.nodes[id.index()]
+    }
+
+    /// The block with this hash.
+    pub fn find(&self, hash: &Hash) -> Option<BlockId> {
+        self.by_hash.get(hash).copied()
+    }
+
+    /// The header with the most work that is not known to be invalid (Core's `m_best_header`).
+    pub fn best_header(&self) -> BlockId {
+        self.best_header
+    }
+
+    /// `id`, its parent, and so on to the genesis block.
+    pub fn ancestors(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
+        std::iter::successors(Some(id), |at| self.node(*at).prev)
+    }
+
+    /// The ancestor of `id` (or itself) at `height` (Core's `GetAncestor`).
+    pub fn ancestor(&self, id: BlockId, height: u32) -> Option<BlockId> {
+        let mut at = id;
+        if height > self.node(at).height {
+            return None;
+        }
+        while self.node(at).height > height {
+            let node = self.node(at);
+            at = match node.skip {
+                Some(skip) if self.node(skip).height >= height => skip,
+                _ => node.prev?,
+            };
+        }
+        Some(at)
+    }
+
+    /// Median time of the block and the ten before it (BIP113; Core's `GetMedianTimePast`).
+    pub fn median_time_past(&self, id: BlockId) -> u32 {
+        self.node(id).median_time_past
+    }
+
+    /// Checks a header and adds it (Core's `AcceptBlockHeader`); `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// A rule refuses it; its parent is not known (`prev-blk-not-found`), or was refused
+    /// (`bad-prevblk`); it was refused itself before (`duplicate-invalid`).
+    pub fn accept_header(&mut self, header: &Header, now: i64) -> Result<BlockId, RuleError> {
+        let hash = header.hash();
+        if let Some(id) = self.find(&hash) {
+            return match self.node(id).failed {
+                true => Err(known_invalid(&hash)),
+                false => Ok(id),
+            };
+        }
+        check_header(header, &hash, &self.network)?;
+        let Some(parent) = self.find(&header.prev) else {
+            return Err(RuleError::new(RuleClass::MissingPrev, "prev-blk-not-found", ""));
+        };
+        if self.node(parent).failed {
+            return Err(RuleError::new(RuleClass::InvalidPrev, "bad-prevblk", ""));
+        }
+        check_header_in_context(header, &self.network, &Branch { tree: self, tip: parent }, now)?;
+        Ok(self.add(hash, header, parent))
+    }
+
+    /// Adds a header that was checked before, as the block index on disk holds it; nothing if its
+    /// parent is not known.
+    pub fn restore(&mut self, hash: Hash, header: &Header, failed: bool) -> Option<BlockId> {
+        let id = match self.find(&hash) {
+            Some(id) => id,
+            None => {
+                let parent = self.find(&header.prev)?;
+                self.add(hash, header, parent)
+            }
+        };
+        let parent_failed = self.node(id).prev.is_some_and(|prev| self.node(prev).failed);
+        self.nodes[id.index()].failed = failed || parent_failed;
+        Some(id)
+    }
+
+    fn add(&mut self, hash: Hash, header: &Header, parent: BlockId) -> BlockId {
+        let id = BlockId(self.nodes.len() as u32);
+        let (height, work) = (self.node(parent).height + 1, self.node(parent).work);
+        let mut times: Vec<u32> =
+            self.ancestors(parent).take(10).map(|at| self.node(at).header.time).collect();
+        times.push(header.time);
+        times.sort_unstable();
+        self.nodes.push(BlockNode {
+            hash,
+            header: *header,
+            height,
+            prev: Some(parent),
+            work: work.plus(block_work(header.bits)),
+            failed: false,
+            skip: self.ancestor(parent, skip_height(height)),
+            median_time_past: times[times.len() / 2],
+            offer: Offer::Missing,
+            sequence: 0,
+        });
+        self.by_hash.insert(hash, id);
+        if self.node(id).work > self.node(self.best_header).work {
+            self.best_header = id;
+        }
+        id
+    }
+
+    /// Says that the bytes of `id` are at hand, or no longer; from this on it, and whatever waited
+    /// for it, may become the tip.
+    pub fn offer(&mut self, id: BlockId, offer: Offer) {
+        let sequence = self.next_sequence;
+        if self.offer_with(id, offer, sequence) {
+            self.next_sequence += 1;
+        }
+    }
+
+    /// [`Tree::offer`] for a block found on disk at start, inside or outside the active chain.
+    pub fn offer_from_disk(&mut self, id: BlockId, active: bool) {
+        let sequence = if active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
+        self.offer_with(id, Offer::AtHand, sequence);
+    }
+
+    /// Whether the bytes of `id` are at hand.
+    pub fn is_at_hand(&self, id: BlockId) -> bool {
+        self.node(id).offer == Offer::AtHand
+    }
+
+    fn offer_with(&mut self, id: BlockId, offer: Offer, sequence: u32) -> bool {
+        if self.node(id).offer == offer {
+            return false;
+        }
+        self.nodes[id.index()].offer = offer;
+        if offer == Offer::Missing {
+            self.unlink(id);
+            return false;
+        }
+        match self.node(id).prev {
+            Some(prev) if self.node(prev).sequence == 0 => {
+                self.unlinked.entry(prev).or_default().push(id);
+                return false;
+            }
+            _ => {}
+        }
+        let mut queue = std::collections::VecDeque::from([id]);
+        while let Some(linked) = queue.pop_front() {
+            self.nodes[linked.index()].sequence = sequence;
+            queue.extend(self.unlinked.remove(&linked).unwrap_or_default());
+        }
+        true
+    }
+
+    /// Takes the sequence from `id` and all that build on it; they wait for it again.
+    fn unlink(&mut self, id: BlockId) {
+        if let Some(prev) = self.node(id).prev
+            && let Some(waiting) = self.unlinked.get_mut(&prev)
+        {
+            waiting.retain(|waiting| *waiting != id);
+        }
+        self.nodes[id.index()].sequence = 0;
+        for index in id.index() + 1..self.nodes.len() {
+            let node = &self.nodes[index];
+            let Some(prev) = node.prev else { continue };
+            if node.sequence != 0 && self.node(prev).sequence == 0 {
+                self.nodes[index].sequence = 0;
+                self.unlinked.entry(prev).or_default().push(BlockId(index as u32));
+            }
+        }
+    }
+
+    /// The block that ought to be the tip: the most work of all whose bytes and whose ancestors'
+    /// bytes are at hand and which no rule refused; among equals the one that could be connected
+    /// first (Core's `FindMostWorkChain`).
+    pub fn best_candidate(&self) -> Option<BlockId> {
+        self.ids()
+            .filter(|id| self.node(*id).sequence != 0 && !self.node(*id).failed)
+            .max_by(|a, b| self.compare(*a, *b))
+    }
+
+    /// Whether `a` ranks above (`Greater`) or below `b` as a tip.
+    fn compare(&self, a: BlockId, b: BlockId) -> std::cmp::Ordering {
+        let (node_a, node_b) = (self.node(a), self.node(b));
+        let by_work = node_a.work.cmp(&node_b.work);
+        by_work.then(node_b.sequence.cmp(&node_a.sequence)).then(b.cmp(&a))
+    }
+
+    /// Whether making `candidate` the tip is better than staying at `tip`.
+    pub fn is_better(&self, candidate: BlockId, tip: BlockId) -> bool {
+        self.compare(candidate, tip).is_gt()
+    }
+
+    /// Marks `id` and all that build on it as refused; the best header moves elsewhere. Returns
+    /// all blocks newly marked.
+    pub fn mark_failed(&mut self, id: BlockId) -> Vec<BlockId> {
+        let mut marked = Vec::new();
+        for index in id.index()..self.nodes.len() {
+            let node = &self.nodes[index];
+            let by_parent = node.prev.is_some_and(|prev| self.node(prev).failed);
+            if !node.failed && (index == id.index() || by_parent) {
+                self.nodes[index].failed = true;
+                marked.push(BlockId(index as u32));
+            }
+        }
+        self.best_header = self
+            .ids()
+            .filter(|id| !self.node(*id).failed)
+            .max_by(|a, b| self.node(*a).work.cmp(&self.node(*b).work).then(b.cmp(a)))
+            .unwrap_or(self.genesis());
+        marked
+    }
+
+    /// The branch that ends in `tip`, as the header rules want to see it.
+    pub fn branch(&self, tip: BlockId) -> Branch<'_> {
+        Branch { tree: self, tip }
+    }
+}
+
+/// A block and its ancestors, for the header rules.
+#[derive(Clone, Copy)]
+pub struct Branch<'a> {
+    tree: &'a Tree,
+    tip: BlockId,
+}
+
+impl Ancestry for Branch<'_> {
+    fn height(&self) -> u32 {
+        self.tree.node(self.tip).height
+    }
+
+    fn at(&self, height: u32) -> HeaderFacts {
+        let id = self.tree.ancestor(self.tip, height).unwrap_or(self.tip);
+        let header = &self.tree.node(id).header;
+        HeaderFacts { bits: header.bits, time: header.time }
+    }
+
+    fn median_time_past(&self) -> i64 {
+        i64::from(self.tree.median_time_past(self.tip))
+    }
+}
+
+#[cold]
+fn known_invalid(hash: &Hash) -> RuleError {
+    let debug = format!("block {hash} was previously marked invalid");
+    RuleError::new(RuleClass::CachedInvalid, "duplicate-invalid", debug)
+}
+
+/// Core's `GetSkipHeight`: any lower height would do; this one makes walks logarithmic.
+fn skip_height(height: u32) -> u32 {
+    let clear_lowest = |n: u32| n & n.wrapping_sub(1);
+    match height {
+        0 | 1 => 0,
+        _ if height & 1 == 1 => clear_lowest(clear_lowest(height - 1)) + 1,
+        _ => clear_lowest(height),
+    }
+}
