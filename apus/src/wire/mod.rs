@@ -10,6 +10,7 @@ mod hash;
 mod header;
 mod merkle;
 mod network;
+mod script;
 
 pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
 pub use cursor::{Cursor, ParseError, compact_size_len, put_compact_size, put_varint, varint_len};
@@ -17,3 +18,4 @@ pub use hash::{Hash, OutPoint, Sha256d, sha256, sha256d, sha256d_64};
 pub use header::{HEADER_BYTES, Header};
 pub use merkle::{MerkleRoot, merkle_root};
 pub use network::{Chain, Network, ScriptFlags, flags, genesis_block};
+pub use script::{MAX_SCRIPT_BYTES, is_unspendable};

@@ -1,0 +1,262 @@
+use super::header::check_header;
+use super::signet::has_signet_solution;
+use super::sigops::{WITNESS_SCALE, legacy_sigops};
+use super::tx::{check_transaction, is_final};
+use super::{RuleError, SIGOPS_COST_MAX, WEIGHT_MAX};
+use crate::wire::{BlockView, Hash, Network, merkle_root};
+
+/// A block that passed every rule that needs nothing but the block. Only [`check_block`] makes one.
+pub struct CheckedBlock<B> {
+    view: BlockView<B>,
+    hash: Hash,
+    txids: Vec<Hash>,
+    legacy_sigops: Vec<u32>,
+}
+
+impl<B: AsRef<[u8]>> CheckedBlock<B> {
+    /// The block.
+    pub fn view(&self) -> &BlockView<B> {
+        &self.view
+    }
+
+    /// The block's hash.
+    pub fn hash(&self) -> &Hash {
+        &self.hash
+    }
+
+    /// Every txid, in order.
+    pub fn txids(&self) -> &[Hash] {
+        &self.txids
+    }
+
+    /// For every transaction, its signature operations as counted before P2SH
+    /// ([`legacy_sigops`]).
+    pub fn legacy_sigops(&self) -> &[u32] {
+        &self.legacy_sigops
+    }
+
+    /// The block alone, for a caller that needs its checks no more.
+    pub fn into_view(self) -> BlockView<B> {
+        self.view
+    }
+}
+
+/// Where a block stands: what its rules depend on beside the block and its coins.
+#[derive(Clone, Copy)]
+pub struct BlockContext<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// The block's height.
+    pub height: u32,
+    /// Median time past of the block's parent ([`Ancestry::median_time_past`]).
+    ///
+    /// [`Ancestry::median_time_past`]: super::Ancestry::median_time_past
+    pub parent_median_time_past: i64,
+}
+
+/// The rules that need nothing but the block, in order (Core's `CheckBlock`). Hashes every
+/// transaction, once.
+///
+/// # Errors
+/// `high-hash`, `bad-signet-blksig`, `bad-txnmrklroot`, `bad-txns-duplicate`, `bad-blk-length`,
+/// `bad-cb-missing`, `bad-cb-multiple`, those of a transaction (`bad-txns-…`, `bad-cb-length`),
+/// `bad-blk-sigops`
+pub fn check_block<B: AsRef<[u8]>>(
+    view: BlockView<B>,
+    network: &Network,
+) -> Result<CheckedBlock<B>, RuleError> {
+    let hash = view.hash();
+    check_header(view.header(), &hash, network)?;
+    let txids = view.txids();
+    signet_solution(&view, &hash, &txids, network)?;
+    merkle_root_matches(&view, &txids)?;
+    size_in_limit(&view)?;
+    coinbase_first_and_only(&view)?;
+    for (tx, txid) in view.txs().zip(&txids) {
+        check_transaction(&tx).map_err(|reason| RuleError::in_transaction(reason, txid))?;
+    }
+    let legacy_sigops = legacy_sigops_in_limit(&view)?;
+    Ok(CheckedBlock { view, hash, txids, legacy_sigops })
+}
+
+/// The rules that need the block's ancestors but not its coins, in order (Core's
+/// `ContextualCheckBlock`). Hashes the witnesses.
+///
+/// # Errors
+/// `bad-txns-nonfinal`, `bad-cb-height`, `bad-witness-nonce-size`, `bad-witness-merkle-match`,
+/// `unexpected-witness`, `bad-blk-weight`
+pub fn check_block_in_context<B: AsRef<[u8]>>(
+    block: &CheckedBlock<B>,
+    context: &BlockContext,
+) -> Result<(), RuleError> {
+    let view = block.view();
+    transactions_final(view, context)?;
+    coinbase_has_height(view, context)?;
+    witness_committed(view, context)?;
+    weight_in_limit(view)
+}
+
+/// A signet block MUST solve the network's challenge (BIP325).
+fn signet_solution<B: AsRef<[u8]>>(
+    view: &BlockView<B>,
+    hash: &Hash,
+    txids: &[Hash],
+    network: &Network,
+) -> Result<(), RuleError> {
+    let Some(challenge) = &network.signet_challenge else { return Ok(()) };
+    if *hash == network.genesis_hash || has_signet_solution(view, txids, challenge) {
+        return Ok(());
+    }
+    Err(RuleError::consensus("bad-signet-blksig", "signet block signature validation failure"))
+}
+
+/// The header's merkle root MUST be that of the txids, and no other list may have it
+/// (CVE-2012-2459).
+fn merkle_root_matches<B: AsRef<[u8]>>(
+    view: &BlockView<B>,
+    txids: &[Hash],
+) -> Result<(), RuleError> {
+    let merkle = merkle_root(&mut txids.to_vec());
+    if merkle.root != view.header().merkle_root {
+        return Err(RuleError::mutated("bad-txnmrklroot", "hashMerkleRoot mismatch"));
+    }
+    if merkle.mutated {
+        return Err(RuleError::mutated("bad-txns-duplicate", "duplicate transaction"));
+    }
+    Ok(())
+}
+
+/// A block MUST hold a transaction, and be no larger than 1,000,000 bytes without witnesses.
+fn size_in_limit<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<(), RuleError> {
+    let scale = WITNESS_SCALE as usize;
+    if view.tx_count() == 0
+        || view.tx_count() * scale > WEIGHT_MAX
+        || view.base_size() * scale > WEIGHT_MAX
+    {
+        return Err(RuleError::consensus("bad-blk-length", "size limits failed"));
+    }
+    Ok(())
+}
+
+/// The first transaction MUST be a coinbase, and no other.
+fn coinbase_first_and_only<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<(), RuleError> {
+    let mut coinbases = view.txs().map(|tx| tx.is_coinbase());
+    if coinbases.next() != Some(true) {
+        return Err(RuleError::consensus("bad-cb-missing", "first tx is not coinbase"));
+    }
+    if coinbases.any(|is_coinbase| is_coinbase) {
+        return Err(RuleError::consensus("bad-cb-multiple", "more than one coinbase"));
+    }
+    Ok(())
+}
+
+/// A block MUST NOT hold more than 20,000 signature operations, those in P2SH and witness scripts
+/// left out.
+fn legacy_sigops_in_limit<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<Vec<u32>, RuleError> {
+    let sigops: Vec<u32> = view.txs().map(|tx| legacy_sigops(&tx)).collect();
+    let total: u64 = sigops.iter().map(|&count| u64::from(count)).sum();
+    if total * u64::from(WITNESS_SCALE) > SIGOPS_COST_MAX {
+        return Err(RuleError::consensus("bad-blk-sigops", "out-of-bounds SigOpCount"));
+    }
+    Ok(sigops)
+}
+
+/// Every transaction's lock time MUST have passed (BIP113: measured by median time past).
+fn transactions_final<B: AsRef<[u8]>>(
+    view: &BlockView<B>,
+    context: &BlockContext,
+) -> Result<(), RuleError> {
+    let cutoff = if context.height >= context.network.csv_height {
+        context.parent_median_time_past
+    } else {
+        i64::from(view.header().time)
+    };
+    if view.txs().all(|tx| is_final(&tx, context.height, cutoff)) {
+        Ok(())
+    } else {
+        Err(RuleError::consensus("bad-txns-nonfinal", "non-final transaction"))
+    }
+}
+
+/// The coinbase's scriptSig MUST start with the block's height (BIP34).
+fn coinbase_has_height<B: AsRef<[u8]>>(
+    view: &BlockView<B>,
+    context: &BlockContext,
+) -> Result<(), RuleError> {
+    if context.height < context.network.bip34_height {
+        return Ok(());
+    }
+    let (push, len) = push_height(context.height);
+    if view.tx(0).input(0).script_sig().starts_with(&push[..len]) {
+        return Ok(());
+    }
+    Err(RuleError::consensus("bad-cb-height", "block height mismatch in coinbase"))
+}
+
+/// What pushes a height, in its only allowed form, and how many bytes of it count (Core's
+/// `CScript() << nHeight`).
+fn push_height(height: u32) -> ([u8; 6], usize) {
+    let mut push = [0; 6];
+    match height {
+        0 => (push, 1),
+        1..=16 => {
+            push[0] = 0x50 + height as u8;
+            (push, 1)
+        }
+        _ => {
+            // Little endian, with room for the sign bit, which is always clear.
+            let len = (32 - height.leading_zeros()) as usize / 8 + 1;
+            push[0] = len as u8;
+            push[1..5].copy_from_slice(&height.to_le_bytes());
+            (push, len + 1)
+        }
+    }
+}
+
+/// From segwit on, a coinbase that commits to the witnesses MUST do so rightly; without
+/// commitment, there MUST be no witness (BIP141; Core's `CheckWitnessMalleation`).
+fn witness_committed<B: AsRef<[u8]>>(
+    view: &BlockView<B>,
+    context: &BlockContext,
+) -> Result<(), RuleError> {
+    let active = context.height >= context.network.segwit_height;
+    if let Some(commitment) = active.then(|| view.witness_commitment()).flatten() {
+        let mut stack = view.tx(0).input(0).witness();
+        let reserved = match (stack.next(), stack.next()) {
+            (Some(item), None) => <&[u8; 32]>::try_from(item).ok(),
+            _ => None,
+        };
+        let Some(reserved) = reserved else {
+            return Err(RuleError::mutated(
+                "bad-witness-nonce-size",
+                "CheckWitnessMalleation : invalid witness reserved value size",
+            ));
+        };
+        let root = view.witness_merkle_root().root;
+        if BlockView::<B>::expected_commitment(&root, reserved) != commitment {
+            return Err(RuleError::mutated(
+                "bad-witness-merkle-match",
+                "CheckWitnessMalleation : witness merkle commitment mismatch",
+            ));
+        }
+        return Ok(());
+    }
+    if view.has_witness() {
+        return Err(RuleError::mutated(
+            "unexpected-witness",
+            "CheckWitnessMalleation : unexpected witness data found",
+        ));
+    }
+    Ok(())
+}
+
+/// A block's weight MUST NOT exceed 4,000,000 (BIP141).
+fn weight_in_limit<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<(), RuleError> {
+    if view.weight() > WEIGHT_MAX {
+        return Err(RuleError::consensus(
+            "bad-blk-weight",
+            "ContextualCheckBlock : weight limit failed",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+use super::RuleError;
+use super::arith::U256;
+use super::error::RuleClass;
+use crate::wire::{Hash, Header, Network};
+
+/// What rules need to know of a block that is being built on, and of its ancestors.
+pub trait Ancestry {
+    /// Height of the block itself.
+    fn height(&self) -> u32;
+
+    /// Compact target and time of the ancestor at `height`, which is at most
+    /// [`Ancestry::height`]; at that height, of the block itself.
+    fn at(&self, height: u32) -> HeaderFacts;
+
+    /// The median of the block's time and its ten ancestors' (BIP113; Core's
+    /// `GetMedianTimePast`).
+    fn median_time_past(&self) -> i64 {
+        median_time_past(self)
+    }
+}
+
+/// What [`Ancestry`] says of one header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeaderFacts {
+    /// Target in compact form.
+    pub bits: u32,
+    /// Seconds since 1970.
+    pub time: u32,
+}
+
+/// Seconds that a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
+const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
+
+/// Seconds that BIP94 lets a difficulty period start before the last one ended (`MAX_TIMEWARP`).
+const TIMEWARP_SECONDS_MAX: i64 = 600;
+
+/// Blocks whose times the median is taken of.
+const MEDIAN_TIME_SPAN: u32 = 11;
+
+/// A header's hash MUST meet the target that it claims (Core's `CheckBlockHeader`).
+///
+/// # Errors
+/// `high-hash`
+pub fn check_header(header: &Header, hash: &Hash, network: &Network) -> Result<(), RuleError> {
+    if proof_of_work(hash, header.bits, network) {
+        Ok(())
+    } else {
+        Err(RuleError::header("high-hash", "proof of work failed"))
+    }
+}
+
+/// The rules that need a header's parent and our clock, in order (Core's
+/// `ContextualCheckBlockHeader`). `now` is in seconds since 1970.
+///
+/// # Errors
+/// `bad-diffbits`, `time-too-old`, `time-timewarp-attack`, `time-too-new`, `bad-version(…)`
+pub fn check_header_in_context(
+    header: &Header,
+    network: &Network,
+    parent: &impl Ancestry,
+    now: i64,
+) -> Result<(), RuleError> {
+    difficulty(header, network, parent)?;
+    time_after_median(header, parent)?;
+    no_timewarp(header, network, parent)?;
+    time_not_in_future(header, now)?;
+    version(header, network, parent.height() + 1)
+}
+
+/// A header's target MUST be the one that its ancestors lead to.
+fn difficulty(header: &Header, network: &Network, parent: &impl Ancestry) -> Result<(), RuleError> {
+    if header.bits == next_work_required(network, parent, header.time) {
+        Ok(())
+    } else {
+        Err(RuleError::header("bad-diffbits", "incorrect proof of work"))
+    }
+}
+
+/// A header's time MUST be above the median of the eleven before it.
+fn time_after_median(header: &Header, parent: &impl Ancestry) -> Result<(), RuleError> {
+    if i64::from(header.time) > parent.median_time_past() {
+        Ok(())
+    } else {
+        Err(RuleError::header("time-too-old", "block's timestamp is too early"))
+    }
+}
+
+/// Under BIP94, the first header of a difficulty period MUST NOT be over ten minutes before its
+/// parent.
+fn no_timewarp(
+    header: &Header,
+    network: &Network,
+    parent: &impl Ancestry,
+) -> Result<(), RuleError> {
+    if !network.enforce_bip94
+        || (parent.height() + 1) % network.difficulty_adjustment_interval() != 0
+    {
+        return Ok(());
+    }
+    let earliest = i64::from(parent.at(parent.height()).time) - TIMEWARP_SECONDS_MAX;
+    if i64::from(header.time) < earliest {
+        return Err(RuleError::header(
+            "time-timewarp-attack",
+            "block's timestamp is too early on diff adjustment block",
+        ));
+    }
+    Ok(())
+}
+
+/// A header's time MUST NOT be over two hours ahead of our clock; until then it waits.
+fn time_not_in_future(header: &Header, now: i64) -> Result<(), RuleError> {
+    if i64::from(header.time) > now.saturating_add(FUTURE_SECONDS_MAX) {
+        return Err(RuleError::new(
+            RuleClass::TimeFuture,
+            "time-too-new",
+            "block timestamp too far in the future",
+        ));
+    }
+    Ok(())
+}
+
+/// A header's version MUST be at least 2, 3, 4 once BIP34, 66, 65 are active.
+fn version(header: &Header, network: &Network, height: u32) -> Result<(), RuleError> {
+    let least = [(2, network.bip34_height), (3, network.bip66_height), (4, network.bip65_height)];
+    if least.iter().any(|&(least, from)| header.version < least && height >= from) {
+        let version = header.version;
+        return Err(RuleError::header(
+            format!("bad-version(0x{version:08x})"),
+            format!("rejected nVersion=0x{version:08x} block"),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether `hash` meets the compact target, which must itself be positive, fit 256 bits and be no
+/// easier than the network's limit (Core's `CheckProofOfWork`).
+pub fn proof_of_work(hash: &Hash, bits: u32, network: &Network) -> bool {
+    let target = U256::from_compact(bits);
+    !target.negative
+        && !target.overflow
+        && target.value != U256::ZERO
+        && target.value <= U256::from_le_bytes(&network.pow_limit)
+        && U256::from_le_bytes(&hash.0) <= target.value
+}
+
+/// The compact target that a child of `parent` with the time `header_time` must have (Core's
+/// `GetNextWorkRequired`).
+pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time: u32) -> u32 {
+    let interval = network.difficulty_adjustment_interval();
+    let last = parent.at(parent.height());
+    if (parent.height() + 1) % interval == 0 {
+        return retarget(network, parent, interval);
+    }
+    if !network.pow_allow_min_difficulty {
+        return last.bits;
+    }
+    let limit_bits = U256::from_le_bytes(&network.pow_limit).to_compact();
+    if i64::from(header_time) > i64::from(last.time) + 2 * i64::from(network.pow_target_spacing) {
+        return limit_bits;
+    }
+    let mut height = parent.height();
+    let mut bits = last.bits;
+    while height > 0 && height % interval != 0 && bits == limit_bits {
+        height -= 1;
+        bits = parent.at(height).bits;
+    }
+    bits
+}
+
+/// The target after a whole period, of which `parent` is the last block (Core's
+/// `CalculateNextWorkRequired`).
+fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
+    let last = parent.at(parent.height());
+    if network.pow_no_retargeting {
+        return last.bits;
+    }
+    let first = parent.at(parent.height() + 1 - interval);
+    let timespan = network.pow_target_timespan;
+    let actual = (i64::from(last.time) - i64::from(first.time))
+        .clamp(i64::from(timespan / 4), i64::from(timespan) * 4) as u32;
+    // BIP94: the period's first block cannot use the minimum difficulty exception, so that its
+    // target is the real one.
+    let bits = if network.enforce_bip94 { first.bits } else { last.bits };
+    let limit = U256::from_le_bytes(&network.pow_limit);
+    let scaled = U256::from_compact(bits).value.wrapping_mul(actual);
+    let target = scaled.checked_div(U256::from(timespan)).unwrap_or(limit);
+    target.min(limit).to_compact()
+}
+
+/// The median of the times of a block and its ten ancestors, fewer near genesis (BIP113; Core's
+/// `GetMedianTimePast`).
+pub fn median_time_past<A: Ancestry + ?Sized>(block: &A) -> i64 {
+    let height = block.height();
+    let count = (height + 1).min(MEDIAN_TIME_SPAN);
+    let mut times = [0; MEDIAN_TIME_SPAN as usize];
+    let times = &mut times[..count as usize];
+    for (time, back) in times.iter_mut().zip(0..count) {
+        *time = block.at(height - back).time;
+    }
+    times.sort_unstable();
+    i64::from(times[times.len() / 2])
+}

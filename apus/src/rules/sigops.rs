@@ -1,0 +1,165 @@
+use crate::wire::{InputView, ScriptFlags, TxView, flags};
+
+pub(super) const OP_PUSHDATA4: u8 = 0x4e;
+const OP_PUSHDATA1: u8 = 0x4c;
+const OP_PUSHDATA2: u8 = 0x4d;
+const OP_1: u8 = 0x51;
+const OP_16: u8 = 0x60;
+const OP_EQUAL: u8 = 0x87;
+const OP_HASH160: u8 = 0xa9;
+const OP_CHECKSIG: u8 = 0xac;
+const OP_CHECKSIGVERIFY: u8 = 0xad;
+const OP_CHECKMULTISIG: u8 = 0xae;
+const OP_CHECKMULTISIGVERIFY: u8 = 0xaf;
+
+/// What a CHECKMULTISIG counts where its number of keys is not known (Core's
+/// `MAX_PUBKEYS_PER_MULTISIG`).
+const MULTISIG_KEYS_MAX: u32 = 20;
+
+/// BIP141's `WITNESS_SCALE_FACTOR`.
+pub(super) const WITNESS_SCALE: u32 = 4;
+
+/// One opcode and what it pushes; nothing for all but the plain pushes.
+#[derive(Clone, Copy)]
+pub(super) struct Op<'a> {
+    pub code: u8,
+    pub data: &'a [u8],
+}
+
+/// The opcodes of a script; after a push beyond the script's end `truncated` is set and there is
+/// no more (Core's `GetScriptOp`).
+pub(super) struct Ops<'a> {
+    rest: &'a [u8],
+    pub truncated: bool,
+}
+
+impl<'a> Ops<'a> {
+    pub fn new(script: &'a [u8]) -> Self {
+        Self { rest: script, truncated: false }
+    }
+
+    fn push(&mut self, code: u8, rest: &'a [u8]) -> Option<Op<'a>> {
+        let length_bytes = match code {
+            OP_PUSHDATA1 => 1,
+            OP_PUSHDATA2 => 2,
+            OP_PUSHDATA4 => 4,
+            _ => 0,
+        };
+        let (length, rest) = rest.split_at_checked(length_bytes)?;
+        let size = match *length {
+            [a] => usize::from(a),
+            [a, b] => usize::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
+            _ => usize::from(code),
+        };
+        let (data, rest) = rest.split_at_checked(size)?;
+        self.rest = rest;
+        Some(Op { code, data })
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Op<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Op<'a>> {
+        let (&code, rest) = self.rest.split_first()?;
+        if code > OP_PUSHDATA4 {
+            self.rest = rest;
+            return Some(Op { code, data: &[] });
+        }
+        let op = self.push(code, rest);
+        if op.is_none() {
+            self.truncated = true;
+            self.rest = &[];
+        }
+        op
+    }
+}
+
+/// Signature operations in every scriptSig and scriptPubKey, a CHECKMULTISIG counted as 20 (Core's
+/// `GetLegacySigOpCount`).
+pub fn legacy_sigops(tx: &TxView) -> u32 {
+    let inputs: u32 = tx.inputs().map(|input| script_sigops(input.script_sig(), false)).sum();
+    let outputs: u32 = tx.outputs().map(|output| script_sigops(output.script(), false)).sum();
+    inputs + outputs
+}
+
+/// What an input costs beside its transaction's legacy signature operations, in units of a quarter
+/// of one: what a P2SH or witness script holds (Core's `GetP2SHSigOpCount` and
+/// `CountWitnessSigOps`).
+pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptFlags) -> u32 {
+    let mut cost = 0;
+    let mut program = witness_program(prevout_script);
+    if program.is_none() && is_p2sh(prevout_script) {
+        if let Some(redeem_script) = last_push(input.script_sig()) {
+            if flags & flags::P2SH != 0 {
+                cost += WITNESS_SCALE * script_sigops(redeem_script, true);
+            }
+            program = witness_program(redeem_script);
+        }
+    }
+    if flags & flags::WITNESS != 0 {
+        cost += program.map_or(0, |program| witness_sigops(program, input));
+    }
+    cost
+}
+
+/// Core's `CScript::GetSigOpCount`. Where `accurate`, a CHECKMULTISIG counts the keys that the
+/// opcode before it says.
+pub(super) fn script_sigops(script: &[u8], accurate: bool) -> u32 {
+    let mut count = 0;
+    let mut last = 0xff;
+    for Op { code, .. } in Ops::new(script) {
+        match code {
+            OP_CHECKSIG | OP_CHECKSIGVERIFY => count += 1,
+            OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY => {
+                count += match last {
+                    OP_1..=OP_16 if accurate => u32::from(last - OP_1 + 1),
+                    _ => MULTISIG_KEYS_MAX,
+                };
+            }
+            _ => {}
+        }
+        last = code;
+    }
+    count
+}
+
+/// What the last opcode pushes, in a script that only pushes; nothing for an empty script.
+fn last_push(script: &[u8]) -> Option<&[u8]> {
+    let mut ops = Ops::new(script);
+    let mut last: &[u8] = &[];
+    for op in &mut ops {
+        if op.code > OP_16 {
+            return None;
+        }
+        last = op.data;
+    }
+    (!ops.truncated).then_some(last)
+}
+
+fn is_p2sh(script: &[u8]) -> bool {
+    script.len() == 23 && script[0] == OP_HASH160 && script[1] == 20 && script[22] == OP_EQUAL
+}
+
+/// Version and program of a witness output (BIP141; Core's `IsWitnessProgram`).
+fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
+    if !(4..=42).contains(&script.len()) || usize::from(script[1]) + 2 != script.len() {
+        return None;
+    }
+    match script[0] {
+        0 => Some((0, &script[2..])),
+        version @ OP_1..=OP_16 => Some((version - OP_1 + 1, &script[2..])),
+        _ => None,
+    }
+}
+
+/// Core's `WitnessSigOps`.
+fn witness_sigops((version, program): (u8, &[u8]), input: &InputView) -> u32 {
+    match (version, program.len()) {
+        (0, 20) => 1,
+        (0, 32) => input.witness().last().map_or(0, |script| script_sigops(script, true)),
+        _ => 0,
+    }
+}

@@ -1,0 +1,139 @@
+use super::RuleError;
+use super::sigops::WITNESS_SCALE;
+use super::{WEIGHT_MAX, money_range};
+use crate::wire::TxView;
+
+/// Below this, a lock time is a height (Core's `LOCKTIME_THRESHOLD`).
+const LOCK_TIME_THRESHOLD: u32 = 500_000_000;
+
+/// Up to this many inputs, comparing each with each is cheaper than sorting.
+const QUADRATIC_INPUTS_MAX: usize = 12;
+
+/// The rules that need nothing but the transaction, in order (Core's `CheckTransaction`).
+///
+/// # Errors
+/// Core's reason alone: which transaction it is, the caller knows.
+pub(super) fn check_transaction(tx: &TxView) -> Result<(), &'static str> {
+    has_inputs_and_outputs(tx)?;
+    size_in_limit(tx)?;
+    output_amounts_in_range(tx)?;
+    inputs_differ(tx)?;
+    if tx.is_coinbase() { coinbase_script_length(tx) } else { inputs_spend_something(tx) }
+}
+
+/// A transaction MUST have an input and an output.
+fn has_inputs_and_outputs(tx: &TxView) -> Result<(), &'static str> {
+    if tx.input_count() == 0 {
+        return Err("bad-txns-vin-empty");
+    }
+    if tx.output_count() == 0 {
+        return Err("bad-txns-vout-empty");
+    }
+    Ok(())
+}
+
+/// A transaction without its witnesses MUST fit a block.
+fn size_in_limit(tx: &TxView) -> Result<(), &'static str> {
+    if tx.base_size() * WITNESS_SCALE as usize > WEIGHT_MAX {
+        return Err("bad-txns-oversize");
+    }
+    Ok(())
+}
+
+/// Outputs MUST NOT be negative, nor exceed 21 million bitcoins alone or together (CVE-2010-5139).
+fn output_amounts_in_range(tx: &TxView) -> Result<(), &'static str> {
+    let mut total = 0;
+    for output in tx.outputs() {
+        let amount = output.value();
+        if amount < 0 {
+            return Err("bad-txns-vout-negative");
+        }
+        if !money_range(amount) {
+            return Err("bad-txns-vout-toolarge");
+        }
+        total += amount;
+        if !money_range(total) {
+            return Err("bad-txns-txouttotal-toolarge");
+        }
+    }
+    Ok(())
+}
+
+/// A transaction MUST NOT spend an output twice (CVE-2018-17144).
+fn inputs_differ(tx: &TxView) -> Result<(), &'static str> {
+    let count = tx.input_count();
+    let repeated = if count <= QUADRATIC_INPUTS_MAX {
+        (1..count).any(|i| {
+            let outpoint = tx.input(i).outpoint_bytes();
+            (0..i).any(|j| tx.input(j).outpoint_bytes() == outpoint)
+        })
+    } else {
+        let mut outpoints: Vec<&[u8; 36]> = tx.inputs().map(|i| i.outpoint_bytes()).collect();
+        outpoints.sort_unstable();
+        outpoints.windows(2).any(|pair| pair[0] == pair[1])
+    };
+    if repeated { Err("bad-txns-inputs-duplicate") } else { Ok(()) }
+}
+
+/// A coinbase's scriptSig MUST be 2 to 100 bytes long.
+fn coinbase_script_length(tx: &TxView) -> Result<(), &'static str> {
+    if (2..=100).contains(&tx.input(0).script_sig().len()) { Ok(()) } else { Err("bad-cb-length") }
+}
+
+/// Every input of what is not a coinbase MUST name an output.
+fn inputs_spend_something(tx: &TxView) -> Result<(), &'static str> {
+    if tx.inputs().any(|input| input.outpoint().is_null()) {
+        return Err("bad-txns-prevout-null");
+    }
+    Ok(())
+}
+
+/// Whether a transaction may be in a block of this height, `cutoff` being the block's time or,
+/// under BIP113, its parent's median time past (Core's `IsFinalTx`).
+pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
+    let lock_time = tx.lock_time();
+    if lock_time == 0 {
+        return true;
+    }
+    let limit = if lock_time < LOCK_TIME_THRESHOLD { i64::from(height) } else { cutoff };
+    i64::from(lock_time) < limit || tx.inputs().all(|input| input.sequence() == u32::MAX)
+}
+
+/// Relative locks of the inputs MUST have passed (BIP68; Core's `SequenceLocks`). `heights` are
+/// those of the coins spent, in input order.
+pub(super) fn sequence_locks_passed(
+    tx: &TxView,
+    heights: impl Iterator<Item = u32>,
+    height: u32,
+    parent_median_time_past: i64,
+    median_time_past_at: impl Fn(u32) -> i64,
+) -> bool {
+    const DISABLE: u32 = 1 << 31;
+    const TIME: u32 = 1 << 22;
+    const MASK: u32 = 0xffff;
+    const GRANULARITY: u32 = 9;
+    if tx.version() < 2 {
+        return true;
+    }
+    tx.inputs().zip(heights).all(|(input, coin_height)| {
+        let sequence = input.sequence();
+        if sequence & DISABLE != 0 {
+            true
+        } else if sequence & TIME != 0 {
+            let from = median_time_past_at(coin_height.saturating_sub(1));
+            let seconds = i64::from((sequence & MASK) << GRANULARITY);
+            from + seconds <= parent_median_time_past
+        } else {
+            i64::from(coin_height) + i64::from(sequence & MASK) <= i64::from(height)
+        }
+    })
+}
+
+impl RuleError {
+    /// The error of a block whose transaction `txid` breaks a context-free rule.
+    #[cold]
+    pub(super) fn in_transaction(reason: &'static str, txid: &crate::wire::Hash) -> Self {
+        // Core ends it with a blank, behind which its transactions' own message is always empty.
+        Self::consensus(reason, format!("Transaction check failed (tx hash {txid}) "))
+    }
+}

@@ -1,0 +1,71 @@
+use std::fmt;
+
+use super::arith::U256;
+use crate::wire::{Hash, Network};
+
+/// Expected number of hashes behind a block or a chain (Core's `nChainWork`); wraps at 2^256.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Work(U256);
+
+impl Work {
+    /// No work.
+    pub const ZERO: Self = Self(U256::ZERO);
+
+    /// The work that a number in a hash's clothes says, as [`Network::minimum_chain_work`] does.
+    pub fn from_hash(number: &Hash) -> Self {
+        Self(U256::from_le_bytes(&number.0))
+    }
+
+    /// 32 bytes, big endian, so that they sort as the work does.
+    pub fn to_be_bytes(self) -> [u8; 32] {
+        self.0.to_be_bytes()
+    }
+
+    /// Work of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+
+    /// What this has more than `other`.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.wrapping_sub(other.0))
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Work of one block with this compact target: 2^256 / (target + 1), zero if the target is
+/// negative, too large or zero (Core's `GetBlockProof`).
+pub fn block_work(bits: u32) -> Work {
+    let target = U256::from_compact(bits);
+    if target.negative || target.overflow || target.value == U256::ZERO {
+        return Work::ZERO;
+    }
+    // 2^256 itself does not fit: 2^256 / (t + 1) = (2^256 - t - 1) / (t + 1) + 1.
+    let hashes = target.value.not().checked_div(target.value.wrapping_add(U256::ONE));
+    Work(hashes.unwrap_or(U256::ZERO).wrapping_add(U256::ONE))
+}
+
+/// Seconds that the work from `from` to `to` takes at the difficulty of `tip_bits`, negative if
+/// `to` has less work (Core's `GetBlockProofEquivalentTime`). Scripts below assumevalid are
+/// skipped only if this is over two weeks from the block to the best header.
+pub fn equivalent_time(to: Work, from: Work, tip_bits: u32, network: &Network) -> i64 {
+    let (difference, sign) = if to > from { (to.minus(from), 1) } else { (from.minus(to), -1) };
+    let seconds = difference.0.wrapping_mul(network.pow_target_spacing);
+    match seconds.checked_div(block_work(tip_bits).0) {
+        Some(seconds) if seconds.bits() <= 63 => sign * seconds.low_u64() as i64,
+        _ => sign * i64::MAX,
+    }
+}

@@ -1,0 +1,23 @@
+/// Core's `MAX_SCRIPT_SIZE`: a longer script can never be satisfied.
+pub const MAX_SCRIPT_BYTES: usize = 10_000;
+
+/// Whether an output with this script can be spent by nobody, so that no coin is kept for it
+/// (Core's `CScript::IsUnspendable`): it starts with OP_RETURN or is over 10,000 bytes long.
+#[inline]
+pub fn is_unspendable(script: &[u8]) -> bool {
+    script.first() == Some(&0x6a) || script.len() > MAX_SCRIPT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn op_return_first_or_too_long() {
+        assert!(is_unspendable(&[0x6a]));
+        assert!(!is_unspendable(&[0x51, 0x6a]));
+        assert!(!is_unspendable(&[]));
+        assert!(!is_unspendable(&[0x51; 10_000]));
+        assert!(is_unspendable(&[0x51; 10_001]));
+    }
+}
