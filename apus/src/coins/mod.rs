@@ -1,1 +1,22 @@
-//! (to come)
+//! Coins: codec, cache, chainstate, UTXO set statistics. Does not know consensus rules.
+//!
+//! A coin stays in its compressed form from the block to the tables and to the undo data, so that
+//! writing it is a copy: 92 bytes a cached coin, at most 104 with its share of the hash table,
+//! where Core takes 154.
+
+mod cache;
+mod changes;
+mod coin;
+mod hasher;
+mod script;
+mod shard;
+mod slab;
+#[cfg(test)]
+mod tests;
+
+pub use cache::{CoinsCache, Lookup, Overwritten};
+pub use changes::Changes;
+pub use coin::{
+    Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
+};
+pub use script::{CompactScript, is_unspendable};

@@ -1,0 +1,237 @@
+use std::fmt;
+
+use bitcoin::secp256k1::PublicKey;
+
+use crate::wire::{Cursor, ParseError, put_varint, varint_len};
+
+const OP_RETURN: u8 = 0x6a;
+const OP_DUP: u8 = 0x76;
+const OP_EQUAL: u8 = 0x87;
+const OP_EQUALVERIFY: u8 = 0x88;
+const OP_HASH160: u8 = 0xa9;
+const OP_CHECKSIG: u8 = 0xac;
+
+/// A longer script can never run, so its output can never be spent (Core's `MAX_SCRIPT_SIZE`).
+const MAX_SCRIPT_BYTES: usize = 10_000;
+/// Values of the leading VARINT below this name a special type (Core's `nSpecialScripts`).
+const SPECIAL_TYPES: u64 = 6;
+/// What is kept without an allocation: the longest compressed form of P2PKH, P2SH, P2PK, P2WPKH,
+/// P2WSH and P2TR.
+pub(super) const INLINE_BYTES: usize = 35;
+
+/// An output script in the compressed form of Core's chainstate and undo data
+/// (`ScriptCompression`), so that writing it is a copy.
+///
+/// P2PKH, P2SH and P2PK are a type byte (0 to 5) and a hash or an X coordinate; every other
+/// script is VARINT(length + 6) and its bytes. Up to 35 bytes are held inline.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CompactScript(Repr);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Repr {
+    /// The first byte tells how many are used, see [`inline_len`]; the others are zero.
+    Inline([u8; INLINE_BYTES]),
+    Boxed(Box<[u8]>),
+}
+
+/// Bytes of a compressed script that fits [`INLINE_BYTES`], told from its first byte.
+fn inline_len(first: u8) -> usize {
+    match first {
+        0 | 1 => 21,
+        2..=5 => 33,
+        n => 1 + usize::from(n - 6),
+    }
+}
+
+/// Whether no input can ever spend an output with this script (Core's `IsUnspendable`); such
+/// outputs are no coins.
+#[inline]
+pub fn is_unspendable(script: &[u8]) -> bool {
+    script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_BYTES
+}
+
+impl CompactScript {
+    /// Compresses `script`, the bytes of an output's scriptPubKey.
+    pub fn new(script: &[u8]) -> Self {
+        let mut inline = [0; INLINE_BYTES];
+        match *script {
+            [OP_DUP, OP_HASH160, 20, ref hash @ .., OP_EQUALVERIFY, OP_CHECKSIG]
+                if hash.len() == 20 =>
+            {
+                inline[1..21].copy_from_slice(hash);
+            }
+            [OP_HASH160, 20, ref hash @ .., OP_EQUAL] if hash.len() == 20 => {
+                inline[0] = 1;
+                inline[1..21].copy_from_slice(hash);
+            }
+            [33, parity @ (2 | 3), ref x @ .., OP_CHECKSIG] if x.len() == 32 => {
+                inline[0] = parity;
+                inline[1..33].copy_from_slice(x);
+            }
+            [65, 4, ref xy @ .., OP_CHECKSIG]
+                if xy.len() == 64 && PublicKey::from_slice(&script[1..66]).is_ok() =>
+            {
+                inline[0] = 4 | (xy[63] & 1);
+                inline[1..33].copy_from_slice(&xy[..32]);
+            }
+            _ => return Self::raw_form(script),
+        }
+        Self(Repr::Inline(inline))
+    }
+
+    /// Reads a compressed script. One of more than 10,000 bytes comes back as a lone OP_RETURN,
+    /// as in Core.
+    pub fn decode(cursor: &mut Cursor) -> Result<Self, ParseError> {
+        let start = cursor.position();
+        let tag = cursor.varint()?;
+        if tag > u64::from(u32::MAX) {
+            return Err(ParseError { offset: start, what: "script size over 32 bits" });
+        }
+        if tag < SPECIAL_TYPES {
+            let payload = cursor.take(inline_len(tag as u8) - 1)?;
+            let mut inline = [0; INLINE_BYTES];
+            inline[0] = tag as u8;
+            inline[1..=payload.len()].copy_from_slice(payload);
+            return Ok(Self(Repr::Inline(inline)));
+        }
+        let script = cursor.take((tag - SPECIAL_TYPES) as usize)?;
+        if script.len() > MAX_SCRIPT_BYTES {
+            return Ok(Self::raw_form(&[OP_RETURN]));
+        }
+        Ok(Self::raw_form(script))
+    }
+
+    /// The compressed form, as it lies on disk.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline(bytes) => &bytes[..inline_len(bytes[0])],
+            Repr::Boxed(bytes) => bytes,
+        }
+    }
+
+    /// Appends the script itself. Nothing is appended for an X coordinate under type 4 or 5 that
+    /// is on no point of the curve: Core reads that as the empty script.
+    pub fn decompress_into(&self, out: &mut Vec<u8>) {
+        decompress_into(self.as_bytes(), out);
+    }
+
+    /// The script itself.
+    pub fn to_script(&self) -> Vec<u8> {
+        let mut script = Vec::with_capacity(self.script_len());
+        self.decompress_into(&mut script);
+        script
+    }
+
+    /// Bytes of the script itself, supposing that an X coordinate under type 4 or 5 is valid.
+    pub fn script_len(&self) -> usize {
+        script_len(self.as_bytes())
+    }
+
+    /// As [`is_unspendable`], told from the compressed form.
+    #[inline]
+    pub fn is_unspendable(&self) -> bool {
+        match &self.0 {
+            Repr::Inline(bytes) => bytes[0] > SPECIAL_TYPES as u8 && bytes[1] == OP_RETURN,
+            Repr::Boxed(bytes) => raw_script(bytes).is_some_and(is_unspendable),
+        }
+    }
+
+    /// A script that is none of the special types.
+    fn raw_form(script: &[u8]) -> Self {
+        let tag = script.len() as u64 + SPECIAL_TYPES;
+        if script.len() < INLINE_BYTES {
+            let mut inline = [0; INLINE_BYTES];
+            inline[0] = tag as u8;
+            inline[1..=script.len()].copy_from_slice(script);
+            return Self(Repr::Inline(inline));
+        }
+        let mut bytes = Vec::with_capacity(varint_len(tag) + script.len());
+        put_varint(&mut bytes, tag);
+        bytes.extend_from_slice(script);
+        Self(Repr::Boxed(bytes.into_boxed_slice()))
+    }
+
+    /// The inline bytes, or the box.
+    #[inline]
+    pub(super) fn parts(&self) -> Result<&[u8; INLINE_BYTES], &[u8]> {
+        match &self.0 {
+            Repr::Inline(bytes) => Ok(bytes),
+            Repr::Boxed(bytes) => Err(bytes),
+        }
+    }
+
+    /// The opposite of [`CompactScript::parts`].
+    #[inline]
+    pub(super) fn from_inline(bytes: [u8; INLINE_BYTES]) -> Self {
+        Self(Repr::Inline(bytes))
+    }
+
+    /// The opposite of [`CompactScript::parts`].
+    pub(super) fn from_box(bytes: Box<[u8]>) -> Self {
+        Self(Repr::Boxed(bytes))
+    }
+}
+
+/// The used part of inline bytes.
+#[inline]
+pub(super) fn inline_bytes(bytes: &[u8; INLINE_BYTES]) -> &[u8] {
+    &bytes[..inline_len(bytes[0])]
+}
+
+/// The script behind its VARINT, or `None` for the special types.
+fn raw_script(compressed: &[u8]) -> Option<&[u8]> {
+    let mut cursor = Cursor::new(compressed);
+    match cursor.varint() {
+        Ok(tag) if tag >= SPECIAL_TYPES => compressed.get(cursor.position()..),
+        _ => None,
+    }
+}
+
+fn script_len(compressed: &[u8]) -> usize {
+    match compressed.first() {
+        Some(0) => 25,
+        Some(1) => 23,
+        Some(2 | 3) => 35,
+        Some(4 | 5) => 67,
+        _ => raw_script(compressed).map_or(0, <[u8]>::len),
+    }
+}
+
+fn decompress_into(compressed: &[u8], out: &mut Vec<u8>) {
+    match *compressed {
+        [0, ref hash @ ..] => {
+            out.extend_from_slice(&[OP_DUP, OP_HASH160, 20]);
+            out.extend_from_slice(hash);
+            out.extend_from_slice(&[OP_EQUALVERIFY, OP_CHECKSIG]);
+        }
+        [1, ref hash @ ..] => {
+            out.extend_from_slice(&[OP_HASH160, 20]);
+            out.extend_from_slice(hash);
+            out.push(OP_EQUAL);
+        }
+        [parity @ (2 | 3), ref x @ ..] => {
+            out.extend_from_slice(&[33, parity]);
+            out.extend_from_slice(x);
+            out.push(OP_CHECKSIG);
+        }
+        [tag @ (4 | 5), ref x @ ..] => {
+            let mut key = [tag - 2; 33];
+            key[1..].copy_from_slice(x);
+            if let Ok(key) = PublicKey::from_slice(&key) {
+                out.push(65);
+                out.extend_from_slice(&key.serialize_uncompressed());
+                out.push(OP_CHECKSIG);
+            }
+        }
+        _ => out.extend_from_slice(raw_script(compressed).unwrap_or_default()),
+    }
+}
+
+impl fmt::Debug for CompactScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CompactScript(")?;
+        self.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(")")
+    }
+}

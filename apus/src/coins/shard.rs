@@ -1,0 +1,266 @@
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::wire::OutPoint;
+
+use super::cache::{Lookup, Overwritten};
+use super::coin::Coin;
+use super::hasher::OutPointHasher;
+use super::slab::{NONE, Slab, State};
+
+/// One shard of the cache: a table of slot numbers, the slots, and the list of changed entries
+/// that runs through them. Every `hash` given is that of the outpoint beside it.
+pub(super) struct Shard {
+    hasher: OutPointHasher,
+    table: HashTable<u32>,
+    slab: Slab,
+    /// Ends of the list of entries that are fresh, changed or spent.
+    head: u32,
+    tail: u32,
+    changed: usize,
+    /// The slot at which the next eviction starts.
+    hand: u32,
+}
+
+impl Shard {
+    pub fn new(hasher: OutPointHasher) -> Self {
+        let (table, slab) = (HashTable::new(), Slab::default());
+        Self { hasher, table, slab, head: NONE, tail: NONE, changed: 0, hand: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub fn changed(&self) -> usize {
+        self.changed
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.table.allocation_size() + self.slab.bytes()
+    }
+
+    pub fn slab(&self) -> &Slab {
+        &self.slab
+    }
+
+    /// Slots of the changed entries, in the order in which they became so.
+    pub fn changed_slots(&self) -> impl Iterator<Item = u32> {
+        let first = (self.head != NONE).then_some(self.head);
+        std::iter::successors(first, |slot| match self.slab.get(*slot).next {
+            NONE => None,
+            next => Some(next),
+        })
+    }
+
+    pub fn lookup(&self, hash: u64, outpoint: &OutPoint) -> Lookup {
+        match self.find(hash, outpoint) {
+            None => Lookup::Unknown,
+            Some(slot) if self.slab.get(slot).state == State::Spent => Lookup::Spent,
+            Some(slot) => Lookup::Hit(self.slab.coin(slot)),
+        }
+    }
+
+    pub fn knows(&self, hash: u64, outpoint: &OutPoint) -> bool {
+        self.find(hash, outpoint).is_some()
+    }
+
+    /// Core's `AddCoin`.
+    pub fn add(
+        &mut self,
+        hash: u64,
+        outpoint: &OutPoint,
+        coin: &Coin,
+        possible_overwrite: bool,
+    ) -> Result<(), Overwritten> {
+        if coin.script.is_unspendable() {
+            return Ok(());
+        }
+        let created = if possible_overwrite { State::Changed } else { State::Fresh };
+        let (slot, is_new) = self.entry(hash, outpoint, created);
+        let state = self.slab.get(slot).state;
+        if is_new {
+            self.link(slot);
+        } else if !possible_overwrite && state != State::Spent {
+            return Err(Overwritten(*outpoint));
+        } else if state != State::Fresh {
+            // A spent entry becomes changed, never fresh: were it spent again before a sync, the
+            // tables would keep the coin that they still hold.
+            self.set_state(slot, State::Changed);
+        }
+        self.slab.set_coin(slot, coin);
+        Ok(())
+    }
+
+    /// Takes the coin of an entry, if there is an entry and it has one.
+    pub fn spend(&mut self, hash: u64, outpoint: &OutPoint) -> Lookup {
+        let Some(slot) = self.find(hash, outpoint) else { return Lookup::Unknown };
+        let state = self.slab.get(slot).state;
+        if state == State::Spent {
+            return Lookup::Spent;
+        }
+        let coin = self.slab.coin(slot);
+        self.spend_slot(hash, slot, state);
+        Lookup::Hit(coin)
+    }
+
+    /// Makes sure that a sync leaves no coin under `outpoint` in the tables.
+    pub fn remove(&mut self, hash: u64, outpoint: &OutPoint) {
+        let (slot, is_new) = self.entry(hash, outpoint, State::Spent);
+        if is_new {
+            self.link(slot);
+        } else {
+            let state = self.slab.get(slot).state;
+            self.spend_slot(hash, slot, state);
+        }
+    }
+
+    /// Adds a clean entry unless there is an entry. Returns whether it did.
+    pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) -> bool {
+        let (slot, is_new) = self.entry(hash, outpoint, State::Clean);
+        if is_new {
+            self.slab.set_coin(slot, coin);
+        }
+        is_new
+    }
+
+    /// What a sync leaves: no changed entry, and no spent one.
+    pub fn mark_clean(&mut self) {
+        let mut at = self.head;
+        while at != NONE {
+            let entry = self.slab.get_mut(at);
+            let (slot, next) = (at, entry.next);
+            (entry.prev, entry.next) = (NONE, NONE);
+            if entry.state == State::Spent {
+                let hash = self.hasher.hash(&entry.outpoint).1;
+                self.forget(hash, slot);
+            } else {
+                entry.state = State::Clean;
+            }
+            at = next;
+        }
+        (self.head, self.tail, self.changed) = (NONE, NONE, 0);
+    }
+
+    /// Drops clean entries, in the order of their slots from where the last call stopped, until
+    /// at most `bytes_max` are in use or every slot was looked at.
+    pub fn evict(&mut self, bytes_max: usize) {
+        for _ in 0..self.slab.len() {
+            if self.bytes() <= bytes_max {
+                return;
+            }
+            if self.hand >= self.slab.len() {
+                self.hand = 0;
+            }
+            let entry = self.slab.get(self.hand);
+            if entry.state == State::Clean {
+                let hash = self.hasher.hash(&entry.outpoint).1;
+                self.forget(hash, self.hand);
+            }
+            self.hand += 1;
+        }
+    }
+
+    fn find(&self, hash: u64, outpoint: &OutPoint) -> Option<u32> {
+        self.table.find(hash, |slot| self.slab.get(*slot).outpoint == *outpoint).copied()
+    }
+
+    /// The slot of `outpoint`, and whether it was made just now, in `state` and linked to nothing.
+    fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> (u32, bool) {
+        let slab = &self.slab;
+        let is_it = |slot: &u32| slab.get(*slot).outpoint == *outpoint;
+        let hash_of = |slot: &u32| self.hasher.hash(&slab.get(*slot).outpoint).1;
+        match self.table.entry(hash, is_it, hash_of) {
+            Entry::Occupied(entry) => (*entry.get(), false),
+            Entry::Vacant(entry) => {
+                let slot = self.slab.take(*outpoint, state);
+                entry.insert(slot);
+                (slot, true)
+            }
+        }
+    }
+
+    /// A fresh coin that is spent leaves nothing; any other leaves its death to be written.
+    fn spend_slot(&mut self, hash: u64, slot: u32, state: State) {
+        match state {
+            State::Fresh => {
+                self.unlink(slot);
+                self.forget(hash, slot);
+            }
+            State::Clean | State::Changed => {
+                self.slab.clear_coin(slot);
+                self.set_state(slot, State::Spent);
+            }
+            State::Spent | State::Free => {}
+        }
+    }
+
+    /// Takes an entry that is not in the list out of the table, and frees its slot.
+    fn forget(&mut self, hash: u64, slot: u32) {
+        if let Ok(entry) = self.table.find_entry(hash, |found| *found == slot) {
+            entry.remove();
+        }
+        self.slab.give(slot);
+    }
+
+    /// Gives an entry a state that belongs in the list.
+    fn set_state(&mut self, slot: u32, state: State) {
+        if self.slab.get(slot).state == State::Clean {
+            self.link(slot);
+        }
+        self.slab.get_mut(slot).state = state;
+    }
+
+    fn link(&mut self, slot: u32) {
+        let tail = std::mem::replace(&mut self.tail, slot);
+        self.slab.get_mut(slot).prev = tail;
+        match tail {
+            NONE => self.head = slot,
+            tail => self.slab.get_mut(tail).next = slot,
+        }
+        self.changed += 1;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let entry = self.slab.get_mut(slot);
+        let (prev, next) = (entry.prev, entry.next);
+        (entry.prev, entry.next) = (NONE, NONE);
+        match prev {
+            NONE => self.head = next,
+            prev => self.slab.get_mut(prev).next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => self.slab.get_mut(next).prev = prev,
+        }
+        self.changed -= 1;
+    }
+
+    /// Panics unless table, slots and list agree.
+    pub fn check(&self) {
+        self.slab.check();
+        assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");
+        for slot in &self.table {
+            let entry = self.slab.get(*slot);
+            let found = self.find(self.hasher.hash(&entry.outpoint).1, &entry.outpoint);
+            assert_eq!(found, Some(*slot), "an entry that is not found");
+            assert_ne!(entry.state, State::Free, "a free slot in the table");
+            if entry.state == State::Clean {
+                assert_eq!((entry.prev, entry.next), (NONE, NONE), "a clean entry in the list");
+            }
+        }
+        let (mut prev, mut at, mut listed) = (NONE, self.head, 0);
+        while at != NONE {
+            let entry = self.slab.get(at);
+            assert_eq!(entry.prev, prev, "a broken link");
+            assert!(matches!(entry.state, State::Fresh | State::Changed | State::Spent));
+            listed += 1;
+            assert!(listed <= self.changed, "the list is longer than its count");
+            (prev, at) = (at, entry.next);
+        }
+        assert_eq!((listed, prev), (self.changed, self.tail), "the end of the list");
+        let is_listed = |state| matches!(state, State::Fresh | State::Changed | State::Spent);
+        let states = self.table.iter().filter(|slot| is_listed(self.slab.get(**slot).state));
+        assert_eq!(states.count(), self.changed, "changed entries outside the list");
+    }
+}

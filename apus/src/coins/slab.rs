@@ -1,0 +1,251 @@
+use crate::wire::OutPoint;
+
+use super::coin::{Coin, CoinParts};
+use super::script::{CompactScript, INLINE_BYTES, inline_bytes};
+
+/// What a cache entry is to the tables below (DESIGN.md, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// No entry: the slot waits on the free list.
+    Free,
+    /// The tables hold the same.
+    Clean,
+    /// Created and never written: the tables hold nothing.
+    Fresh,
+    /// To be written; the tables may hold a coin under the same outpoint.
+    Changed,
+    /// To be deleted from the tables; holds no coin.
+    Spent,
+}
+
+/// The end of a list of slots.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The first script byte of a slot whose script is boxed; inline scripts start with less.
+const BOXED: u8 = 0xff;
+
+/// One entry. 92 bytes: with the table's 5 to 12 for each, the whole cost of a cached coin.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub outpoint: OutPoint,
+    /// Little-endian, so that the slot aligns to 4 bytes.
+    amount: [u8; 8],
+    code: u32,
+    /// Neighbours in the list of changed entries; `next` also links free slots.
+    pub prev: u32,
+    pub next: u32,
+    pub state: State,
+    /// Compressed script, or [`BOXED`] and the index of its box.
+    script: [u8; INLINE_BYTES],
+}
+
+const _: () = assert!(size_of::<Slot>() == 92);
+
+impl Slot {
+    fn empty() -> Self {
+        Self {
+            outpoint: OutPoint::default(),
+            amount: [0; 8],
+            code: 0,
+            prev: NONE,
+            next: NONE,
+            state: State::Free,
+            script: [0; INLINE_BYTES],
+        }
+    }
+
+    fn box_index(&self) -> Option<usize> {
+        let [tag, a, b, c, d, ..] = self.script;
+        (tag == BOXED).then(|| u32::from_le_bytes([a, b, c, d]) as usize)
+    }
+}
+
+/// Slots in chunks, so that growing copies nothing and wastes at most one chunk.
+const CHUNK_SLOTS: usize = 1024;
+const CHUNK_BYTES: usize = CHUNK_SLOTS * size_of::<Slot>();
+/// What an allocator adds to a boxed script, about: header and rounding up to 16.
+const BOX_OVERHEAD: usize = 16;
+
+/// All entries of one shard, addressed by slot number, and the scripts too long to lie in them.
+pub(super) struct Slab {
+    chunks: Vec<Vec<Slot>>,
+    len: u32,
+    free_head: u32,
+    free: usize,
+    boxes: Vec<Box<[u8]>>,
+    free_boxes: Vec<u32>,
+    box_bytes: usize,
+}
+
+impl Default for Slab {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            len: 0,
+            free_head: NONE,
+            free: 0,
+            boxes: Vec::new(),
+            free_boxes: Vec::new(),
+            box_bytes: 0,
+        }
+    }
+}
+
+impl Slab {
+    #[inline]
+    pub fn get(&self, slot: u32) -> &Slot {
+        &self.chunks[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.chunks[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    }
+
+    /// Slots, free ones included.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Free slots.
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// A slot for `outpoint`, linked to nothing and without a coin.
+    pub fn take(&mut self, outpoint: OutPoint, state: State) -> u32 {
+        let slot = if self.free_head == NONE {
+            self.grow()
+        } else {
+            let slot = self.free_head;
+            self.free_head = self.get(slot).next;
+            self.free -= 1;
+            slot
+        };
+        let entry = self.get_mut(slot);
+        (entry.outpoint, entry.state) = (outpoint, state);
+        (entry.prev, entry.next) = (NONE, NONE);
+        slot
+    }
+
+    /// Gives a slot back, its script included.
+    pub fn give(&mut self, slot: u32) {
+        self.clear_coin(slot);
+        let head = self.free_head;
+        let entry = self.get_mut(slot);
+        (entry.state, entry.next) = (State::Free, head);
+        self.free_head = slot;
+        self.free += 1;
+    }
+
+    /// Puts a coin into a slot, in the place of the one it holds.
+    pub fn set_coin(&mut self, slot: u32, coin: &Coin) {
+        if self.get(slot).script[0] == BOXED {
+            self.clear_coin(slot);
+        }
+        let script = match coin.script.parts() {
+            Ok(inline) => *inline,
+            Err(bytes) => self.put_box(bytes),
+        };
+        let entry = self.get_mut(slot);
+        (entry.amount, entry.code) = (coin.amount.to_le_bytes(), coin.code());
+        entry.script = script;
+    }
+
+    /// Drops a slot's coin.
+    pub fn clear_coin(&mut self, slot: u32) {
+        if let Some(index) = self.get(slot).box_index() {
+            let bytes = std::mem::take(&mut self.boxes[index]);
+            self.box_bytes -= bytes.len() + BOX_OVERHEAD;
+            self.free_boxes.push(index as u32);
+        }
+        self.get_mut(slot).script[0] = 0;
+    }
+
+    /// The coin in a slot.
+    pub fn coin(&self, slot: u32) -> Coin {
+        let entry = self.get(slot);
+        let script = match entry.box_index() {
+            None => CompactScript::from_inline(entry.script),
+            Some(index) => CompactScript::from_box(self.boxes[index].clone()),
+        };
+        Coin {
+            amount: u64::from_le_bytes(entry.amount),
+            height: entry.code >> 1,
+            is_coinbase: entry.code & 1 == 1,
+            script,
+        }
+    }
+
+    /// The coin in a slot, its script left where it is.
+    pub fn parts(&self, slot: u32) -> CoinParts<'_> {
+        let entry = self.get(slot);
+        let script = match entry.box_index() {
+            None => inline_bytes(&entry.script),
+            Some(index) => &self.boxes[index],
+        };
+        CoinParts { amount: u64::from_le_bytes(entry.amount), code: entry.code, script }
+    }
+
+    /// Bytes in use: chunks without their free slots, and boxed scripts.
+    pub fn bytes(&self) -> usize {
+        let boxes = size_of::<Box<[u8]>>() * self.boxes.capacity() + self.box_bytes;
+        let free = size_of::<Slot>() * self.free;
+        self.chunks.len() * CHUNK_BYTES - free + boxes + 4 * self.free_boxes.capacity()
+    }
+
+    fn grow(&mut self) -> u32 {
+        let slot = self.len;
+        assert!(slot < NONE, "a shard of the coins cache is full");
+        if slot as usize % CHUNK_SLOTS == 0 {
+            self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+        }
+        self.chunks[slot as usize / CHUNK_SLOTS].push(Slot::empty());
+        self.len += 1;
+        slot
+    }
+
+    fn put_box(&mut self, bytes: &[u8]) -> [u8; INLINE_BYTES] {
+        self.box_bytes += bytes.len() + BOX_OVERHEAD;
+        let index = match self.free_boxes.pop() {
+            Some(index) => {
+                self.boxes[index as usize] = bytes.into();
+                index
+            }
+            None => {
+                self.boxes.push(bytes.into());
+                self.boxes.len() as u32 - 1
+            }
+        };
+        let mut script = [0; INLINE_BYTES];
+        script[0] = BOXED;
+        script[1..5].copy_from_slice(&index.to_le_bytes());
+        script
+    }
+
+    /// Panics unless free slots, boxes and the counts of both agree.
+    pub fn check(&self) {
+        let mut free = 0;
+        let mut at = self.free_head;
+        while at != NONE {
+            assert_eq!(self.get(at).state, State::Free, "an entry on the free list");
+            free += 1;
+            assert!(free <= self.free, "the free list is longer than its count");
+            at = self.get(at).next;
+        }
+        let mut boxed = vec![false; self.boxes.len()];
+        let (mut free_slots, mut box_bytes) = (0, 0);
+        for slot in 0..self.len {
+            free_slots += usize::from(self.get(slot).state == State::Free);
+            if let Some(index) = self.get(slot).box_index() {
+                assert!(!std::mem::replace(&mut boxed[index], true), "a box with two owners");
+                box_bytes += self.boxes[index].len() + BOX_OVERHEAD;
+            }
+        }
+        assert_eq!((free, free_slots), (self.free, self.free), "free slots");
+        assert_eq!(box_bytes, self.box_bytes, "bytes of boxed scripts");
+        let unowned = boxed.iter().filter(|owned| !**owned).count();
+        assert_eq!(unowned, self.free_boxes.len(), "boxes without an owner");
+    }
+}

@@ -1,0 +1,2 @@
+mod cache;
+mod codec;
