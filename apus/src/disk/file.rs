@@ -192,6 +192,32 @@ impl File {
         })
     }
 
+    /// Appends the `len` bytes from `offset` to `out`; its new space is not zeroed first.
+    ///
+    /// `len` is for the caller to bound: as much is reserved. On an error `out` is as before.
+    pub fn append_to(&self, out: &mut Vec<u8>, len: usize, offset: u64) -> Result<()> {
+        let start = out.len();
+        out.reserve_exact(len);
+        while out.len() < start + len {
+            let at = offset + (out.len() - start) as u64;
+            let spare = rustix::buffer::spare_capacity(out);
+            match rustix::io::pread(&self.inner, spare, at) {
+                Ok(0) => {
+                    out.truncate(start);
+                    let what = format!("the file ends inside the {len} bytes wanted here");
+                    return Err(StoreError::corrupt(&self.path, offset, what));
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => {
+                    out.truncate(start);
+                    return Err(StoreError::io(&self.path, "read", e.into()).at(at));
+                }
+            }
+        }
+        out.truncate(start + len);
+        Ok(())
+    }
+
     /// Writes all of `bytes` at `offset` with one call.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let fail = |e| StoreError::io(&self.path, "write", e).at(offset);

@@ -1,1 +1,40 @@
-//! (to come)
+//! The data directory of Bitcoin Core: its lock, blk and rev files, block index and pruning.
+//!
+//! Everything here is bytes and where they lie. It does not know what a valid block is, what a
+//! coin is (undo data is an opaque payload with a checksum), or which chain is best.
+//!
+//! What survives a crash: [`BlockFiles::flush`] makes blocks and undo data durable and hands out
+//! the [`FileChanges`] without which [`IndexDb::write`] cannot be called; so the index never
+//! names a block that is not on the disk.
+
+mod block_files;
+mod data_dir;
+mod file_info;
+mod flat_file;
+mod index_db;
+mod index_entry;
+mod lock;
+mod magic;
+mod obfuscation;
+mod scan;
+mod source;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use block_files::{BlockFiles, BlockFilesOptions, FileChanges, UndoRecord};
+pub use data_dir::{DataDir, DataDirOptions};
+pub use file_info::FileInfo;
+pub use flat_file::{
+    BLOCKFILE_CHUNK_SIZE, FlatFilePos, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES,
+    UNDO_DATA_DISK_OVERHEAD, UNDOFILE_CHUNK_SIZE,
+};
+pub use index_db::{BlockIndex, IndexDb};
+pub use index_entry::{BlockStatus, IndexEntry};
+pub use lock::DirLock;
+pub use obfuscation::Obfuscation;
+pub use scan::{FileScan, ScanWarning, Scanned};
+pub use source::{BlockSource, SourceBlock, SourceFile, SourceItem, SourceScan};
+
+/// What everything here returns.
+type Result<T> = std::result::Result<T, crate::disk::StoreError>;

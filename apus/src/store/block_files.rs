@@ -1,0 +1,314 @@
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::flat_file::{
+    BLOCKFILE_CHUNK_SIZE, Kind, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES, block_record,
+    undo_checksum, undo_record,
+};
+use super::writer::Writer;
+use super::{BlockStatus, FileInfo, FlatFilePos, IndexEntry, Obfuscation, Result};
+use crate::disk::{Disk, File, StoreError};
+use crate::wire::Hash;
+
+/// Core's `MAX_SIZE`: no block in a file may claim more bytes.
+const MAX_SIZE: u32 = 0x0200_0000;
+/// Files kept open for reading; below every usual limit on open files.
+const READERS_MAX: usize = 64;
+
+/// How block files are laid out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockFilesOptions {
+    /// Core's `-fastprune`: files of 64 KiB, reserved in steps of 16 KiB. For tests.
+    pub fast_prune: bool,
+}
+
+impl BlockFilesOptions {
+    pub(super) fn max_file_size(self) -> u32 {
+        if self.fast_prune { 0x10000 } else { MAX_BLOCKFILE_SIZE }
+    }
+
+    pub(super) fn chunk_size(self) -> u32 {
+        if self.fast_prune { 0x4000 } else { BLOCKFILE_CHUNK_SIZE }
+    }
+}
+
+/// The blk and rev files of a data directory: the bytes part of Core's `BlockManager`.
+///
+/// Any number of threads read at once; appends queue at one lock. Bytes are framed and hashed
+/// before that lock, so what is serial is one pass of obfuscation and one write. A block that was
+/// appended can be read at once; it is durable after [`BlockFiles::flush`].
+pub struct BlockFiles {
+    disk: Disk,
+    directory: PathBuf,
+    magic: [u8; 4],
+    obfuscation: Obfuscation,
+    writer: Mutex<Writer>,
+    readers: Mutex<VecDeque<(Kind, u32, Arc<File>)>>,
+}
+
+/// Undo data to be stored.
+#[derive(Clone, Copy)]
+pub struct UndoRecord<'a> {
+    /// The file that holds the block, which is the number of the rev file too.
+    pub file: u32,
+    /// Height of the block.
+    pub height: u32,
+    /// Hash of the block's parent; part of the checksum.
+    pub prev: &'a Hash,
+    /// Core's `CBlockUndo`, serialised.
+    pub payload: &'a [u8],
+}
+
+/// What the block index has to be told of the files: only a flush of the files makes one, so the
+/// index cannot run ahead of them.
+#[derive(Debug)]
+pub struct FileChanges {
+    pub(super) infos: Vec<(u32, FileInfo)>,
+    pub(super) last_file: u32,
+}
+
+impl BlockFiles {
+    /// The files in `directory` (Core's `blocks`), as the block index describes them.
+    pub fn new(
+        disk: &Disk,
+        directory: &Path,
+        magic: [u8; 4],
+        obfuscation: Obfuscation,
+        infos: Vec<FileInfo>,
+        options: BlockFilesOptions,
+    ) -> Self {
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        let writer = Writer::new(disk.clone(), directory.clone(), obfuscation, options, infos);
+        Self {
+            disk,
+            directory,
+            magic,
+            obfuscation,
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+        }
+    }
+
+    /// Appends a block's bytes; where they are. `time` is the header's.
+    pub fn append_block(&self, block: &[u8], height: u32, time: u32) -> Result<FlatFilePos> {
+        let mut record = block_record(self.magic, block);
+        let start = self.writer().append_block(&mut record, height, time)?;
+        Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
+    }
+
+    /// Appends undo data; where in its rev file it is.
+    pub fn append_undo(&self, undo: UndoRecord) -> Result<u32> {
+        let mut record = undo_record(self.magic, undo.payload, undo.prev);
+        let start = self.writer().append_undo(&mut record, undo.file, undo.height)?;
+        Ok(start + STORAGE_HEADER_BYTES)
+    }
+
+    /// Appends the undo data of a stored block and notes it in `entry`; nothing happens, and the
+    /// answer is false, if it is stored already (Core's `WriteBlockUndo`).
+    pub fn write_undo(&self, entry: &mut IndexEntry, payload: &[u8]) -> Result<bool> {
+        if entry.status.has(BlockStatus::BLOCK_HAVE_UNDO) {
+            return Ok(false);
+        }
+        let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
+        entry.undo_pos = self.append_undo(UndoRecord { file, height, prev, payload })?;
+        entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+        Ok(true)
+    }
+
+    /// Counts in a block of `len` bytes that lies at `pos` already, while the index is rebuilt
+    /// from the files (Core's `UpdateBlockInfo`). An error if the file's number is absurd.
+    pub fn note_block(&self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
+        self.writer().note_block(pos, len, height, time)
+    }
+
+    /// The bytes of the block at `pos` (Core's `ReadRawBlock`).
+    ///
+    /// # Errors
+    /// [`StoreError`] with file and offset: no such file, another magic, an impossible length, the
+    /// file ends inside the block. Whether the bytes are a block is for the caller to see.
+    pub fn read_block(&self, pos: FlatFilePos) -> Result<Vec<u8>> {
+        let mut block = Vec::new();
+        self.read_block_into(pos, &mut block)?;
+        Ok(block)
+    }
+
+    /// [`BlockFiles::read_block`] into a buffer that is cleared and filled, to spare its memory.
+    pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
+        block.clear();
+        let (file, len) = self.open_record(Kind::Block, pos)?;
+        if len > MAX_SIZE {
+            let what = format!("a block cannot have {len} bytes");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
+        }
+        self.read_revealed(&file, block, len as usize, pos)
+    }
+
+    /// The undo data at `pos` of a rev file, whose checksum covers the hash of the block's parent
+    /// (Core's `ReadBlockUndo`, before deserialisation).
+    ///
+    /// # Errors
+    /// [`StoreError`] with file and offset: as for blocks, or the checksum does not match.
+    pub fn read_undo(&self, pos: FlatFilePos, prev: &Hash) -> Result<Vec<u8>> {
+        let mut payload = Vec::new();
+        self.read_undo_into(pos, prev, &mut payload)?;
+        Ok(payload)
+    }
+
+    /// [`BlockFiles::read_undo`] into a buffer that is cleared and filled, to spare its memory.
+    pub fn read_undo_into(
+        &self,
+        pos: FlatFilePos,
+        prev: &Hash,
+        payload: &mut Vec<u8>,
+    ) -> Result<()> {
+        payload.clear();
+        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        self.read_revealed(&file, payload, len as usize + 32, pos)?;
+        let checksum = payload.split_off(len as usize);
+        if undo_checksum(payload, prev).0[..] != checksum {
+            payload.clear();
+            let what = "the checksum of the undo data does not match";
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        }
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable: the files, then their directory. Appends may go
+    /// on meanwhile and count for the next flush.
+    pub fn flush(&self) -> Result<FileChanges> {
+        let (unsynced, infos, last_file) = {
+            let mut writer = self.writer();
+            let (unsynced, infos) = writer.take_changes();
+            (unsynced, infos, writer.last_file())
+        };
+        let synced = unsynced.iter().try_for_each(|(kind, number)| {
+            self.disk.open_read(kind.path(&self.directory, *number))?.sync()
+        });
+        let synced = match unsynced.is_empty() {
+            true => synced,
+            false => synced.and_then(|()| self.disk.sync_dir(&self.directory)),
+        };
+        synced.inspect_err(|_| self.writer().fail())?;
+        Ok(FileChanges { infos, last_file })
+    }
+
+    /// What every file holds, by number.
+    pub fn infos(&self) -> Vec<FileInfo> {
+        self.writer().infos().to_vec()
+    }
+
+    /// Bytes that blocks and undo data take (Core's `CalculateCurrentUsage`).
+    pub fn disk_usage(&self) -> u64 {
+        let usage = |info: &FileInfo| u64::from(info.size) + u64::from(info.undo_size);
+        self.writer().infos().iter().map(usage).sum()
+    }
+
+    /// Begins to prune file `number`: clears its info. The caller then makes the entries of its
+    /// blocks forget them ([`IndexEntry::forget_data`]), flushes, writes both to the index, and
+    /// only then calls [`BlockFiles::remove_pruned`].
+    pub fn prune(&self, number: u32) -> Result<()> {
+        self.readers().retain(|(_, open, _)| *open != number);
+        self.writer().prune(number)
+    }
+
+    /// Deletes the blk and rev files of pruned numbers, those too that a crash left behind (Core's
+    /// `ScanAndUnlinkAlreadyPrunedFiles`): all but the last file whose info says that it is empty.
+    /// Call it only where the block index holds the flag `prunedblockfiles`.
+    pub fn remove_pruned(&self) -> Result<()> {
+        let infos = self.infos();
+        for (number, info) in infos.iter().enumerate().take(infos.len() - 1) {
+            if info.size == 0 {
+                for kind in [Kind::Block, Kind::Undo] {
+                    let path = kind.path(&self.directory, number as u32);
+                    if path.exists() {
+                        self.disk.remove(path)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every blk file that `entries` name is there, as Core checks when it starts.
+    pub fn check_present(&self, entries: &[IndexEntry]) -> Result<()> {
+        let stored = entries.iter().filter_map(IndexEntry::block_pos);
+        let numbers: std::collections::BTreeSet<u32> = stored.map(|pos| pos.file).collect();
+        for number in numbers {
+            let path = Kind::Block.path(&self.directory, number);
+            if !path.is_file() {
+                return Err(StoreError::new(path, "the block index names this file; it is gone"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of the record at `pos`, and the record's length: two reads for each record, since
+    /// the index does not hold lengths. The second costs 0.3 µs beside 50 for a block.
+    fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
+        let file = self.reader(kind, pos.file)?;
+        let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
+            let what = "no record can start before its magic and length";
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        };
+        let mut header = [0; STORAGE_HEADER_BYTES as usize];
+        file.read_exact_at(&mut header, start)?;
+        self.obfuscation.apply(&mut header, start);
+        let [m0, m1, m2, m3, len @ ..] = header;
+        if [m0, m1, m2, m3] != self.magic {
+            let what = format!(
+                "no record starts here: {m0:02x}{m1:02x}{m2:02x}{m3:02x} instead of the magic"
+            );
+            return Err(StoreError::corrupt(file.path(), start, what));
+        }
+        let len = u32::from_le_bytes(len);
+        let end = u64::from(pos.pos) + u64::from(len);
+        // Before anything is allocated by that length.
+        if end > file.len()? {
+            let what = format!("the file ends inside the {len} bytes that start here");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        }
+        Ok((file, len))
+    }
+
+    fn read_revealed(
+        &self,
+        file: &File,
+        out: &mut Vec<u8>,
+        len: usize,
+        pos: FlatFilePos,
+    ) -> Result<()> {
+        let offset = u64::from(pos.pos);
+        file.append_to(out, len, offset)?;
+        self.obfuscation.apply(out, offset);
+        Ok(())
+    }
+
+    /// The file, open; the same handle for all, so that the kernel sees who reads in sequence.
+    fn reader(&self, kind: Kind, number: u32) -> Result<Arc<File>> {
+        let mut readers = self.readers();
+        let known = readers.iter().find(|(k, n, _)| (*k, *n) == (kind, number));
+        if let Some((_, _, file)) = known {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(self.disk.open_read(kind.path(&self.directory, number))?);
+        if readers.len() == READERS_MAX {
+            readers.pop_front();
+        }
+        readers.push_back((kind, number, Arc::clone(&file)));
+        Ok(file)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A writer that panicked half way has not reset `failed`; its files are for no one.
+        self.writer.lock().unwrap_or_else(|poisoned| {
+            let mut writer = poisoned.into_inner();
+            writer.fail();
+            writer
+        })
+    }
+
+    fn readers(&self) -> MutexGuard<'_, VecDeque<(Kind, u32, Arc<File>)>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,123 @@
+use std::path::{Path, PathBuf};
+
+use crate::wire::{Hash, Sha256d};
+
+/// Space is reserved in blk files in steps of this many bytes.
+pub const BLOCKFILE_CHUNK_SIZE: u32 = 16 << 20;
+/// Space is reserved in rev files in steps of this many bytes.
+pub const UNDOFILE_CHUNK_SIZE: u32 = 1 << 20;
+/// A blk file stays smaller than this many bytes.
+pub const MAX_BLOCKFILE_SIZE: u32 = 128 << 20;
+/// Bytes before a block or its undo data: magic and length.
+pub const STORAGE_HEADER_BYTES: u32 = 8;
+/// Bytes around undo data: magic, length and checksum.
+pub const UNDO_DATA_DISK_OVERHEAD: u32 = STORAGE_HEADER_BYTES + 32;
+
+/// No number from a file or a file's name goes this far: 12 TiB of blocks.
+pub(super) const FILES_MAX: u32 = 100_000;
+
+/// A place in a numbered file, behind magic and length (Core's `FlatFilePos`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct FlatFilePos {
+    /// Number of the file.
+    pub file: u32,
+    /// Byte offset in it.
+    pub pos: u32,
+}
+
+/// Blocks or undo data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Kind {
+    Block,
+    Undo,
+}
+
+impl Kind {
+    /// Where file `number` of this kind is.
+    pub fn path(self, directory: &Path, number: u32) -> PathBuf {
+        let prefix = match self {
+            Self::Block => "blk",
+            Self::Undo => "rev",
+        };
+        directory.join(format!("{prefix}{number:05}.dat"))
+    }
+}
+
+/// The number of a file named like `blk00042.dat`.
+pub(super) fn block_file_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("blk")?.strip_suffix(".dat")?;
+    let all_digits = digits.len() >= 5 && digits.bytes().all(|b| b.is_ascii_digit());
+    if all_digits { digits.parse().ok() } else { None }
+}
+
+/// A block as it lies in a blk file, before obfuscation.
+pub(super) fn block_record(magic: [u8; 4], block: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(STORAGE_HEADER_BYTES as usize + block.len());
+    record.extend_from_slice(&magic);
+    record.extend_from_slice(&(block.len() as u32).to_le_bytes());
+    record.extend_from_slice(block);
+    record
+}
+
+/// Undo data as it lies in a rev file, before obfuscation.
+pub(super) fn undo_record(magic: [u8; 4], payload: &[u8], prev: &Hash) -> Vec<u8> {
+    let mut record = Vec::with_capacity(UNDO_DATA_DISK_OVERHEAD as usize + payload.len());
+    record.extend_from_slice(&magic);
+    record.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    record.extend_from_slice(payload);
+    record.extend_from_slice(&undo_checksum(payload, prev).0);
+    record
+}
+
+/// What stands behind undo data: the double hash of the parent's hash and the data.
+pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
+    let mut hasher = Sha256d::default();
+    hasher.update(&prev.0);
+    hasher.update(payload);
+    hasher.finish()
+}
+
+/// What to reserve before `len` bytes are written at `pos`: nothing, or from `pos` up to the
+/// returned end (Core's `FlatFileSeq::Allocate`).
+pub(super) fn reservation(pos: u32, len: u32, chunk: u32) -> Option<u64> {
+    let (pos, len, chunk) = (u64::from(pos), u64::from(len), u64::from(chunk));
+    let chunks = (pos + len).div_ceil(chunk);
+    (chunks > pos.div_ceil(chunk)).then_some(chunks * chunk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_byte_by_byte() {
+        let record = block_record([0xf9, 0xbe, 0xb4, 0xd9], &[7; 3]);
+        assert_eq!(record, [0xf9, 0xbe, 0xb4, 0xd9, 3, 0, 0, 0, 7, 7, 7]);
+        let prev = Hash([1; 32]);
+        let record = undo_record([1, 2, 3, 4], &[5, 6], &prev);
+        assert_eq!(record[..10], [1, 2, 3, 4, 2, 0, 0, 0, 5, 6]);
+        let hashed = [&prev.0[..], &[5, 6]].concat();
+        assert_eq!(record[10..], crate::wire::sha256d(&hashed).0);
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        let directory = Path::new("d");
+        assert_eq!(Kind::Block.path(directory, 7), Path::new("d/blk00007.dat"));
+        assert_eq!(Kind::Undo.path(directory, 123_456), Path::new("d/rev123456.dat"));
+        assert_eq!(block_file_number("blk00042.dat"), Some(42));
+        assert_eq!(block_file_number("blk123456.dat"), Some(123_456));
+        for name in ["blk1.dat", "rev00001.dat", "blk0000x.dat", "blk00001.da", "blk+0001.dat"] {
+            assert_eq!(block_file_number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn space_is_reserved_in_whole_chunks() {
+        assert_eq!(reservation(0, 1, 16), Some(16));
+        assert_eq!(reservation(1, 15, 16), None);
+        assert_eq!(reservation(15, 2, 16), Some(32));
+        assert_eq!(reservation(16, 1, 16), Some(32));
+        assert_eq!(reservation(16, 40, 16), Some(64));
+    }
+}

@@ -1,0 +1,215 @@
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::flat_file::FILES_MAX;
+use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation, Result};
+use crate::disk::{Disk, StoreError};
+use crate::leveldb::{Db, Options};
+use crate::wire::{Cursor, Network, put_compact_size};
+
+/// Key prefix of a block: the hash follows.
+const DB_BLOCK_INDEX: u8 = b'b';
+/// Key prefix of a file's info: the number follows, 4 bytes little endian.
+const DB_BLOCK_FILES: u8 = b'f';
+/// Key prefix of a flag: its name follows, behind a CompactSize length.
+const DB_FLAG: u8 = b'F';
+/// Key of the number of the last file.
+const DB_LAST_BLOCK: u8 = b'l';
+/// Key that is there while the index is being rebuilt.
+const DB_REINDEX_FLAG: u8 = b'R';
+/// Key of the obfuscation key of the database. Core writes none to this one.
+const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
+/// The flag that says that files were pruned, ever.
+const PRUNED_FLAG: &str = "prunedblockfiles";
+
+/// The block index on disk: `blocks/index` (Core's `BlockTreeDB`).
+pub struct IndexDb {
+    db: Db,
+    path: PathBuf,
+    obfuscation: Obfuscation,
+}
+
+/// Everything the block index holds.
+#[derive(Clone, Debug, Default)]
+pub struct BlockIndex {
+    /// Every block and header, in the order of their hashes.
+    pub entries: Vec<IndexEntry>,
+    /// What each blk and rev file holds, by number; empty in a new index.
+    pub files: Vec<FileInfo>,
+    /// Whether files were pruned, ever.
+    pub pruned: bool,
+    /// Whether somebody was rebuilding the index from the files and has not finished.
+    pub reindexing: bool,
+}
+
+/// A key and its value; none deletes it.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+impl IndexDb {
+    /// Opens the index in the directory `path`, or makes it.
+    pub fn open(disk: &Disk, path: &Path) -> Result<Self> {
+        let options = Options { create_if_missing: true, ..Options::default() };
+        let db = Db::open(disk.clone(), path, options)?;
+        let path = path.to_path_buf();
+        let obfuscation = match db.get(OBFUSCATION_KEY)? {
+            None => Obfuscation::NONE,
+            Some(value) => {
+                let key = value.strip_prefix(&[8]).and_then(|key| key.try_into().ok());
+                let bad = || StoreError::new(&path, "the obfuscation key does not have 8 bytes");
+                Obfuscation::new(key.ok_or_else(bad)?)
+            }
+        };
+        Ok(Self { db, path, obfuscation })
+    }
+
+    /// Reads everything (Core's `LoadBlockIndexDB`). Entries are parsed, and their headers hashed,
+    /// on the caller's thread pool.
+    ///
+    /// # Errors
+    /// A record that cannot be read, or that is not the block's whose hash is its key; entries
+    /// without this network's genesis block. Work and links are for the caller to check.
+    pub fn load(&self, network: &Network) -> Result<BlockIndex> {
+        let raw = self.raw_entries()?;
+        let parse = |(key, value): &(Vec<u8>, Vec<u8>)| self.parse_entry(key, value);
+        let entries = raw.par_iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let known = entries.binary_search_by(|entry| entry.hash.cmp(&network.genesis_hash));
+        if !entries.is_empty() && known.is_err() {
+            let what = format!(
+                "this index has no genesis block of chain {}; it is another network's",
+                network.chain.name()
+            );
+            return Err(StoreError::new(&self.path, what));
+        }
+        Ok(BlockIndex {
+            entries,
+            files: self.load_files()?,
+            pruned: self.read_flag(PRUNED_FLAG)?.unwrap_or(false),
+            reindexing: self.db.get(&[DB_REINDEX_FLAG])?.is_some(),
+        })
+    }
+
+    /// Writes block entries, and what a flush of the files has changed, all or nothing and durable
+    /// (Core's `WriteBatchSync`). `entries` come in any order, each block once.
+    pub fn write(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Result<()> {
+        let block =
+            |entry: &IndexEntry| (hash_key(&entry.hash.0), Some(self.hidden(entry.to_bytes())));
+        let mut batch: Vec<Change> = entries.par_iter().map(block).collect();
+        for (number, info) in &changes.infos {
+            batch.push((file_key(*number), Some(self.hidden(info.to_bytes()))));
+        }
+        let last = changes.last_file.to_le_bytes().to_vec();
+        batch.push((vec![DB_LAST_BLOCK], Some(self.hidden(last))));
+        self.apply(batch)
+    }
+
+    /// A flag by its name (Core's `ReadFlag`).
+    pub fn read_flag(&self, name: &str) -> Result<Option<bool>> {
+        let value = self.db.get(&flag_key(name))?;
+        Ok(value.map(|value| self.revealed(value) == [b'1']))
+    }
+
+    /// Sets a flag (Core's `WriteFlag`).
+    pub fn write_flag(&self, name: &str, value: bool) -> Result<()> {
+        let value = if value { b'1' } else { b'0' };
+        self.apply(vec![(flag_key(name), Some(self.hidden(vec![value])))])
+    }
+
+    /// Notes that files are about to be pruned; before the first one is.
+    pub fn write_pruned(&self) -> Result<()> {
+        self.write_flag(PRUNED_FLAG, true)
+    }
+
+    /// Notes that the index is being rebuilt, or that this is done (Core's `WriteReindexing`).
+    pub fn write_reindexing(&self, reindexing: bool) -> Result<()> {
+        let value = reindexing.then(|| self.hidden(vec![b'1']));
+        self.apply(vec![(vec![DB_REINDEX_FLAG], value)])
+    }
+
+    fn apply(&self, mut batch: Vec<Change>) -> Result<()> {
+        batch.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        self.db.apply(batch)
+    }
+
+    fn raw_entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut raw = Vec::new();
+        let mut cursor = self.db.scan(&[DB_BLOCK_INDEX], Some(&[DB_BLOCK_INDEX + 1]))?;
+        while let Some((key, value)) = cursor.next_entry()? {
+            raw.push((key.to_vec(), value.to_vec()));
+        }
+        Ok(raw)
+    }
+
+    fn parse_entry(&self, key: &[u8], value: &[u8]) -> Result<IndexEntry> {
+        let value = self.revealed(value.to_vec());
+        let mut entry = IndexEntry::parse(&value)
+            .map_err(|e| self.corrupt(key, format!("is no block index entry: {e}")))?;
+        if key[1..] != entry.hash.0 {
+            return Err(self.corrupt(key, format!("holds the header of block {}", entry.hash)));
+        }
+        if entry.status.has(BlockStatus::BLOCK_FAILED_CHILD) {
+            entry.status.0 &= !BlockStatus::BLOCK_FAILED_CHILD;
+            entry.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+        }
+        Ok(entry)
+    }
+
+    /// The infos up to the last file, missing ones empty, and those behind it without a gap.
+    fn load_files(&self) -> Result<Vec<FileInfo>> {
+        let mut files = Vec::new();
+        let last = self.load_last_file()?;
+        for number in 0..FILES_MAX {
+            let key = file_key(number);
+            match self.db.get(&key)? {
+                Some(value) => {
+                    let info = FileInfo::parse(&self.revealed(value));
+                    let bad = |e| self.corrupt(&key, format!("is no file info: {e}"));
+                    files.push(info.map_err(bad)?);
+                }
+                None if last.is_some_and(|last| number <= last) => files.push(FileInfo::default()),
+                None => break,
+            }
+        }
+        Ok(files)
+    }
+
+    fn load_last_file(&self) -> Result<Option<u32>> {
+        let Some(value) = self.db.get(&[DB_LAST_BLOCK])? else {
+            return Ok(None);
+        };
+        let value = self.revealed(value);
+        match Cursor::new(&value).u32() {
+            Ok(last) if last < FILES_MAX => Ok(Some(last)),
+            _ => Err(self.corrupt(&[DB_LAST_BLOCK], "is no file number".to_string())),
+        }
+    }
+
+    fn hidden(&self, mut value: Vec<u8>) -> Vec<u8> {
+        self.obfuscation.apply(&mut value, 0);
+        value
+    }
+
+    fn revealed(&self, value: Vec<u8>) -> Vec<u8> {
+        self.hidden(value)
+    }
+
+    fn corrupt(&self, key: &[u8], what: String) -> StoreError {
+        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        StoreError::new(&self.path, format!("the record under key {key} {what}"))
+    }
+}
+
+fn hash_key(hash: &[u8; 32]) -> Vec<u8> {
+    [&[DB_BLOCK_INDEX], &hash[..]].concat()
+}
+
+fn file_key(number: u32) -> Vec<u8> {
+    [&[DB_BLOCK_FILES], &number.to_le_bytes()[..]].concat()
+}
+
+fn flag_key(name: &str) -> Vec<u8> {
+    let mut key = vec![DB_FLAG];
+    put_compact_size(&mut key, name.len() as u64);
+    key.extend_from_slice(name.as_bytes());
+    key
+}

@@ -1,0 +1,356 @@
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+
+use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
+use super::{Obfuscation, Result};
+use crate::disk::{Disk, File};
+use crate::wire::{BlockView, HEADER_BYTES};
+
+/// Small blocks are cut out of a window of this size; what a large block has beyond it is read
+/// straight into the block's own memory, so that nothing large is copied twice.
+const WINDOW_BYTES: usize = 64 << 10;
+/// Window where only headers are wanted.
+const HEADERS_WINDOW_BYTES: usize = 4 << 10;
+/// The kernel is asked to have this many bytes ready ahead of us, so that a disk sees large
+/// sequential reads whatever the size of ours.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// After so much junk a warning is given, so that the caller can stop a senseless search.
+const JUNK_STEP_BYTES: u64 = 64 << 20;
+/// Magic, length and the block's header.
+const HEAD_BYTES: usize = 8 + HEADER_BYTES;
+
+/// What a scan finds next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scanned {
+    /// A block, or its header alone where only headers are wanted.
+    Block {
+        /// Offset of the block in the file, behind magic and length.
+        offset: u64,
+        /// Length of the block.
+        len: u32,
+        /// The block's bytes or, of a scan for headers, the first 80 of them.
+        bytes: Vec<u8>,
+    },
+    /// Something else; the scan goes on behind it.
+    Warning(ScanWarning),
+}
+
+/// What stood in a file instead of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanWarning {
+    /// The file ends inside the block whose magic is at `offset`.
+    Truncated {
+        /// Where its magic is.
+        offset: u64,
+        /// Bytes of the block that the file lacks.
+        missing: u64,
+    },
+    /// What starts at `offset` with magic and length does not deserialise, and no block follows.
+    Damaged {
+        /// Where its magic is.
+        offset: u64,
+    },
+    /// Bytes that belong to no block.
+    Junk {
+        /// Where they start.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}
+
+/// Reads the blocks of one file in order, like Core's `LoadExternalBlockFile`: it looks for the
+/// network's magic and a possible length, steps over what is neither, and carries on behind a bad
+/// block. Reserved space that was never written is no junk.
+///
+/// An iterator with bounded memory: one window and the block it returns.
+pub struct FileScan {
+    file: File,
+    len: u64,
+    magic: [u8; 4],
+    obfuscation: Obfuscation,
+    headers_only: bool,
+    /// Revealed bytes of the file from `window_start`.
+    window: Vec<u8>,
+    window_start: u64,
+    window_bytes: usize,
+    advised: u64,
+    /// Where to look next.
+    at: u64,
+    junk_start: Option<u64>,
+    /// A bad block was reported; what is left of it needs no second warning.
+    quiet: bool,
+    done: bool,
+}
+
+impl FileScan {
+    /// Starts at the beginning of `path`.
+    pub fn open(path: &Path, magic: [u8; 4], obfuscation: Obfuscation) -> Result<Self> {
+        let file = Disk::new().open_read(path)?;
+        let len = file.len()?;
+        Ok(Self {
+            file,
+            len,
+            magic,
+            obfuscation,
+            headers_only: false,
+            window: Vec::new(),
+            window_start: 0,
+            window_bytes: WINDOW_BYTES,
+            advised: 0,
+            at: 0,
+            junk_start: None,
+            quiet: false,
+            done: false,
+        })
+    }
+
+    /// The same scan, but of each block only the header is read: some gigabytes of a whole chain.
+    pub fn headers_only(mut self) -> Self {
+        self.headers_only = true;
+        self.window_bytes = HEADERS_WINDOW_BYTES;
+        let _ = fadvise(self.file.raw(), 0, None, Advice::Random);
+        self
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Bytes of the file behind us.
+    pub fn position(&self) -> u64 {
+        self.at.min(self.len)
+    }
+
+    /// Length of the file when the scan began.
+    pub fn file_len(&self) -> u64 {
+        self.len
+    }
+
+    fn step(&mut self) -> Result<Option<Scanned>> {
+        loop {
+            self.fill(HEAD_BYTES)?;
+            let head = self.ahead();
+            if head.len() < HEAD_BYTES {
+                return Ok(self.finish());
+            }
+            if head[..4] == self.magic {
+                let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+                if (MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&len) {
+                    if let Some(junk) = self.end_junk() {
+                        return Ok(Some(junk));
+                    }
+                    return self.block(len).map(Some);
+                }
+            }
+            if self.rest_is_unwritten()? {
+                self.at = self.len;
+                return Ok(self.finish());
+            }
+            if let Some(junk) = self.skip_junk() {
+                return Ok(Some(junk));
+            }
+        }
+    }
+
+    /// The block whose magic is at `at`, or what is wrong with it.
+    fn block(&mut self, len: u32) -> Result<Scanned> {
+        let start = self.at;
+        let offset = start + 8;
+        let end = offset + u64::from(len);
+        if end > self.len {
+            self.skip_bad();
+            let missing = end - self.len;
+            return Ok(Scanned::Warning(ScanWarning::Truncated { offset: start, missing }));
+        }
+        self.at = offset;
+        let wanted = if self.headers_only { HEADER_BYTES } else { len as usize };
+        let bytes = self.cut(wanted)?;
+        self.at = end;
+        if !self.frame_follows()? {
+            // Only now is it worth a walk: with a frame behind it, the length was right.
+            self.at = offset;
+            let parses = match self.headers_only {
+                true => BlockView::parse(self.cut(len as usize)?).is_ok(),
+                false => BlockView::parse(&bytes).is_ok(),
+            };
+            if !parses {
+                self.at = start;
+                self.skip_bad();
+                return Ok(Scanned::Warning(ScanWarning::Damaged { offset: start }));
+            }
+            self.at = end;
+        }
+        self.quiet = false;
+        Ok(Scanned::Block { offset, len, bytes })
+    }
+
+    /// Whether the file ends at `at`, or another block or unwritten space starts there.
+    fn frame_follows(&mut self) -> Result<bool> {
+        self.fill(4)?;
+        let next = self.ahead();
+        let next = &next[..next.len().min(4)];
+        let follows = next.is_empty() || next == self.magic;
+        Ok(follows || self.obfuscation.is_unwritten(next, self.at))
+    }
+
+    /// Steps into a bad block, one byte behind where it starts: there may be good ones inside.
+    fn skip_bad(&mut self) {
+        self.at += 1;
+        self.quiet = true;
+    }
+
+    /// Steps to the next byte in the window that may start a magic.
+    fn skip_junk(&mut self) -> Option<Scanned> {
+        let start = *self.junk_start.get_or_insert(self.at);
+        let magic = self.magic[0];
+        let ahead = self.ahead();
+        // The last bytes are left for the next window, lest a magic be cut in two.
+        let end = ahead.len().saturating_sub(HEAD_BYTES);
+        let searched = ahead.get(1..=end).unwrap_or(&[]);
+        let found = searched.iter().position(|byte| *byte == magic);
+        self.at += 1 + found.unwrap_or(searched.len()) as u64;
+        if self.at - start >= JUNK_STEP_BYTES { self.end_junk() } else { None }
+    }
+
+    fn end_junk(&mut self) -> Option<Scanned> {
+        let offset = self.junk_start.take().filter(|_| !self.quiet)?;
+        Some(Scanned::Warning(ScanWarning::Junk { offset, len: self.at - offset }))
+    }
+
+    /// What the last bytes mean, too few for a block.
+    fn finish(&mut self) -> Option<Scanned> {
+        self.done = true;
+        let start = self.at;
+        let left = self.ahead().to_vec();
+        let left = &left[..];
+        self.at = self.len;
+        if let Some(found) = find_frame(left, self.magic) {
+            let stated = u32::from_le_bytes([0, 1, 2, 3].map(|i| left[found + 4 + i]));
+            let offset = start + found as u64;
+            let missing = (offset + 8 + u64::from(stated)).saturating_sub(self.len);
+            return Some(Scanned::Warning(ScanWarning::Truncated { offset, missing }));
+        }
+        if !left.is_empty() && !self.obfuscation.is_unwritten(left, start) {
+            self.junk_start.get_or_insert(start);
+        }
+        self.end_junk()
+    }
+
+    /// Whether nothing was ever written from `at` on. Usually answered by the first bytes.
+    fn rest_is_unwritten(&mut self) -> Result<bool> {
+        if self.ahead().first().is_some_and(|b| !self.obfuscation.is_unwritten(&[*b], self.at)) {
+            return Ok(false);
+        }
+        let start = self.at;
+        let mut unwritten = true;
+        while unwritten && self.at < self.len {
+            self.fill(1)?;
+            let ahead = self.ahead();
+            unwritten = !ahead.is_empty() && self.obfuscation.is_unwritten(ahead, self.at);
+            self.at += ahead.len() as u64;
+        }
+        if !unwritten {
+            self.skip_unwritten(start)?;
+        }
+        Ok(unwritten)
+    }
+
+    /// Counts the unwritten bytes from `start` as junk, all at once: searching them again for
+    /// every byte would take for ever.
+    fn skip_unwritten(&mut self, start: u64) -> Result<()> {
+        self.junk_start.get_or_insert(start);
+        let window_start = self.window_start.max(start);
+        self.at = window_start;
+        let ahead = self.ahead();
+        let zeros = (0..ahead.len())
+            .take_while(|i| {
+                self.obfuscation.is_unwritten(&ahead[*i..=*i], window_start + *i as u64)
+            })
+            .count();
+        // One back, for the caller steps one on.
+        self.at = (window_start + zeros as u64).saturating_sub(1).max(start);
+        self.fill(HEAD_BYTES)
+    }
+
+    /// Takes `len` bytes at `at`, which the file has.
+    fn cut(&mut self, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        let ahead = self.ahead();
+        bytes.extend_from_slice(&ahead[..ahead.len().min(len)]);
+        let had = bytes.len();
+        if had < len {
+            let from = self.at + had as u64;
+            self.advise(from);
+            self.file.append_to(&mut bytes, len - had, from)?;
+            self.obfuscation.apply(&mut bytes[had..], from);
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of the window from `at` on.
+    fn ahead(&self) -> &[u8] {
+        let from = self.at.checked_sub(self.window_start).unwrap_or(u64::MAX);
+        usize::try_from(from).ok().and_then(|from| self.window.get(from..)).unwrap_or(&[])
+    }
+
+    /// Makes at least `wanted` bytes from `at` on be in the window, where the file has them.
+    fn fill(&mut self, wanted: usize) -> Result<()> {
+        let left = self.len.saturating_sub(self.at);
+        if self.ahead().len() as u64 >= left.min(wanted as u64) {
+            return Ok(());
+        }
+        self.advise(self.at);
+        self.window.clear();
+        self.window_start = self.at;
+        let len = left.min(self.window_bytes as u64) as usize;
+        self.file.append_to(&mut self.window, len, self.at)?;
+        self.obfuscation.apply(&mut self.window, self.at);
+        Ok(())
+    }
+
+    fn advise(&mut self, at: u64) {
+        if self.headers_only || at + READ_AHEAD_BYTES / 2 < self.advised {
+            return;
+        }
+        let from = self.advised.max(at);
+        let until = at + READ_AHEAD_BYTES;
+        // Advice: where the kernel takes none, reading goes on without.
+        let _ = fadvise(self.file.raw(), from, NonZeroU64::new(until - from), Advice::WillNeed);
+        self.advised = until;
+    }
+}
+
+impl Iterator for FileScan {
+    type Item = Result<Scanned>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let step = self.step();
+        self.done |= step.is_err();
+        step.transpose()
+    }
+}
+
+impl ScanWarning {
+    /// In words for the user; `path` is the file's.
+    pub fn describe(&self, path: &Path) -> String {
+        let path = path.display();
+        match self {
+            Self::Truncated { offset, missing } => format!(
+                "{path} at byte {offset}: the file ends inside a block, {missing} bytes are missing"
+            ),
+            Self::Damaged { offset } => {
+                format!("{path} at byte {offset}: this is not a block, it was left out")
+            }
+            Self::Junk { offset, len } => {
+                format!("{path} at byte {offset}: {len} bytes belong to no block")
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::flat_file::FILES_MAX;
+use super::flat_file::{Kind, reservation};
+use super::{BlockFilesOptions, FileInfo, FlatFilePos, Obfuscation, Result, UNDOFILE_CHUNK_SIZE};
+use crate::disk::{Disk, File, StoreError};
+
+/// Core refuses to write blocks below this much free space beside what it reserves.
+const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
+
+/// The one who appends: knows how full each file is, and what the disk has yet to make durable.
+pub(super) struct Writer {
+    disk: Disk,
+    directory: PathBuf,
+    obfuscation: Obfuscation,
+    options: BlockFilesOptions,
+    /// Of every file, by number.
+    infos: Vec<FileInfo>,
+    /// Infos that the block index does not hold yet.
+    dirty: BTreeSet<u32>,
+    /// Files with bytes, or a length, that no sync has covered yet.
+    unsynced: BTreeSet<(Kind, u32)>,
+    /// The highest block in the last file whose undo data was written (Core's `undo_height`).
+    undo_height: u32,
+    /// The last file written to of each kind.
+    open: [Option<(u32, File)>; 2],
+    failed: bool,
+}
+
+impl Writer {
+    pub fn new(
+        disk: Disk,
+        directory: PathBuf,
+        obfuscation: Obfuscation,
+        options: BlockFilesOptions,
+        mut infos: Vec<FileInfo>,
+    ) -> Self {
+        if infos.is_empty() {
+            infos.push(FileInfo::default());
+        }
+        Self {
+            disk,
+            directory,
+            obfuscation,
+            options,
+            infos,
+            dirty: BTreeSet::new(),
+            unsynced: BTreeSet::new(),
+            undo_height: 0,
+            open: [None, None],
+            failed: false,
+        }
+    }
+
+    pub fn infos(&self) -> &[FileInfo] {
+        &self.infos
+    }
+
+    /// The file that the next block goes to, if it fits (Core's `MaxBlockfileNum`).
+    pub fn last_file(&self) -> u32 {
+        self.infos.len() as u32 - 1
+    }
+
+    /// Appends a framed block; where the frame starts.
+    pub fn append_block(
+        &mut self,
+        record: &mut [u8],
+        height: u32,
+        time: u32,
+    ) -> Result<FlatFilePos> {
+        self.guarded(|writer| {
+            let len = writer.checked_len(record)?;
+            let pos = writer.next_block_pos(len)?;
+            let info = writer.info_mut(pos.file)?;
+            info.add_block(height, time);
+            info.size += len;
+            writer.put(Kind::Block, pos, record)?;
+            Ok(pos)
+        })
+    }
+
+    /// Appends framed undo data to rev file `number`; where the frame starts.
+    pub fn append_undo(&mut self, record: &mut [u8], number: u32, height: u32) -> Result<u32> {
+        self.guarded(|writer| {
+            let path = Kind::Undo.path(&writer.directory, number);
+            let info = writer.info_mut(number)?;
+            let pos = info.undo_size;
+            let end = u32::try_from(record.len()).ok().and_then(|len| pos.checked_add(len));
+            let end = end.ok_or_else(|| StoreError::new(path, "over 4 GiB of undo data"))?;
+            info.undo_size = end;
+            let is_last_of_file = height == info.height_last;
+            writer.put(Kind::Undo, FlatFilePos { file: number, pos }, record)?;
+            if number < writer.last_file() && is_last_of_file {
+                writer.truncate(Kind::Undo, number)?;
+            } else if number == writer.last_file() && height > writer.undo_height {
+                writer.undo_height = height;
+            }
+            Ok(pos)
+        })
+    }
+
+    /// Counts in a block that lies in a file already (Core's `UpdateBlockInfo`).
+    pub fn note_block(&mut self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
+        if pos.file >= FILES_MAX {
+            let path = Kind::Block.path(&self.directory, pos.file);
+            return Err(StoreError::new(path, "no chain fills so many files"));
+        }
+        let count = pos.file as usize + 1;
+        if self.infos.len() < count {
+            self.infos.resize(count, FileInfo::default());
+            self.undo_height = 0;
+        }
+        let info = &mut self.infos[pos.file as usize];
+        info.add_block(height, time);
+        info.size = info.size.max(pos.pos.saturating_add(len));
+        self.dirty.insert(pos.file);
+        Ok(())
+    }
+
+    /// Clears the info of a file that is to be deleted (Core's `PruneOneBlockFile`).
+    pub fn prune(&mut self, number: u32) -> Result<()> {
+        if number >= self.last_file() {
+            let path = Kind::Block.path(&self.directory, number);
+            return Err(StoreError::new(path, "the file being written to cannot be pruned"));
+        }
+        *self.info_mut(number)? = FileInfo::default();
+        for kind in [Kind::Block, Kind::Undo] {
+            self.unsynced.remove(&(kind, number));
+            self.open[kind as usize].take_if(|(open, _)| *open == number);
+        }
+        Ok(())
+    }
+
+    /// What is to be synced, and with that synced may go into the block index. Both lists are the
+    /// caller's from here on: if a sync fails, nothing more may be written.
+    pub fn take_changes(&mut self) -> (BTreeSet<(Kind, u32)>, Vec<(u32, FileInfo)>) {
+        let dirty = std::mem::take(&mut self.dirty);
+        let infos = dirty.into_iter().map(|number| (number, self.infos[number as usize]));
+        let infos = infos.collect();
+        (std::mem::take(&mut self.unsynced), infos)
+    }
+
+    /// Refuses every later write.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// After the first failure no write is accepted: nobody knows what is in the files.
+    fn guarded<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.failed {
+            return Err(StoreError::new(&self.directory, "an earlier write failed"));
+        }
+        let result = write(self);
+        self.failed = result.is_err();
+        result
+    }
+
+    fn checked_len(&self, record: &[u8]) -> Result<u32> {
+        let max = if self.options.fast_prune { u32::MAX / 2 } else { self.options.max_file_size() };
+        let len = u32::try_from(record.len()).ok().filter(|len| *len < max);
+        len.ok_or_else(|| {
+            let what = format!("a block of {} bytes does not fit into a file", record.len());
+            StoreError::new(&self.directory, what)
+        })
+    }
+
+    /// Where `len` bytes go: into the last file or, if that is full, a new one.
+    fn next_block_pos(&mut self, len: u32) -> Result<FlatFilePos> {
+        // -fastprune: a block that is larger than its file makes the file larger.
+        let max = self.options.max_file_size().max(len.saturating_add(1));
+        let last = self.last_file();
+        let info = self.infos[last as usize];
+        if info.size.saturating_add(len) < max {
+            return Ok(FlatFilePos { file: last, pos: info.size });
+        }
+        self.truncate(Kind::Block, last)?;
+        if info.height_last == self.undo_height && info.undo_size > 0 {
+            self.truncate(Kind::Undo, last)?;
+        }
+        self.infos.push(FileInfo::default());
+        self.undo_height = 0;
+        Ok(FlatFilePos { file: last + 1, pos: 0 })
+    }
+
+    /// Reserves what is missing, obfuscates, writes with one call.
+    fn put(&mut self, kind: Kind, pos: FlatFilePos, record: &mut [u8]) -> Result<()> {
+        self.obfuscation.apply(record, u64::from(pos.pos));
+        let chunk = match kind {
+            Kind::Block => self.options.chunk_size(),
+            Kind::Undo => UNDOFILE_CHUNK_SIZE,
+        };
+        let file = self.opened(kind, pos.file)?;
+        let offset = u64::from(pos.pos);
+        if let Some(end) = reservation(pos.pos, record.len() as u32, chunk) {
+            check_space(file.path(), end - offset)?;
+            file.allocate(offset, end - offset)?;
+        }
+        file.write_all_at(record, offset)?;
+        self.unsynced.insert((kind, pos.file));
+        Ok(())
+    }
+
+    /// Gives back what was reserved and not used. It becomes durable with the next sync.
+    fn truncate(&mut self, kind: Kind, number: u32) -> Result<()> {
+        let info = self.infos[number as usize];
+        let len = match kind {
+            Kind::Block => info.size,
+            Kind::Undo => info.undo_size,
+        };
+        self.opened(kind, number)?.set_len(u64::from(len))?;
+        self.unsynced.insert((kind, number));
+        Ok(())
+    }
+
+    fn opened(&mut self, kind: Kind, number: u32) -> Result<&File> {
+        let slot = &mut self.open[kind as usize];
+        slot.take_if(|(open, _)| *open != number);
+        let file = match slot.take() {
+            Some((_, file)) => file,
+            None => self.disk.open(kind.path(&self.directory, number))?,
+        };
+        Ok(&slot.insert((number, file)).1)
+    }
+
+    fn info_mut(&mut self, number: u32) -> Result<&mut FileInfo> {
+        let path = Kind::Block.path(&self.directory, number);
+        self.dirty.insert(number);
+        self.infos
+            .get_mut(number as usize)
+            .ok_or_else(|| StoreError::new(path, "the block index does not know this file"))
+    }
+}
+
+/// An error if less is left on the disk than Core demands.
+fn check_space(path: &Path, wanted: u64) -> Result<()> {
+    let directory = path.parent().unwrap_or(path);
+    let fail = |e: rustix::io::Errno| StoreError::io(directory, "ask for free space", e.into());
+    let disk = rustix::fs::statvfs(directory).map_err(fail)?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) < wanted.saturating_add(MIN_DISK_SPACE_BYTES) {
+        return Err(StoreError::new(directory, "disk space is too low"));
+    }
+    Ok(())
+}
