@@ -87,7 +87,11 @@ fn only_sync_starts_threads() {
             let is_test = file.file_name().is_some_and(|n| n.to_string_lossy().contains("test"));
             let text = fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            if !is_test && ["spawn", "scope", "Builder"].iter().any(|s| code.contains(&format!("thread::{s}"))) {
+            if !is_test
+                && ["spawn", "scope", "Builder"]
+                    .iter()
+                    .any(|s| code.contains(&format!("thread::{s}")))
+            {
                 wrong.push(file.display().to_string());
             }
         }

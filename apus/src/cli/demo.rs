@@ -79,8 +79,8 @@ fn show(root: &std::path::Path, stop: &AtomicBool) -> Result<ExitCode, String> {
         ("best block", summary.best_block.to_string(), CORE.best_block.to_string()),
         ("coins", thousands(muhash.txouts), thousands(CORE.txouts)),
         ("total amount (BTC)", muhash.total_amount_btc(), CORE.total_amount.to_string()),
-        ("muhash", muhash.hash_hex(), CORE.muhash.to_string()),
-        ("hash_serialized_3", serialized.hash_hex(), CORE.hash_serialized_3.to_string()),
+        ("muhash", hash_of(&muhash), CORE.muhash.to_string()),
+        ("hash_serialized_3", hash_of(&serialized), CORE.hash_serialized_3.to_string()),
     ];
     let mut same = true;
     for (name, ours, cores) in rows {
@@ -96,4 +96,8 @@ fn show(root: &std::path::Path, stop: &AtomicBool) -> Result<ExitCode, String> {
     }
     println!("\nThe UTXO set is the one that Bitcoin Core computes.");
     Ok(ExitCode::SUCCESS)
+}
+
+fn hash_of(stats: &sync::UtxoStats) -> String {
+    stats.hash.map_or_else(String::new, |(_, hash)| hash.to_string())
 }

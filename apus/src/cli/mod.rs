@@ -41,7 +41,9 @@ fn run(command: Command) -> Result<ExitCode, String> {
                 sync::sync(options, &from, reporter, stop)
             })
         }
-        Command::Reindex { engine } => with_engine(&engine, sync::reindex),
+        Command::Reindex { engine } => {
+            with_engine(&engine, |options, reporter, stop| sync::reindex(options, reporter, stop))
+        }
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info),
         Command::Demo { keep } => demo::run(keep, &stop_on_signal()),
     }

@@ -169,9 +169,8 @@ impl Directory {
     fn network(&self) -> Result<Network, String> {
         let mut named: Vec<Chain> = Vec::new();
         if let Some(name) = &self.chain {
-            let unknown = || {
-                format!("unknown chain '{name}': use main, test, testnet4, signet or regtest")
-            };
+            let unknown =
+                || format!("unknown chain '{name}': use main, test, testnet4, signet or regtest");
             named.push(Chain::from_name(name).ok_or_else(unknown)?);
         }
         for (flag, chain) in [
@@ -243,11 +242,8 @@ fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {
 /// Bitcoin Core's default data directory.
 fn default_datadir() -> Result<PathBuf, String> {
     let home = std::env::var_os("HOME").ok_or("no home directory: give --datadir")?;
-    let below = if cfg!(target_os = "macos") {
-        "Library/Application Support/Bitcoin"
-    } else {
-        ".bitcoin"
-    };
+    let below =
+        if cfg!(target_os = "macos") { "Library/Application Support/Bitcoin" } else { ".bitcoin" };
     Ok(Path::new(&home).join(below))
 }
 

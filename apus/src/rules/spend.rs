@@ -253,6 +253,16 @@ pub fn bip30_applies(height: u32, hash: &Hash, bip34_ancestor_matches: bool) -> 
         || height >= BIP34_IMPLIES_BIP30_LIMIT
 }
 
+/// Whether BIP30 cannot be broken at this height of this network, so that the look-ups which
+/// [`bip30_applies`] asks for, and Core makes, can only find nothing.
+///
+/// A transaction comes twice only if those that it spends do, and so in the end a coinbase. Where
+/// BIP34 is enforced from block 1, the script of every coinbase but genesis' (which is no coin)
+/// starts with a push of its own block's height, and no two heights' pushes are the same.
+pub fn bip34_implies_bip30(network: &Network, height: u32) -> bool {
+    network.bip34_height <= 1 && height < BIP34_IMPLIES_BIP30_LIMIT
+}
+
 /// Whether this is one of the two blocks that overwrite an earlier coinbase (Core's
 /// `IsBIP30Repeat`).
 pub fn is_bip30_repeat(height: u32, hash: &Hash) -> bool {

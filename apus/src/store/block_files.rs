@@ -90,6 +90,16 @@ impl BlockFiles {
         }
     }
 
+    /// Where the blk file of this number is.
+    pub fn block_path(&self, file: u32) -> PathBuf {
+        Kind::Block.path(&self.directory, file)
+    }
+
+    /// Where the rev file of this number is.
+    pub fn undo_path(&self, file: u32) -> PathBuf {
+        Kind::Undo.path(&self.directory, file)
+    }
+
     /// Appends a block's bytes; where they are. `time` is the header's.
     pub fn append_block(&self, block: &[u8], height: u32, time: u32) -> Result<FlatFilePos> {
         let mut record = block_record(self.magic, block);

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -338,19 +339,25 @@ impl Iterator for FileScan {
 }
 
 impl ScanWarning {
-    /// In words for the user; `path` is the file's.
-    pub fn describe(&self, path: &Path) -> String {
-        let path = path.display();
+    /// Where in the file it is.
+    pub fn offset(&self) -> u64 {
+        match *self {
+            Self::Truncated { offset, .. }
+            | Self::Damaged { offset }
+            | Self::Junk { offset, .. } => offset,
+        }
+    }
+}
+
+/// In words, without file and offset.
+impl fmt::Display for ScanWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated { offset, missing } => format!(
-                "{path} at byte {offset}: the file ends inside a block, {missing} bytes are missing"
-            ),
-            Self::Damaged { offset } => {
-                format!("{path} at byte {offset}: this is not a block, it was left out")
+            Self::Truncated { missing, .. } => {
+                write!(f, "the file ends inside a block, {missing} bytes are missing")
             }
-            Self::Junk { offset, len } => {
-                format!("{path} at byte {offset}: {len} bytes belong to no block")
-            }
+            Self::Damaged { .. } => f.write_str("this is not a block, it was left out"),
+            Self::Junk { len, .. } => write!(f, "{len} bytes belong to no block"),
         }
     }
 }

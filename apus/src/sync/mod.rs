@@ -1,1 +1,163 @@
-//! (to come)
+//! The pipelines, and the only module that starts threads. Does not know argument parsing.
+//!
+//! In order ([`sync`], [`reindex`]): find the headers in all sources, choose the best chain,
+//! connect it block by block (`pipeline`, `connect`), and commit now and then (`commit`).
+
+mod activate;
+mod assumevalid;
+mod clock;
+mod commit;
+mod connect;
+mod disconnect;
+mod in_flight;
+mod info;
+mod node;
+mod options;
+mod pipeline;
+mod prepare;
+mod resources;
+mod scan;
+mod sources;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::disk::Disk;
+
+pub use info::txoutset_info;
+pub use options::{
+    AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary, SyncError,
+    Unobserved,
+};
+
+pub use crate::coins::{HashType as UtxoHash, UtxoStats};
+
+use activate::{Activated, activate_best_chain, store_side_branches};
+use clock::Stage;
+use node::{Coins, Node};
+use scan::scan_sources;
+
+/// The file that says that a reindex is under way, in the network's directory: the next reindex
+/// carries on instead of starting over.
+const REINDEX_MARK: &str = "apus-reindex";
+
+/// Checks the blocks of all sources and of the data directory and connects the best valid chain,
+/// in order of height.
+///
+/// Carries on from what the data directory holds, and makes it where there is none. When `stop`
+/// becomes true, what is done is saved and the summary says so.
+///
+/// # Errors
+/// The disk fails or holds what cannot be right, a source cannot be read, or the directory is in
+/// use. Blocks that break rules are no error: they are refused, and the summary lists them.
+pub fn sync(
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    sync_on(&Disk::new(), options, sources, observer, stop)
+}
+
+/// [`sync`] on a disk of the caller's, which may lose power.
+pub fn sync_on(
+    disk: &Disk,
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
+    in_pool(options.threads, || {
+        let mut node = Node::open(options, disk, Coins::Keep)?;
+        let scanning = Instant::now();
+        scan_sources(&mut node, sources, observer, stop)?;
+        node.clock.add(Stage::Headers, scanning.elapsed());
+        run(&mut node, started, observer, stop)
+    })
+}
+
+/// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
+/// Interrupted, it carries on when it is called again.
+///
+/// # Errors
+/// As for [`sync`]; and if there are no blocks.
+pub fn reindex(
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
+    let disk = Disk::new();
+    in_pool(options.threads, || {
+        let directory = options.datadir.join(options.network.subdirectory);
+        if !directory.join("blocks").join("index").is_dir() {
+            return Err(SyncError::Usage(format!(
+                "{} holds no blocks to reindex; `apus sync --from` brings some",
+                directory.display()
+            )));
+        }
+        let mark = directory.join(REINDEX_MARK);
+        let coins = if mark.exists() { Coins::Keep } else { Coins::Wipe };
+        disk.write_atomically(&mark, b"")?;
+        let mut node = Node::open(options, &disk, coins)?;
+        let summary = run(&mut node, started, observer, stop)?;
+        if !summary.interrupted {
+            disk.remove(&mark)?;
+            disk.sync_dir(&directory)?;
+        }
+        Ok(summary)
+    })
+}
+
+fn run(
+    node: &mut Node,
+    started: Instant,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let mut interrupted = stop.load(Relaxed);
+    if !interrupted {
+        interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
+    }
+    if !interrupted {
+        store_side_branches(node, stop)?;
+        info::observe(observer, Phase::Merging, node);
+        let _timer = node.clock.start(Stage::Merge);
+        node.chainstate.merge_all()?;
+    }
+    let tip = node.tree.node(node.tip());
+    let (height, best_block) = (tip.height, tip.hash);
+    let coins = match node.ledger.coins {
+        Some(coins) => coins as u64,
+        None => info::count_coins(node, observer)?,
+    };
+    Ok(Summary {
+        height,
+        best_block,
+        coins,
+        counts: node.ledger.counts,
+        elapsed: started.elapsed(),
+        cpu: resources::cpu_time(),
+        peak_memory: resources::peak_memory(),
+        interrupted,
+        refusals: std::mem::take(&mut node.refusals),
+        stages: node.clock.stages(),
+    })
+}
+
+/// Runs `work` in a thread pool of the given size, which everything below uses for loops over
+/// much data.
+fn in_pool<T: Send>(
+    threads: usize,
+    work: impl FnOnce() -> Result<T, SyncError> + Send,
+) -> Result<T, SyncError> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|number| format!("apus-pool-{number}"))
+        .build()
+        .map_err(|error| SyncError::Usage(format!("cannot start {threads} threads: {error}")))?;
+    pool.install(work)
+}

@@ -1,0 +1,195 @@
+//! From the tip to the best valid chain, whatever that takes (Core's `ActivateBestChain`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::assumevalid::Assumed;
+use super::clock::Stage;
+use super::connect::{Connector, Outcome};
+use super::disconnect::disconnect_tip;
+use super::in_flight::Times;
+use super::info::observe;
+use super::node::Node;
+use super::options::{Observer, Phase, Refusal, SyncError};
+use super::pipeline::{BlockFault, Step, with_workers};
+use super::sources::Place;
+use crate::chain::BlockId;
+use crate::disk::StoreError;
+
+/// Bytes that a transaction takes on average, for the weight of blocks whose size is not at hand.
+const TX_BYTES: u64 = 500;
+
+/// How an activation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Activated {
+    /// The best valid chain (up to the height asked for) is active.
+    Best,
+    /// Someone asked to stop.
+    Stopped,
+}
+
+/// Makes the best valid chain active and commits it. After an error nothing more is written: the
+/// cache may hold half a block.
+pub(super) fn activate_best_chain(
+    node: &mut Node,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, SyncError> {
+    let activated = activate(node, observer, stop)?;
+    observe(observer, Phase::WritingCoins, node);
+    let (shared, ledger) = node.split();
+    ledger.commit(&shared)?;
+    Ok(activated)
+}
+
+fn activate(
+    node: &mut Node,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    while let Some(best) = node.tree.best_candidate() {
+        if !node.tree.is_better(best, node.tip()) || is_high_enough(node) {
+            break;
+        }
+        let fork = node.ledger.active.fork(&node.tree, best).unwrap_or(node.tree.genesis());
+        while node.tip() != fork {
+            if stop.load(Relaxed) {
+                return Ok(Activated::Stopped);
+            }
+            observe(observer, Phase::Disconnecting, node);
+            let (shared, ledger) = node.split();
+            disconnect_tip(&shared, ledger)?;
+        }
+        let steps = steps(node, fork, best);
+        if steps.is_empty() {
+            break;
+        }
+        match connect(node, &steps, observer, stop)? {
+            Outcome::Done => {}
+            Outcome::Stopped => return Ok(Activated::Stopped),
+            Outcome::Invalid(step, error) => {
+                let refusal = refusal(node, &step, error.to_string());
+                node.refusals.push(refusal);
+                node.mark_failed(step.id);
+            }
+            Outcome::Damaged(step, what) => drop_copy(node, step, &what),
+        }
+    }
+    Ok(Activated::Best)
+}
+
+fn is_high_enough(node: &Node) -> bool {
+    let height = node.tree.node(node.tip()).height;
+    node.options.stop_at_height.is_some_and(|stop_at| height >= stop_at)
+}
+
+/// The blocks behind `fork` up to `best`, or up to the height to stop at.
+fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
+    let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
+    let Some(top) = node.tree.ancestor(best, top) else { return Vec::new() };
+    let branch = node.tree.ancestors(top).take_while(|id| *id != fork);
+    let mut steps: Vec<Step> = branch.filter_map(|id| step(node, id)).collect();
+    steps.reverse();
+    steps
+}
+
+fn step(node: &Node, id: BlockId) -> Option<Step> {
+    let entry = node.entry(id);
+    if let Some(pos) = entry.block_pos() {
+        let weight = 81 + u64::from(entry.tx_count) * TX_BYTES;
+        return Some(Step { id, place: Place::Stored(pos), weight });
+    }
+    let place = node.sources.place(id)?;
+    Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
+}
+
+fn connect(
+    node: &mut Node,
+    steps: &[Step],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Outcome, StoreError> {
+    let threads = node.options.threads;
+    let assumed = Assumed::new(node.options.assumevalid, &node.tree);
+    let last = steps.last().map_or(node.tip(), |step| step.id);
+    let times = Times::of_branch(&node.tree, last);
+    let (shared, ledger) = node.split();
+    with_workers(&shared, steps, threads, |workers| {
+        let mut connector = Connector {
+            shared: &shared,
+            steps,
+            ledger,
+            assumed,
+            times,
+            observer,
+            stop,
+            weight_total: steps.iter().map(|step| step.weight).sum(),
+            weight_done: 0,
+            in_flight: VecDeque::new(),
+            connected: 0,
+            retired: 0,
+        };
+        connector.run(workers)
+    })
+}
+
+/// A source's copy of a block is not what its header promises: another copy is tried.
+fn drop_copy(node: &mut Node, step: Step, what: &str) {
+    let refusal = refusal(node, &step, what.to_string());
+    node.refusals.push(refusal);
+    if let Place::Source(place) = step.place {
+        node.forget_copy(step.id, place);
+    }
+}
+
+fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
+    let block = Some(node.tree.node(step.id).hash);
+    match step.place {
+        Place::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
+        Place::Stored(pos) => Refusal {
+            path: Some(node.files.block_path(pos.file)),
+            offset: Some(u64::from(pos.pos)),
+            block,
+            reason,
+        },
+    }
+}
+
+/// Stores the blocks of sources that are valid as far as can be told and not part of the best
+/// chain, as Core does: they may become part of it later.
+pub(super) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<(), SyncError> {
+    let side: Vec<BlockId> = node
+        .tree
+        .ids()
+        .filter(|id| !node.tree.node(*id).failed && node.entry(*id).block_pos().is_none())
+        .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
+        .collect();
+    for id in side {
+        while let Some(place) = node.sources.place(id) {
+            if stop.load(Relaxed) || node.tree.node(id).failed {
+                break;
+            }
+            let step = Step { id, place: Place::Source(place), weight: 0 };
+            let prepared = node.split().0.check_only(step);
+            match prepared {
+                Ok(prepared) => {
+                    let (shared, ledger) = node.split();
+                    let _timer = shared.clock.start(Stage::Store);
+                    ledger.store_block(&shared, id, prepared.block.view())?;
+                    break;
+                }
+                Err(BlockFault::Store(error)) => return Err(error.into()),
+                Err(BlockFault::Damaged(what)) => drop_copy(node, step, &what),
+                Err(BlockFault::Rule(error)) => {
+                    let refusal = refusal(node, &step, error.to_string());
+                    node.refusals.push(refusal);
+                    node.mark_failed(id);
+                }
+            }
+        }
+    }
+    let (shared, ledger) = node.split();
+    ledger.write_index(shared.files)?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The stages of the pipeline whose time is told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Finding blocks in the sources and checking headers.
+    Headers,
+    /// Reading blocks.
+    Read,
+    /// Parsing, hashing, rules without coins.
+    Check,
+    /// Looking coins up in the tables.
+    LookUp,
+    /// Storing blocks that came from a source.
+    Store,
+    /// Taking and adding coins.
+    Connect,
+    /// Rules with coins, scripts, encoding undo data.
+    Validate,
+    /// Writing undo data.
+    Undo,
+    /// Writing changed coins.
+    Commit,
+    /// Merging tables.
+    Merge,
+}
+
+const STAGES: [(Stage, &str); 10] = [
+    (Stage::Headers, "headers"),
+    (Stage::Read, "read"),
+    (Stage::Check, "check"),
+    (Stage::LookUp, "look_up"),
+    (Stage::Store, "store"),
+    (Stage::Connect, "connect"),
+    (Stage::Validate, "validate"),
+    (Stage::Undo, "undo"),
+    (Stage::Commit, "commit"),
+    (Stage::Merge, "merge"),
+];
+
+/// Sums up the time spent in each stage, over all threads.
+#[derive(Default)]
+pub(super) struct Clock {
+    nanoseconds: [AtomicU64; STAGES.len()],
+}
+
+/// Adds the time until it is dropped.
+pub(super) struct Timer<'a> {
+    sum: &'a AtomicU64,
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts timing a stage.
+    pub fn start(&self, stage: Stage) -> Timer<'_> {
+        Timer { sum: &self.nanoseconds[stage as usize], started: Instant::now() }
+    }
+
+    /// Adds time that was measured elsewhere.
+    pub fn add(&self, stage: Stage, elapsed: Duration) {
+        self.nanoseconds[stage as usize].fetch_add(elapsed.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// The sums by name.
+    pub fn stages(&self) -> BTreeMap<&'static str, Duration> {
+        STAGES
+            .iter()
+            .map(|(stage, name)| {
+                let sum = &self.nanoseconds[*stage as usize];
+                (*name, Duration::from_nanos(sum.load(Ordering::Relaxed)))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        let elapsed = self.started.elapsed().as_nanos() as u64;
+        self.sum.fetch_add(elapsed, Ordering::Relaxed);
+    }
+}

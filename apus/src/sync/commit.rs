@@ -1,0 +1,162 @@
+//! What has been done and what of it is durable, in the order that a crash may cut anywhere:
+//! block and undo files, then the block index, then coins and best block in one step.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::clock::Stage;
+use super::in_flight::InFlight;
+use super::options::Counts;
+use super::pipeline::Shared;
+use super::prepare::BlockBytes;
+use crate::chain::{ActiveChain, BlockId, Tree};
+use crate::coins::CoinsCache;
+use crate::disk::StoreError;
+use crate::store::{BlockFiles, BlockStatus, IndexDb, IndexEntry};
+use crate::wire::BlockView;
+
+/// A crash loses at most this much work.
+const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
+/// Of the cache's bound, what may stay cached after a commit that the bound forced: room for new
+/// coins before the next, at the price of look-ups for those dropped.
+const KEPT_PERCENT: usize = 60;
+
+/// The block index in memory, the active chain, and what of both is not yet on disk.
+pub(super) struct Ledger {
+    pub index: IndexDb,
+    /// By [`BlockId`].
+    pub entries: Vec<IndexEntry>,
+    pub dirty: BTreeSet<BlockId>,
+    pub active: ActiveChain,
+    pub counts: Counts,
+    /// Coins in the UTXO set, once known.
+    pub coins: Option<i64>,
+    pub cache_bytes_max: usize,
+    last_commit: Instant,
+}
+
+impl Ledger {
+    /// A ledger with nothing to write.
+    pub fn new(index: IndexDb, cache_bytes_max: usize) -> Self {
+        Self {
+            index,
+            entries: Vec::new(),
+            dirty: BTreeSet::new(),
+            active: ActiveChain::default(),
+            counts: Counts::default(),
+            coins: None,
+            cache_bytes_max,
+            last_commit: Instant::now(),
+        }
+    }
+
+    /// The entry of a block, to be changed.
+    pub fn change(&mut self, id: BlockId) -> &mut IndexEntry {
+        self.dirty.insert(id);
+        &mut self.entries[id.index()]
+    }
+
+    /// Makes an entry for every header that has none yet.
+    pub fn follow(&mut self, tree: &Tree) {
+        for id in tree.ids().skip(self.entries.len()) {
+            let node = tree.node(id);
+            let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
+            if node.failed {
+                status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+            }
+            self.entries.push(IndexEntry {
+                hash: node.hash,
+                header: node.header,
+                height: node.height,
+                status,
+                ..IndexEntry::default()
+            });
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Appends a block to the block files.
+    pub fn store_block(
+        &mut self,
+        shared: &Shared,
+        id: BlockId,
+        block: &BlockView<BlockBytes>,
+    ) -> Result<(), StoreError> {
+        let segwit = shared.network.segwit_height;
+        self.store_block_in(shared.files, segwit, id, block)
+    }
+
+    /// [`Ledger::store_block`] where there is no pipeline yet.
+    pub fn store_block_in<B: AsRef<[u8]>>(
+        &mut self,
+        files: &BlockFiles,
+        segwit_height: u32,
+        id: BlockId,
+        block: &BlockView<B>,
+    ) -> Result<(), StoreError> {
+        let entry = self.change(id);
+        if entry.block_pos().is_some() {
+            return Ok(());
+        }
+        let pos = files.append_block(block.bytes(), entry.height, entry.header.time)?;
+        (entry.file, entry.data_pos) = (pos.file, pos.pos);
+        entry.tx_count = block.tx_count() as u32;
+        entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
+        if entry.height >= segwit_height {
+            entry.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
+        }
+        entry.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
+        Ok(())
+    }
+
+    /// Makes a block whose checks are finished the tip, and writes its undo data.
+    pub fn retire(&mut self, shared: &Shared, block: &InFlight) -> Result<(), StoreError> {
+        let entry = self.change(block.id);
+        shared.files.write_undo(entry, block.undo())?;
+        entry.status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
+        self.active.push(shared.tree, block.id);
+        let view = block.prepared.block.view();
+        if let Some(coins) = &mut self.coins {
+            *coins += block.coins_gained();
+        }
+        let scripts = if block.script_flags.is_some() { block.input_count() as u64 } else { 0 };
+        self.counts = Counts {
+            blocks: self.counts.blocks + 1,
+            bytes: self.counts.bytes + view.len() as u64,
+            transactions: self.counts.transactions + view.tx_count() as u64,
+            inputs: self.counts.inputs + block.input_count() as u64,
+            scripts: self.counts.scripts + scripts,
+        };
+        Ok(())
+    }
+
+    /// Whether it is time to commit: the cache is full, or a crash would lose too much.
+    pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
+        cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY
+    }
+
+    /// Makes everything retired so far durable. Nothing may be in flight.
+    pub fn commit(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        let _timer = shared.clock.start(Stage::Commit);
+        self.write_index(shared.files)?;
+        if let Some(tip) = self.active.tip() {
+            let best = shared.tree.node(tip).hash;
+            shared.cache.sync(|changes| shared.chainstate.write(changes, &best))?;
+        }
+        if shared.cache.bytes() > self.cache_bytes_max {
+            shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
+        }
+        self.last_commit = Instant::now();
+        Ok(())
+    }
+
+    /// Makes blocks and undo data durable, and then their index.
+    pub fn write_index(&mut self, files: &BlockFiles) -> Result<(), StoreError> {
+        let changes = files.flush()?;
+        let entries: Vec<IndexEntry> =
+            self.dirty.iter().map(|id| self.entries[id.index()]).collect();
+        self.index.write(&changes, &entries)?;
+        self.dirty.clear();
+        Ok(())
+    }
+}

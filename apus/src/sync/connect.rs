@@ -1,0 +1,290 @@
+//! The connector: takes and adds coins block by block, retires blocks whose checks are finished,
+//! takes back those behind one that failed, and commits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::assumevalid::Assumed;
+use super::clock::Stage;
+use super::commit::Ledger;
+use super::in_flight::{InFlight, Times};
+use super::options::{Counts, Observer, Phase, Progress};
+use super::pipeline::{BlockFault, Shared, Step, Workers};
+use super::prepare::Prepared;
+use super::sources::Place;
+use crate::coins::{Coin, Lookup};
+use crate::disk::StoreError;
+use crate::rules::{RuleError, bip30_applies, bip34_implies_bip30, script_flags};
+use crate::wire::OutPoint;
+
+/// How a run of the pipeline ended.
+pub(super) enum Outcome {
+    /// Every step is connected.
+    Done,
+    /// Someone asked to stop.
+    Stopped,
+    /// This step breaks a rule.
+    Invalid(Step, RuleError),
+    /// This step's bytes are not what its header promises.
+    Damaged(Step, String),
+}
+
+/// The thread that connects blocks in order.
+pub(super) struct Connector<'a> {
+    pub shared: &'a Shared<'a>,
+    pub steps: &'a [Step],
+    pub ledger: &'a mut Ledger,
+    pub assumed: Assumed,
+    pub times: Arc<Vec<u32>>,
+    pub observer: &'a dyn Observer,
+    pub stop: &'a AtomicBool,
+    pub weight_total: u64,
+    pub weight_done: u64,
+    pub in_flight: VecDeque<Arc<InFlight>>,
+    /// Steps connected and steps retired, counted from the first.
+    pub connected: usize,
+    pub retired: usize,
+}
+
+/// Why the connector takes no further block for now.
+enum Halt {
+    /// It goes on once everything in flight is retired and committed.
+    Commit,
+    Stop,
+    Fault(BlockFault),
+}
+
+impl Connector<'_> {
+    /// Connects all steps, or as many as can be.
+    pub fn run(&mut self, workers: &mut Workers) -> Result<Outcome, StoreError> {
+        let mut halt = None;
+        loop {
+            workers.let_ahead(self.connected);
+            while halt.is_none() && workers.has_room(self.in_flight.len()) {
+                let Some(ready) = workers.take_ready(self.connected) else { break };
+                match ready {
+                    Ok(prepared) => self.connect(prepared, workers)?,
+                    Err(fault) => halt = Some(Halt::Fault(fault)),
+                }
+                if halt.is_none() {
+                    halt = self.reason_to_halt();
+                }
+            }
+            if let Some(outcome) = self.retire()? {
+                return Ok(outcome);
+            }
+            self.report();
+            if self.in_flight.is_empty() {
+                match halt.take() {
+                    Some(Halt::Commit) => self.commit()?,
+                    Some(Halt::Stop) => return Ok(Outcome::Stopped),
+                    Some(Halt::Fault(fault)) => return self.outcome_of(fault),
+                    None if self.retired == self.steps.len() => return Ok(Outcome::Done),
+                    None => {}
+                }
+            }
+            if halt.is_none() {
+                halt = self.reason_to_halt();
+            }
+            if !self.can_go_on(workers, halt.is_some()) {
+                workers.wait();
+            }
+        }
+    }
+
+    /// Whether there is something to do without news from the workers.
+    fn can_go_on(&self, workers: &mut Workers, halted: bool) -> bool {
+        let front_done = self.in_flight.front().is_some_and(|block| block.is_done());
+        let may_connect = !halted && workers.has_room(self.in_flight.len());
+        let finished = self.in_flight.is_empty() && (halted || self.retired == self.steps.len());
+        front_done || finished || may_connect && workers.is_ready(self.connected)
+    }
+
+    fn reason_to_halt(&self) -> Option<Halt> {
+        if self.stop.load(Relaxed) {
+            Some(Halt::Stop)
+        } else if self.ledger.wants_commit(self.shared.cache) {
+            Some(Halt::Commit)
+        } else {
+            None
+        }
+    }
+
+    fn outcome_of(&self, fault: BlockFault) -> Result<Outcome, StoreError> {
+        let step = self.steps[self.retired];
+        match fault {
+            BlockFault::Store(error) => Err(error),
+            BlockFault::Damaged(what) => Ok(Outcome::Damaged(step, what)),
+            BlockFault::Rule(error) => Ok(Outcome::Invalid(step, error)),
+        }
+    }
+
+    /// Takes a block's coins and adds those that it creates.
+    fn connect(&mut self, prepared: Prepared, workers: &Workers) -> Result<(), StoreError> {
+        let step = self.steps[self.connected];
+        if let Place::Source(_) = step.place {
+            let _timer = self.shared.clock.start(Stage::Store);
+            self.ledger.store_block(self.shared, step.id, prepared.block.view())?;
+        }
+        let _timer = self.shared.clock.start(Stage::Connect);
+        self.connected += 1;
+        if self.breaks_bip30(&step, &prepared)? {
+            let block = InFlight::refused(step.id, prepared, RuleError::bip30());
+            self.in_flight.push_back(Arc::new(block));
+            return Ok(());
+        }
+        let (coins, missing) = self.spend(&prepared)?;
+        if missing.is_some() {
+            let taken = prepared.external.iter().zip(&coins);
+            taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
+        } else if self.add(&prepared).is_err() {
+            let block = InFlight::refused(step.id, prepared, RuleError::bip30());
+            self.in_flight.push_back(Arc::new(block));
+            return Ok(());
+        }
+        let node = self.shared.tree.node(step.id);
+        let flags = (!self.assumed.covers(self.shared.tree, step.id))
+            .then(|| script_flags(self.shared.network, node.height, &node.hash));
+        let parent = node.prev.map_or(0, |prev| self.shared.tree.median_time_past(prev));
+        let times = Times { parent: i64::from(parent), by_height: Arc::clone(&self.times) };
+        let block = InFlight::new(step.id, prepared, coins, missing, flags, times);
+        let block = Arc::new(block);
+        workers.check(&block);
+        self.in_flight.push_back(block);
+        Ok(())
+    }
+
+    /// The coins that a block spends, up to the first that is missing.
+    #[expect(clippy::type_complexity, reason = "coins, and the input without one")]
+    fn spend(
+        &self,
+        prepared: &Prepared,
+    ) -> Result<(Vec<Coin>, Option<(usize, OutPoint)>), StoreError> {
+        let cache = self.shared.cache;
+        let mut coins = Vec::with_capacity(prepared.external.len());
+        let mut missing = None;
+        for (outpoint, lookup) in
+            prepared.external.iter().zip(cache.spend_batch(&prepared.external))
+        {
+            let lookup = match lookup {
+                // Perhaps not so any more: the same outpoint may have come twice.
+                Lookup::Unknown => cache.spend(outpoint),
+                known => known,
+            };
+            let coin = match lookup {
+                Lookup::Hit(coin) => Some(coin),
+                Lookup::Spent => None,
+                Lookup::Unknown => self.shared.chainstate.get(outpoint)?.inspect(|_| {
+                    cache.remove(outpoint);
+                }),
+            };
+            match coin {
+                // Behind the first that is missing all go back where they came from.
+                Some(coin) if missing.is_some() => cache.restore(outpoint, &coin),
+                Some(coin) => coins.push(coin),
+                None if missing.is_none() => missing = Some(*outpoint),
+                None => {}
+            }
+        }
+        let missing = missing.map(|outpoint| (prepared.tx_of_external(coins.len()), outpoint));
+        let first = |fault: &(usize, OutPoint)| fault.0;
+        let fault = [missing, prepared.fault].into_iter().flatten().min_by_key(first);
+        Ok((coins, fault))
+    }
+
+    fn add(&self, prepared: &Prepared) -> Result<(), crate::coins::Overwritten> {
+        let (by_coinbase, others) = prepared.created.split_at(prepared.created_by_coinbase);
+        // Before BIP30 a coinbase could come twice, so that the tables may hold one already.
+        self.shared.cache.add_batch(by_coinbase, true)?;
+        self.shared.cache.add_batch(others, false)
+    }
+
+    /// Whether a block that BIP30 applies to creates a coin that exists.
+    fn breaks_bip30(&self, step: &Step, prepared: &Prepared) -> Result<bool, StoreError> {
+        let (tree, network) = (self.shared.tree, self.shared.network);
+        let node = tree.node(step.id);
+        let bip34 = node.prev.and_then(|parent| tree.ancestor(parent, network.bip34_height));
+        let matches = bip34.is_some_and(|id| tree.node(id).hash == network.bip34_hash);
+        if !bip30_applies(node.height, &node.hash, matches)
+            || bip34_implies_bip30(network, node.height)
+        {
+            return Ok(false);
+        }
+        let block = &prepared.block;
+        for (tx, txid) in block.view().txs().zip(block.txids()) {
+            for vout in 0..tx.output_count() as u32 {
+                let outpoint = OutPoint { txid: *txid, vout };
+                let exists = match self.shared.cache.peek(&outpoint) {
+                    Lookup::Hit(_) => true,
+                    Lookup::Spent => false,
+                    Lookup::Unknown if self.shared.chainstate.is_empty() => false,
+                    Lookup::Unknown => self.shared.chainstate.get(&outpoint)?.is_some(),
+                };
+                if exists {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Retires blocks from the front while their checks are finished.
+    fn retire(&mut self) -> Result<Option<Outcome>, StoreError> {
+        while self.in_flight.front().is_some_and(|block| block.is_done()) {
+            let Some(block) = self.in_flight.pop_front() else { break };
+            let step = self.steps[self.retired];
+            if let Some(error) = block.take_error() {
+                self.take_back(&block);
+                return Ok(Some(Outcome::Invalid(step, error)));
+            }
+            let _timer = self.shared.clock.start(Stage::Undo);
+            self.ledger.retire(self.shared, &block)?;
+            self.retired += 1;
+            self.weight_done += step.weight;
+        }
+        Ok(None)
+    }
+
+    /// Takes back `failed` and all blocks connected behind it, last first.
+    fn take_back(&mut self, failed: &Arc<InFlight>) {
+        let cache = self.shared.cache;
+        self.in_flight.push_front(Arc::clone(failed));
+        while let Some(block) = self.in_flight.pop_back() {
+            // Workers may still be checking it; they only read what the block holds.
+            if !block.coins_taken() {
+                continue;
+            }
+            let created: Vec<OutPoint> = block.prepared.created.iter().map(|c| c.0).collect();
+            cache.remove_batch(&created);
+            for (outpoint, coin) in block.prepared.external.iter().zip(&block.coins) {
+                cache.restore(outpoint, coin);
+            }
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.progress(Phase::WritingCoins);
+        self.ledger.commit(self.shared)
+    }
+
+    fn report(&self) {
+        self.progress(Phase::Connecting);
+    }
+
+    fn progress(&self, phase: Phase) {
+        let Some(tip) = self.ledger.active.tip() else { return };
+        let node = self.shared.tree.node(tip);
+        let Counts { blocks, bytes, .. } = self.ledger.counts;
+        self.observer.observe(&Progress {
+            phase,
+            height: node.height,
+            time: node.header.time,
+            blocks,
+            bytes,
+            coins: self.shared.cache.len() as u64,
+            fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! Taking the tip back: its outputs are removed and the coins that it spent come back from its
+//! undo data (Core's `DisconnectBlock`).
+
+use super::commit::Ledger;
+use super::pipeline::Shared;
+use crate::chain::BlockId;
+use crate::coins::Coin;
+use crate::disk::StoreError;
+use crate::rules::is_bip30_unspendable;
+use crate::wire::{BlockView, Cursor, OutPoint, ParseError, TxView, is_unspendable};
+
+/// Disconnects the tip. Nothing may be in flight.
+///
+/// # Errors
+/// The block or its undo data cannot be read or do not fit each other.
+pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(), StoreError> {
+    let Some(tip) = ledger.active.tip() else { return Ok(()) };
+    let entry = ledger.entries[tip.index()];
+    let missing = |what: &str| {
+        let path = shared.files.block_path(entry.file);
+        StoreError::new(path, format!("block {} is to be disconnected, but {what}", entry.hash))
+    };
+    let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;
+    let undo_pos = entry.undo_pos().ok_or_else(|| missing("its undo data is not stored"))?;
+    let bytes = shared.files.read_block(data_pos)?;
+    let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
+    let path = || shared.files.undo_path(undo_pos.file);
+    let block = BlockView::parse(&bytes).map_err(|error| {
+        let path = shared.files.block_path(data_pos.file);
+        StoreError::corrupt(path, u64::from(data_pos.pos), format!("not a block: {error}"))
+    })?;
+    let spent = parse_undo(&undo, &block).map_err(|error| {
+        StoreError::corrupt(path(), u64::from(undo_pos.pos), format!("undo data: {error}"))
+    })?;
+    undo_block(shared, ledger, tip, &block, spent);
+    ledger.active.pop();
+    Ok(())
+}
+
+/// The spent coins of each transaction but the coinbase.
+fn parse_undo<B: AsRef<[u8]>>(
+    undo: &[u8],
+    block: &BlockView<B>,
+) -> Result<Vec<Vec<Coin>>, ParseError> {
+    let mut cursor = Cursor::new(undo);
+    let count = cursor.compact_size()?;
+    if count + 1 != block.tx_count() {
+        return Err(cursor.error("it is for another number of transactions"));
+    }
+    let mut spent = Vec::with_capacity(count);
+    for tx in block.txs().skip(1) {
+        if cursor.compact_size()? != tx.input_count() {
+            return Err(cursor.error("it is for another number of inputs"));
+        }
+        let coins: Result<_, _> = tx.inputs().map(|_| Coin::decode_undo(&mut cursor)).collect();
+        spent.push(coins?);
+    }
+    Ok(spent)
+}
+
+fn undo_block<B: AsRef<[u8]>>(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    id: BlockId,
+    block: &BlockView<B>,
+    mut spent: Vec<Vec<Coin>>,
+) {
+    let node = shared.tree.node(id);
+    // The coin that such a coinbase created was overwritten by a later block, and went with it.
+    let keep_coinbase = is_bip30_unspendable(node.height, &node.hash);
+    let txs: Vec<TxView> = block.txs().collect();
+    for (index, tx) in txs.iter().enumerate().rev() {
+        if !(index == 0 && keep_coinbase) {
+            let outpoints = spendable(tx);
+            change_coins(&mut ledger.coins, -(outpoints.len() as i64));
+            shared.cache.remove_batch(&outpoints);
+        }
+        if index == 0 {
+            continue;
+        }
+        let coins = spent.pop().unwrap_or_default();
+        change_coins(&mut ledger.coins, coins.len() as i64);
+        for (input, coin) in tx.inputs().zip(&coins) {
+            shared.cache.restore(&input.outpoint(), coin);
+        }
+    }
+}
+
+fn change_coins(coins: &mut Option<i64>, by: i64) {
+    if let Some(coins) = coins {
+        *coins += by;
+    }
+}
+
+fn spendable(tx: &TxView) -> Vec<OutPoint> {
+    let txid = tx.txid();
+    let outputs = tx.outputs().enumerate();
+    outputs
+        .filter(|(_, output)| !is_unspendable(output.script()))
+        .map(|(vout, _)| OutPoint { txid, vout: vout as u32 })
+        .collect()
+}

@@ -1,0 +1,173 @@
+//! An opened data directory with everything that lives in memory beside it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::clock::Clock;
+use super::commit::Ledger;
+use super::options::{Options, Refusal, SyncError};
+use super::pipeline::Shared;
+use super::sources::Sources;
+use crate::chain::{ActiveChain, BlockId, Offer, Tree};
+use crate::coins::{Chainstate, CoinsCache};
+use crate::disk::{Disk, StoreError};
+use crate::leveldb;
+use crate::store::{BlockFiles, BlockIndex, BlockStatus, DataDir, DataDirOptions, IndexEntry};
+use crate::wire::{BlockView, Hash, genesis_block};
+
+/// An opened data directory.
+pub(super) struct Node {
+    pub options: Options,
+    pub dir: DataDir,
+    pub files: BlockFiles,
+    pub chainstate: Chainstate,
+    pub cache: CoinsCache,
+    pub tree: Tree,
+    pub ledger: Ledger,
+    pub sources: Sources,
+    pub clock: Clock,
+    pub refusals: Vec<Refusal>,
+}
+
+/// What to do with the coins that are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Coins {
+    /// Carry on from them.
+    Keep,
+    /// Remove them first.
+    Wipe,
+}
+
+impl Node {
+    /// Opens the data directory, making what is missing, down to the genesis block.
+    pub fn open(options: &Options, disk: &Disk, coins: Coins) -> Result<Self, SyncError> {
+        let network = &options.network;
+        let dir = DataDir::open(disk, &options.datadir, network, DataDirOptions::default())?;
+        let (index_db, index, files) = dir.open_blocks()?;
+        if coins == Coins::Wipe {
+            Chainstate::destroy(disk, &dir.chainstate_path())?;
+        }
+        let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
+        let chainstate = Chainstate::open(disk.clone(), &dir.chainstate_path(), tables)?;
+        let bytes = genesis_block(network);
+        let genesis = BlockView::parse(&bytes).map_err(|error| {
+            SyncError::Usage(format!("the genesis block does not parse: {error}"))
+        })?;
+        let mut node = Self {
+            options: options.clone(),
+            files,
+            chainstate,
+            cache: CoinsCache::new(),
+            tree: Tree::new(network.clone(), *genesis.header()),
+            ledger: Ledger::new(index_db, options.dbcache_bytes),
+            sources: Sources::default(),
+            clock: Clock::default(),
+            refusals: Vec::new(),
+            dir,
+        };
+        node.load(index)?;
+        let genesis_id = node.tree.genesis();
+        let segwit = network.segwit_height;
+        node.ledger.follow(&node.tree);
+        node.ledger.store_block_in(&node.files, segwit, genesis_id, &genesis)?;
+        node.tree.offer_from_disk(genesis_id, true);
+        node.stand_at_best_block()?;
+        Ok(node)
+    }
+
+    /// The ledger to change, beside what is shared.
+    pub fn split(&mut self) -> (Shared<'_>, &mut Ledger) {
+        let shared = Shared {
+            network: &self.options.network,
+            tree: &self.tree,
+            files: &self.files,
+            sources: &self.sources,
+            chainstate: &self.chainstate,
+            cache: &self.cache,
+            clock: &self.clock,
+        };
+        (shared, &mut self.ledger)
+    }
+
+    /// The active chain's last block.
+    pub fn tip(&self) -> BlockId {
+        self.ledger.active.tip().unwrap_or(self.tree.genesis())
+    }
+
+    /// Puts the block index into the tree: parents first, since the index is sorted by hash.
+    fn load(&mut self, index: BlockIndex) -> Result<(), StoreError> {
+        let mut entries = index.entries;
+        entries.sort_unstable_by_key(|entry| entry.height);
+        for entry in entries {
+            let id = self.tree.restore(entry.hash, &entry.header, entry.status.is_failed());
+            let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
+            let Some(id) = fits else {
+                let what = format!("block {} does not fit its parent", entry.hash);
+                return Err(StoreError::new(self.dir.index_path(), what));
+            };
+            // Genesis is in the tree before its entry; every other one is appended with its own.
+            match id.index() < self.ledger.entries.len() {
+                true => self.ledger.entries[id.index()] = entry,
+                false => self.ledger.entries.push(entry),
+            }
+            if self.tree.node(id).failed && !entry.status.is_failed() {
+                self.ledger.change(id).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the chainstate's best block the tip, and tells the tree which blocks are stored.
+    fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
+        let tip = match self.chainstate.best_block()? {
+            None => None,
+            Some(hash) => Some(self.find_best_block(hash)?),
+        };
+        let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
+        for id in self.tree.ids() {
+            if self.ledger.entries[id.index()].block_pos().is_some() {
+                let is_active = active.contains(&self.tree, id);
+                self.tree.offer_from_disk(id, is_active);
+            }
+        }
+        if tip.is_none() {
+            self.ledger.coins = Some(0);
+        }
+        self.ledger.active = active;
+        Ok(())
+    }
+
+    fn find_best_block(&self, hash: Hash) -> Result<BlockId, StoreError> {
+        let usable = |id: &BlockId| !self.tree.node(*id).failed;
+        self.tree.find(&hash).filter(usable).ok_or_else(|| {
+            let what = format!(
+                "its best block {hash} is not in the block index, or is marked invalid there; \
+                 `apus reindex` rebuilds the chainstate from the blocks"
+            );
+            StoreError::new(self.dir.chainstate_path(), what)
+        })
+    }
+
+    /// Marks a block and all that build on it as refused, on disk too.
+    pub fn mark_failed(&mut self, id: BlockId) {
+        for failed in self.tree.mark_failed(id) {
+            self.ledger.change(failed).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+        }
+    }
+
+    /// A source's copy of a block is bad: another one is tried, or the block is not at hand.
+    pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
+        if self.sources.forget(id, place).is_none() {
+            self.tree.offer(id, Offer::Missing);
+        }
+    }
+
+    /// The entry of a block.
+    pub fn entry(&self, id: BlockId) -> &IndexEntry {
+        &self.ledger.entries[id.index()]
+    }
+}
+
+/// Seconds since 1970, which header rules measure the future by.
+pub(super) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}

@@ -1,0 +1,212 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::disk::StoreError;
+use crate::wire::{Hash, Network};
+
+/// MiB of coins that Core caches without being told otherwise (`-dbcache`).
+const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
+
+/// Where and how to sync.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data directory's root, as `bitcoind -datadir` takes it.
+    pub datadir: PathBuf,
+    /// The network.
+    pub network: Network,
+    /// Below which block scripts are taken as valid.
+    pub assumevalid: AssumeValid,
+    /// Memory for cached coins: entries, table and scripts.
+    pub dbcache_bytes: usize,
+    /// Worker threads.
+    pub threads: usize,
+    /// Connect no block above this height.
+    pub stop_at_height: Option<u32>,
+}
+
+impl Options {
+    /// Core's defaults, on all cores.
+    pub fn new(datadir: PathBuf, network: Network) -> Self {
+        Self {
+            datadir,
+            network,
+            assumevalid: AssumeValid::BuiltIn,
+            dbcache_bytes: DBCACHE_DEFAULT_BYTES,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            stop_at_height: None,
+        }
+    }
+}
+
+/// Core's `-assumevalid`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AssumeValid {
+    /// The block that Core v31 has built in.
+    BuiltIn,
+    /// None: every script is checked.
+    Nothing,
+    /// This block and its ancestors.
+    Block(Hash),
+}
+
+/// What is going on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Finding the blocks in the sources and checking their headers.
+    Headers,
+    /// Checking and connecting blocks.
+    Connecting,
+    /// Taking back blocks of a chain that is no longer the best.
+    Disconnecting,
+    /// Writing changed coins to the tables.
+    WritingCoins,
+    /// Merging the tables into one level.
+    Merging,
+    /// Reading the whole UTXO set.
+    ReadingCoins,
+}
+
+impl Phase {
+    /// In words, for a progress line.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Headers => "Reading headers",
+            Self::Connecting => "Connecting blocks",
+            Self::Disconnecting => "Disconnecting blocks",
+            Self::WritingCoins => "Writing coins",
+            Self::Merging => "Merging tables",
+            Self::ReadingCoins => "Reading the UTXO set",
+        }
+    }
+}
+
+/// Where the work stands.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// What is going on.
+    pub phase: Phase,
+    /// Height of the tip, or of the last header.
+    pub height: u32,
+    /// Time of that block, in seconds since 1970; 0 if unknown.
+    pub time: u32,
+    /// Blocks handled in this phase.
+    pub blocks: u64,
+    /// Bytes handled in this phase.
+    pub bytes: u64,
+    /// Coins in the cache.
+    pub coins: u64,
+    /// Share of this phase's work that is done, 0 to 1; 0 if unknown. For blocks it follows their
+    /// bytes, which is what the time goes to.
+    pub fraction: f64,
+}
+
+/// Whoever wants to see progress. Called often, from the thread that connects: be quick.
+pub trait Observer: Sync {
+    /// Where the work stands.
+    fn observe(&self, progress: &Progress);
+}
+
+/// An observer that does not look.
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observe(&self, _: &Progress) {}
+}
+
+/// What was worked through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks connected.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// Their inputs, coinbases left out.
+    pub inputs: u64,
+    /// Inputs whose scripts were checked.
+    pub scripts: u64,
+}
+
+/// How a sync ended.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Height of the tip.
+    pub height: u32,
+    /// Hash of the tip.
+    pub best_block: Hash,
+    /// Coins in the UTXO set.
+    pub coins: u64,
+    /// What this run worked through.
+    pub counts: Counts,
+    /// Wall clock time.
+    pub elapsed: Duration,
+    /// Time of all cores together.
+    pub cpu: Duration,
+    /// Most memory that the process ever had, in bytes; 0 where the system does not tell.
+    pub peak_memory: u64,
+    /// Whether it was told to stop before its end.
+    pub interrupted: bool,
+    /// What was not taken, and why.
+    pub refusals: Vec<Refusal>,
+    /// Time that each stage took, summed over the threads in it.
+    pub stages: BTreeMap<&'static str, Duration>,
+}
+
+/// A block, or a piece of a source, that was not taken.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The file that it came from.
+    pub path: Option<PathBuf>,
+    /// Where in that file.
+    pub offset: Option<u64>,
+    /// The block's hash, where it has one.
+    pub block: Option<Hash>,
+    /// Core's reject reason and more, or what is wrong with the file.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(block) = &self.block {
+            write!(f, "block {block}: ")?;
+        }
+        f.write_str(&self.reason)?;
+        if let Some(path) = &self.path {
+            write!(f, " (in {}", path.display())?;
+            if let Some(offset) = self.offset {
+                write!(f, " at byte {offset}")?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a sync could not be done. What was committed before is good.
+#[derive(Debug)]
+pub enum SyncError {
+    /// The disk is to blame.
+    Store(StoreError),
+    /// What was asked for cannot be done.
+    Usage(String),
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Usage(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for SyncError {}
+
+impl From<StoreError> for SyncError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,315 @@
+//! The threads of in-order sync, and the queues between them.
+//!
+//! ```text
+//!            tickets            events             jobs
+//! connector ───────► workers ───────────► connector ──────► workers
+//!           "block i"   read, parse, check,   take coins,     rules, scripts, undo,
+//!                       look coins up         add coins       a chunk at a time
+//! ```
+//!
+//! The connector does the bookkeeping that has to be in order and nothing else. Workers prefer
+//! jobs to tickets: what is oldest is finished first.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select};
+
+use super::clock::{Clock, Stage};
+use super::in_flight::InFlight;
+use super::prepare::{BlockBytes, Prepared};
+use super::sources::{Place, Sources};
+use crate::chain::{BlockId, Tree};
+use crate::coins::{Chainstate, Coin, CoinsCache};
+use crate::disk::StoreError;
+use crate::rules::{BlockContext, RuleClass, RuleError, check_block, check_block_in_context};
+use crate::store::BlockFiles;
+use crate::wire::{BlockView, Network, OutPoint};
+
+/// Blocks that workers may be ahead of the connector: at 2 MB each with their offsets, 64 MB.
+const AHEAD_MAX: usize = 32;
+/// Connected blocks whose checks are not finished: enough that every core has work while the
+/// connector is at another block, and few enough that undoing them is quick.
+const IN_FLIGHT_MAX: usize = 16;
+/// How often the connector looks up from waiting.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// What every thread may read.
+pub(super) struct Shared<'a> {
+    pub network: &'a Network,
+    pub tree: &'a Tree,
+    pub files: &'a BlockFiles,
+    pub sources: &'a Sources,
+    pub chainstate: &'a Chainstate,
+    pub cache: &'a CoinsCache,
+    pub clock: &'a Clock,
+}
+
+/// A block to connect, and where its bytes are.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub id: BlockId,
+    pub place: Place,
+    /// About how much work it is, in bytes; for progress.
+    pub weight: u64,
+}
+
+/// Why a block could not be made ready.
+pub(super) enum BlockFault {
+    /// The disk is to blame: our own copy is damaged or cannot be read.
+    Store(StoreError),
+    /// A source's bytes are not the block that its header promises; another copy may be.
+    Damaged(String),
+    /// The block breaks a rule.
+    Rule(RuleError),
+}
+
+/// What workers tell the connector.
+enum Event {
+    /// The block of this step is ready, or cannot be.
+    Prepared(usize, Box<Result<Prepared, BlockFault>>),
+    /// All checks of some block are finished.
+    Checked,
+}
+
+/// The connector's ends of the queues.
+pub(super) struct Workers {
+    tickets: Sender<usize>,
+    jobs: Sender<Arc<InFlight>>,
+    events: Receiver<Event>,
+    threads: usize,
+    next_ticket: usize,
+    steps: usize,
+    ready: std::collections::BTreeMap<usize, Result<Prepared, BlockFault>>,
+}
+
+/// Runs `connect` with workers that make `steps` ready ahead of it, and ends them after it.
+pub(super) fn with_workers<T>(
+    shared: &Shared,
+    steps: &[Step],
+    threads: usize,
+    connect: impl FnOnce(&mut Workers) -> T,
+) -> T {
+    let (tickets, ticket_queue) = bounded(AHEAD_MAX);
+    // Every worker may take part in every block that is in flight.
+    let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
+    // A worker never waits here: no more than this is ever under way.
+    let (event_queue, events) = bounded(AHEAD_MAX + IN_FLIGHT_MAX);
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let worker = Worker {
+                shared,
+                steps,
+                tickets: ticket_queue.clone(),
+                jobs: job_queue.clone(),
+                events: event_queue.clone(),
+            };
+            thread::Builder::new()
+                .name(format!("apus-work-{number}"))
+                .spawn_scoped(scope, move || worker.run())
+                .expect("the system lets us start a thread");
+        }
+        drop((ticket_queue, job_queue, event_queue));
+        let ready = std::collections::BTreeMap::new();
+        let (next_ticket, steps) = (0, steps.len());
+        connect(&mut Workers { tickets, jobs, events, threads, next_ticket, steps, ready })
+    })
+}
+
+impl Workers {
+    /// Lets workers prepare blocks up to [`AHEAD_MAX`] beyond `connected`.
+    pub fn let_ahead(&mut self, connected: usize) {
+        while self.next_ticket < self.steps && self.next_ticket < connected + AHEAD_MAX {
+            if self.tickets.send(self.next_ticket).is_err() {
+                return;
+            }
+            self.next_ticket += 1;
+        }
+    }
+
+    /// Whether another connected block may wait for its checks.
+    pub fn has_room(&self, in_flight: usize) -> bool {
+        in_flight < IN_FLIGHT_MAX
+    }
+
+    /// The block of step `index`, if it is ready.
+    pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, BlockFault>> {
+        self.ready.remove(&index)
+    }
+
+    /// Whether the block of step `index` is ready.
+    pub fn is_ready(&self, index: usize) -> bool {
+        self.ready.contains_key(&index)
+    }
+
+    /// Gives a connected block to all workers.
+    pub fn check(&self, block: &Arc<InFlight>) {
+        for _ in 0..self.threads {
+            if self.jobs.send(Arc::clone(block)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for news, at most [`WAIT`] long.
+    ///
+    /// # Panics
+    /// If a worker has ended, which only a panic does.
+    pub fn wait(&mut self) {
+        match self.events.recv_timeout(WAIT) {
+            Ok(event) => self.note(event),
+            Err(RecvTimeoutError::Timeout) => return,
+            Err(RecvTimeoutError::Disconnected) => panic!("all workers have ended"),
+        }
+        while let Ok(event) = self.events.try_recv() {
+            self.note(event);
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        if let Event::Prepared(index, prepared) = event {
+            self.ready.insert(index, *prepared);
+        }
+    }
+}
+
+struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    steps: &'a [Step],
+    tickets: Receiver<usize>,
+    jobs: Receiver<Arc<InFlight>>,
+    events: Sender<Event>,
+}
+
+impl Worker<'_> {
+    fn run(mut self) {
+        while let Some(event) = self.next() {
+            if event.is_some_and(|event| self.events.send(event).is_err()) {
+                return;
+            }
+        }
+    }
+
+    /// Does the next piece of work; `None` when there will be no more.
+    fn next(&mut self) -> Option<Option<Event>> {
+        if let Ok(job) = self.jobs.try_recv() {
+            return Some(self.check(&job));
+        }
+        select! {
+            recv(self.jobs) -> job => match job {
+                Ok(job) => Some(self.check(&job)),
+                Err(_) => None,
+            },
+            recv(self.tickets) -> ticket => match ticket {
+                Ok(index) => Some(Some(self.prepare(index))),
+                Err(_) => {
+                    self.tickets = never();
+                    Some(None)
+                }
+            },
+        }
+    }
+
+    fn check(&self, block: &InFlight) -> Option<Event> {
+        let _timer = self.shared.clock.start(Stage::Validate);
+        block.work(self.shared.network).then_some(Event::Checked)
+    }
+
+    fn prepare(&self, index: usize) -> Event {
+        let prepared = self.shared.prepare(self.steps[index]);
+        Event::Prepared(index, Box::new(prepared))
+    }
+}
+
+impl Shared<'_> {
+    /// From where a block is to a block whose rules without coins all passed, with the coins that
+    /// it spends in the cache.
+    pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
+        let prepared = self.check_only(step)?;
+        let _timer = self.clock.start(Stage::LookUp);
+        self.prefetch(&prepared).map_err(BlockFault::Store)?;
+        Ok(prepared)
+    }
+
+    /// [`Shared::prepare`] without a look at coins.
+    pub fn check_only(&self, step: Step) -> Result<Prepared, BlockFault> {
+        let bytes = {
+            let _timer = self.clock.start(Stage::Read);
+            self.read(step)?
+        };
+        let _timer = self.clock.start(Stage::Check);
+        self.check(step, bytes)
+    }
+
+    /// Reads a block's bytes; our own must be there, a source's may have gone bad.
+    fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
+        match step.place {
+            Place::Stored(pos) => self.files.read_block(pos).map_err(BlockFault::Store),
+            Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
+        }
+    }
+
+    /// Parses a block and checks all rules that need no coins.
+    fn check(&self, step: Step, bytes: BlockBytes) -> Result<Prepared, BlockFault> {
+        let node = self.tree.node(step.id);
+        let view = BlockView::parse(bytes)
+            .map_err(|error| self.damaged(step, format!("not a block: {error}")))?;
+        if view.hash() != node.hash {
+            return Err(self.damaged(step, format!("this is not block {}", node.hash)));
+        }
+        let context = BlockContext {
+            network: self.network,
+            height: node.height,
+            parent_median_time_past: node
+                .prev
+                .map_or(0, |parent| i64::from(self.tree.median_time_past(parent))),
+        };
+        let checked = check_block(view, self.network).and_then(|block| {
+            check_block_in_context(&block, &context)?;
+            Ok(block)
+        });
+        match checked {
+            Ok(block) => Ok(Prepared::new(block, node.height)),
+            Err(error) if error.class == RuleClass::Mutated => {
+                Err(self.damaged(step, error.to_string()))
+            }
+            Err(error) => Err(BlockFault::Rule(error)),
+        }
+    }
+
+    /// Bytes that cannot be the block: our own disk's fault, or the source's.
+    fn damaged(&self, step: Step, what: String) -> BlockFault {
+        match step.place {
+            Place::Stored(pos) => {
+                let path = self.files.block_path(pos.file);
+                let what = format!("the block stored here is damaged ({what})");
+                BlockFault::Store(StoreError::corrupt(path, u64::from(pos.pos), what))
+            }
+            Place::Source(_) => BlockFault::Damaged(what),
+        }
+    }
+
+    /// Brings the coins that a block spends from the tables into the cache, where they are
+    /// neither there nor created by a block that is yet to be connected.
+    fn prefetch(&self, prepared: &Prepared) -> Result<(), StoreError> {
+        if self.chainstate.is_empty() {
+            return Ok(());
+        }
+        let generation = self.cache.generation();
+        let unknown = self.cache.unknown(&prepared.external);
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<OutPoint> =
+            unknown.into_iter().map(|index| prepared.external[index]).collect();
+        let found = self.chainstate.get_many(&wanted)?;
+        let coins: Vec<(OutPoint, Coin)> = wanted
+            .into_iter()
+            .zip(found)
+            .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
+            .collect();
+        self.cache.fill_batch(generation, &coins);
+        Ok(())
+    }
+}

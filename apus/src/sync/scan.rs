@@ -1,0 +1,157 @@
+//! Headers first, from files: finds every block in the sources without reading more of it than
+//! its header, and puts the headers into the tree. Whatever order the files have, afterwards the
+//! best chain is known, and with it whether scripts are to be checked.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::node::{Node, now};
+use super::options::{Observer, Phase, Progress, Refusal, SyncError};
+use super::sources::SourcePlace;
+use crate::chain::Offer;
+use crate::rules::{RuleClass, RuleError};
+use crate::store::{BlockSource, ScanWarning, SourceItem};
+use crate::wire::{Cursor, Hash, Header};
+
+/// A header whose parent has not come yet.
+struct Waiting {
+    header: Header,
+    hash: Hash,
+    place: SourcePlace,
+}
+
+/// Scans all sources. What is wrong with them becomes refusals; a source that holds nothing of
+/// use at all is an error.
+pub(super) fn scan_sources(
+    node: &mut Node,
+    paths: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let network = node.options.network.clone();
+    let opened: Result<Vec<BlockSource>, _> =
+        paths.iter().map(|path| BlockSource::open(path, &network)).collect();
+    let opened = opened?;
+    let total: u64 = opened.iter().map(BlockSource::len).sum();
+    let mut scan = Scan { node, waiting: HashMap::new(), now: now(), blocks: 0 };
+    let mut before = 0;
+    for source in &opened {
+        let first_file = scan.node.sources.add(source);
+        let mut items = source.scan_headers();
+        while let Some(item) = items.next() {
+            scan.take(item?, source, first_file);
+            if stop.load(Relaxed) {
+                return Ok(());
+            }
+            scan.report(observer, before + items.position(), total);
+        }
+        before += source.len();
+    }
+    scan.refuse_waiting();
+    Ok(())
+}
+
+struct Scan<'a> {
+    node: &'a mut Node,
+    /// By the hash of the parent.
+    waiting: HashMap<Hash, Vec<Waiting>>,
+    now: i64,
+    blocks: u64,
+}
+
+impl Scan<'_> {
+    fn take(&mut self, item: SourceItem, source: &BlockSource, first_file: u32) {
+        match item {
+            SourceItem::Warning(path, warning) => self.refuse_bytes(&path, &warning),
+            SourceItem::Block(block) => {
+                let index = source.files().iter().position(|file| file.path == block.path);
+                let file = first_file + index.unwrap_or(0) as u32;
+                let place = SourcePlace { file, offset: block.offset, len: block.len };
+                match Header::parse(&mut Cursor::new(&block.bytes)) {
+                    Ok(header) => {
+                        let hash = header.hash();
+                        self.accept(Waiting { header, hash, place });
+                    }
+                    Err(error) => {
+                        let reason = format!("not a header: {error}");
+                        let refusal = self.node.sources.refusal(place, reason);
+                        self.node.refusals.push(refusal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Accepts a header, and all that have waited for it.
+    fn accept(&mut self, first: Waiting) {
+        let mut queue = vec![first];
+        while let Some(waiting) = queue.pop() {
+            match self.node.tree.accept_header(&waiting.header, self.now) {
+                Ok(id) => {
+                    self.blocks += 1;
+                    self.node.ledger.follow(&self.node.tree);
+                    if self.node.entry(id).block_pos().is_none() {
+                        self.node.sources.note(id, waiting.place);
+                        self.node.tree.offer(id, Offer::AtHand);
+                    }
+                    queue.extend(self.waiting.remove(&waiting.hash).unwrap_or_default());
+                }
+                Err(error) if error.class == RuleClass::MissingPrev => {
+                    self.waiting.entry(waiting.header.prev).or_default().push(waiting);
+                }
+                Err(error) => self.refuse(&waiting, &error),
+            }
+        }
+    }
+
+    fn refuse(&mut self, waiting: &Waiting, error: &RuleError) {
+        let mut refusal = self.node.sources.refusal(waiting.place, error.to_string());
+        refusal.block = Some(waiting.hash);
+        self.node.refusals.push(refusal);
+    }
+
+    fn refuse_bytes(&mut self, path: &Path, warning: &ScanWarning) {
+        self.node.refusals.push(Refusal {
+            path: Some(path.to_path_buf()),
+            offset: Some(warning.offset()),
+            block: None,
+            reason: warning.to_string(),
+        });
+    }
+
+    /// What still waits has no parent anywhere: one refusal for each parent that is missing.
+    fn refuse_waiting(&mut self) {
+        let inside: std::collections::HashSet<Hash> =
+            self.waiting.values().flatten().map(|waiting| waiting.hash).collect();
+        let mut roots: Vec<(Hash, Vec<Waiting>)> =
+            self.waiting.drain().filter(|(parent, _)| !inside.contains(parent)).collect();
+        let behind = inside.len() - roots.iter().map(|(_, children)| children.len()).sum::<usize>();
+        roots.sort_by_key(|(parent, _)| *parent);
+        for (parent, children) in roots {
+            for waiting in children {
+                let mut reason = format!("its parent {parent} is nowhere");
+                if behind > 0 {
+                    reason += &format!("; {behind} blocks build on such blocks");
+                }
+                let mut refusal = self.node.sources.refusal(waiting.place, reason);
+                refusal.block = Some(waiting.hash);
+                self.node.refusals.push(refusal);
+            }
+        }
+    }
+
+    fn report(&self, observer: &dyn Observer, position: u64, total: u64) {
+        let best = self.node.tree.node(self.node.tree.best_header());
+        observer.observe(&Progress {
+            phase: Phase::Headers,
+            height: best.height,
+            time: best.header.time,
+            blocks: self.blocks,
+            bytes: position,
+            coins: 0,
+            fraction: position as f64 / total.max(1) as f64,
+        });
+    }
+}

@@ -1,0 +1,79 @@
+use crate::chain::BlockId;
+use crate::store::{BlockSource, FlatFilePos, SourceFile};
+
+use super::options::Refusal;
+use super::prepare::BlockBytes;
+
+/// Where a block's bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In the data directory's own block files.
+    Stored(FlatFilePos),
+    /// In a source.
+    Source(SourcePlace),
+}
+
+/// A block in a source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SourcePlace {
+    /// Index of the file among all files of all sources.
+    pub file: u32,
+    /// Where the block starts in it.
+    pub offset: u64,
+    /// Length of the block.
+    pub len: u32,
+}
+
+/// The files that blocks are taken from, and which block is where.
+#[derive(Default)]
+pub(super) struct Sources {
+    files: Vec<SourceFile>,
+    /// By block, every copy found.
+    places: Vec<Vec<SourcePlace>>,
+}
+
+impl Sources {
+    /// Adds the files of a source; the index of the first.
+    pub fn add(&mut self, source: &BlockSource) -> u32 {
+        let first = self.files.len() as u32;
+        self.files.extend_from_slice(source.files());
+        first
+    }
+
+    /// Notes a copy of a block.
+    pub fn note(&mut self, id: BlockId, place: SourcePlace) {
+        if self.places.len() <= id.index() {
+            self.places.resize_with(id.index() + 1, Vec::new);
+        }
+        self.places[id.index()].push(place);
+    }
+
+    /// The first good copy of a block.
+    pub fn place(&self, id: BlockId) -> Option<SourcePlace> {
+        self.places.get(id.index())?.first().copied()
+    }
+
+    /// Forgets a copy that turned out bad; the next one, if there is one.
+    pub fn forget(&mut self, id: BlockId, place: SourcePlace) -> Option<SourcePlace> {
+        if let Some(places) = self.places.get_mut(id.index()) {
+            places.retain(|known| *known != place);
+        }
+        self.place(id)
+    }
+
+    /// The bytes at a place.
+    pub fn read(&self, place: SourcePlace) -> Result<BlockBytes, crate::disk::StoreError> {
+        self.files[place.file as usize].read(place.offset, place.len)
+    }
+
+    /// Says that what is at a place was not taken.
+    pub fn refusal(&self, place: SourcePlace, reason: impl Into<String>) -> Refusal {
+        let file = &self.files[place.file as usize];
+        Refusal {
+            path: Some(file.path.to_path_buf()),
+            offset: Some(place.offset),
+            block: None,
+            reason: reason.into(),
+        }
+    }
+}
