@@ -1,0 +1,80 @@
+use std::sync::Once;
+
+use apus::wire::{Chain, Hash};
+use bitcoinkernel::prelude::*;
+use bitcoinkernel::{
+    Block, ChainType, ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder,
+};
+
+use super::Place;
+
+static QUIET: Once = Once::new();
+
+/// Bitcoin Core's engine over a data directory.
+pub struct Judge {
+    // Dropped in this order.
+    manager: ChainstateManager,
+    _context: Context,
+}
+
+impl Judge {
+    /// Opens (or makes) the directory of `place`; the engine verifies the last blocks of what it
+    /// finds. `None` if it refuses.
+    pub fn open(place: &Place) -> Option<Self> {
+        QUIET.call_once(bitcoinkernel::disable_logging);
+        let chain = match place.network.chain {
+            Chain::Main => ChainType::Mainnet,
+            Chain::Test => ChainType::Testnet,
+            Chain::Testnet4 => ChainType::Testnet4,
+            Chain::Signet => ChainType::Signet,
+            Chain::Regtest => ChainType::Regtest,
+        };
+        let context = ContextBuilder::new().chain_type(chain).build().unwrap();
+        let dir = place.network_dir();
+        std::fs::create_dir_all(dir.join("blocks")).unwrap();
+        let (data, blocks) = (dir.to_str().unwrap(), dir.join("blocks"));
+        let manager = ChainstateManagerBuilder::new(&context, data, blocks.to_str().unwrap())
+            .unwrap()
+            .worker_threads(2)
+            .build()
+            .ok()?;
+        Some(Self { manager, _context: context })
+    }
+
+    /// Height and hash of the tip.
+    pub fn tip(&self) -> (u32, Hash) {
+        let chain = self.manager.active_chain();
+        let tip = chain.tip();
+        (chain.height() as u32, Hash(tip.block_hash().to_bytes()))
+    }
+
+    /// Gives the engine blocks, in order; how many it took as new.
+    pub fn process<'a>(&self, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> usize {
+        let is_new = |bytes: &&Vec<u8>| {
+            let block = Block::new(bytes).expect("the block deserialises");
+            self.manager.process_block(&block).is_new_block()
+        };
+        blocks.into_iter().filter(is_new).count()
+    }
+
+    /// Reads every block of the active chain and its undo data; how many coins the undo data
+    /// holds, with the sum of their amounts.
+    pub fn read_everything(&self) -> (u64, i64) {
+        let chain = self.manager.active_chain();
+        let (mut coins, mut amount) = (0, 0);
+        for entry in chain.iter().skip(1) {
+            let block = self.manager.read_block_data(&entry).expect("the block is readable");
+            let spent = self.manager.read_spent_outputs(&entry).expect("undo data is readable");
+            assert_eq!(spent.count() + 1, block.transaction_count());
+            for (index, tx) in block.transactions().enumerate().skip(1) {
+                let of_tx = spent.transaction_spent_outputs(index - 1).unwrap();
+                assert_eq!(of_tx.count(), tx.input_count());
+                for coin in of_tx.coins() {
+                    coins += 1;
+                    amount += coin.output().value();
+                }
+            }
+        }
+        (coins, amount)
+    }
+}

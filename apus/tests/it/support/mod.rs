@@ -1,0 +1,129 @@
+//! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
+
+pub mod judge;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
+use apus::wire::{Chain, Network, genesis_block};
+
+/// The file that ships with the repository under this name.
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("data").join(name)
+}
+
+/// The file of the chain data that does not ship; only for tests that are ignored without it.
+#[cfg(shared_data)]
+pub fn shared(name: &str) -> PathBuf {
+    Path::new(env!("APUS_SHARED_DATA")).join(name)
+}
+
+#[cfg(not(shared_data))]
+pub fn shared(name: &str) -> PathBuf {
+    panic!("{name}: the shared chain data is absent, and this test should have been ignored")
+}
+
+/// The blocks of a framed file without junk.
+pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+        blocks.push(bytes[at + 8..at + 8 + len].to_vec());
+        at += 8 + len;
+    }
+    blocks
+}
+
+/// Blocks framed as in a blk file.
+pub fn framed<'a>(network: &Network, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for block in blocks {
+        bytes.extend_from_slice(&network.magic);
+        bytes.extend_from_slice(&(block.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(block);
+    }
+    bytes
+}
+
+/// The regtest chain of 206 blocks, genesis first.
+pub fn regtest_chain() -> Vec<Vec<u8>> {
+    let mut blocks = vec![genesis_block(&Network::new(Chain::Regtest))];
+    blocks.extend(blocks_of(&data("regtest-1-206.dat")));
+    blocks
+}
+
+/// A place for a data directory and whatever else a test writes.
+pub struct Place {
+    root: tempfile::TempDir,
+    pub network: Network,
+}
+
+impl Place {
+    pub fn new(chain: Chain) -> Self {
+        Self { root: tempfile::tempdir().unwrap(), network: Network::new(chain) }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn datadir(&self) -> PathBuf {
+        self.root.path().join("datadir")
+    }
+
+    /// The network's own directory inside the data directory.
+    pub fn network_dir(&self) -> PathBuf {
+        self.datadir().join(self.network.subdirectory)
+    }
+
+    /// Writes blocks to a framed file.
+    pub fn write<'a>(&self, name: &str, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> PathBuf {
+        let path = self.root.path().join(name);
+        std::fs::write(&path, framed(&self.network, blocks)).unwrap();
+        path
+    }
+
+    /// Options that check every script.
+    pub fn options(&self) -> Options {
+        let mut options = Options::new(self.datadir(), self.network.clone());
+        options.assumevalid = AssumeValid::Nothing;
+        options.threads = 2;
+        options
+    }
+
+    pub fn try_sync(&self, sources: &[PathBuf]) -> Result<Summary, SyncError> {
+        sync::sync(&self.options(), sources, &Unobserved, &AtomicBool::new(false))
+    }
+
+    pub fn sync(&self, sources: &[PathBuf]) -> Summary {
+        self.try_sync(sources).unwrap()
+    }
+
+    pub fn try_reindex(&self) -> Result<Summary, SyncError> {
+        sync::reindex(&self.options(), &Unobserved, &AtomicBool::new(false))
+    }
+
+    pub fn stats(&self, hash: UtxoHash) -> UtxoStats {
+        sync::txoutset_info(&self.options(), hash, &Unobserved, &AtomicBool::new(false)).unwrap()
+    }
+
+    /// The order-independent hash of the UTXO set, and the number of coins.
+    pub fn muhash(&self) -> (String, u64) {
+        let stats = self.stats(UtxoHash::MuHash);
+        (stats.hash.unwrap().1.to_string(), stats.txouts)
+    }
+}
+
+/// Where a single file of this kind is in a directory of Apus or Core.
+pub fn first_table(dir: &Path) -> PathBuf {
+    let mut tables: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "ldb"))
+        .collect();
+    tables.sort();
+    tables.pop().expect("there is a table")
+}
