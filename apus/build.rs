@@ -1,7 +1,8 @@
-//! Tells the tests whether the chain data that may not ship with the repository is at hand: those
-//! that need it are marked as ignored where it is not.
+//! Tells the tests what this machine has: the chain data that may not ship with the repository,
+//! and leave to mount a small disk. Tests that need what is missing are marked as ignored.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(shared_data)");
@@ -12,5 +13,19 @@ fn main() {
         println!("cargo::rustc-cfg=shared_data");
         println!("cargo::rustc-env=APUS_SHARED_DATA={}", dir.display());
     }
+    println!("cargo::rustc-check-cfg=cfg(can_mount)");
+    if may_mount() {
+        println!("cargo::rustc-cfg=can_mount");
+    }
     println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// Whether a process may mount a file system that it alone sees.
+fn may_mount() -> bool {
+    let mount = "mount -t tmpfs none /mnt";
+    let status = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", mount])
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
 }

@@ -237,8 +237,15 @@ fn check_space(path: &Path, wanted: u64) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let fail = |e: rustix::io::Errno| StoreError::io(directory, "ask for free space", e.into());
     let disk = rustix::fs::statvfs(directory).map_err(fail)?;
-    if disk.f_bavail.saturating_mul(disk.f_frsize) < wanted.saturating_add(MIN_DISK_SPACE_BYTES) {
-        return Err(StoreError::new(directory, "disk space is too low"));
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let least = wanted.saturating_add(MIN_DISK_SPACE_BYTES);
+    if free < least {
+        let what = format!(
+            "disk space is too low: {} MiB free, at least {} MiB needed to go on",
+            free >> 20,
+            least.div_ceil(1 << 20)
+        );
+        return Err(StoreError::new(directory, what));
     }
     Ok(())
 }

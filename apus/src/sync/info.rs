@@ -24,7 +24,7 @@ pub fn txoutset_info(
         )));
     }
     in_pool(options.threads, || {
-        let node = Node::open(options, &Disk::new(), Coins::Keep)?;
+        let node = Node::open(options, &Disk::new(), Coins::InPlace)?;
         observe(observer, Phase::ReadingCoins, &node);
         let height = node.tree.node(node.tip()).height;
         Ok(UtxoStats::compute(&node.chainstate, height, hash)?)

@@ -15,6 +15,7 @@ mod node;
 mod options;
 mod pipeline;
 mod prepare;
+mod rebuild;
 mod resources;
 mod scan;
 mod sources;
@@ -37,11 +38,8 @@ pub use crate::coins::{HashType as UtxoHash, UtxoStats};
 use activate::{Activated, activate_best_chain, store_side_branches};
 use clock::Stage;
 use node::{Coins, Node};
+use rebuild::Rebuild;
 use scan::scan_sources;
-
-/// The file that says that a reindex is under way, in the network's directory: the next reindex
-/// carries on instead of starting over.
-const REINDEX_MARK: &str = "apus-reindex";
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
 /// in order of height.
@@ -71,7 +69,7 @@ pub fn sync_on(
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
     in_pool(options.threads, || {
-        let mut node = Node::open(options, disk, Coins::Keep)?;
+        let mut node = Node::open(options, disk, Coins::InPlace)?;
         let scanning = Instant::now();
         scan_sources(&mut node, sources, observer, stop)?;
         node.clock.add(Stage::Headers, scanning.elapsed());
@@ -80,7 +78,9 @@ pub fn sync_on(
 }
 
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
-/// Interrupted, it carries on when it is called again.
+///
+/// The present chainstate stays as it is until the new one is whole and takes its place in one
+/// step. Interrupted, it carries on when it is called again.
 ///
 /// # Errors
 /// As for [`sync`]; and if there are no blocks.
@@ -89,24 +89,26 @@ pub fn reindex(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
+    reindex_on(&Disk::new(), options, observer, stop)
+}
+
+/// [`reindex`] on a disk of the caller's, which may lose power.
+pub fn reindex_on(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
     let started = Instant::now();
-    let disk = Disk::new();
     in_pool(options.threads, || {
-        let directory = options.datadir.join(options.network.subdirectory);
-        if !directory.join("blocks").join("index").is_dir() {
-            return Err(SyncError::Usage(format!(
-                "{} holds no blocks to reindex; `apus sync --from` brings some",
-                directory.display()
-            )));
-        }
-        let mark = directory.join(REINDEX_MARK);
-        let coins = if mark.exists() { Coins::Keep } else { Coins::Wipe };
-        disk.write_atomically(&mark, b"")?;
-        let mut node = Node::open(options, &disk, coins)?;
+        let rebuild = Rebuild::begin(disk, options)?;
+        let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
         let summary = run(&mut node, started, observer, stop)?;
         if !summary.interrupted {
-            disk.remove(&mark)?;
-            disk.sync_dir(&directory)?;
+            let Node { chainstate, dir, .. } = node;
+            drop(chainstate);
+            rebuild.take_place()?;
+            drop(dir);
         }
         Ok(summary)
     })

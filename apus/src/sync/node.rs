@@ -6,6 +6,7 @@ use super::clock::Clock;
 use super::commit::Ledger;
 use super::options::{Options, Refusal, SyncError};
 use super::pipeline::Shared;
+use super::rebuild::Rebuild;
 use super::sources::Sources;
 use crate::chain::{ActiveChain, BlockId, Offer, Tree};
 use crate::coins::{Chainstate, CoinsCache};
@@ -28,26 +29,27 @@ pub(super) struct Node {
     pub refusals: Vec<Refusal>,
 }
 
-/// What to do with the coins that are there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Coins {
-    /// Carry on from them.
-    Keep,
-    /// Remove them first.
-    Wipe,
+/// Which coins to work on.
+#[derive(Clone, Copy)]
+pub(super) enum Coins<'a> {
+    /// Those of the data directory.
+    InPlace,
+    /// A set that is being built beside it, to take its place.
+    Beside(&'a Rebuild),
 }
 
 impl Node {
     /// Opens the data directory, making what is missing, down to the genesis block.
-    pub fn open(options: &Options, disk: &Disk, coins: Coins) -> Result<Self, SyncError> {
+    pub fn open(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Self, SyncError> {
         let network = &options.network;
         let dir = DataDir::open(disk, &options.datadir, network, DataDirOptions::default())?;
         let (index_db, index, files) = dir.open_blocks()?;
-        if coins == Coins::Wipe {
-            Chainstate::destroy(disk, &dir.chainstate_path())?;
-        }
+        let chainstate_path = match coins {
+            Coins::InPlace => dir.chainstate_path(),
+            Coins::Beside(rebuild) => rebuild.prepare(disk)?,
+        };
         let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
-        let chainstate = Chainstate::open(disk.clone(), &dir.chainstate_path(), tables)?;
+        let chainstate = Chainstate::open(disk.clone(), &chainstate_path, tables)?;
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).map_err(|error| {
             SyncError::Usage(format!("the genesis block does not parse: {error}"))

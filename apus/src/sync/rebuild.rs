@@ -1,0 +1,65 @@
+//! A UTXO set that is built beside the present one and takes its place in one step, so that
+//! whatever happens meanwhile, bitcoind and Apus find the one or the other, whole.
+
+use std::path::PathBuf;
+
+use super::options::{Options, SyncError};
+use crate::coins::Chainstate;
+use crate::disk::{Disk, StoreError};
+
+/// The directory, beside Core's `chainstate`, that holds the new set while it grows.
+const DIRECTORY: &str = "chainstate-reindex";
+/// The file that says that what is in [`DIRECTORY`] is unfinished and worth carrying on from.
+const MARK: &str = "chainstate-reindex.unfinished";
+
+/// A rebuild that has begun.
+pub(super) struct Rebuild {
+    disk: Disk,
+    network_dir: PathBuf,
+}
+
+impl Rebuild {
+    /// A rebuild in the data directory of `options`.
+    ///
+    /// # Errors
+    /// There are no blocks to build from.
+    pub fn begin(disk: &Disk, options: &Options) -> Result<Self, SyncError> {
+        let network_dir = options.datadir.join(options.network.subdirectory);
+        if !network_dir.join("blocks").join("index").is_dir() {
+            return Err(SyncError::Usage(format!(
+                "{} holds no blocks to reindex; `apus sync --from` brings some",
+                network_dir.display()
+            )));
+        }
+        Ok(Self { disk: disk.clone(), network_dir })
+    }
+
+    /// The directory to build in: as an interrupted rebuild left it, or empty. Call it with the
+    /// data directory locked.
+    pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
+        let directory = self.network_dir.join(DIRECTORY);
+        let mark = self.network_dir.join(MARK);
+        if !mark.exists() {
+            Chainstate::destroy(disk, &directory)?;
+            disk.write_atomically(&mark, b"")?;
+        }
+        Ok(directory)
+    }
+
+    /// Puts the new set in the place of the old one, and removes that. Nothing may have either
+    /// open.
+    pub fn take_place(&self) -> Result<(), StoreError> {
+        let (new, old) = (self.network_dir.join(DIRECTORY), self.network_dir.join("chainstate"));
+        // From here on a crash may cost the work, but not leave a set that looks unfinished.
+        self.disk.remove(self.network_dir.join(MARK))?;
+        self.disk.sync_dir(&self.network_dir)?;
+        if old.exists() {
+            self.disk.exchange(&new, &old)?;
+        } else {
+            self.disk.rename(&new, &old)?;
+        }
+        self.disk.sync_dir(&self.network_dir)?;
+        Chainstate::destroy(&self.disk, &new)?;
+        self.disk.remove_empty_dir(&new)
+    }
+}
