@@ -126,6 +126,17 @@ impl IndexDb {
         self.apply(vec![(vec![DB_REINDEX_FLAG], value)])
     }
 
+    /// Merges what many writes have left into few tables; whether there was something to do. For
+    /// the caller to do now and then, and [`IndexDb::merge_all`] before it hands over.
+    pub fn merge(&self) -> Result<bool> {
+        self.db.merge()
+    }
+
+    /// Merges everything into one level of tables.
+    pub fn merge_all(&self) -> Result<()> {
+        self.db.merge_all()
+    }
+
     fn apply(&self, mut batch: Vec<Change>) -> Result<()> {
         batch.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         self.db.apply(batch)

@@ -169,21 +169,25 @@ impl FileScan {
         }
         self.at = offset;
         let wanted = if self.headers_only { HEADER_BYTES } else { len as usize };
-        let bytes = self.cut(wanted)?;
+        let mut bytes = self.cut(wanted)?;
         self.at = end;
+        let mut len = len;
         if !self.frame_follows()? {
             // Only now is it worth a walk: with a frame behind it, the length was right.
             self.at = offset;
-            let parses = match self.headers_only {
-                true => BlockView::parse(self.cut(len as usize)?).is_ok(),
-                false => BlockView::parse(&bytes).is_ok(),
+            let parsed = match self.headers_only {
+                true => BlockView::parse(self.cut(len as usize)?).map(|view| view.len()),
+                false => BlockView::parse(&bytes).map(|view| view.len()),
             };
-            if !parses {
+            let Ok(parsed) = parsed else {
                 self.at = start;
                 self.skip_bad();
                 return Ok(Scanned::Warning(ScanWarning::Damaged { offset: start }));
-            }
-            self.at = end;
+            };
+            // A block may end before its frame says so: the next may start right behind it.
+            len = parsed as u32;
+            bytes.truncate(parsed);
+            self.at = offset + u64::from(len);
         }
         self.quiet = false;
         Ok(Scanned::Block { offset, len, bytes })
@@ -191,11 +195,14 @@ impl FileScan {
 
     /// Whether the file ends at `at`, or another block or unwritten space starts there.
     fn frame_follows(&mut self) -> Result<bool> {
-        self.fill(4)?;
+        self.fill(HEAD_BYTES)?;
         let next = self.ahead();
-        let next = &next[..next.len().min(4)];
-        let follows = next.is_empty() || next == self.magic;
-        Ok(follows || self.obfuscation.is_unwritten(next, self.at))
+        // Many bytes of nothing, since blocks hold some zeros too.
+        let next = &next[..next.len().min(HEAD_BYTES)];
+        let torn_magic = !next.is_empty() && self.magic.starts_with(next);
+        Ok(next.starts_with(&self.magic)
+            || torn_magic
+            || self.obfuscation.is_unwritten(next, self.at))
     }
 
     /// Steps into a bad block, one byte behind where it starts: there may be good ones inside.

@@ -1,1 +1,78 @@
+mod data_dir;
+mod figures;
+mod files;
+mod index;
+mod kernel;
+mod power;
+mod scanning;
 
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::wire::{BlockView, Chain, Header, Network};
+
+/// A file of `shared/data` beside the project; `None`, and a word about it, where there is none.
+fn shared(name: &str) -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut found = found.map(|dir| dir.join("shared/data").join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("skipped: there is no shared/data/{name}");
+    }
+    found
+}
+
+/// The first blocks of mainnet.
+fn mainnet_blocks(count: usize) -> Option<Vec<Vec<u8>>> {
+    let source = BlockSource::open(&shared("mainnet-0-14131.dat")?, &mainnet()).unwrap();
+    let block = |item: Result<SourceItem>| match item.unwrap() {
+        SourceItem::Block(block) => block.bytes,
+        SourceItem::Warning(_, warning) => panic!("{warning:?}"),
+    };
+    Some(source.scan().take(count).map(block).collect())
+}
+
+fn mainnet() -> Network {
+    Network::new(Chain::Main)
+}
+
+/// Bytes that look random and start with a header on top of `prev`.
+fn fake_block(seed: u64, prev: crate::wire::Hash, len: usize) -> Vec<u8> {
+    let header = Header { prev, nonce: seed as u32, time: 1_000, ..Header::default() };
+    let mut block = header.to_bytes().to_vec();
+    block.extend(noise(seed, len.saturating_sub(block.len())));
+    block
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let byte = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(byte).collect()
+}
+
+/// What the index says of a stored block.
+fn entry_of(block: &[u8], height: u32, pos: FlatFilePos, level: u32) -> IndexEntry {
+    let header = Header::parse(&mut crate::wire::Cursor::new(block)).unwrap();
+    let tx_count = BlockView::parse(block).map_or(1, |view| view.tx_count() as u32);
+    IndexEntry {
+        hash: header.hash(),
+        header,
+        height,
+        status: BlockStatus(level | BlockStatus::BLOCK_HAVE_DATA),
+        tx_count,
+        file: pos.file,
+        data_pos: pos.pos,
+        undo_pos: 0,
+    }
+}
+
+/// Flips a bit of a file.
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[offset] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::disk::{Disk, PowerCut};
+use crate::wire::{Hash, genesis_block};
+
+/// What the last commit that returned had promised, and the one under way.
+#[derive(Default)]
+struct Promises {
+    committed: usize,
+    begun: usize,
+}
+
+/// The n-th block of the scenario, on top of the one before.
+fn blocks() -> Vec<Vec<u8>> {
+    let mut blocks = vec![genesis_block(&mainnet())];
+    for seed in 1..9 {
+        let parent = &blocks[blocks.len() - 1];
+        let prev = crate::wire::sha256d(&parent[..80]);
+        blocks.push(fake_block(seed, prev, 9_000));
+    }
+    blocks
+}
+
+fn undo_of(height: usize) -> Vec<u8> {
+    noise(height as u64, 100 * height)
+}
+
+fn options() -> DataDirOptions {
+    let files = BlockFilesOptions { fast_prune: true };
+    DataDirOptions { files, ..DataDirOptions::default() }
+}
+
+/// Appends blocks with undo data, and commits after every third.
+fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
+    let data = DataDir::open(disk, root, &mainnet(), options())?;
+    let (db, index, files) = data.open_blocks()?;
+    let mut entries = Vec::new();
+    for (height, block) in blocks().iter().enumerate().skip(index.entries.len()) {
+        let pos = files.append_block(block, height as u32, 1)?;
+        entries.push(entry_of(block, height as u32, pos, BlockStatus::BLOCK_VALID_SCRIPTS));
+        if height > 0 {
+            files.write_undo(entries.last_mut().expect("pushed"), &undo_of(height))?;
+        }
+        if height % 3 == 2 {
+            promises.begun = height + 1;
+            db.write(&files.flush()?, &entries)?;
+            promises.committed = height + 1;
+            entries.clear();
+        }
+    }
+    Ok(())
+}
+
+/// Everything that the index names can be read and is right.
+fn check(root: &Path, promises: &Promises) {
+    let data = DataDir::open(&Disk::new(), root, &mainnet(), options()).unwrap();
+    let (_db, mut index, files) = data.open_blocks().unwrap();
+    let count = index.entries.len();
+    assert!(
+        count == promises.committed || count == promises.begun,
+        "{count} blocks, not {} or {}",
+        promises.committed,
+        promises.begun
+    );
+    index.entries.sort_by_key(|entry| entry.height);
+    for (entry, (height, block)) in index.entries.iter().zip(blocks().iter().enumerate()) {
+        assert_eq!(&files.read_block(entry.block_pos().unwrap()).unwrap(), block);
+        if let Some(pos) = entry.undo_pos() {
+            let prev: &Hash = &entry.header.prev;
+            assert_eq!(files.read_undo(pos, prev).unwrap(), undo_of(height));
+        }
+    }
+}
+
+#[test]
+fn power_may_fail_at_every_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    let mut promises = Promises::default();
+    scenario(&Disk::with_power_cut(counter.clone()), dir.path(), &mut promises).unwrap();
+    assert_eq!(promises.committed, 9);
+    check(dir.path(), &promises);
+    let steps = counter.steps();
+    eprintln!("{steps} steps");
+    assert!(steps > 50, "{steps}");
+
+    for cut_at in 1..=steps {
+        let dir = tempfile::tempdir().unwrap();
+        let power = Arc::new(PowerCut::at(cut_at));
+        let mut promises = Promises::default();
+        let disk = Disk::with_power_cut(power.clone());
+        assert!(scenario(&disk, dir.path(), &mut promises).is_err(), "cut at {cut_at}");
+        power.lose_unsynced().unwrap();
+        check(dir.path(), &promises);
+        // And it goes on from there.
+        scenario(&Disk::new(), dir.path(), &mut promises).unwrap();
+        check(dir.path(), &promises);
+    }
+}
