@@ -120,11 +120,21 @@ impl Block {
         if entry >= self.entries_end { Err(BadBlock(at)) } else { Ok(entry) }
     }
 
-    /// Offset of the last restart whose user key is below `key` (or of the first entry).
+    /// Number of restarts.
+    pub(super) fn restarts(&self) -> usize {
+        self.restarts
+    }
+
+    /// Offset of the last restart whose user key is below `key` (or of the first entry), which is
+    /// `low` or one between `low` and `high`.
     ///
     /// Only user keys are compared, since a reader always wants the newest entry of one.
-    fn restart_before(&self, file: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
-        let (mut low, mut high) = (0, self.restarts);
+    fn restart_before(
+        &self,
+        file: &[u8],
+        key: &[u8],
+        (mut low, mut high): (usize, usize),
+    ) -> Result<usize, BadBlock> {
         while low + 1 < high {
             let middle = (low + high) / 2;
             let entry = self.restart(file, middle)?;
@@ -208,13 +218,42 @@ impl BlockCursor {
         if block.start == block.entries_end {
             return Ok(false);
         }
-        self.next = block.restart_before(file, key)?;
+        self.next = block.restart_before(file, key, (0, block.restarts))?;
+        self.forward_to(file, key)
+    }
+
+    /// The same in a block of which every entry is a restart, where the entry wanted is known to
+    /// be between the `low`-th and the `high`-th, or the `high`-th.
+    pub(super) fn seek_between(
+        &mut self,
+        file: &[u8],
+        block: Block,
+        key: &[u8],
+        (low, high): (usize, usize),
+    ) -> Result<bool, BadBlock> {
+        self.reset(block);
+        if low >= block.restarts {
+            return Ok(false);
+        }
+        self.next = match low == high {
+            true => block.restart(file, low)?,
+            false => block.restart_before(file, key, (low.saturating_sub(1), high))?,
+        };
+        self.forward_to(file, key)
+    }
+
+    fn forward_to(&mut self, file: &[u8], key: &[u8]) -> Result<bool, BadBlock> {
         while self.advance(file)? {
             if user_key(&self.key) >= key {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether the entry under the cursor is the one that the `i`-th restart points at.
+    pub(super) fn is_restart(&self, file: &[u8], i: usize) -> bool {
+        i < self.block.restarts && self.block.restart(file, i) == Ok(self.entry)
     }
 
     /// Whether the cursor stands on an entry.

@@ -20,6 +20,7 @@ mod block;
 mod bloom;
 mod cursor;
 mod db;
+mod fences;
 mod format;
 mod log;
 mod manifest;

@@ -6,6 +6,7 @@ use memmap2::{Advice, Mmap};
 
 use super::block::{BadBlock, Block, BlockCursor};
 use super::bloom::Filter;
+use super::fences::Fences;
 use super::format::{
     BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, Kind, Result, get_u32, mask,
     read_footer, split_key, user_key,
@@ -41,6 +42,7 @@ enum Bytes {
 struct Open {
     bytes: Bytes,
     index: Block,
+    fences: Option<Fences>,
     filter: Option<(std::ops::Range<usize>, Filter)>,
     /// One bit for each data block that passed its checksum. A block's bit is the offset of its
     /// index entry over 4, which no two share, as an entry has 5 bytes at least.
@@ -111,16 +113,23 @@ impl Table {
         let at_hand = carry_on && probe.index.valid() && key <= user_key(probe.index.key());
         if !at_hand {
             probe.data.reset(Block::default());
-            let found = probe.index.seek(file, open.index, key);
+            let found = match &open.fences {
+                Some(fences) => {
+                    let bounds = fences.find(key);
+                    probe.index.seek_between(file, open.index, key, bounds)
+                }
+                None => probe.index.seek(file, open.index, key),
+            };
             if !found.map_err(|bad| self.damaged(bad))? {
                 return Ok(None);
             }
         }
         let handle = self.handle(file, &probe.index)?;
-        if let Some((range, filter)) = &open.filter {
-            if !filter.may_hold(&file[range.clone()], handle.offset, hash) {
-                return Ok(None);
-            }
+        let ruled_out = open.filter.as_ref().is_some_and(|(range, filter)| {
+            !filter.may_hold(&file[range.clone()], handle.offset, hash)
+        });
+        if ruled_out {
+            return Ok(None);
         }
         // A fresh probe has the empty block, which is none.
         let block = probe.data.block();
@@ -207,8 +216,13 @@ impl Drop for Table {
 
 impl Open {
     fn check(path: &Path, bytes: Bytes) -> Result<Self> {
-        let mut open =
-            Self { bytes, index: Block::default(), filter: None, verified: Box::new([]) };
+        let mut open = Self {
+            bytes,
+            index: Block::default(),
+            fences: None,
+            filter: None,
+            verified: Box::new([]),
+        };
         let file = open.bytes();
         let footer_at = file.len().saturating_sub(FOOTER_BYTES);
         let (metaindex, index) = read_footer(&file[footer_at..]).ok_or_else(|| {
@@ -217,9 +231,11 @@ impl Open {
         let index = checked_block(path, file, index)?;
         let metaindex = checked_block(path, file, metaindex)?;
         let filter = find_filter(path, file, metaindex)?;
+        let fences = Fences::read(file, index).map_err(|bad| damaged(path, bad))?;
         let words = (index.entries_end - index.start) / 4 / 64 + 1;
         open.verified = (0..words).map(|_| AtomicU64::new(0)).collect();
         open.index = index;
+        open.fences = fences;
         open.filter = filter;
         Ok(open)
     }
@@ -383,12 +399,14 @@ impl TableCursor {
         let file = open.bytes();
         let handle = table.handle(file, &self.index)?;
         let (start, end) = bounds(table.path(), file, handle)?;
-        if end > self.read_ahead_to {
-            if let Bytes::Mapped(map) = &open.bytes {
+        match &open.bytes {
+            Bytes::Mapped(map) if end > self.read_ahead_to => {
                 let len = READ_AHEAD_BYTES.min(file.len() - start);
+                // Advice may be refused; it changes speed only.
                 let _ = map.advise_range(Advice::WillNeed, start, len);
                 self.read_ahead_to = start + len;
             }
+            _ => {}
         }
         checked_block(table.path(), file, handle)
     }

@@ -1,0 +1,70 @@
+use super::block::{BadBlock, Block, BlockCursor};
+use super::format::{common_prefix, user_key};
+
+/// The keys of an index block, shortened to eight bytes behind what all have in common, side by
+/// side: a search touches a few cache lines of them instead of two for each step in the block.
+///
+/// 8 bytes for a block of 4 KiB: 24 MB for a database of 12 GB.
+pub(super) struct Fences {
+    common: Box<[u8]>,
+    heads: Box<[u64]>,
+}
+
+impl Fences {
+    /// Reads the index; `None` if its entries are not all restarts, as LevelDB writes them.
+    pub(super) fn read(file: &[u8], index: Block) -> Result<Option<Self>, BadBlock> {
+        let mut cursor = BlockCursor::default();
+        let (mut first, mut last, mut entries) = (Vec::new(), Vec::new(), 0);
+        cursor.reset(index);
+        while cursor.advance(file)? {
+            if !cursor.is_restart(file, entries) {
+                return Ok(None);
+            }
+            last.clear();
+            last.extend_from_slice(user_key(cursor.key()));
+            if entries == 0 {
+                first.clone_from(&last);
+            }
+            entries += 1;
+        }
+        if entries != index.restarts() {
+            return Ok(None);
+        }
+        let common: Box<[u8]> = first[..common_prefix(&first, &last)].into();
+        let mut heads = Vec::with_capacity(entries);
+        cursor.reset(index);
+        while cursor.advance(file)? {
+            let key = user_key(cursor.key());
+            if !key.starts_with(&common) {
+                return Err(BadBlock(cursor.offset()));
+            }
+            heads.push(head(&key[common.len()..]));
+        }
+        Ok(Some(Self { common, heads: heads.into() }))
+    }
+
+    /// Bounds for the index of the first entry whose user key is at least `key`: it is between the
+    /// two, or the second.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8]) -> (usize, usize) {
+        let start = &key[..key.len().min(self.common.len())];
+        match start.cmp(&self.common) {
+            std::cmp::Ordering::Less => return (0, 0),
+            std::cmp::Ordering::Greater => return (self.heads.len(), self.heads.len()),
+            std::cmp::Ordering::Equal => {}
+        }
+        let head = head(&key[self.common.len()..]);
+        let low = self.heads.partition_point(|other| *other < head);
+        let same = self.heads[low..].iter().take_while(|other| **other == head).count();
+        (low, low + same)
+    }
+}
+
+/// The first eight bytes of a key as a number, in the order of the keys.
+#[inline]
+fn head(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let len = key.len().min(8);
+    bytes[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(bytes)
+}
