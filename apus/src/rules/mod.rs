@@ -8,8 +8,8 @@
 //!
 //! | # | rule | reason | source |
 //! |--:|---|---|---|
-//! | | **[`check_block`]**: the block alone | | `CheckBlock` |
-//! | 1 | [`check_header`] | `high-hash` | |
+//! | | **`check_block`**: the block alone | | `CheckBlock` |
+//! | 1 | `check_header` | `high-hash` | |
 //! | 2 | `signet_solution` | `bad-signet-blksig` | BIP325 |
 //! | 3 | `merkle_root_matches` | `bad-txnmrklroot` (mutated) | |
 //! | 4 | | `bad-txns-duplicate` (mutated) | CVE-2012-2459 |
@@ -26,20 +26,20 @@
 //! | 15 | `coinbase_script_length` | `bad-cb-length` | |
 //! | 16 | `inputs_spend_something` | `bad-txns-prevout-null` | |
 //! | 17 | `legacy_sigops_in_limit` | `bad-blk-sigops` | |
-//! | | **[`check_header_in_context`]**: the header on its parent | | `ContextualCheckBlockHeader` |
+//! | | **`check_header_in_context`**: the header on its parent | | `ContextualCheckBlockHeader` |
 //! | 18 | `difficulty` | `bad-diffbits` | BIP94 |
 //! | 19 | `time_after_median` | `time-too-old` | |
 //! | 20 | `no_timewarp` | `time-timewarp-attack` | BIP94 |
 //! | 21 | `time_not_in_future` | `time-too-new` (not forever) | |
 //! | 22 | `version` | `bad-version(0x…)` | BIP34, 66, 65 |
-//! | | **[`check_block_in_context`]**: the block on its parent | | `ContextualCheckBlock` |
+//! | | **`check_block_in_context`**: the block on its parent | | `ContextualCheckBlock` |
 //! | 23 | `transactions_final` | `bad-txns-nonfinal` | BIP113 |
 //! | 24 | `coinbase_has_height` | `bad-cb-height` | BIP34 |
 //! | 25 | `witness_committed` | `bad-witness-nonce-size` (mutated) | BIP141 |
 //! | 26 | | `bad-witness-merkle-match` (mutated) | BIP141 |
 //! | 27 | | `unexpected-witness` (mutated) | BIP141 |
 //! | 28 | `weight_in_limit` | `bad-blk-weight` | BIP141 |
-//! | | **[`BlockSpends`]**: the block and the coins it spends | | `ConnectBlock` |
+//! | | **`BlockSpends`**: the block and the coins it spends | | `ConnectBlock` |
 //! | 29 | [`bip30_applies`], the caller looks up | `bad-txns-BIP30` | BIP30 |
 //! | 30 | the caller looks up | `bad-txns-inputs-missingorspent` | |
 //! | 31 | `coinbase_mature` | `bad-txns-premature-spend-of-coinbase` | |
@@ -49,7 +49,7 @@
 //! | 35 | `accumulated_fees_in_range` | `bad-txns-accumulated-fee-outofrange` | |
 //! | 36 | `sequence_locks` | `bad-txns-nonfinal` | BIP68 |
 //! | 37 | `sigop_cost_in_limit` | `bad-blk-sigops` | BIP16, 141 |
-//! | 38 | [`TxScripts`] | `block-script-verify-flag-failed` | [`script_flags`] |
+//! | 38 | `TxScripts` | `block-script-verify-flag-failed` | `script_flags` |
 //! | 39 | `coinbase_amount_in_limit` | `bad-cb-amount` | |
 //!
 //! Rules 8 to 16 run for one transaction after the other, as do 30 to 38. Where scripts are checked
