@@ -93,7 +93,7 @@ fn no_timewarp(
     parent: &impl Ancestry,
 ) -> Result<(), RuleError> {
     if !network.enforce_bip94
-        || (parent.height() + 1) % network.difficulty_adjustment_interval() != 0
+        || !(parent.height() + 1).is_multiple_of(network.difficulty_adjustment_interval())
     {
         return Ok(());
     }
@@ -148,7 +148,7 @@ pub fn proof_of_work(hash: &Hash, bits: u32, network: &Network) -> bool {
 pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time: u32) -> u32 {
     let interval = network.difficulty_adjustment_interval();
     let last = parent.at(parent.height());
-    if (parent.height() + 1) % interval == 0 {
+    if (parent.height() + 1).is_multiple_of(interval) {
         return retarget(network, parent, interval);
     }
     if !network.pow_allow_min_difficulty {
@@ -160,7 +160,7 @@ pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time
     }
     let mut height = parent.height();
     let mut bits = last.bits;
-    while height > 0 && height % interval != 0 && bits == limit_bits {
+    while height > 0 && !height.is_multiple_of(interval) && bits == limit_bits {
         height -= 1;
         bits = parent.at(height).bits;
     }

@@ -91,13 +91,14 @@ pub fn legacy_sigops(tx: &TxView) -> u32 {
 pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptFlags) -> u32 {
     let mut cost = 0;
     let mut program = witness_program(prevout_script);
-    if program.is_none() && is_p2sh(prevout_script) {
-        if let Some(redeem_script) = last_push(input.script_sig()) {
-            if flags & flags::P2SH != 0 {
-                cost += WITNESS_SCALE * script_sigops(redeem_script, true);
-            }
-            program = witness_program(redeem_script);
+    if program.is_none()
+        && is_p2sh(prevout_script)
+        && let Some(redeem_script) = last_push(input.script_sig())
+    {
+        if flags & flags::P2SH != 0 {
+            cost += WITNESS_SCALE * script_sigops(redeem_script, true);
         }
+        program = witness_program(redeem_script);
     }
     if flags & flags::WITNESS != 0 {
         cost += program.map_or(0, |program| witness_sigops(program, input));

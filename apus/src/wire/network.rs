@@ -295,7 +295,7 @@ impl Network {
 
     fn signet_base() -> Self {
         let mut limit = [0; 32];
-        limit[26..29].copy_from_slice(&[0xae, 0x77, 0x03]);
+        limit[27..30].copy_from_slice(&[0xae, 0x77, 0x03]);
         Self {
             chain: Chain::Signet,
             subdirectory: "signet",
