@@ -71,6 +71,13 @@ impl Disk {
         }
     }
 
+    /// Length of the file at `path` in bytes.
+    pub fn len(&self, path: impl AsRef<Path>) -> Result<u64> {
+        let path = path.as_ref();
+        let metadata = fs::metadata(path);
+        Ok(metadata.map_err(|e| StoreError::io(path, "read the length", e))?.len())
+    }
+
     /// Puts `bytes` at `path` so that after a crash either the old or the new content is there:
     /// written to a temporary file, synced, renamed over, directory synced.
     pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {

@@ -6,8 +6,10 @@
 
 mod error;
 mod file;
+mod lock;
 mod power;
 
 pub use error::StoreError;
 pub use file::{Disk, File};
+pub use lock::FileLock;
 pub use power::PowerCut;

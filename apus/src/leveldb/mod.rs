@@ -1,1 +1,42 @@
-//! (to come)
+//! An engine for LevelDB's on-disk format, made for large sorted batches and parallel lookups.
+//!
+//! LevelDB takes small random writes: a log, a memtable, compactions. Here a batch arrives sorted
+//! and becomes a *run* of tables directly; one manifest record, written after the tables are
+//! synced, makes it visible and durable as a whole. There is no log of our own, though one that
+//! LevelDB left behind is read. What comes out is a database that LevelDB, and so Bitcoin Core,
+//! opens as its own. It knows byte strings and does not know Bitcoin.
+//!
+//! Invariants:
+//! - A table never changes after it was written, so readers take no lock: they hold a
+//!   [`Snapshot`], which keeps its tables' files until it is dropped.
+//! - Runs are ordered by age. Level 0 holds the newest, each with higher file numbers than the one
+//!   before; each deeper level is one run, older than all above.
+//! - All entries of a run have one sequence number, higher than those of every older run.
+//! - A block's bytes are returned only after its checksum was found right.
+//!
+//! Facts: LevelDB's `doc/impl.md`, `doc/table_format.md` and `doc/log_format.md`.
+
+mod block;
+mod bloom;
+mod cursor;
+mod db;
+mod format;
+mod log;
+mod manifest;
+mod merge;
+mod open;
+mod options;
+mod recover;
+mod run;
+mod table;
+mod table_writer;
+mod verify;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+pub use cursor::{Cursor, Entries};
+pub use db::{Db, Snapshot, Stats};
+pub use options::Options;
+pub use run::{RunBuilder, RunWriter};

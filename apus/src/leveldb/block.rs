@@ -1,0 +1,246 @@
+use super::format::{common_prefix, get_u32, get_varint32, put_varint, user_key};
+
+/// Builds a block: entries in ascending order, each key without the bytes it shares with the one
+/// before, except at every `restart_interval`-th entry, whose offset is listed at the end.
+pub(super) struct BlockBuilder {
+    restart_interval: usize,
+    since_restart: usize,
+    restarts: Vec<u32>,
+    bytes: Vec<u8>,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    pub(super) fn new(restart_interval: usize) -> Self {
+        Self {
+            restart_interval: restart_interval.max(1),
+            since_restart: 0,
+            restarts: vec![0],
+            bytes: Vec::new(),
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+        }
+    }
+
+    /// Appends an entry whose key is `key` followed by `tail`; the caller keeps the order.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8], tail: &[u8], value: &[u8]) {
+        let shared = if self.since_restart < self.restart_interval {
+            // Where `key` is all shared, bytes of `tail` are stored though they may be shared too.
+            common_prefix(&self.last_key, key)
+        } else {
+            self.restarts.push(self.bytes.len() as u32);
+            self.since_restart = 0;
+            0
+        };
+        put_varint(&mut self.bytes, shared as u64);
+        put_varint(&mut self.bytes, (key.len() - shared + tail.len()) as u64);
+        put_varint(&mut self.bytes, value.len() as u64);
+        self.bytes.extend_from_slice(&key[shared..]);
+        self.bytes.extend_from_slice(tail);
+        self.bytes.extend_from_slice(value);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(&key[shared..]);
+        self.last_key.extend_from_slice(tail);
+        self.since_restart += 1;
+        if self.first_key.is_empty() {
+            self.first_key.clone_from(&self.last_key);
+        }
+    }
+
+    /// Key of the first entry.
+    pub(super) fn first_key(&self) -> &[u8] {
+        &self.first_key
+    }
+
+    /// Key of the last entry.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes that the block would have if it ended here.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + 4 * self.restarts.len() + 4
+    }
+
+    /// Appends the block to `out` and starts the next one.
+    pub(super) fn finish_into(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+        for restart in &self.restarts {
+            out.extend_from_slice(&restart.to_le_bytes());
+        }
+        out.extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
+        self.bytes.clear();
+        self.restarts.clear();
+        self.restarts.push(0);
+        self.since_restart = 0;
+        self.first_key.clear();
+        self.last_key.clear();
+    }
+}
+
+/// A block of an open table: where it lies in the file, and where its entries end.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Block {
+    /// Offset of the first entry in the file.
+    pub start: usize,
+    /// Offset behind the last entry, where the list of restarts begins.
+    pub entries_end: usize,
+    restarts: usize,
+}
+
+/// A block is damaged at this offset of its file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BadBlock(pub usize);
+
+impl Block {
+    /// Reads the end of the block `file[start..end]`.
+    pub(super) fn open(file: &[u8], start: usize, end: usize) -> Result<Self, BadBlock> {
+        let bytes = file.get(start..end).ok_or(BadBlock(start))?;
+        let count_at = bytes.len().checked_sub(4).ok_or(BadBlock(start))?;
+        let restarts = get_u32(bytes, count_at).ok_or(BadBlock(start))? as usize;
+        if restarts > count_at / 4 {
+            return Err(BadBlock(start + count_at));
+        }
+        Ok(Self { start, entries_end: start + count_at - 4 * restarts, restarts })
+    }
+
+    /// Offset in the file of the entry that the `i`-th restart points at.
+    #[inline]
+    fn restart(&self, file: &[u8], i: usize) -> Result<usize, BadBlock> {
+        let at = self.entries_end + 4 * i;
+        let offset = get_u32(file, at).ok_or(BadBlock(at))? as usize;
+        let entry = self.start + offset;
+        if entry >= self.entries_end { Err(BadBlock(at)) } else { Ok(entry) }
+    }
+
+    /// Offset of the last restart whose user key is below `key` (or of the first entry).
+    ///
+    /// Only user keys are compared, since a reader always wants the newest entry of one.
+    fn restart_before(&self, file: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
+        let (mut low, mut high) = (0, self.restarts);
+        while low + 1 < high {
+            let middle = (low + high) / 2;
+            let entry = self.restart(file, middle)?;
+            let at = Entry::read(file, entry, self.entries_end)?;
+            if at.shared != 0 {
+                return Err(BadBlock(entry));
+            }
+            if user_key(&file[at.key..at.value]) < key { low = middle } else { high = middle }
+        }
+        if self.restarts == 0 { Ok(self.start) } else { self.restart(file, low) }
+    }
+}
+
+/// The fields of an entry, by offset in the file.
+struct Entry {
+    shared: usize,
+    /// Offset of the key's bytes that are not shared.
+    key: usize,
+    value: usize,
+    end: usize,
+}
+
+impl Entry {
+    #[inline]
+    fn read(file: &[u8], at: usize, limit: usize) -> Result<Self, BadBlock> {
+        let bytes = &file[..limit];
+        let mut pos = at;
+        let mut field = || get_varint32(bytes, &mut pos).ok_or(BadBlock(at));
+        let (shared, unshared, value_len) = (field()?, field()?, field()?);
+        let value = pos.saturating_add(unshared);
+        let end = value.saturating_add(value_len);
+        if end > limit { Err(BadBlock(at)) } else { Ok(Self { shared, key: pos, value, end }) }
+    }
+}
+
+/// Walks the entries of one block; it holds no borrow, so each call is given the file again.
+#[derive(Default)]
+pub(super) struct BlockCursor {
+    block: Block,
+    /// Offset of the entry under the cursor, and of the next one.
+    entry: usize,
+    next: usize,
+    key: Vec<u8>,
+    value: (usize, usize),
+    valid: bool,
+}
+
+impl BlockCursor {
+    /// Stands before the first entry of `block`.
+    pub(super) fn reset(&mut self, block: Block) {
+        self.block = block;
+        self.next = block.start;
+        self.key.clear();
+        self.valid = false;
+    }
+
+    /// Moves to the next entry; `false` at the end.
+    #[inline]
+    pub(super) fn advance(&mut self, file: &[u8]) -> Result<bool, BadBlock> {
+        if self.next >= self.block.entries_end {
+            self.valid = false;
+            return Ok(false);
+        }
+        let entry = Entry::read(file, self.next, self.block.entries_end)?;
+        if entry.shared > self.key.len() {
+            return Err(BadBlock(self.next));
+        }
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(&file[entry.key..entry.value]);
+        self.value = (entry.value, entry.end);
+        self.entry = self.next;
+        self.next = entry.end;
+        self.valid = true;
+        Ok(true)
+    }
+
+    /// Moves to the first entry of `block` whose user key is at least `key`; `false` if there is
+    /// none.
+    pub(super) fn seek(&mut self, file: &[u8], block: Block, key: &[u8]) -> Result<bool, BadBlock> {
+        self.reset(block);
+        if block.start == block.entries_end {
+            return Ok(false);
+        }
+        self.next = block.restart_before(file, key)?;
+        while self.advance(file)? {
+            if user_key(&self.key) >= key {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the cursor stands on an entry.
+    pub(super) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The whole key of the entry.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Where the entry's value lies in the file.
+    #[inline]
+    pub(super) fn value(&self) -> std::ops::Range<usize> {
+        self.value.0..self.value.1
+    }
+
+    /// Offset of the entry in the file.
+    pub(super) fn offset(&self) -> usize {
+        self.entry
+    }
+
+    /// The block that the cursor walks.
+    pub(super) fn block(&self) -> Block {
+        self.block
+    }
+}

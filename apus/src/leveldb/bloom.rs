@@ -1,0 +1,161 @@
+use super::format::get_u32;
+
+/// One filter covers the blocks that start in a window of this many bytes, as a power of two.
+const WINDOW_LOG2: u8 = 11;
+/// Shortest filter, in bits: shorter ones would let too much through.
+const BITS_MIN: usize = 64;
+/// More probes than this are reserved for other encodings; such a filter rules out nothing.
+const PROBES_MAX: u8 = 30;
+
+/// Hash of a user key as LevelDB's bloom filter wants it (`BloomHash`).
+#[inline]
+pub(super) fn hash(key: &[u8]) -> u32 {
+    const FACTOR: u32 = 0xc6a4_a793;
+    let mut h = 0xbc9f_1d34 ^ (key.len() as u32).wrapping_mul(FACTOR);
+    let mut words = key.chunks_exact(4);
+    for word in &mut words {
+        h = h.wrapping_add(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        h = h.wrapping_mul(FACTOR);
+        h ^= h >> 16;
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        for (i, byte) in rest.iter().enumerate() {
+            h = h.wrapping_add(u32::from(*byte) << (8 * i));
+        }
+        h = h.wrapping_mul(FACTOR);
+        h ^= h >> 24;
+    }
+    h
+}
+
+/// Builds the filter block of a table: one bloom filter for each window of the file.
+pub(super) struct FilterBuilder {
+    bits_per_key: usize,
+    hashes: Vec<u32>,
+    filters: Vec<u8>,
+    offsets: Vec<u32>,
+}
+
+impl FilterBuilder {
+    pub(super) fn new(bits_per_key: usize) -> Self {
+        Self { bits_per_key, hashes: Vec::new(), filters: Vec::new(), offsets: Vec::new() }
+    }
+
+    /// Adds the key of the block that is being built, by its [`hash`].
+    #[inline]
+    pub(super) fn add(&mut self, hash: u32) {
+        self.hashes.push(hash);
+    }
+
+    /// Says that the block is done and the next one starts at `offset`.
+    pub(super) fn block_starts(&mut self, offset: u64) {
+        let window = (offset >> WINDOW_LOG2) as usize;
+        while self.offsets.len() < window {
+            self.end_filter();
+        }
+    }
+
+    /// Bytes of the block so far, near enough to bound a table's size.
+    pub(super) fn bytes(&self) -> usize {
+        self.filters.len() + 4 * self.offsets.len()
+    }
+
+    /// The filter block.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        if !self.hashes.is_empty() {
+            self.end_filter();
+        }
+        let end = self.filters.len() as u32;
+        for offset in &self.offsets {
+            self.filters.extend_from_slice(&offset.to_le_bytes());
+        }
+        self.filters.extend_from_slice(&end.to_le_bytes());
+        self.filters.push(WINDOW_LOG2);
+        self.filters
+    }
+
+    fn end_filter(&mut self) {
+        self.offsets.push(self.filters.len() as u32);
+        if self.hashes.is_empty() {
+            return;
+        }
+        // 0.69 is about ln 2, which makes the fewest false positives for a number of bits.
+        let probes = (self.bits_per_key * 69 / 100).clamp(1, PROBES_MAX.into());
+        let bytes = (self.hashes.len() * self.bits_per_key).max(BITS_MIN).div_ceil(8);
+        let start = self.filters.len();
+        self.filters.resize(start + bytes, 0);
+        let filter = &mut self.filters[start..];
+        let bits = (bytes * 8) as u32;
+        for hash in self.hashes.drain(..) {
+            let mut h = hash;
+            for _ in 0..probes {
+                let bit = (h % bits) as usize;
+                filter[bit / 8] |= 1 << (bit % 8);
+                h = h.wrapping_add(hash.rotate_right(17));
+            }
+        }
+        self.filters.push(probes as u8);
+    }
+}
+
+/// The filter block of an open table, by offsets, so that it needs no borrow of the table.
+#[derive(Clone, Copy)]
+pub(super) struct Filter {
+    /// Bytes of filters, which is also where the array of offsets begins.
+    filters_end: usize,
+    windows: usize,
+    window_log2: u8,
+}
+
+impl Filter {
+    /// Reads the end of the filter block; `None` if it cannot be one.
+    pub(super) fn open(block: &[u8]) -> Option<Self> {
+        let end = block.len().checked_sub(5)?;
+        let filters_end = get_u32(block, end)? as usize;
+        let window_log2 = block[end + 4];
+        (filters_end <= end && window_log2 < 64).then(|| Self {
+            filters_end,
+            windows: (end - filters_end) / 4,
+            window_log2,
+        })
+    }
+
+    /// Whether the data block at `offset` may hold the key with this [`hash`]; `true` when in
+    /// doubt, so that a damaged filter never hides a key behind a wrong format.
+    #[inline]
+    pub(super) fn may_hold(&self, block: &[u8], offset: u64, hash: u32) -> bool {
+        let window = offset >> self.window_log2;
+        if window >= self.windows as u64 {
+            return true;
+        }
+        let at = self.filters_end + 4 * window as usize;
+        let (Some(start), Some(end)) = (get_u32(block, at), get_u32(block, at + 4)) else {
+            return true;
+        };
+        let (start, end) = (start as usize, end as usize);
+        if start > end || end > self.filters_end {
+            return true;
+        }
+        probe(&block[start..end], hash)
+    }
+}
+
+fn probe(filter: &[u8], hash: u32) -> bool {
+    let Some((&probes, bits)) = filter.split_last().filter(|(_, bits)| !bits.is_empty()) else {
+        return false;
+    };
+    if probes > PROBES_MAX {
+        return true;
+    }
+    let count = (bits.len() * 8) as u32;
+    let mut h = hash;
+    for _ in 0..probes {
+        let bit = (h % count) as usize;
+        if bits[bit / 8] & 1 << (bit % 8) == 0 {
+            return false;
+        }
+        h = h.wrapping_add(hash.rotate_right(17));
+    }
+    true
+}

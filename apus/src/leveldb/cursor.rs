@@ -1,0 +1,236 @@
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::format::{Kind, Result, split_key, user_key};
+use super::table::{Table, TableCursor};
+use super::version::{SortedRun, Version};
+
+/// Walks the database in order of keys: the newest value of each, deleted keys left out.
+///
+/// It sees the database as it was when the cursor was made.
+pub struct Cursor {
+    merged: Merged,
+    to: Option<Vec<u8>>,
+}
+
+impl Cursor {
+    pub(super) fn new(version: &Version, from: &[u8], to: Option<&[u8]>) -> Result<Self> {
+        let mut merged = Merged::new(&version.runs);
+        merged.seek(from)?;
+        Ok(Self { merged, to: to.map(<[u8]>::to_vec) })
+    }
+
+    /// Goes to the next entry, the first one at the first call; `None` behind the last. The bytes
+    /// are lent, without a copy of the value.
+    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            match self.merged.next_newest()? {
+                None => return Ok(None),
+                Some(Kind::Delete) => {}
+                Some(Kind::Put) => break,
+            }
+        }
+        if self.to.as_deref().is_some_and(|to| self.merged.key() >= to) {
+            self.merged.stop();
+            return Ok(None);
+        }
+        Ok(Some((self.merged.key(), self.merged.value()?)))
+    }
+
+    /// Goes before the first entry whose key is at least `key`; the end of the range stays.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.merged.seek(key)
+    }
+}
+
+/// The entries of a [`Cursor`], copied; it ends after an error.
+pub struct Entries(Option<Cursor>);
+
+impl IntoIterator for Cursor {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = Entries;
+
+    fn into_iter(self) -> Entries {
+        Entries(Some(self))
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let result = match self.0.as_mut()?.next_entry() {
+            Ok(Some((key, value))) => return Some(Ok((key.to_vec(), value.to_vec()))),
+            Ok(None) => None,
+            Err(e) => Some(Err(e)),
+        };
+        self.0 = None;
+        result
+    }
+}
+
+/// Walks one run.
+struct RunCursor {
+    tables: Arc<[Arc<Table>]>,
+    at: usize,
+    cursor: TableCursor,
+}
+
+impl RunCursor {
+    fn seek(&mut self, run: &SortedRun, key: &[u8]) -> Result<bool> {
+        self.at = run.find(key);
+        match self.tables.get(self.at) {
+            None => Ok(false),
+            Some(table) if self.cursor.seek(table, key)? => Ok(true),
+            Some(_) => self.next_table(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        if self.cursor.advance(&self.tables[self.at])? { Ok(true) } else { self.next_table() }
+    }
+
+    fn next_table(&mut self) -> Result<bool> {
+        while self.at + 1 < self.tables.len() {
+            self.at += 1;
+            if self.cursor.seek_first(&self.tables[self.at])? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        user_key(self.cursor.key())
+    }
+}
+
+/// Merges runs, newest first, into one ascending walk over the newest entry of each key, deletions
+/// included.
+pub(super) struct Merged {
+    runs: Vec<SortedRun>,
+    cursors: Vec<RunCursor>,
+    /// Cursors that stand on an entry, the next in order last. Among equal keys the newest run
+    /// comes first in order.
+    order: Vec<usize>,
+    /// Whether the entry in front was handed out, and its trailer.
+    taken: bool,
+    trailer: u64,
+    last: Vec<u8>,
+}
+
+impl Merged {
+    pub(super) fn new(runs: &[SortedRun]) -> Self {
+        let cursor = |run: &SortedRun| RunCursor {
+            tables: run.tables.clone(),
+            at: 0,
+            cursor: TableCursor::default(),
+        };
+        Self {
+            runs: runs.to_vec(),
+            cursors: runs.iter().map(cursor).collect(),
+            order: Vec::with_capacity(runs.len()),
+            taken: false,
+            trailer: 0,
+            last: Vec::new(),
+        }
+    }
+
+    /// Goes before the first entry whose key is at least `key`.
+    pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.stop();
+        for i in 0..self.cursors.len() {
+            if self.cursors[i].seek(&self.runs[i], key)? {
+                self.order.push(i);
+            }
+        }
+        let cursors = &self.cursors;
+        self.order.sort_by(|a, b| compare(cursors, *b, *a));
+        Ok(())
+    }
+
+    /// Goes behind the last entry.
+    pub(super) fn stop(&mut self) {
+        self.order.clear();
+        self.taken = false;
+    }
+
+    /// Goes to the next key and says what its newest entry is; `None` at the end.
+    #[inline]
+    pub(super) fn next_newest(&mut self) -> Result<Option<Kind>> {
+        let mut skip = false;
+        if self.taken {
+            self.taken = false;
+            skip = true;
+            let front = &self.cursors[self.order[self.order.len() - 1]];
+            self.last.clear();
+            self.last.extend_from_slice(front.user_key());
+            self.advance_front()?;
+        }
+        loop {
+            let Some(&front) = self.order.last() else { return Ok(None) };
+            let front = &self.cursors[front];
+            let Some((user, trailer)) = split_key(front.cursor.key()) else {
+                return Err(front
+                    .cursor
+                    .bad_entry(&front.tables[front.at], "a key that is not an internal key"));
+            };
+            if skip && user == self.last {
+                self.advance_front()?;
+                continue;
+            }
+            if skip && user < self.last.as_slice() {
+                let table = &front.tables[front.at];
+                return Err(front.cursor.bad_entry(table, "a key out of order"));
+            }
+            self.taken = true;
+            self.trailer = trailer;
+            let put = trailer & 0xff == Kind::Put as u64;
+            return Ok(Some(if put { Kind::Put } else { Kind::Delete }));
+        }
+    }
+
+    /// The user key in front, after [`Merged::next_newest`].
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        self.order.last().map_or(&[], |front| self.cursors[*front].user_key())
+    }
+
+    /// Its sequence number.
+    pub(super) fn sequence(&self) -> u64 {
+        self.trailer >> 8
+    }
+
+    /// Its value.
+    #[inline]
+    pub(super) fn value(&self) -> Result<&[u8]> {
+        let Some(&front) = self.order.last() else { return Ok(&[]) };
+        let front = &self.cursors[front];
+        front.cursor.value(&front.tables[front.at])
+    }
+
+    #[inline]
+    fn advance_front(&mut self) -> Result<()> {
+        let Some(&front) = self.order.last() else { return Ok(()) };
+        if !self.cursors[front].advance()? {
+            self.order.pop();
+            return Ok(());
+        }
+        // In most steps the cursor stays in front, after one comparison.
+        let mut at = self.order.len() - 1;
+        while at > 0 && compare(&self.cursors, self.order[at - 1], front).is_lt() {
+            self.order[at] = self.order[at - 1];
+            at -= 1;
+        }
+        self.order[at] = front;
+        Ok(())
+    }
+}
+
+/// Order in which cursors `a` and `b` are to be read: cursors of newer runs have lower numbers.
+#[inline]
+fn compare(cursors: &[RunCursor], a: usize, b: usize) -> Ordering {
+    cursors[a].user_key().cmp(cursors[b].user_key()).then(a.cmp(&b))
+}

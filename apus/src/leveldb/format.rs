@@ -1,0 +1,254 @@
+use std::path::{Path, PathBuf};
+
+use crate::disk::StoreError;
+
+pub(super) type Result<T> = std::result::Result<T, StoreError>;
+
+/// Name under which LevelDB stores that keys are ordered by their bytes.
+pub(super) const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
+/// Key of the bloom filter in the metaindex block.
+pub(super) const FILTER_KEY: &[u8] = b"filter.leveldb.BuiltinBloomFilter2";
+/// Levels of a database (`config::kNumLevels`).
+pub(super) const LEVELS: usize = 7;
+/// The largest sequence number (56 bits).
+pub(super) const SEQUENCE_MAX: u64 = (1 << 56) - 1;
+/// Bytes that an internal key has behind the user key: sequence number and kind.
+pub(super) const TRAILER_BYTES: usize = 8;
+/// Bytes behind each block: compression type and checksum.
+pub(super) const BLOCK_TRAILER_BYTES: usize = 5;
+/// Bytes of the footer at the end of a table.
+pub(super) const FOOTER_BYTES: usize = 48;
+/// Longest key, and longest value, that this engine writes; LevelDB's own limit is 4 GiB.
+pub(super) const ENTRY_BYTES_MAX: usize = 1 << 29;
+
+const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+
+/// What an internal key says about its user key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// The key is gone (`kTypeDeletion`).
+    Delete = 0,
+    /// The key has the value that follows (`kTypeValue`).
+    Put = 1,
+}
+
+/// The eight bytes behind a user key, as a number.
+pub(super) fn trailer(sequence: u64, kind: Kind) -> u64 {
+    sequence << 8 | kind as u64
+}
+
+/// Appends `value` as a base-128 varint, low bits first.
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads a varint at `*at` and moves behind it; `None` if it does not end or exceeds 64 bits.
+#[inline]
+pub(super) fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Reads a varint that must fit 32 bits.
+#[inline]
+pub(super) fn get_varint32(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    let first = *bytes.get(*at)?;
+    if first < 0x80 {
+        *at += 1;
+        return Some(usize::from(first));
+    }
+    get_varint(bytes, at).filter(|v| *v <= u64::from(u32::MAX)).map(|v| v as usize)
+}
+
+/// Appends a byte string behind its length.
+pub(super) fn put_slice(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads a byte string behind its length.
+pub(super) fn get_slice<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
+    let len = get_varint32(bytes, at)?;
+    let slice = bytes.get(*at..at.checked_add(len)?)?;
+    *at += len;
+    Some(slice)
+}
+
+/// Reads four bytes, low byte first.
+#[inline]
+pub(super) fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+}
+
+/// Reads eight bytes, low byte first.
+#[inline]
+pub(super) fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    let low = get_u32(bytes, at)?;
+    let high = get_u32(bytes, at.checked_add(4)?)?;
+    Some(u64::from(high) << 32 | u64::from(low))
+}
+
+/// A checksum as it is stored: rotated and shifted, because a checksum over bytes that hold
+/// checksums is weak.
+pub(super) fn mask(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// Where a block lies in its table: the bytes before its trailer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Handle {
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl Handle {
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        put_varint(out, self.offset);
+        put_varint(out, self.size);
+    }
+
+    pub(super) fn get(bytes: &[u8], at: &mut usize) -> Option<Self> {
+        Some(Self { offset: get_varint(bytes, at)?, size: get_varint(bytes, at)? })
+    }
+}
+
+/// The last bytes of a table.
+pub(super) fn footer(metaindex: Handle, index: Handle) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FOOTER_BYTES);
+    metaindex.put(&mut out);
+    index.put(&mut out);
+    out.resize(FOOTER_BYTES - 8, 0);
+    out.extend_from_slice(&MAGIC.to_le_bytes());
+    out
+}
+
+/// The handles of the metaindex and the index block; `None` if this is not a table's footer.
+pub(super) fn read_footer(bytes: &[u8]) -> Option<(Handle, Handle)> {
+    if bytes.len() != FOOTER_BYTES || get_u64(bytes, FOOTER_BYTES - 8)? != MAGIC {
+        return None;
+    }
+    let mut at = 0;
+    let metaindex = Handle::get(bytes, &mut at)?;
+    let index = Handle::get(bytes, &mut at)?;
+    (at <= FOOTER_BYTES - 8).then_some((metaindex, index))
+}
+
+/// Splits an internal key into user key and trailer; `None` if it is too short or of no kind.
+#[inline]
+pub(super) fn split_key(internal: &[u8]) -> Option<(&[u8], u64)> {
+    let at = internal.len().checked_sub(TRAILER_BYTES)?;
+    let trailer = get_u64(internal, at)?;
+    (trailer & 0xff <= Kind::Put as u64).then_some((&internal[..at], trailer))
+}
+
+/// The user key inside an internal key (all of it if it is too short to be one).
+#[inline]
+pub(super) fn user_key(internal: &[u8]) -> &[u8] {
+    &internal[..internal.len().saturating_sub(TRAILER_BYTES)]
+}
+
+/// Order of internal keys: by user key, and the newer entry first.
+pub(super) fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    let number = |key: &[u8]| get_u64(key, key.len().saturating_sub(TRAILER_BYTES)).unwrap_or(0);
+    user_key(a).cmp(user_key(b)).then_with(|| number(b).cmp(&number(a)))
+}
+
+/// Bytes that `a` and `b` have in common at their start.
+#[inline]
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let mut at = 0;
+    while at + 8 <= len {
+        let (Some(x), Some(y)) = (get_u64(a, at), get_u64(b, at)) else { break };
+        if x != y {
+            return at + ((x ^ y).trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < len && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
+/// Turns `key`, the internal key of a block's last entry, into a short one that is not smaller,
+/// and smaller than the `next` user key, or than all that follow if there is none.
+pub(super) fn shorten_separator(key: &mut Vec<u8>, next: Option<&[u8]>) {
+    let user = user_key(key);
+    let at = match next {
+        Some(next) => {
+            let at = common_prefix(user, next);
+            let fits = |(a, b): (&u8, &u8)| *a < 0xff && *a + 1 < *b;
+            user.get(at).zip(next.get(at)).is_some_and(fits).then_some(at)
+        }
+        None => user.iter().position(|byte| *byte != 0xff),
+    };
+    let Some(at) = at else { return };
+    if at + 1 < user.len() {
+        key[at] += 1;
+        key.truncate(at + 1);
+        key.extend_from_slice(&trailer(SEQUENCE_MAX, Kind::Put).to_le_bytes());
+    }
+}
+
+/// What a file's name in the database's directory says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FileName {
+    Table(u64),
+    Log(u64),
+    Manifest(u64),
+    Temporary(u64),
+    Current,
+    Lock,
+    InfoLog,
+}
+
+/// Reads a file's name; `None` if LevelDB would not have given it.
+pub(super) fn parse_name(name: &str) -> Option<FileName> {
+    match name {
+        "CURRENT" => return Some(FileName::Current),
+        "LOCK" => return Some(FileName::Lock),
+        "LOG" | "LOG.old" => return Some(FileName::InfoLog),
+        _ => {}
+    }
+    let number = |digits: &str| {
+        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        plain.then(|| digits.parse().ok()).flatten()
+    };
+    if let Some(digits) = name.strip_prefix("MANIFEST-") {
+        return number(digits).map(FileName::Manifest);
+    }
+    let (digits, ending) = name.split_once('.')?;
+    match ending {
+        "ldb" | "sst" => number(digits).map(FileName::Table),
+        "log" => number(digits).map(FileName::Log),
+        "dbtmp" => number(digits).map(FileName::Temporary),
+        _ => None,
+    }
+}
+
+/// Path of the table with this number.
+pub(super) fn table_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.ldb"))
+}
+
+/// Path of the log with this number.
+pub(super) fn log_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.log"))
+}

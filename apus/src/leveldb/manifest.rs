@@ -1,0 +1,170 @@
+use std::path::Path;
+
+use super::format::{
+    COMPARATOR, LEVELS, Result, TRAILER_BYTES, get_slice, get_varint, get_varint32, put_slice,
+    put_varint,
+};
+use crate::disk::StoreError;
+
+const TAG_COMPARATOR: usize = 1;
+const TAG_LOG_NUMBER: usize = 2;
+const TAG_NEXT_FILE: usize = 3;
+const TAG_LAST_SEQUENCE: usize = 4;
+const TAG_COMPACT_POINTER: usize = 5;
+const TAG_DELETED_FILE: usize = 6;
+const TAG_NEW_FILE: usize = 7;
+const TAG_PREV_LOG_NUMBER: usize = 9;
+
+/// A table as the manifest names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NewFile {
+    pub level: usize,
+    pub number: u64,
+    pub bytes: u64,
+    /// First and last internal key.
+    pub smallest: Box<[u8]>,
+    pub largest: Box<[u8]>,
+}
+
+/// One record of a manifest: a change that becomes visible as a whole (`VersionEdit`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Edit {
+    pub comparator: bool,
+    /// Logs below this number are in tables already.
+    pub log_number: Option<u64>,
+    /// A log from before, of a very old LevelDB.
+    pub prev_log_number: Option<u64>,
+    pub next_file: Option<u64>,
+    pub last_sequence: Option<u64>,
+    /// Level and number.
+    pub deleted: Vec<(usize, u64)>,
+    pub new: Vec<NewFile>,
+}
+
+impl Edit {
+    /// The record's bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.comparator {
+            put_varint(&mut out, TAG_COMPARATOR as u64);
+            put_slice(&mut out, COMPARATOR);
+        }
+        let numbers = [
+            (TAG_LOG_NUMBER, self.log_number),
+            (TAG_PREV_LOG_NUMBER, self.prev_log_number),
+            (TAG_NEXT_FILE, self.next_file),
+            (TAG_LAST_SEQUENCE, self.last_sequence),
+        ];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                put_varint(&mut out, tag as u64);
+                put_varint(&mut out, number);
+            }
+        }
+        for (level, number) in &self.deleted {
+            put_varint(&mut out, TAG_DELETED_FILE as u64);
+            put_varint(&mut out, *level as u64);
+            put_varint(&mut out, *number);
+        }
+        for file in &self.new {
+            put_varint(&mut out, TAG_NEW_FILE as u64);
+            put_varint(&mut out, file.level as u64);
+            put_varint(&mut out, file.number);
+            put_varint(&mut out, file.bytes);
+            put_slice(&mut out, &file.smallest);
+            put_slice(&mut out, &file.largest);
+        }
+        out
+    }
+
+    /// Reads a record; `path` and `offset` are for messages.
+    pub(super) fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<Self> {
+        let mut edit = Self::default();
+        let mut at = 0;
+        while at < bytes.len() {
+            let understood = edit.field(bytes, &mut at);
+            let Some(comparator) = understood else {
+                return Err(StoreError::corrupt(path, offset, "a manifest record is damaged"));
+            };
+            if comparator.is_some_and(|name| name != COMPARATOR) {
+                let what = "the keys are ordered by a comparator of another name";
+                return Err(StoreError::corrupt(path, offset, what));
+            }
+        }
+        Ok(edit)
+    }
+
+    /// Reads one field; the comparator's name if it was that one, `None` if it is damaged.
+    fn field<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [u8]>> {
+        match get_varint32(bytes, at)? {
+            TAG_COMPARATOR => {
+                self.comparator = true;
+                return Some(Some(get_slice(bytes, at)?));
+            }
+            TAG_LOG_NUMBER => self.log_number = Some(get_varint(bytes, at)?),
+            TAG_PREV_LOG_NUMBER => self.prev_log_number = Some(get_varint(bytes, at)?),
+            TAG_NEXT_FILE => self.next_file = Some(get_varint(bytes, at)?),
+            TAG_LAST_SEQUENCE => self.last_sequence = Some(get_varint(bytes, at)?),
+            TAG_COMPACT_POINTER => {
+                // Where LevelDB's next compaction would begin; any place is as good.
+                get_level(bytes, at)?;
+                get_slice(bytes, at)?;
+            }
+            TAG_DELETED_FILE => {
+                self.deleted.push((get_level(bytes, at)?, get_varint(bytes, at)?));
+            }
+            TAG_NEW_FILE => self.new.push(NewFile {
+                level: get_level(bytes, at)?,
+                number: get_varint(bytes, at)?,
+                bytes: get_varint(bytes, at)?,
+                smallest: get_key(bytes, at)?,
+                largest: get_key(bytes, at)?,
+            }),
+            _ => return None,
+        }
+        Some(None)
+    }
+}
+
+fn get_level(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    get_varint32(bytes, at).filter(|level| *level < LEVELS)
+}
+
+fn get_key(bytes: &[u8], at: &mut usize) -> Option<Box<[u8]>> {
+    get_slice(bytes, at).filter(|key| key.len() >= TRAILER_BYTES).map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_comes_back_and_damage_is_an_error() {
+        let file = NewFile {
+            level: 6,
+            number: 300,
+            bytes: 1 << 40,
+            smallest: b"a1234567"[..].into(),
+            largest: b"zz1234567"[..].into(),
+        };
+        let edit = Edit {
+            comparator: true,
+            log_number: Some(3),
+            prev_log_number: Some(0),
+            next_file: Some(u64::MAX),
+            last_sequence: Some(1 << 50),
+            deleted: vec![(0, 5), (3, 6)],
+            new: vec![file],
+        };
+        let bytes = edit.encode();
+        let path = Path::new("MANIFEST-000001");
+        assert_eq!(Edit::decode(&bytes, path, 0).unwrap(), edit);
+        for cut in 1..bytes.len() {
+            if let Ok(part) = Edit::decode(&bytes[..cut], path, 0) {
+                assert_ne!(part, edit);
+            }
+        }
+        assert!(Edit::decode(&[7, 9], path, 0).is_err());
+        assert!(Edit::decode(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80], path, 0).is_err());
+    }
+}

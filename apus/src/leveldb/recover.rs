@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::format::{
+    FileName, Result, SEQUENCE_MAX, get_slice, get_u32, get_u64, log_path, parse_name, table_path,
+};
+use super::log::LogReader;
+use super::open::State;
+use super::options::Options;
+use super::table::Table;
+use super::table_writer::TableWriter;
+use crate::disk::{Disk, StoreError};
+
+/// Bytes of keys and values gathered from logs before they are written to tables.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
+/// Bytes in front of the entries of a batch: sequence number and count.
+const BATCH_HEADER_BYTES: usize = 12;
+
+type Tables = Vec<(usize, Arc<Table>)>;
+/// Sequence number and value of each key; no value means deleted.
+type Memory = BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>;
+
+/// Turns what the logs hold that is in no table yet into tables of level 0 (in memory if the
+/// database is opened read-only), and brings `state` up to it.
+pub(super) fn recover_logs(
+    disk: &Disk,
+    dir: &Path,
+    names: &[String],
+    options: &Options,
+    state: &mut State,
+) -> Result<Tables> {
+    let wanted = |number: u64| {
+        number >= state.log_number || (number == state.prev_log_number && number != 0)
+    };
+    let log = |name: &String| match parse_name(name) {
+        Some(FileName::Log(number)) if wanted(number) => Some(number),
+        _ => None,
+    };
+    let mut logs: Vec<u64> = names.iter().filter_map(log).collect();
+    logs.sort_unstable();
+    let (mut memory, mut bytes, mut tables) = (Memory::new(), 0, Tables::new());
+    for number in logs {
+        let path = log_path(dir, number);
+        let log = disk.read(&path)?.unwrap_or_default();
+        let mut reader = LogReader::new(&path, &log);
+        loop {
+            let offset = reader.offset();
+            let Some(record) = reader.next_record()? else { break };
+            bytes += record.len();
+            let last = read_batch(record, &mut memory)
+                .ok_or_else(|| StoreError::corrupt(&path, offset, "a batch is damaged"))?;
+            state.last_sequence = state.last_sequence.max(last);
+            if bytes > MEMORY_BYTES_MAX {
+                write_tables(disk, dir, options, state, &mut memory, &mut tables)?;
+                bytes = 0;
+            }
+        }
+    }
+    write_tables(disk, dir, options, state, &mut memory, &mut tables)?;
+    Ok(tables)
+}
+
+/// Applies a batch, and returns the last sequence number it uses; `None` if it is damaged.
+fn read_batch(batch: &[u8], memory: &mut Memory) -> Option<u64> {
+    let first = get_u64(batch, 0)?;
+    let count = u64::from(get_u32(batch, 8)?);
+    let mut at = BATCH_HEADER_BYTES;
+    let mut sequence = first;
+    while at < batch.len() {
+        let kind = batch[at];
+        at += 1;
+        let key = get_slice(batch, &mut at)?;
+        let value = match kind {
+            0 => None,
+            1 => Some(get_slice(batch, &mut at)?.to_vec()),
+            _ => return None,
+        };
+        if sequence > SEQUENCE_MAX {
+            return None;
+        }
+        memory.insert(key.to_vec(), (sequence, value));
+        sequence += 1;
+    }
+    (sequence - first == count).then(|| sequence.saturating_sub(1))
+}
+
+fn write_tables(
+    disk: &Disk,
+    dir: &Path,
+    options: &Options,
+    state: &mut State,
+    memory: &mut Memory,
+    tables: &mut Tables,
+) -> Result<()> {
+    let mut writer: Option<TableWriter> = None;
+    let mut end = |writer: TableWriter| {
+        let (table, file) = writer.finish()?;
+        tables.push((0, Arc::new(table)));
+        file.map_or(Ok(()), |file| file.sync())
+    };
+    for (key, (sequence, value)) in std::mem::take(memory) {
+        let table = match &mut writer {
+            Some(table) => table,
+            None => {
+                let number = state.next_file;
+                state.next_file += 1;
+                let path = table_path(dir, number);
+                writer.insert(match options.read_only {
+                    true => TableWriter::in_memory(disk, path, number, options),
+                    false => TableWriter::create(disk, path, number, options)?,
+                })
+            }
+        };
+        table.add(&key, sequence, value.as_deref())?;
+        if table.bytes() >= options.table_bytes_max {
+            writer.take().map_or(Ok(()), &mut end)?;
+        }
+    }
+    writer.map_or(Ok(()), end)
+}

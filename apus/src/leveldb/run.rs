@@ -1,0 +1,216 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::db::Inner;
+use super::format::{Result, SEQUENCE_MAX, table_path};
+use super::merge::bottom_level;
+use super::table::Table;
+use super::table_writer::TableWriter;
+use crate::disk::{File, StoreError};
+
+/// A run that is being written: nothing of it is visible before [`RunBuilder::commit`], and its
+/// files are removed if it is dropped before.
+pub struct RunBuilder {
+    output: Output,
+    /// All entries of a run have one sequence number: no key is in it twice.
+    sequence: u64,
+    replaces: bool,
+    /// Whether a writer was dropped before it was finished.
+    failed: AtomicBool,
+}
+
+/// Writes entries of a run in ascending order of their keys. Other writers of the run may write at
+/// the same time, between other keys.
+pub struct RunWriter<'a> {
+    run: &'a RunBuilder,
+    tables: TablesWriter<'a>,
+    finished: bool,
+}
+
+impl RunBuilder {
+    pub(super) fn new(inner: &Arc<Inner>, replaces: bool) -> Result<Self> {
+        inner.check_writable()?;
+        let mut writing = inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        while *writing {
+            writing = inner.written.wait(writing).unwrap_or_else(PoisonError::into_inner);
+        }
+        let sequence = inner.manifest().last_sequence + 1;
+        if sequence > SEQUENCE_MAX {
+            return Err(StoreError::new(&inner.dir, "the database is out of sequence numbers"));
+        }
+        *writing = true;
+        let output = Output::new(inner);
+        Ok(Self { output, sequence, replaces, failed: AtomicBool::new(false) })
+    }
+
+    /// A writer for one part of the keys.
+    pub fn writer(&self) -> RunWriter<'_> {
+        RunWriter { run: self, tables: self.output.writer(), finished: false }
+    }
+
+    /// Makes the run visible and durable as a whole.
+    ///
+    /// An error, and nothing is visible, if a writer was not finished or if two writers wrote keys
+    /// that overlap. If the manifest itself cannot be written, only opening the database anew
+    /// tells whether the run counts, and until then nothing more can be written.
+    pub fn commit(self) -> Result<()> {
+        let inner = &self.output.inner;
+        if self.failed.load(Ordering::Acquire) {
+            return Err(StoreError::new(&inner.dir, "a part of the run was not finished"));
+        }
+        let tables = self.output.tables()?;
+        if !self.replaces {
+            if tables.is_empty() {
+                return Ok(());
+            }
+            let new = tables.into_iter().map(|table| (0, table)).collect();
+            return inner.commit(&[], new, Some(self.sequence), || self.output.keep());
+        }
+        let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = inner.current();
+        let out: Vec<_> = current.tables().map(|(level, t)| (level, t.clone())).collect();
+        let level = bottom_level(tables.iter().map(|table| table.bytes).sum());
+        let new = tables.into_iter().map(|table| (level, table)).collect();
+        inner.commit(&out, new, Some(self.sequence), || self.output.keep())
+    }
+}
+
+impl Drop for RunBuilder {
+    fn drop(&mut self) {
+        let inner = &self.output.inner;
+        *inner.writing.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        inner.written.notify_one();
+    }
+}
+
+impl RunWriter<'_> {
+    /// Sets the value of `key`, which must be greater than the one before.
+    #[inline]
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.tables.add(key, self.run.sequence, Some(value))
+    }
+
+    /// Deletes `key`, which must be greater than the one before. In a run that replaces
+    /// everything there is nothing to delete, and this does nothing.
+    #[inline]
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        if self.run.replaces { Ok(()) } else { self.tables.add(key, self.run.sequence, None) }
+    }
+
+    /// Ends the part and makes its tables durable. Without this the run cannot be committed.
+    pub fn finish(mut self) -> Result<()> {
+        self.tables.finish()?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for RunWriter<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.run.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Tables that are being written and not yet part of the database; dropping it removes them,
+/// unless they are to be kept.
+pub(super) struct Output {
+    inner: Arc<Inner>,
+    /// Numbers of all files that were created.
+    numbers: Mutex<Vec<u64>>,
+    tables: Mutex<Vec<Arc<Table>>>,
+    keep: AtomicBool,
+}
+
+impl Output {
+    pub(super) fn new(inner: &Arc<Inner>) -> Self {
+        let (numbers, tables) = (Mutex::default(), Mutex::default());
+        Self { inner: inner.clone(), numbers, tables, keep: AtomicBool::new(false) }
+    }
+
+    /// A writer for one part of the keys.
+    pub(super) fn writer(&self) -> TablesWriter<'_> {
+        TablesWriter { output: self, table: None, unsynced: None }
+    }
+
+    /// The finished tables in order; an error if they overlap.
+    pub(super) fn tables(&self) -> Result<Vec<Arc<Table>>> {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        tables.sort_by(|a, b| a.first().cmp(b.first()));
+        if tables.windows(2).any(|pair| pair[0].last() >= pair[1].first()) {
+            let what = "two parts of a run hold keys that overlap";
+            return Err(StoreError::new(&self.inner.dir, what));
+        }
+        Ok(tables)
+    }
+
+    /// From now on the files stay.
+    pub(super) fn keep(&self) {
+        self.keep.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.keep.load(Ordering::Acquire) {
+            return;
+        }
+        for number in self.numbers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // What stays behind is removed when the database is opened next.
+            let _ = self.inner.disk.remove(table_path(&self.inner.dir, *number));
+        }
+    }
+}
+
+/// Writes ascending entries to as many tables as it takes.
+pub(super) struct TablesWriter<'a> {
+    output: &'a Output,
+    table: Option<TableWriter>,
+    /// The table before, which the kernel is still writing out: waiting for it only when the next
+    /// one is full keeps processor and disk busy at the same time.
+    unsynced: Option<File>,
+}
+
+impl TablesWriter<'_> {
+    /// Appends an entry.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8], sequence: u64, value: Option<&[u8]>) -> Result<()> {
+        let table = match &mut self.table {
+            Some(table) => table,
+            None => self.table.insert(create(self.output)?),
+        };
+        table.add(key, sequence, value)?;
+        if table.bytes() >= self.output.inner.options.table_bytes_max {
+            self.end_table()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the last table and waits until all are durable.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.end_table()?;
+        if let Some(file) = self.unsynced.take() {
+            file.sync()?;
+        }
+        Ok(())
+    }
+
+    fn end_table(&mut self) -> Result<()> {
+        let Some(table) = self.table.take() else { return Ok(()) };
+        let (table, file) = table.finish()?;
+        if let Some(before) = std::mem::replace(&mut self.unsynced, file) {
+            before.sync()?;
+        }
+        let mut tables = self.output.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.push(Arc::new(table));
+        Ok(())
+    }
+}
+
+fn create(output: &Output) -> Result<TableWriter> {
+    let inner = &output.inner;
+    let number = inner.new_number();
+    output.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+    TableWriter::create(&inner.disk, table_path(&inner.dir, number), number, &inner.options)
+}

@@ -1,0 +1,395 @@
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use memmap2::{Advice, Mmap};
+
+use super::block::{BadBlock, Block, BlockCursor};
+use super::bloom::Filter;
+use super::format::{
+    BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, Kind, Result, get_u32, mask,
+    read_footer, split_key, user_key,
+};
+use crate::disk::{Disk, StoreError};
+
+/// Bytes that a scan asks the kernel to read ahead at a time.
+const READ_AHEAD_BYTES: usize = 4 << 20;
+
+/// A sorted table: written once, never changed, read by any number of threads without a lock.
+///
+/// It is opened (mapped, its index and filter checked) at its first use. Dropping the last handle
+/// on a table that was marked obsolete removes its file.
+pub(super) struct Table {
+    pub(super) number: u64,
+    /// Length of the file.
+    pub(super) bytes: u64,
+    /// First and last internal key.
+    pub(super) smallest: Box<[u8]>,
+    pub(super) largest: Box<[u8]>,
+    disk: Disk,
+    path: PathBuf,
+    open: OnceLock<Open>,
+    obsolete: AtomicBool,
+}
+
+enum Bytes {
+    Mapped(Mmap),
+    /// A table that exists in memory only: what a log held, in a database opened read-only.
+    Owned(Vec<u8>),
+}
+
+struct Open {
+    bytes: Bytes,
+    index: Block,
+    filter: Option<(std::ops::Range<usize>, Filter)>,
+    /// One bit for each data block that passed its checksum. A block's bit is the offset of its
+    /// index entry over 4, which no two share, as an entry has 5 bytes at least.
+    verified: Box<[AtomicU64]>,
+}
+
+/// Buffers and position of a lookup, kept between lookups of ascending keys.
+#[derive(Default)]
+pub(super) struct Probe {
+    index: BlockCursor,
+    data: BlockCursor,
+}
+
+impl Table {
+    /// A table that lies at `path`; nothing is read yet.
+    pub(super) fn new(
+        disk: Disk,
+        path: PathBuf,
+        number: u64,
+        bytes: u64,
+        keys: (Box<[u8]>, Box<[u8]>),
+    ) -> Self {
+        let (smallest, largest) = keys;
+        let (open, obsolete) = (OnceLock::new(), AtomicBool::new(false));
+        Self { number, bytes, smallest, largest, disk, path, open, obsolete }
+    }
+
+    /// The same, with its bytes in memory instead of in a file.
+    pub(super) fn in_memory(self, bytes: Vec<u8>) -> Result<Self> {
+        let open = Open::check(&self.path, Bytes::Owned(bytes))?;
+        self.open.get_or_init(|| open);
+        Ok(self)
+    }
+
+    /// Where the table lies.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// First user key.
+    pub(super) fn first(&self) -> &[u8] {
+        user_key(&self.smallest)
+    }
+
+    /// Last user key.
+    pub(super) fn last(&self) -> &[u8] {
+        user_key(&self.largest)
+    }
+
+    /// Has the file removed when the last handle is dropped.
+    pub(super) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// The newest entry of `key`: `None` if there is none here, `Some(None)` if it was deleted.
+    ///
+    /// `hash` is the key's bloom hash. `carry_on` says that `probe` was last used on this same
+    /// table, for a key that is not greater.
+    pub(super) fn get<'a>(
+        &'a self,
+        probe: &mut Probe,
+        key: &[u8],
+        hash: u32,
+        carry_on: bool,
+    ) -> Result<Option<Option<&'a [u8]>>> {
+        let open = self.open()?;
+        let file = open.bytes();
+        let at_hand = carry_on && probe.index.valid() && key <= user_key(probe.index.key());
+        if !at_hand {
+            probe.data.reset(Block::default());
+            let found = probe.index.seek(file, open.index, key);
+            if !found.map_err(|bad| self.damaged(bad))? {
+                return Ok(None);
+            }
+        }
+        let handle = self.handle(file, &probe.index)?;
+        if let Some((range, filter)) = &open.filter {
+            if !filter.may_hold(&file[range.clone()], handle.offset, hash) {
+                return Ok(None);
+            }
+        }
+        // A fresh probe has the empty block, which is none.
+        let block = probe.data.block();
+        if block == Block::default() || block.start as u64 != handle.offset {
+            let block = self.block_verified_once(open, &probe.index, handle)?;
+            probe.data.reset(block);
+        }
+        let block = probe.data.block();
+        let found = probe.data.seek(file, block, key).map_err(|bad| self.damaged(bad))?;
+        if !found {
+            return Ok(None);
+        }
+        let (user, trailer) =
+            split_key(probe.data.key()).ok_or_else(|| self.bad_key(&probe.data))?;
+        if user != key {
+            return Ok(None);
+        }
+        let put = trailer & 0xff == Kind::Put as u64;
+        Ok(Some(put.then(|| &file[probe.data.value()])))
+    }
+
+    fn open(&self) -> Result<&Open> {
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        let file = self.disk.open_read(&self.path)?;
+        let bytes = file.len()?;
+        if bytes != self.bytes {
+            let what = format!("the table has {bytes} bytes, the manifest says {}", self.bytes);
+            return Err(StoreError::new(&self.path, what));
+        }
+        if bytes < FOOTER_BYTES as u64 {
+            return Err(StoreError::new(&self.path, "too short to be a table"));
+        }
+        let map = file.map()?;
+        // Advice may be refused; it changes speed only. Scans ask for what they need themselves.
+        let _ = map.advise(Advice::Random);
+        let open = Open::check(&self.path, Bytes::Mapped(map))?;
+        Ok(self.open.get_or_init(|| open))
+    }
+
+    /// All of the file.
+    fn file(&self) -> Result<&[u8]> {
+        Ok(self.open()?.bytes())
+    }
+
+    fn handle(&self, file: &[u8], index: &BlockCursor) -> Result<Handle> {
+        let mut at = 0;
+        let bytes = &file[index.value()];
+        Handle::get(bytes, &mut at).ok_or_else(|| {
+            StoreError::corrupt(&self.path, index.value().start as u64, "a damaged block handle")
+        })
+    }
+
+    fn block_verified_once(&self, open: &Open, at: &BlockCursor, handle: Handle) -> Result<Block> {
+        let bit = (at.offset() - open.index.start) / 4;
+        let word = &open.verified[bit / 64];
+        if word.load(Ordering::Acquire) & 1 << (bit % 64) != 0 {
+            let (start, end) = bounds(&self.path, open.bytes(), handle)?;
+            return Block::open(open.bytes(), start, end).map_err(|bad| self.damaged(bad));
+        }
+        let block = checked_block(&self.path, open.bytes(), handle)?;
+        word.fetch_or(1 << (bit % 64), Ordering::Release);
+        Ok(block)
+    }
+
+    fn damaged(&self, bad: BadBlock) -> StoreError {
+        damaged(&self.path, bad)
+    }
+
+    fn bad_key(&self, at: &BlockCursor) -> StoreError {
+        StoreError::corrupt(&self.path, at.offset() as u64, "a key that is not an internal key")
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire) {
+            // What stays behind is removed when the database is opened next.
+            let _ = self.disk.remove(&self.path);
+        }
+    }
+}
+
+impl Open {
+    fn check(path: &Path, bytes: Bytes) -> Result<Self> {
+        let mut open =
+            Self { bytes, index: Block::default(), filter: None, verified: Box::new([]) };
+        let file = open.bytes();
+        let footer_at = file.len().saturating_sub(FOOTER_BYTES);
+        let (metaindex, index) = read_footer(&file[footer_at..]).ok_or_else(|| {
+            StoreError::corrupt(path, footer_at as u64, "the table's footer is damaged")
+        })?;
+        let index = checked_block(path, file, index)?;
+        let metaindex = checked_block(path, file, metaindex)?;
+        let filter = find_filter(path, file, metaindex)?;
+        let words = (index.entries_end - index.start) / 4 / 64 + 1;
+        open.verified = (0..words).map(|_| AtomicU64::new(0)).collect();
+        open.index = index;
+        open.filter = filter;
+        Ok(open)
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+fn find_filter(
+    path: &Path,
+    file: &[u8],
+    metaindex: Block,
+) -> Result<Option<(std::ops::Range<usize>, Filter)>> {
+    let mut cursor = BlockCursor::default();
+    cursor.reset(metaindex);
+    while cursor.advance(file).map_err(|bad| damaged(path, bad))? {
+        if cursor.key() != FILTER_KEY {
+            continue;
+        }
+        let at = cursor.value();
+        let handle = Handle::get(&file[at.clone()], &mut 0)
+            .ok_or_else(|| StoreError::corrupt(path, at.start as u64, "a damaged block handle"))?;
+        let (start, end) = checked_bounds(path, file, handle)?;
+        return Ok(Filter::open(&file[start..end]).map(|filter| (start..end, filter)));
+    }
+    Ok(None)
+}
+
+/// Where the block behind `handle` starts and ends, without its trailer.
+fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<(usize, usize)> {
+    let end = handle.offset.checked_add(handle.size);
+    let limit = file.len().saturating_sub(FOOTER_BYTES + BLOCK_TRAILER_BYTES) as u64;
+    match end {
+        Some(end) if end <= limit => Ok((handle.offset as usize, end as usize)),
+        _ => {
+            let what = "a block handle of this table points behind its end";
+            Err(StoreError::corrupt(path, handle.offset, what))
+        }
+    }
+}
+
+/// The same, once the block has passed its checksum.
+fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<(usize, usize)> {
+    let (start, end) = bounds(path, file, handle)?;
+    let stored = get_u32(file, end + 1);
+    if stored != Some(mask(crc32c::crc32c(&file[start..=end]))) {
+        return Err(StoreError::corrupt(path, handle.offset, "a block's checksum is wrong"));
+    }
+    match file[end] {
+        0 => Ok((start, end)),
+        1 => {
+            let what = "a block is compressed with Snappy; only plain tables can be read";
+            Err(StoreError::corrupt(path, handle.offset, what))
+        }
+        _ => Err(StoreError::corrupt(path, handle.offset, "a block of unknown compression")),
+    }
+}
+
+fn checked_block(path: &Path, file: &[u8], handle: Handle) -> Result<Block> {
+    let (start, end) = checked_bounds(path, file, handle)?;
+    Block::open(file, start, end).map_err(|bad| damaged(path, bad))
+}
+
+fn damaged(path: &Path, bad: BadBlock) -> StoreError {
+    StoreError::corrupt(path, bad.0 as u64, "a block of this table is damaged")
+}
+
+/// Walks the entries of one table in order; every block is checked before it is read.
+#[derive(Default)]
+pub(super) struct TableCursor {
+    index: BlockCursor,
+    data: BlockCursor,
+    read_ahead_to: usize,
+}
+
+impl TableCursor {
+    /// Moves to the first entry whose user key is at least `key`; `false` if there is none.
+    pub(super) fn seek(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
+        let open = table.open()?;
+        let file = open.bytes();
+        self.read_ahead_to = 0;
+        self.data.reset(Block::default());
+        if !self.index.seek(file, open.index, key).map_err(|bad| table.damaged(bad))? {
+            return Ok(false);
+        }
+        let block = self.load(table, open)?;
+        if self.data.seek(file, block, key).map_err(|bad| table.damaged(bad))? {
+            return Ok(true);
+        }
+        self.advance(table)
+    }
+
+    /// Moves to the first entry.
+    pub(super) fn seek_first(&mut self, table: &Table) -> Result<bool> {
+        let open = table.open()?;
+        self.read_ahead_to = 0;
+        self.index.reset(open.index);
+        self.data.reset(Block::default());
+        self.advance(table)
+    }
+
+    /// Moves to the next entry; `false` at the end.
+    #[inline]
+    pub(super) fn advance(&mut self, table: &Table) -> Result<bool> {
+        let open = table.open()?;
+        let file = open.bytes();
+        loop {
+            if self.data.advance(file).map_err(|bad| table.damaged(bad))? {
+                return Ok(true);
+            }
+            if !self.index.advance(file).map_err(|bad| table.damaged(bad))? {
+                return Ok(false);
+            }
+            let block = self.load(table, open)?;
+            self.data.reset(block);
+        }
+    }
+
+    /// The internal key under the cursor.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        self.data.key()
+    }
+
+    /// The value under the cursor.
+    #[inline]
+    pub(super) fn value<'a>(&self, table: &'a Table) -> Result<&'a [u8]> {
+        Ok(&table.file()?[self.data.value()])
+    }
+
+    /// An error about the entry under the cursor.
+    pub(super) fn bad_entry(&self, table: &Table, what: &str) -> StoreError {
+        StoreError::corrupt(table.path(), self.data.offset() as u64, what)
+    }
+
+    /// The index key of the block under the cursor.
+    pub(super) fn index_key(&self) -> &[u8] {
+        self.index.key()
+    }
+
+    /// Moves to the next block, without reading it; `false` at the end.
+    pub(super) fn advance_block(&mut self, table: &Table) -> Result<bool> {
+        let file = table.file()?;
+        self.index.advance(file).map_err(|bad| table.damaged(bad))
+    }
+
+    /// Whether the filter says that the key under the cursor may be in its block.
+    pub(super) fn filter_holds(&self, table: &Table, hash: u32) -> Result<bool> {
+        let open = table.open()?;
+        let Some((range, filter)) = &open.filter else { return Ok(true) };
+        let offset = self.data.block().start as u64;
+        Ok(filter.may_hold(&open.bytes()[range.clone()], offset, hash))
+    }
+
+    fn load(&mut self, table: &Table, open: &Open) -> Result<Block> {
+        let file = open.bytes();
+        let handle = table.handle(file, &self.index)?;
+        let (start, end) = bounds(table.path(), file, handle)?;
+        if end > self.read_ahead_to {
+            if let Bytes::Mapped(map) = &open.bytes {
+                let len = READ_AHEAD_BYTES.min(file.len() - start);
+                let _ = map.advise_range(Advice::WillNeed, start, len);
+                self.read_ahead_to = start + len;
+            }
+        }
+        checked_block(table.path(), file, handle)
+    }
+}

@@ -1,0 +1,189 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+
+use super::*;
+
+/// Random runs, merges, bulk loads and reopenings: always the same content as a `BTreeMap`.
+#[test]
+fn the_database_is_a_map() {
+    for seed in 0..12 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut random = Random(seed);
+        let mut map = Map::new();
+        let mut db = open(dir.path(), small_options());
+        for _ in 0..60 {
+            match random.below(12) {
+                0..6 => {
+                    let count = random.below(150) as usize;
+                    let changes = changes(&mut random, count, 800);
+                    apply_to(&mut map, &changes);
+                    db.apply(changes.iter().map(|(k, v)| (k, v.as_ref()))).unwrap();
+                }
+                6..9 => {
+                    assert_eq!(db.merge_pending(), db.merge().unwrap());
+                }
+                9 => {
+                    db.merge_all().unwrap();
+                    assert!(db.stats().runs <= 1);
+                }
+                10 => {
+                    drop(db);
+                    db = open(dir.path(), small_options());
+                }
+                _ => {
+                    let changes = changes(&mut random, 300, 800);
+                    map.clear();
+                    apply_to(&mut map, &changes);
+                    bulk(&db, &map);
+                }
+            }
+            check(&db, &map, &mut random);
+        }
+        db.merge_all().unwrap();
+        check(&db, &map, &mut random);
+        assert_eq!(db.verify().unwrap(), map.len() as u64, "nothing outdated is left");
+        let tables = db.stats().tables();
+        drop(db);
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        let ldb = |e: &std::fs::DirEntry| e.file_name().to_string_lossy().ends_with(".ldb");
+        assert_eq!(files.map(Result::unwrap).filter(ldb).count(), tables);
+        Db::destroy(&Disk::new(), dir.path()).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+fn bulk(db: &Db, map: &Map) {
+    let entries: Vec<_> = map.iter().collect();
+    let run = db.bulk().unwrap();
+    entries.par_chunks(70).for_each(|part| {
+        let mut writer = run.writer();
+        part.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+        writer.finish().unwrap();
+    });
+    run.commit().unwrap();
+}
+
+#[test]
+fn many_runs_stay_few() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), small_options());
+    let mut random = Random(5);
+    let (mut map, mut written) = (Map::new(), 0);
+    for _ in 0..400 {
+        let changes = changes(&mut random, 30, 1 << 40);
+        apply_to(&mut map, &changes);
+        db.apply(changes.iter().map(|(k, v)| (k, v.as_ref()))).unwrap();
+        let before = db.stats();
+        if db.merge().unwrap() {
+            written += before.bytes();
+        }
+        assert!(db.stats().runs <= 10, "{:?}", db.stats());
+    }
+    check(&db, &map, &mut random);
+    let size = db.stats().bytes();
+    assert!(written < size * 40, "{written} bytes rewritten, at most, for {size}");
+}
+
+#[test]
+fn a_snapshot_does_not_change_and_a_dropped_run_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), small_options());
+    let entries = |n: u32| (0..n).map(move |i| (i.to_be_bytes(), Some(n.to_be_bytes())));
+    db.apply(entries(500)).unwrap();
+    let snapshot = db.snapshot();
+    let mut cursor = db.scan(&[], None).unwrap();
+    db.apply(entries(400)).unwrap();
+    db.merge_all().unwrap();
+    db.bulk().unwrap().commit().unwrap();
+    assert_eq!(db.stats(), Default::default());
+    for i in 0..500u32 {
+        assert_eq!(snapshot.get(&i.to_be_bytes()).unwrap(), Some(&500u32.to_be_bytes()[..]));
+        let entry = cursor.next_entry().unwrap().unwrap();
+        assert_eq!(entry, (&i.to_be_bytes()[..], &500u32.to_be_bytes()[..]));
+    }
+    assert!(cursor.next_entry().unwrap().is_none());
+    drop((snapshot, cursor));
+
+    let run = db.new_run().unwrap();
+    let mut writer = run.writer();
+    for i in 0..1000u32 {
+        writer.put(&i.to_be_bytes(), &[1; 20]).unwrap();
+    }
+    assert!(writer.put(&[0, 0], &[]).is_err(), "not ascending");
+    drop(writer);
+    assert!(run.commit().is_err(), "a writer was not finished");
+    let run = db.new_run().unwrap();
+    for from in [0u8, 5] {
+        let mut writer = run.writer();
+        (from..from + 10).for_each(|i| writer.put(&[i], &[]).unwrap());
+        writer.finish().unwrap();
+    }
+    assert!(run.commit().is_err(), "parts overlap");
+    assert_eq!(content(&db), Map::new());
+    let files = std::fs::read_dir(dir.path()).unwrap();
+    let names: Vec<_> = files.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.ends_with(".ldb")), "{names:?}");
+}
+
+#[test]
+fn only_one_opens_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = Db::open(Disk::new(), dir.path(), Options::default()).err().unwrap();
+    assert!(missing.to_string().contains("no database"), "{missing}");
+    let db = open(dir.path(), options());
+    let error = Db::open(Disk::new(), dir.path(), options()).err().unwrap().to_string();
+    assert!(error.contains("in use") && error.contains("LOCK"), "{error}");
+    db.apply([(b"key", Some(b"value"))]).unwrap();
+    drop(db);
+    let db = open(dir.path(), Options { read_only: true, ..Options::default() });
+    assert_eq!(db.get(b"key").unwrap().unwrap(), b"value");
+    assert!(db.apply([(b"key", None::<&[u8]>)]).is_err());
+    assert!(db.merge_all().is_err());
+}
+
+/// Readers see each run as a whole while others write and merge.
+#[test]
+fn readers_see_whole_runs_during_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), small_options());
+    let keys: Vec<[u8; 4]> = (0..300u32).map(u32::to_be_bytes).collect();
+    let generation = |n: u32| keys.iter().map(move |key| (key, Some(n.to_be_bytes())));
+    db.apply(generation(0)).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (db, keys, done) = (&db, &keys, &done);
+            scope.spawn(move || {
+                let mut newest = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let mut seen = vec![0; keys.len()];
+                    if reader == 0 {
+                        let mut cursor = db.scan(&[], None).unwrap();
+                        for seen in &mut seen {
+                            let (_, value) = cursor.next_entry().unwrap().unwrap();
+                            *seen = u32::from_be_bytes(value.try_into().unwrap());
+                        }
+                    } else {
+                        let number = |value: &[u8]| u32::from_be_bytes(value.try_into().unwrap());
+                        db.get_many(keys, |i, value| seen[i] = number(value)).unwrap();
+                    }
+                    assert!(seen.iter().all(|n| *n == seen[0] && *n >= newest));
+                    newest = seen[0];
+                }
+            });
+        }
+        let (merging, merged) = (&db, &done);
+        scope.spawn(move || {
+            while !merged.load(Ordering::Relaxed) {
+                merging.merge().unwrap();
+                merging.merge_all().unwrap();
+            }
+        });
+        for n in 1..300 {
+            db.apply(generation(n)).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(content(&db).values().all(|value| *value == 299u32.to_be_bytes()));
+}

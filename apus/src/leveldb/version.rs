@@ -1,0 +1,171 @@
+use std::cmp::Reverse;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::bloom;
+use super::format::{LEVELS, Result, compare_internal};
+use super::manifest::NewFile;
+use super::table::{Probe, Table};
+use crate::disk::StoreError;
+
+/// Tables that do not overlap, in ascending order of their keys.
+#[derive(Clone)]
+pub(super) struct SortedRun {
+    pub level: usize,
+    pub tables: Arc<[Arc<Table>]>,
+}
+
+/// What the database holds at one moment: runs from the newest to the oldest. It never changes, so
+/// that readers need no lock.
+///
+/// Levels 1 to 6 are one run each. The tables of level 0 may overlap, and the one with the higher
+/// number is newer; neighbours in that order which do not overlap are gathered into one run, since
+/// then it does not matter which of them is newer.
+#[derive(Default)]
+pub(super) struct Version {
+    pub runs: Vec<SortedRun>,
+}
+
+impl SortedRun {
+    /// Bytes of all tables.
+    pub(super) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.bytes).sum()
+    }
+
+    /// Index of the first table whose last user key is at least `key`.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        self.tables.partition_point(|table| table.last() < key)
+    }
+}
+
+impl Version {
+    /// Puts tables, each with its level, in order; an error if a level's tables overlap.
+    pub(super) fn new(dir: &Path, tables: Vec<(usize, Arc<Table>)>) -> Result<Self> {
+        let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
+        for (level, table) in tables {
+            levels[level].push(table);
+        }
+        let mut runs = gather_level_0(std::mem::take(&mut levels[0]));
+        for (level, mut tables) in levels.into_iter().enumerate() {
+            if tables.is_empty() {
+                continue;
+            }
+            tables.sort_by(|a, b| compare_internal(&a.smallest, &b.smallest));
+            for pair in tables.windows(2) {
+                if compare_internal(&pair[0].largest, &pair[1].smallest).is_ge() {
+                    let (a, b) = (pair[0].number, pair[1].number);
+                    let what = format!("tables {a} and {b} of level {level} overlap");
+                    return Err(StoreError::new(dir, what));
+                }
+            }
+            runs.push(SortedRun { level, tables: tables.into() });
+        }
+        Ok(Self { runs })
+    }
+
+    /// Every table with its level.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.runs.iter().flat_map(|run| run.tables.iter().map(|table| (run.level, table)))
+    }
+
+    /// Every table as the manifest names it.
+    pub(super) fn files(&self) -> Vec<NewFile> {
+        self.tables().map(|(level, table)| new_file(level, table)).collect()
+    }
+
+    /// The value of `key`, as long as this version is held.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        let hash = bloom::hash(key);
+        let mut probe = Probe::default();
+        for run in &self.runs {
+            let Some(table) = run.tables.get(run.find(key)).filter(|t| t.first() <= key) else {
+                continue;
+            };
+            if let Some(value) = table.get(&mut probe, key, hash, false)? {
+                return Ok(value);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks up many keys in ascending order: run after run, those that are still open.
+    pub(super) fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut found: impl FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let mut open: Vec<(usize, u32)> =
+            keys.iter().map(|key| bloom::hash(key.as_ref())).enumerate().collect();
+        let mut probe = Probe::default();
+        for run in &self.runs {
+            let (mut at, mut probed) = (0, usize::MAX);
+            let (mut error, mut previous) = (None, &[][..]);
+            open.retain(|&(i, hash)| {
+                let key = keys[i].as_ref();
+                debug_assert!(previous <= key, "keys must ascend");
+                previous = key;
+                if error.is_some() {
+                    return true;
+                }
+                at = advance(&run.tables, at, key);
+                let Some(table) = run.tables.get(at).filter(|t| t.first() <= key) else {
+                    return true;
+                };
+                match table.get(&mut probe, key, hash, probed == at) {
+                    Ok(Some(value)) => {
+                        value.into_iter().for_each(|value| found(i, value));
+                        probed = at;
+                        return false;
+                    }
+                    Ok(None) => probed = at,
+                    Err(e) => error = Some(e),
+                }
+                true
+            });
+            if let Some(error) = error {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The table as the manifest names it.
+pub(super) fn new_file(level: usize, table: &Table) -> NewFile {
+    NewFile {
+        level,
+        number: table.number,
+        bytes: table.bytes,
+        smallest: table.smallest.clone(),
+        largest: table.largest.clone(),
+    }
+}
+
+/// Index of the first table from `at` on whose last user key is at least `key`: near ones are
+/// tried first, since neighbouring keys mostly lie in neighbouring tables.
+fn advance(tables: &[Arc<Table>], mut at: usize, key: &[u8]) -> usize {
+    let mut step = 1;
+    while tables.get(at + step - 1).is_some_and(|table| table.last() < key) {
+        at += step;
+        step *= 2;
+    }
+    let end = tables.len().min(at + step);
+    at.min(end) + tables[at.min(end)..end].partition_point(|table| table.last() < key)
+}
+
+fn gather_level_0(mut tables: Vec<Arc<Table>>) -> Vec<SortedRun> {
+    tables.sort_by_key(|table| Reverse(table.number));
+    let mut runs: Vec<Vec<Arc<Table>>> = Vec::new();
+    for table in tables {
+        if let Some(run) = runs.last_mut() {
+            let at = run.partition_point(|other| other.last() < table.first());
+            if run.get(at).is_none_or(|other| table.last() < other.first()) {
+                run.insert(at, table);
+                continue;
+            }
+        }
+        runs.push(vec![table]);
+    }
+    runs.into_iter().map(|tables| SortedRun { level: 0, tables: tables.into() }).collect()
+}
