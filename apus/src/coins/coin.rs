@@ -74,7 +74,8 @@ impl Coin {
         self.height << 1 | u32::from(self.is_coinbase)
     }
 
-    fn parts(&self) -> CoinParts<'_> {
+    /// The coin with its script lent.
+    pub fn parts(&self) -> CoinParts<'_> {
         CoinParts { amount: self.amount, code: self.code(), script: self.script.as_bytes() }
     }
 }
@@ -151,7 +152,7 @@ pub fn decompress_amount(compressed: u64) -> u64 {
 }
 
 /// The first byte of every coin's key.
-pub(super) const COIN_PREFIX: u8 = b'C';
+const COIN_PREFIX: u8 = b'C';
 
 /// Appends the chainstate's key of a coin: `C`, the txid's bytes, VARINT(vout).
 pub fn put_coin_key(out: &mut Vec<u8>, outpoint: &OutPoint) {

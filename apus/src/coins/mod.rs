@@ -5,18 +5,25 @@
 //! where Core takes 154.
 
 mod cache;
+mod chainstate;
 mod changes;
 mod coin;
 mod hasher;
+mod muhash;
+mod num3072;
 mod script;
 mod shard;
 mod slab;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use cache::{CoinsCache, Lookup, Overwritten};
+pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
 pub use changes::Changes;
 pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
+pub use muhash::MuHash;
 pub use script::{CompactScript, is_unspendable};
+pub use stats::{HashType, UtxoStats};

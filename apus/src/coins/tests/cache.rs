@@ -4,23 +4,10 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::super::*;
-use crate::wire::{Cursor, Hash, OutPoint, sha256};
+use super::{coin, outpoint};
+use crate::wire::{Cursor, OutPoint};
 
 type Tables = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn outpoint(n: u64) -> OutPoint {
-    OutPoint { txid: Hash(sha256(&(n / 3).to_le_bytes())), vout: (n % 3) as u32 * 9_000 }
-}
-
-/// Coins whose scripts are inline for two seeds of three.
-fn coin(seed: u64) -> Coin {
-    let script = match seed % 3 {
-        0 => [&[0, 20][..], &sha256(&seed.to_le_bytes())[..20]].concat(),
-        1 => [&[0x51, 32][..], &sha256(&seed.to_le_bytes())].concat(),
-        _ => vec![0x51; 40 + (seed % 100) as usize],
-    };
-    Coin::new(seed, &script, seed as u32 % 1000, seed % 7 == 0)
-}
 
 fn key(outpoint: &OutPoint) -> Vec<u8> {
     let mut key = Vec::new();

@@ -100,7 +100,7 @@ fn keys_off_the_curve_stay_as_they_are() {
         let mut bytes = [0; 33];
         (bytes[0], bytes[32]) = (tag, 5);
         let compact = decoded(&bytes);
-        assert_eq!(compact.to_script(), []);
+        assert!(compact.to_script().is_empty());
         assert_eq!(compact.as_bytes(), bytes);
     }
 }

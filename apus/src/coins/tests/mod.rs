@@ -1,2 +1,22 @@
 mod cache;
+mod chainstate;
 mod codec;
+mod speed;
+
+use super::Coin;
+use crate::wire::{Hash, OutPoint, sha256};
+
+/// Outpoints of which three share a transaction, with indices of one and of two bytes.
+fn outpoint(n: u64) -> OutPoint {
+    OutPoint { txid: Hash(sha256(&(n / 3).to_le_bytes())), vout: (n % 3) as u32 * 9_000 }
+}
+
+/// Coins whose scripts are inline for two seeds of three.
+fn coin(seed: u64) -> Coin {
+    let script = match seed % 3 {
+        0 => [&[0, 20][..], &sha256(&seed.to_le_bytes())[..20]].concat(),
+        1 => [&[0x51, 32][..], &sha256(&seed.to_le_bytes())].concat(),
+        _ => vec![0x51; 40 + (seed % 100) as usize],
+    };
+    Coin::new(seed, &script, seed as u32 % 1000, seed % 7 == 0)
+}

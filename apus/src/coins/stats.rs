@@ -1,0 +1,234 @@
+use rayon::prelude::*;
+
+use crate::disk::StoreError;
+use crate::wire::{Hash, OutPoint, Sha256d, put_compact_size};
+
+use super::chainstate::{Chainstate, CoinScan};
+use super::coin::Coin;
+use super::muhash::MuHash;
+
+/// Scans for each thread where the order between them does not matter: enough to even out.
+const SCANS_PER_THREAD: usize = 16;
+/// Bytes of tables for each scan where serialised coins of several wait in memory to be hashed.
+const SCAN_BYTES: u64 = 2 << 20;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Which hash of the UTXO set to compute (`hash_type` of Core's `gettxoutsetinfo`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashType {
+    /// None: the counts alone.
+    None,
+    /// MuHash3072, in parallel.
+    MuHash,
+    /// SHA-256d over all coins in order, which assumeutxo commits to.
+    HashSerialized3,
+}
+
+/// Statistics of a UTXO set, those of Core's `gettxoutsetinfo` without its index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UtxoStats {
+    /// Of the best block.
+    pub height: u32,
+    /// The block up to which the coins are right.
+    pub best_block: Hash,
+    /// Coins.
+    pub txouts: u64,
+    /// A size that does not depend on the database: script bytes plus 50 for each coin.
+    pub bogosize: u64,
+    /// In satoshi.
+    pub total_amount: u64,
+    /// Transactions with at least one coin.
+    pub transactions: u64,
+    /// The hash asked for, if any.
+    pub hash: Option<(HashType, Hash)>,
+    /// Bytes of the chainstate's tables.
+    pub disk_size: u64,
+}
+
+impl UtxoStats {
+    /// Reads the whole UTXO set, on all threads of the caller's pool. `height` is that of the best
+    /// block, which the chainstate does not know. Keep writers away meanwhile.
+    pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
+        let empty = || StoreError::new(chainstate.dir(), "the chainstate is empty");
+        let best_block = chainstate.best_block()?.ok_or_else(empty)?;
+        let (counts, hash) = match hash_type {
+            HashType::None => (count(chainstate, || ())?.0, None),
+            HashType::MuHash => {
+                let (counts, muhash) = count(chainstate, MuHash::new)?;
+                (counts, Some((hash_type, muhash.finalize())))
+            }
+            HashType::HashSerialized3 => {
+                let (counts, hash) = hash_serialized(chainstate)?;
+                (counts, Some((hash_type, hash)))
+            }
+        };
+        let overflow = || StoreError::new(chainstate.dir(), "amounts add up to over 2^64 satoshi");
+        Ok(Self {
+            height,
+            best_block,
+            txouts: counts.txouts,
+            bogosize: counts.bogosize,
+            total_amount: u64::try_from(counts.amount).map_err(|_| overflow())?,
+            transactions: counts.transactions,
+            hash,
+            disk_size: chainstate.disk_bytes(),
+        })
+    }
+
+    /// The statistics as `bitcoin-cli gettxoutsetinfo` prints them, without a newline at the end.
+    pub fn to_json(&self) -> String {
+        let hash = match self.hash {
+            Some((HashType::MuHash, hash)) => format!("  \"muhash\": \"{hash}\",\n"),
+            Some((_, hash)) => format!("  \"hash_serialized_3\": \"{hash}\",\n"),
+            None => String::new(),
+        };
+        let Self { height, best_block, txouts, bogosize, transactions, disk_size, .. } = self;
+        let (coins, satoshi) = (self.total_amount / 100_000_000, self.total_amount % 100_000_000);
+        format!(
+            "{{\n  \"height\": {height},\n  \"bestblock\": \"{best_block}\",\n  \
+             \"txouts\": {txouts},\n  \"bogosize\": {bogosize},\n{hash}  \
+             \"total_amount\": {coins}.{satoshi:08},\n  \"transactions\": {transactions},\n  \
+             \"disk_size\": {disk_size}\n}}"
+        )
+    }
+}
+
+/// Appends what both hashes are taken of (Core's `TxOutSer`): outpoint, 2 × height + coinbase,
+/// amount, script.
+pub fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
+    out.extend_from_slice(&outpoint.to_bytes());
+    out.extend_from_slice(&coin.code().to_le_bytes());
+    out.extend_from_slice(&coin.amount.to_le_bytes());
+    put_compact_size(out, script.len() as u64);
+    out.extend_from_slice(script);
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    txouts: u64,
+    bogosize: u64,
+    amount: u128,
+    transactions: u64,
+}
+
+impl Counts {
+    fn add(&mut self, coin: &Coin, script: &[u8], is_new_transaction: bool) {
+        self.txouts += 1;
+        // txid, index, height and coinbase, amount, length of the script, script.
+        self.bogosize += 32 + 4 + 4 + 8 + 2 + script.len() as u64;
+        self.amount += u128::from(coin.amount);
+        self.transactions += u64::from(is_new_transaction);
+    }
+
+    fn combine(mut self, other: Self) -> Self {
+        self.txouts += other.txouts;
+        self.bogosize += other.bogosize;
+        self.amount += other.amount;
+        self.transactions += other.transactions;
+        self
+    }
+}
+
+/// A hash of coins in any order and grouping, or none.
+trait CoinSum: Send {
+    fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8], scratch: &mut Vec<u8>);
+    fn combine(self, other: Self) -> Self;
+}
+
+impl CoinSum for () {
+    fn add(&mut self, _: &OutPoint, _: &Coin, _: &[u8], _: &mut Vec<u8>) {}
+    fn combine(self, _: Self) {}
+}
+
+impl CoinSum for MuHash {
+    fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8], scratch: &mut Vec<u8>) {
+        scratch.clear();
+        put_hashed_coin(scratch, outpoint, coin, script);
+        self.insert(scratch);
+    }
+
+    fn combine(mut self, other: Self) -> Self {
+        MuHash::combine(&mut self, &other);
+        self
+    }
+}
+
+/// Calls `each(outpoint, coin, script, whether it is its transaction's first)`.
+fn for_each_coin(
+    scan: &mut CoinScan,
+    mut each: impl FnMut(&OutPoint, &Coin, &[u8], bool),
+) -> Result<()> {
+    let (mut last, mut script) = (None, Vec::new());
+    while let Some((outpoint, coin)) = scan.next_coin()? {
+        script.clear();
+        coin.script.decompress_into(&mut script);
+        each(&outpoint, &coin, &script, last != Some(outpoint.txid));
+        last = Some(outpoint.txid);
+    }
+    Ok(())
+}
+
+fn count<S: CoinSum>(chainstate: &Chainstate, new: impl Fn() -> S + Sync) -> Result<(Counts, S)> {
+    let scans = chainstate.scans(SCANS_PER_THREAD * rayon::current_num_threads())?;
+    let of_scan = |mut scan: CoinScan| {
+        let (mut counts, mut sum, mut scratch) = (Counts::default(), new(), Vec::new());
+        for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
+            counts.add(coin, script, is_new);
+            sum.add(outpoint, coin, script, &mut scratch);
+        })?;
+        Ok((counts, sum))
+    };
+    let nothing = || (Counts::default(), new());
+    let combine = |a: (Counts, S), b: (Counts, S)| Ok((a.0.combine(b.0), a.1.combine(b.1)));
+    scans.into_par_iter().map(of_scan).try_reduce(nothing, combine)
+}
+
+/// Hashes in order what the threads have read and serialised, a batch of scans ahead.
+fn hash_serialized(chainstate: &Chainstate) -> Result<(Counts, Hash)> {
+    let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
+    let mut scans = chainstate.scans(parts)?.into_iter();
+    let mut next_batch = || -> Result<Vec<(Counts, Vec<u8>)>> {
+        let batch: Vec<_> = scans.by_ref().take(2 * rayon::current_num_threads()).collect();
+        batch.into_par_iter().map(serialise).collect()
+    };
+    let (mut counts, mut hasher) = (Counts::default(), Sha256d::default());
+    let mut batch = next_batch()?;
+    while !batch.is_empty() {
+        let mut hash = || batch.iter().for_each(|(_, bytes)| hasher.update(bytes));
+        let ((), next) = rayon::join(&mut hash, &mut next_batch);
+        counts = batch.iter().fold(counts, |sum, (counts, _)| sum.combine(*counts));
+        batch = next?;
+    }
+    Ok((counts, hasher.finish()))
+}
+
+fn serialise(mut scan: CoinScan) -> Result<(Counts, Vec<u8>)> {
+    let (mut counts, mut bytes) = (Counts::default(), Vec::new());
+    let mut transaction = Vec::new();
+    for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
+        if is_new {
+            sort_outputs(&mut bytes, &transaction);
+            transaction.clear();
+        }
+        transaction.push((outpoint.vout, bytes.len()));
+        counts.add(coin, script, is_new);
+        put_hashed_coin(&mut bytes, outpoint, coin, script);
+    })?;
+    sort_outputs(&mut bytes, &transaction);
+    Ok((counts, bytes))
+}
+
+/// Brings a transaction's outputs, the last in `bytes`, into the order of their indices; keys are
+/// in another from index 16512 on. `outputs` are the index and the start of each.
+fn sort_outputs(bytes: &mut Vec<u8>, outputs: &[(u32, usize)]) {
+    let Some((_, start)) = outputs.first().filter(|_| !outputs.is_sorted()) else { return };
+    let ends = outputs[1..].iter().map(|(_, start)| *start).chain([bytes.len()]);
+    let mut ranges: Vec<_> =
+        outputs.iter().zip(ends).map(|((vout, start), end)| (*vout, *start..end)).collect();
+    ranges.sort_unstable_by_key(|(vout, _)| *vout);
+    let unsorted = bytes.split_off(*start);
+    for (_, range) in ranges {
+        bytes.extend_from_slice(&unsorted[range.start - start..range.end - start]);
+    }
+}
