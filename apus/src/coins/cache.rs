@@ -183,10 +183,10 @@ impl CoinsCache {
     /// read before would bring a spent coin back.
     pub fn fill(&self, generation: u64, outpoint: &OutPoint, coin: &Coin) {
         let (shard, hash) = self.place(outpoint);
-        if let Some(mut shard) = self.lock_unless_syncing(shard) {
-            if generation == self.generation() {
-                shard.fill(hash, outpoint, coin);
-            }
+        if let Some(mut shard) = self.lock_unless_syncing(shard)
+            && generation == self.generation()
+        {
+            shard.fill(hash, outpoint, coin);
         }
     }
 
@@ -209,7 +209,7 @@ impl CoinsCache {
     /// Hands the changed entries, sorted as the tables sort, to `write`; once that has returned
     /// Ok they are clean and spent ones are gone. After an error the cache is as before.
     ///
-    /// Every shard stays locked meanwhile. `write` may use a thread pool whose other threads call
+    /// Every shard stays locked meanwhile, and 16 bytes for each change are held. `write` may use a thread pool whose other threads call
     /// `fill` and `unknown`, which give up while a sync runs; every other method would wait, and a
     /// pool that waits for the sync that waits for the pool never ends.
     pub fn sync<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {

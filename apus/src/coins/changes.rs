@@ -26,19 +26,21 @@ struct Change {
 impl<'a> Changes<'a> {
     /// Follows the list of each shard, and touches nothing that is not in one.
     pub(super) fn collect(shards: Vec<&'a Shard>) -> Self {
-        let of_shard = |(index, shard): (usize, &&'a Shard)| -> Vec<Change> {
-            let change = |slot| {
+        let count = shards.iter().map(|shard| shard.changed()).sum();
+        let mut sorted = vec![Change { prefix: 0, shard: 0, slot: 0 }; count];
+        let (mut rest, mut lists) = (&mut sorted[..], Vec::with_capacity(shards.len()));
+        for shard in &shards {
+            let (list, more) = rest.split_at_mut(shard.changed());
+            lists.push((shard, list));
+            rest = more;
+        }
+        lists.into_par_iter().enumerate().for_each(|(index, (shard, list))| {
+            for (change, slot) in list.iter_mut().zip(shard.changed_slots()) {
                 let [a, b, c, d, e, f, g, h, ..] = shard.slab().get(slot).outpoint.txid.0;
                 let prefix = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-                Change { prefix, shard: index as u32, slot }
-            };
-            let mut changes = Vec::with_capacity(shard.changed());
-            changes.extend(shard.changed_slots().map(change));
-            changes
-        };
-        let lists: Vec<_> = shards.par_iter().enumerate().map(of_shard).collect();
-        let mut sorted = lists.concat();
-        drop(lists);
+                *change = Change { prefix, shard: index as u32, slot };
+            }
+        });
         let outpoint = |change: &Change| shards[change.shard as usize].slab().get(change.slot);
         let by_key = |a: &Change, b: &Change| match a.prefix.cmp(&b.prefix) {
             Ordering::Equal => key_order(&outpoint(a).outpoint, &outpoint(b).outpoint),

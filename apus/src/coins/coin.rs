@@ -126,7 +126,7 @@ pub fn compress_amount(mut amount: u64) -> u64 {
         return 0;
     }
     let mut zeros = 0;
-    while zeros < 9 && amount % 10 == 0 {
+    while zeros < 9 && amount.is_multiple_of(10) {
         amount /= 10;
         zeros += 1;
     }

@@ -198,7 +198,7 @@ impl Slab {
     fn grow(&mut self) -> u32 {
         let slot = self.len;
         assert!(slot < NONE, "a shard of the coins cache is full");
-        if slot as usize % CHUNK_SLOTS == 0 {
+        if (slot as usize).is_multiple_of(CHUNK_SLOTS) {
             self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
         }
         self.chunks[slot as usize / CHUNK_SLOTS].push(Slot::empty());

@@ -101,7 +101,7 @@ impl UtxoStats {
 
 /// Appends what both hashes are taken of (Core's `TxOutSer`): outpoint, 2 × height + coinbase,
 /// amount, script.
-pub fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
+fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
     out.extend_from_slice(&outpoint.to_bytes());
     out.extend_from_slice(&coin.code().to_le_bytes());
     out.extend_from_slice(&coin.amount.to_le_bytes());

@@ -1,8 +1,9 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use super::super::*;
 use super::{coin, outpoint};
-use crate::disk::Disk;
+use crate::disk::{Disk, PowerCut, StoreError};
 use crate::leveldb::{Db, Options};
 use crate::wire::{Hash, OutPoint, sha256};
 
@@ -254,4 +255,49 @@ fn json_is_that_of_bitcoin_cli() {
     let hash = Some((HashType::HashSerialized3, Hash::ZERO));
     assert!(UtxoStats { hash, ..stats }.to_json().contains("  \"hash_serialized_3\": \"0"));
     assert!(serde_json::from_str::<serde_json::Value>(&plain).is_ok());
+}
+
+/// Whenever the power fails, what is there is one of the states that were written, best block and
+/// coins together.
+#[test]
+fn a_power_cut_leaves_the_state_before_or_after() {
+    let states = [sorted(0..0), sorted(0..40), sorted(20..60), sorted(30..90)];
+    let mut seen = [0; 4];
+    for step in 1.. {
+        let dir = tempfile::tempdir().expect("a directory");
+        let power = Arc::new(PowerCut::at(step));
+        let _ = write_states(Disk::with_power_cut(power.clone()), dir.path(), &states);
+        power.lose_unsynced().expect("the power is gone");
+        let chainstate = open(dir.path());
+        let best = chainstate.best_block().expect("read").map_or(0, |best| best.0[0].into());
+        assert_eq!(all(&chainstate, 1), states[best], "cut at step {step}, best block {best}");
+        seen[best] += 1;
+        if !power.is_off() {
+            break;
+        }
+    }
+    assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
+}
+
+/// Makes a chainstate with the second state by a sync, the third by a flush and the fourth by a
+/// bulk.
+fn write_states(
+    disk: Disk,
+    dir: &Path,
+    states: &[Vec<(OutPoint, Coin)>; 4],
+) -> Result<(), StoreError> {
+    let chainstate = Chainstate::open(disk, dir, options())?;
+    let cache = CoinsCache::new();
+    cache.add_batch(&states[1], false).expect("free");
+    cache.sync(|changes| chainstate.write(changes, &hash(1)))?;
+    states[1].iter().for_each(|(at, _)| cache.remove(at));
+    cache.add_batch(&states[2], true).expect("overwritten");
+    cache.flush(|changes| chainstate.write(changes, &hash(2)))?;
+    let bulk = chainstate.bulk()?;
+    let mut writer = bulk.writer();
+    for (at, coin) in &states[3] {
+        writer.put(at, &coin.parts())?;
+    }
+    writer.finish()?;
+    bulk.commit(&hash(3))
 }

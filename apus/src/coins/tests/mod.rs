@@ -1,6 +1,7 @@
 mod cache;
 mod chainstate;
 mod codec;
+mod core;
 mod speed;
 
 use super::Coin;
@@ -18,5 +19,5 @@ fn coin(seed: u64) -> Coin {
         1 => [&[0x51, 32][..], &sha256(&seed.to_le_bytes())].concat(),
         _ => vec![0x51; 40 + (seed % 100) as usize],
     };
-    Coin::new(seed, &script, seed as u32 % 1000, seed % 7 == 0)
+    Coin::new(seed, &script, seed as u32 % 1000, seed.is_multiple_of(7))
 }
