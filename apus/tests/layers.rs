@@ -84,7 +84,9 @@ fn only_sync_starts_threads() {
             continue;
         }
         for file in rust_files(&source_root().join(&module)) {
-            let is_test = file.file_name().is_some_and(|n| n.to_string_lossy().contains("test"));
+            let is_test = file
+                .components()
+                .any(|part| part.as_os_str().to_string_lossy().starts_with("tests"));
             let text = fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             if !is_test
@@ -131,7 +133,7 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
         let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "const fn "]
             .iter()
             .any(|head| code.starts_with(head));
-        if !is_function {
+        if !is_function || line.ends_with(';') {
             continue;
         }
         let indent = line.len() - code.len();

@@ -209,9 +209,10 @@ impl CoinsCache {
     /// Hands the changed entries, sorted as the tables sort, to `write`; once that has returned
     /// Ok they are clean and spent ones are gone. After an error the cache is as before.
     ///
-    /// Every shard stays locked meanwhile, and 16 bytes for each change are held. `write` may use a thread pool whose other threads call
-    /// `fill` and `unknown`, which give up while a sync runs; every other method would wait, and a
-    /// pool that waits for the sync that waits for the pool never ends.
+    /// Every shard stays locked meanwhile, and 16 bytes for each change are held. `write` may use a
+    /// thread pool whose other threads call `fill` and `unknown`, which give up while a sync runs;
+    /// every other method would wait, and a pool that waits for the sync that waits for the pool
+    /// never ends.
     pub fn sync<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         self.sync_then(write, Shard::mark_clean)
     }
