@@ -106,7 +106,7 @@ impl Pool {
     pub fn advance(&mut self, height: u32, wanted: usize) {
         let height = height as usize;
         if let Some(list) = self.due.get_mut(height) {
-            self.ready.append(list);
+            self.ready.extend(std::mem::take(list));
         }
         for list in self.due.iter_mut().skip(height + 1).take(32) {
             if self.ready.len() >= wanted {

@@ -153,7 +153,7 @@ impl Planner<'_> {
         if let Some(outputs) = self.fan_out {
             return (rng.between(1, 2), rng.between(1 + outputs / 2, 2 + 2 * outputs));
         }
-        let consolidation = if self.plenty { 30 } else { 13 };
+        let consolidation = if self.plenty { 30 } else { 14 };
         match rng.below(1_000) {
             n if n < consolidation => (rng.between(8, 70), 1),
             0..120 => (1, 1),
@@ -162,7 +162,7 @@ impl Planner<'_> {
             730..790 => (2, 1),
             790..840 => (rng.between(3, 6), rng.between(1, 2)),
             840..910 => (rng.between(1, 2), rng.between(3, 4)),
-            910..990 => (rng.between(1, 3), rng.between(5, 30)),
+            910..989 => (rng.between(1, 3), rng.between(8, 40)),
             _ => (rng.between(1, 4), rng.between(31, 100)),
         }
     }

@@ -22,7 +22,7 @@ pub struct Spec {
     pub keys: u32,
     /// Percentage of inputs that spend an output of their own block.
     pub in_block_percent: u8,
-    /// Percentage of outputs that are never spent.
+    /// Percentage of outputs, change aside, that are never spent.
     pub never_spent_percent: u8,
     /// How often each kind of output script occurs.
     pub mix: Mix,
@@ -57,7 +57,7 @@ impl Spec {
             empty_blocks_after: 2_100,
             keys: 4_096,
             in_block_percent: 10,
-            never_spent_percent: 20,
+            never_spent_percent: 44,
             mix: Mix::mainnet(),
         }
     }
@@ -106,10 +106,10 @@ impl Mix {
     /// About the shares of mainnet in 2025.
     pub fn mainnet() -> Self {
         Mix::new(&[
-            (Kind::P2wpkh, 38_000),
+            (Kind::P2wpkh, 40_500),
             (Kind::P2trKey, 26_500),
             (Kind::P2pkh, 14_500),
-            (Kind::OpReturn, 7_500),
+            (Kind::OpReturn, 5_000),
             (Kind::P2shP2wpkh, 6_500),
             (Kind::P2wshMultisig, 3_000),
             (Kind::P2shMultisig, 2_000),
