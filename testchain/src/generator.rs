@@ -155,7 +155,7 @@ impl Generator {
     fn coinbase_outputs(&mut self, height: u32, fees: u64) -> Vec<(u64, Lock, Option<u32>)> {
         let count = match height <= self.spec.quiet_blocks {
             true => 12,
-            false if height % 3 == 0 => 2,
+            false if height.is_multiple_of(3) => 2,
             false => 1,
         };
         let mut left = reward(height, fees);

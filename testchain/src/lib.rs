@@ -15,6 +15,7 @@
 //! ```
 
 pub mod block;
+mod breaks;
 
 mod builder;
 mod chain;
@@ -28,6 +29,7 @@ mod rng;
 mod spec;
 pub mod write;
 
+pub use breaks::{Break, Broken};
 pub use builder::{Builder, Parent, remerkle, seal};
 pub use chain::Chain;
 pub use coin::{Coin, Utxo};

@@ -98,6 +98,33 @@ impl Payment {
         Signer::new(self, keys).finish()
     }
 
+    /// The transaction without scripts and witnesses in its inputs.
+    ///
+    /// # Panics
+    /// With outputs to keys: these need [`Payment::sign`].
+    pub(crate) fn unsigned(&self) -> Transaction {
+        use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, TxIn, TxOut, Txid, Witness};
+        let input = |spend: &Spend| TxIn {
+            previous_output: OutPoint::new(Txid::from_byte_array(spend.txid), spend.vout),
+            script_sig: ScriptBuf::new(),
+            sequence: Sequence(spend.sequence),
+            witness: Witness::new(),
+        };
+        let output = |output: &Output| match &output.to {
+            Target::Lock(lock) => panic!("{lock:?} is not a script"),
+            Target::Script(script) => TxOut {
+                value: Amount::from_sat(output.amount),
+                script_pubkey: ScriptBuf::from(script.clone()),
+            },
+        };
+        Transaction {
+            version: bitcoin::transaction::Version(self.version),
+            lock_time: bitcoin::absolute::LockTime::from_consensus(self.lock_time),
+            input: self.inputs.iter().map(input).collect(),
+            output: self.outputs.iter().map(output).collect(),
+        }
+    }
+
     /// Signs every input, for a transaction that is to be changed by hand.
     ///
     /// # Panics

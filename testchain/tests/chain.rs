@@ -38,6 +38,20 @@ fn core_accepts_full_blocks_and_the_mix_of_mainnet() {
     assert!((1_200_000..1_600_000).contains(&longest), "{longest}");
 }
 
+/// Half a minute: `cargo test --release -p apus-testchain -- --ignored`.
+#[test]
+#[ignore]
+fn core_accepts_a_benchmark_chain() {
+    let spec = Spec { empty_blocks_after: 100, ..Spec::mainnet_like(1, 180, 210_000_000) };
+    let judge = Judge::new();
+    let mut generator = Generator::new(spec);
+    for block in generator.by_ref() {
+        let verdict = judge.process(&block.bytes);
+        assert_eq!(judge.tip(), block.hash.to_byte_array(), "{verdict:?}");
+    }
+    eprintln!("{:?}", generator.totals());
+}
+
 #[test]
 fn core_follows_forks() {
     let chain = Chain::new(Spec::small(4));

@@ -1,6 +1,6 @@
 //! Bitcoin Core's own validation, as the judge.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
@@ -17,6 +17,9 @@ impl Log for Lines {
         self.0.lock().unwrap().push(message.to_owned());
     }
 }
+
+/// Core's log is one for the process, so there is one judge at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 static LOG: OnceLock<Lines> = OnceLock::new();
 
@@ -43,10 +46,12 @@ pub struct Judge {
     manager: ChainstateManager,
     verdict: Arc<Mutex<Verdict>>,
     _directory: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Judge {
     pub fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         log();
         let verdict = Arc::new(Mutex::new(Verdict::default()));
         let noted = verdict.clone();
@@ -68,7 +73,7 @@ impl Judge {
             .chainstate_db_in_memory(true)
             .build()
             .unwrap();
-        Judge { manager, verdict, _directory: directory }
+        Judge { manager, verdict, _directory: directory, _alone: alone }
     }
 
     /// Shows Core a block.
