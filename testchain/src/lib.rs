@@ -1,1 +1,41 @@
+//! A seeded, deterministic generator of valid Bitcoin regtest chains that knows its own UTXO set.
+//!
+//! It shares no code with `apus`, so that it can judge it. Two ways in:
+//!
+//! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]); [`write`]
+//!   puts one into files.
+//! * [`Chain`] holds a small one ([`Spec::small`]) in memory, with forks ([`Chain::fork`]),
+//!   hand-made blocks ([`Builder`]) and blocks that break a chosen rule ([`Chain::broken`]).
+//!
+//! ```
+//! use apus_testchain::{Chain, Spec};
+//! let chain = Chain::new(Spec::small(1));
+//! assert_eq!(chain.height(), 200);
+//! assert_eq!(chain.utxos().count() as u64, chain.totals().unspent);
+//! ```
 
+pub mod block;
+mod breaks;
+
+mod builder;
+mod chain;
+mod coin;
+mod generator;
+mod keys;
+mod lock;
+mod payment;
+mod plan;
+mod rng;
+mod spec;
+pub mod write;
+
+pub use breaks::{Break, Broken};
+pub use builder::{Builder, Parent, remerkle, seal};
+pub use chain::Chain;
+pub use coin::{Coin, Utxo};
+pub use generator::{Generator, MadeBlock, Totals};
+pub use keys::Keys;
+pub use lock::{ALL_KINDS, KINDS, Kind, Lock};
+pub use payment::{Output, Payment, Signed, Spend, Target};
+pub use rng::Rng;
+pub use spec::{Mix, Spec};

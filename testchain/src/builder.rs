@@ -1,0 +1,156 @@
+//! Hand-made blocks.
+
+use bitcoin::block::Block;
+use bitcoin::hashes::Hash;
+use bitcoin::transaction::{Transaction, TxOut};
+use bitcoin::{Amount, BlockHash, ScriptBuf};
+
+use crate::block::{coinbase, commit, header, median_time, merkle_root, mine, subsidy};
+
+/// The block that another is built on.
+#[derive(Clone, Debug)]
+pub struct Parent {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// The times of it and up to ten blocks before it, in order.
+    times: Vec<u32>,
+}
+
+impl Parent {
+    /// A block with its hash, height, and the times of the last 11 blocks up to it (fewer near
+    /// the genesis block).
+    ///
+    /// # Panics
+    /// Without any time.
+    pub fn new(hash: BlockHash, height: u32, times: Vec<u32>) -> Self {
+        assert!(!times.is_empty(), "a block has a time");
+        Parent { hash, height, times }
+    }
+
+    /// Its median time past (BIP 113): the next block's time must be later.
+    pub fn median_time_past(&self) -> u32 {
+        median_time(&self.times)
+    }
+
+    /// `block`, which was built on this one, as a parent.
+    pub fn child(&self, block: &Block) -> Parent {
+        let skip = (self.times.len() + 1).saturating_sub(11);
+        let mut times = self.times[skip..].to_vec();
+        times.push(block.header.time);
+        Parent { hash: block.block_hash(), height: self.height + 1, times }
+    }
+}
+
+/// A block by hand. What [`Builder::finish`] gives is valid if its transactions are; it can then
+/// be changed at will, and made whole again as far as wanted with [`seal`], [`remerkle`] and
+/// [`crate::block::mine`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    parent: Parent,
+    time: u32,
+    coinbase_value: u64,
+    extra: Vec<u8>,
+    txs: Vec<Transaction>,
+    commits: bool,
+}
+
+impl Builder {
+    /// An empty block on `parent`, ten minutes after it, that claims the subsidy to `OP_TRUE`.
+    pub fn block_on(parent: &Parent) -> Self {
+        let last = parent.times.last().copied().unwrap_or(0);
+        Builder {
+            time: last.saturating_add(600).max(parent.median_time_past() + 1),
+            coinbase_value: subsidy(parent.height + 1),
+            extra: vec![0; 4],
+            txs: Vec::new(),
+            commits: true,
+            parent: parent.clone(),
+        }
+    }
+
+    /// Height of the block.
+    pub fn height(&self) -> u32 {
+        self.parent.height + 1
+    }
+
+    /// The block that it stands on.
+    pub fn parent(&self) -> &Parent {
+        &self.parent
+    }
+
+    /// Adds a transaction. Its fee is left unclaimed.
+    pub fn tx(mut self, tx: Transaction) -> Self {
+        self.txs.push(tx);
+        self
+    }
+
+    /// Adds transactions.
+    pub fn txs(mut self, txs: impl IntoIterator<Item = Transaction>) -> Self {
+        self.txs.extend(txs);
+        self
+    }
+
+    /// Satoshis that the coinbase claims.
+    pub fn coinbase_value(mut self, amount: u64) -> Self {
+        self.coinbase_value = amount;
+        self
+    }
+
+    /// Bytes in the coinbase's script after the height, at most 75: they tell blocks apart.
+    pub fn extra(mut self, bytes: &[u8]) -> Self {
+        self.extra = bytes.to_vec();
+        self
+    }
+
+    /// The block's time.
+    pub fn time(mut self, time: u32) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// Leaves the witness commitment out.
+    pub fn without_commitment(mut self) -> Self {
+        self.commits = false;
+        self
+    }
+
+    /// The block: committed to, and mined.
+    pub fn finish(self) -> Block {
+        let script = ScriptBuf::from(vec![0x51]);
+        let output = TxOut { value: Amount::from_sat(self.coinbase_value), script_pubkey: script };
+        let mut txdata = vec![coinbase(self.height(), &self.extra, vec![output])];
+        txdata.extend(self.txs);
+        if self.commits {
+            let root = witness_root(&txdata);
+            commit(&mut txdata[0], root);
+        }
+        let mut block = Block { header: header(self.parent.hash, [0; 32], self.time), txdata };
+        remerkle(&mut block);
+        block
+    }
+}
+
+/// Makes a changed block whole: a new witness commitment in place of the coinbase's last output,
+/// a new merkle root, new work.
+pub fn seal(block: &mut Block) {
+    let root = witness_root(&block.txdata);
+    if let Some(coinbase) = block.txdata.first_mut() {
+        coinbase.output.pop();
+        commit(coinbase, root);
+    }
+    remerkle(block);
+}
+
+/// A new merkle root, and new work.
+pub fn remerkle(block: &mut Block) {
+    let leaves = block.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
+    block.header.merkle_root = bitcoin::TxMerkleNode::from_byte_array(merkle_root(leaves));
+    mine(&mut block.header, true);
+}
+
+fn witness_root(txs: &[Transaction]) -> [u8; 32] {
+    let own = txs.iter().skip(1).map(|tx| tx.compute_wtxid().to_byte_array());
+    merkle_root(std::iter::once([0; 32]).chain(own).collect())
+}

@@ -1,0 +1,137 @@
+//! The coins that the generator may still spend, and those that it never will.
+
+use bitcoin::hashes::Hash;
+use bitcoin::script::ScriptBuf;
+use bitcoin::{OutPoint, Txid};
+
+use crate::keys::Keys;
+use crate::lock::{Kind, Lock};
+use crate::rng::Rng;
+
+/// An unspent output: 56 bytes, its script implied by its lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Coin {
+    /// Transaction id, in the order of the wire.
+    pub txid: [u8; 32],
+    /// Amount in satoshis.
+    pub amount: u64,
+    /// Height of its block.
+    pub height: u32,
+    /// Index of the output.
+    pub vout: u16,
+    /// Its script.
+    pub lock: Lock,
+    /// Made by a coinbase.
+    pub coinbase: bool,
+}
+
+/// An entry of the UTXO set, spelt out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Utxo {
+    /// Transaction id and index.
+    pub outpoint: OutPoint,
+    /// Amount in satoshis.
+    pub amount: u64,
+    /// Output script.
+    pub script: ScriptBuf,
+    /// Height of its block.
+    pub height: u32,
+    /// Made by a coinbase.
+    pub coinbase: bool,
+}
+
+impl Coin {
+    /// The first height at which consensus lets it be spent.
+    pub fn spendable_from(&self) -> u32 {
+        if self.coinbase {
+            self.height + 100
+        } else if self.lock.kind == Kind::P2wshCsv {
+            self.height + self.lock.csv_blocks()
+        } else {
+            self.height
+        }
+    }
+
+    /// Its outpoint.
+    pub fn outpoint(&self) -> OutPoint {
+        OutPoint::new(Txid::from_byte_array(self.txid), u32::from(self.vout))
+    }
+
+    /// The entry of the UTXO set that it stands for.
+    pub fn utxo(&self, keys: &Keys) -> Utxo {
+        Utxo {
+            outpoint: self.outpoint(),
+            amount: self.amount,
+            script: self.lock.script(keys),
+            height: self.height,
+            coinbase: self.coinbase,
+        }
+    }
+}
+
+/// All unspent coins, sorted by when they are to be spent: which fixes the ages at which coins
+/// are spent without ever searching for one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    /// Due now or overdue.
+    ready: Vec<Coin>,
+    /// Due at a height still to come.
+    due: Vec<Vec<Coin>>,
+    /// Not to be spent in this chain.
+    kept: Vec<Coin>,
+}
+
+impl Pool {
+    /// A pool for a chain whose last spending block is at `last_height`.
+    pub fn new(last_height: u32) -> Self {
+        Pool { due: vec![Vec::new(); last_height as usize + 1], ..Pool::default() }
+    }
+
+    /// Lets coins be due up to `last_height`.
+    pub fn extend(&mut self, last_height: u32) {
+        self.due.resize_with(self.due.len().max(last_height as usize + 1), Vec::new);
+    }
+
+    /// Adds a coin to be spent `life` blocks after it may be spent, or never.
+    pub fn add(&mut self, coin: Coin, life: Option<u32>) {
+        let due = life.and_then(|life| coin.spendable_from().checked_add(life));
+        match due.and_then(|height| self.due.get_mut(height as usize)) {
+            Some(list) => list.push(coin),
+            None => self.kept.push(coin),
+        }
+    }
+
+    /// Moves what is due at `height` to the ready coins, and, if these are fewer than `wanted`,
+    /// coins that would be due soon after.
+    pub fn advance(&mut self, height: u32, wanted: usize) {
+        let height = height as usize;
+        if let Some(list) = self.due.get_mut(height) {
+            self.ready.extend(std::mem::take(list));
+        }
+        for list in self.due.iter_mut().skip(height + 1).take(32) {
+            if self.ready.len() >= wanted {
+                break;
+            }
+            let (now, later) =
+                list.drain(..).partition(|coin: &Coin| coin.spendable_from() as usize <= height);
+            *list = later;
+            self.ready.extend::<Vec<_>>(now);
+        }
+    }
+
+    /// How many coins are ready.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes any ready coin.
+    pub fn take(&mut self, rng: &mut Rng) -> Option<Coin> {
+        let index = rng.below(self.ready.len() as u64) as usize;
+        (index < self.ready.len()).then(|| self.ready.swap_remove(index))
+    }
+
+    /// Every coin, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Coin> {
+        self.ready.iter().chain(self.due.iter().flatten()).chain(&self.kept)
+    }
+}

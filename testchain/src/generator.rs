@@ -1,0 +1,263 @@
+//! The chain, block after block.
+
+use bitcoin::consensus::encode::serialize;
+use bitcoin::hashes::Hash;
+use bitcoin::transaction::TxOut;
+use bitcoin::{Amount, BlockHash, Network};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+use crate::block::{block_time, coinbase, commit, header, merkle_root, mine};
+use crate::coin::{Coin, Pool, Utxo};
+use crate::keys::Keys;
+use crate::lock::Lock;
+use crate::payment::{Signed, put_compact};
+use crate::plan::{Draft, Fresh, Plan, draw_life, plan, reward};
+use crate::rng::Rng;
+use crate::spec::Spec;
+
+/// Heights above which times would lie in the future.
+const HEIGHT_MAX: u32 = 270_000;
+
+/// Makes the blocks of a [`Spec`] one by one, from height 1 on, and knows the UTXO set after each.
+///
+/// Memory: 56 bytes for each unspent coin, and one block. Transactions are signed in the rayon
+/// pool that `next` is called in.
+#[derive(Clone)]
+pub struct Generator {
+    spec: Spec,
+    keys: Arc<Keys>,
+    pool: Pool,
+    rng: Rng,
+    tip: BlockHash,
+    totals: Totals,
+}
+
+/// Sums over a chain, genesis aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Blocks, hence the height.
+    pub blocks: u32,
+    /// Transactions, coinbases included.
+    pub txs: u64,
+    /// Inputs, those of coinbases not included.
+    pub inputs: u64,
+    /// Outputs, unspendable ones included.
+    pub outputs: u64,
+    /// Inputs that spend an output of their own block.
+    pub inputs_in_block: u64,
+    /// Coins in the UTXO set.
+    pub unspent: u64,
+    /// Satoshis in the UTXO set.
+    pub unspent_amount: u64,
+    /// Bytes of all blocks.
+    pub bytes: u64,
+}
+
+/// A block made by the generator.
+#[derive(Clone, Debug)]
+pub struct MadeBlock {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its bytes, as on the wire.
+    pub bytes: Vec<u8>,
+}
+
+impl Generator {
+    /// A generator that starts after the genesis block.
+    ///
+    /// # Panics
+    /// If the chain would reach into the future (more than 270,000 blocks), or has fewer than 101
+    /// quiet blocks before busy ones.
+    pub fn new(spec: Spec) -> Self {
+        assert!(spec.height() <= HEIGHT_MAX, "the tip of {} blocks is not past", spec.height());
+        assert!(spec.busy_blocks == 0 || spec.quiet_blocks > 100, "no coin would be mature");
+        Generator {
+            keys: Arc::new(Keys::new(spec.seed, spec.keys)),
+            pool: Pool::new(spec.busy_end()),
+            rng: Rng::new(spec.seed, 1),
+            tip: bitcoin::constants::genesis_block(Network::Regtest).block_hash(),
+            totals: Totals::default(),
+            spec,
+        }
+    }
+
+    /// What is being made.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The keys that lock the outputs.
+    pub fn keys(&self) -> &Arc<Keys> {
+        &self.keys
+    }
+
+    /// Height of the last block made.
+    pub fn height(&self) -> u32 {
+        self.totals.blocks
+    }
+
+    /// Hash of the last block made.
+    pub fn tip(&self) -> BlockHash {
+        self.tip
+    }
+
+    /// Sums over the blocks made.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The coins of the UTXO set after the last block made, in no order.
+    pub fn coins(&self) -> impl Iterator<Item = &Coin> {
+        self.pool.iter()
+    }
+
+    /// The UTXO set after the last block made, in no order.
+    pub fn utxos(&self) -> impl Iterator<Item = Utxo> {
+        self.pool.iter().map(|coin| coin.utxo(&self.keys))
+    }
+
+    /// From here on, makes another chain: `blocks` more blocks, busy if these would be, with
+    /// other transactions. The times stay those of the first seed.
+    pub fn diverge(&mut self, seed: u64, blocks: u32) {
+        self.rng = Rng::new(self.spec.seed ^ seed, 2 + u64::from(self.height()));
+        let end = self.height().saturating_add(blocks);
+        assert!(end <= HEIGHT_MAX, "the tip of {end} blocks is not past");
+        self.spec.quiet_blocks = self.spec.quiet_blocks.min(end);
+        self.spec.busy_blocks = end - self.spec.quiet_blocks;
+        self.spec.empty_blocks_after = 0;
+        self.pool.extend(end);
+    }
+
+    /// Signs in waves: first what spends earlier blocks only, then what spends the first wave.
+    fn sign(&self, mut drafts: Vec<Draft>) -> Vec<Signed> {
+        let deepest = drafts.iter().map(|draft| draft.depth).max().unwrap_or(0);
+        let mut signed: Vec<Option<Signed>> = vec![None; drafts.len()];
+        for depth in 0..=deepest {
+            for draft in drafts.iter_mut().filter(|draft| draft.depth == depth) {
+                for &(input, parent) in &draft.parents {
+                    let parent = signed[parent as usize].as_ref().expect("signed in a wave before");
+                    draft.payment.inputs[input as usize].txid = parent.txid;
+                }
+            }
+            let pairs = signed.par_iter_mut().zip(&drafts).with_min_len(16);
+            pairs.filter(|(_, draft)| draft.depth == depth).for_each(|(slot, draft)| {
+                *slot = Some(draft.payment.sign(&self.keys));
+            });
+        }
+        signed.into_iter().map(|tx| tx.expect("every depth was signed")).collect()
+    }
+
+    /// The outputs of the coinbase at `height`: several in the quiet blocks, so that the first
+    /// busy ones have enough to spend.
+    fn coinbase_outputs(&mut self, height: u32, fees: u64) -> Vec<(u64, Lock, Option<u32>)> {
+        let count = match height <= self.spec.quiet_blocks {
+            true => 12,
+            false if height.is_multiple_of(3) => 2,
+            false => 1,
+        };
+        let mut left = reward(height, fees);
+        let mut outputs = Vec::with_capacity(count);
+        for i in 0..count {
+            let amount = if i + 1 == count { left } else { left / (count - i) as u64 };
+            left -= amount;
+            let kind = self.spec.mix.draw_spendable(&mut self.rng);
+            let key = self.rng.below(u64::from(self.spec.keys)) as u16;
+            let life = draw_life(&mut self.rng, &self.spec).map_or(0, |life| life.min(40));
+            let kept = height % 10 == 3 && i == 0;
+            outputs.push((amount, Lock { kind, key }, (!kept).then_some(life)));
+        }
+        outputs
+    }
+
+    /// Notes the outputs of the block in the pool.
+    fn add_coins(&mut self, height: u32, fresh: &[Fresh], signed: &[Signed]) {
+        for new in fresh {
+            let coin = Coin {
+                txid: signed[new.tx as usize].txid,
+                amount: new.amount,
+                height,
+                vout: new.vout,
+                lock: new.lock,
+                coinbase: false,
+            };
+            self.add_coin(coin, new.life);
+        }
+    }
+
+    fn add_coin(&mut self, coin: Coin, life: Option<u32>) {
+        self.totals.unspent += 1;
+        self.totals.unspent_amount += coin.amount;
+        self.pool.add(coin, life);
+    }
+
+    fn make(&mut self) -> MadeBlock {
+        let height = self.height() + 1;
+        let mut planned = Plan::default();
+        if self.spec.is_busy(height) {
+            planned = plan(&self.spec, height, &mut self.pool, &mut self.rng);
+        }
+        self.count_spends(&planned);
+        let signed = self.sign(std::mem::take(&mut planned.txs));
+        let outputs = self.coinbase_outputs(height, planned.fees);
+        let extra = self.rng.next_u64().to_le_bytes();
+        let txouts = outputs.iter().map(|(amount, lock, _)| TxOut {
+            value: Amount::from_sat(*amount),
+            script_pubkey: lock.script(&self.keys),
+        });
+        let mut coinbase = coinbase(height, &extra, txouts.collect());
+        let leaves = |first: [u8; 32], leaf: fn(&Signed) -> [u8; 32]| {
+            merkle_root(std::iter::once(first).chain(signed.iter().map(leaf)).collect())
+        };
+        // A block without witnesses need not commit to them, and some do not.
+        if !signed.is_empty() || height % 4 != 3 {
+            commit(&mut coinbase, leaves([0; 32], |tx| tx.wtxid));
+        }
+        let txid = coinbase.compute_txid().to_byte_array();
+        let root = leaves(txid, |tx| tx.txid);
+        let mut header = header(self.tip, root, block_time(self.spec.seed, height));
+        self.tip = mine(&mut header, true);
+        for (vout, (amount, lock, life)) in outputs.into_iter().enumerate() {
+            let vout = vout as u16;
+            self.add_coin(Coin { txid, amount, height, vout, lock, coinbase: true }, life);
+        }
+        self.add_coins(height, &planned.fresh, &signed);
+        let body: usize = signed.iter().map(|tx| tx.bytes.len()).sum();
+        let mut bytes = Vec::with_capacity(2_000 + body);
+        bytes.extend_from_slice(&serialize(&header));
+        put_compact(1 + signed.len(), &mut bytes);
+        bytes.extend_from_slice(&serialize(&coinbase));
+        signed.iter().for_each(|tx| bytes.extend_from_slice(&tx.bytes));
+        self.totals.blocks = height;
+        self.totals.txs += 1 + signed.len() as u64;
+        self.totals.outputs += coinbase.output.len() as u64;
+        self.totals.bytes += bytes.len() as u64;
+        MadeBlock { height, hash: self.tip, bytes }
+    }
+
+    /// Adds a plan's inputs and outputs to the totals. What is spent within the block was never
+    /// counted as unspent.
+    fn count_spends(&mut self, plan: &Plan) {
+        self.totals.inputs += plan.inputs;
+        self.totals.outputs += plan.outputs;
+        for draft in &plan.txs {
+            self.totals.inputs_in_block += draft.parents.len() as u64;
+            let mut amount: u64 = draft.payment.inputs.iter().map(|input| input.amount).sum();
+            for &(input, _) in &draft.parents {
+                amount -= draft.payment.inputs[input as usize].amount;
+            }
+            self.totals.unspent -= (draft.payment.inputs.len() - draft.parents.len()) as u64;
+            self.totals.unspent_amount -= amount;
+        }
+    }
+}
+
+impl Iterator for Generator {
+    type Item = MadeBlock;
+
+    fn next(&mut self) -> Option<MadeBlock> {
+        (self.height() < self.spec.height()).then(|| self.make())
+    }
+}

@@ -1,0 +1,242 @@
+//! The kinds of output scripts, and the script for a kind and a key.
+
+use bitcoin::hashes::{Hash, hash160, sha256};
+use bitcoin::script::ScriptBuf;
+
+use crate::keys::Keys;
+use crate::rng::Rng;
+
+/// How an output is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Pay to the hash of a compressed key.
+    P2pkh,
+    /// Pay to the hash of an uncompressed key.
+    P2pkhUncompressed,
+    /// Pay to a compressed key.
+    P2pk,
+    /// Pay to an uncompressed key.
+    P2pkUncompressed,
+    /// Bare 1-of-2 multisig.
+    Multisig,
+    /// 2-of-3 multisig in P2SH.
+    P2shMultisig,
+    /// P2WPKH nested in P2SH.
+    P2shP2wpkh,
+    /// Pay to the witness hash of a key.
+    P2wpkh,
+    /// 2-of-3 multisig in P2WSH.
+    P2wshMultisig,
+    /// P2WSH with OP_CHECKLOCKTIMEVERIFY on a height that [`Lock::cltv_height`] gives.
+    P2wshCltv,
+    /// P2WSH with OP_CHECKSEQUENCEVERIFY on the blocks that [`Lock::csv_blocks`] gives.
+    P2wshCsv,
+    /// Taproot without scripts, spent with its key.
+    P2trKey,
+    /// Taproot with one leaf, spent through it.
+    P2trScript,
+    /// Pay to anchor: `OP_1 <4e73>`.
+    Anchor,
+    /// `OP_TRUE`.
+    OpTrue,
+    /// No script at all.
+    Empty,
+    /// `OP_RETURN` and 8 to 75 bytes: never a coin.
+    OpReturn,
+    /// 10,001 bytes of OP_NOP: larger than any script that may run, so never a coin.
+    Oversized,
+}
+
+/// Number of kinds.
+pub const KINDS: usize = 18;
+
+/// Every kind, in the order of its number.
+pub const ALL_KINDS: [Kind; KINDS] = [
+    Kind::P2pkh,
+    Kind::P2pkhUncompressed,
+    Kind::P2pk,
+    Kind::P2pkUncompressed,
+    Kind::Multisig,
+    Kind::P2shMultisig,
+    Kind::P2shP2wpkh,
+    Kind::P2wpkh,
+    Kind::P2wshMultisig,
+    Kind::P2wshCltv,
+    Kind::P2wshCsv,
+    Kind::P2trKey,
+    Kind::P2trScript,
+    Kind::Anchor,
+    Kind::OpTrue,
+    Kind::Empty,
+    Kind::OpReturn,
+    Kind::Oversized,
+];
+
+impl Kind {
+    /// False for what Core calls unspendable: such an output never enters the UTXO set.
+    pub fn is_spendable(self) -> bool {
+        !matches!(self, Kind::OpReturn | Kind::Oversized)
+    }
+
+    /// Bytes of an input that spends this kind: without its witness, and in the witness. At most
+    /// four bytes off, as signatures vary.
+    pub(crate) fn input_bytes(self) -> (u64, u64) {
+        match self {
+            Kind::P2pkh => (148, 1),
+            Kind::P2pkhUncompressed => (180, 1),
+            Kind::P2pk | Kind::P2pkUncompressed => (113, 1),
+            Kind::Multisig => (114, 1),
+            Kind::P2shMultisig => (295, 1),
+            Kind::P2shP2wpkh => (64, 108),
+            Kind::P2wpkh => (41, 108),
+            Kind::P2wshMultisig => (41, 253),
+            Kind::P2wshCltv | Kind::P2wshCsv => (41, 113),
+            Kind::P2trKey => (41, 66),
+            Kind::P2trScript => (41, 135),
+            Kind::Empty => (42, 1),
+            Kind::Anchor | Kind::OpTrue | Kind::OpReturn | Kind::Oversized => (41, 1),
+        }
+    }
+
+    /// Bytes of an output of this kind; for OP_RETURN, the mean.
+    pub(crate) fn output_bytes(self) -> u64 {
+        9 + match self {
+            Kind::P2pkh | Kind::P2pkhUncompressed => 25,
+            Kind::P2pk => 35,
+            Kind::P2pkUncompressed => 67,
+            Kind::Multisig => 71,
+            Kind::P2shMultisig | Kind::P2shP2wpkh => 23,
+            Kind::P2wpkh => 22,
+            Kind::P2wshMultisig | Kind::P2wshCltv | Kind::P2wshCsv => 34,
+            Kind::P2trKey | Kind::P2trScript => 34,
+            Kind::Anchor => 4,
+            Kind::OpTrue => 1,
+            Kind::Empty => 0,
+            Kind::OpReturn => 43,
+            Kind::Oversized => 10_003,
+        }
+    }
+
+    /// Signature operation cost (BIP 141) of an input that spends this kind.
+    pub(crate) fn input_sigops(self) -> u64 {
+        match self {
+            Kind::P2shMultisig => 12,
+            Kind::P2wshMultisig => 3,
+            Kind::P2shP2wpkh | Kind::P2wpkh | Kind::P2wshCltv | Kind::P2wshCsv => 1,
+            _ => 0,
+        }
+    }
+
+    /// Signature operation cost of an output of this kind. OP_RETURN's data may look like opcodes
+    /// to nobody: counting stops at no push, and pushes are skipped.
+    pub(crate) fn output_sigops(self) -> u64 {
+        match self {
+            Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,
+            Kind::Multisig => 80,
+            _ => 0,
+        }
+    }
+}
+
+/// A kind and a key: all that is kept of an output's script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lock {
+    /// The kind of script.
+    pub kind: Kind,
+    /// Index of the first key; for OP_RETURN, what its data are made from.
+    pub key: u16,
+}
+
+impl Lock {
+    /// The output script.
+    pub fn script(self, keys: &Keys) -> ScriptBuf {
+        let mut script = Vec::with_capacity(80);
+        self.write_script(keys, &mut script);
+        ScriptBuf::from(script)
+    }
+
+    /// The height before which a [`Kind::P2wshCltv`] output stays locked: 1 to 90.
+    pub fn cltv_height(self) -> u32 {
+        1 + u32::from(self.key) % 90
+    }
+
+    /// How many blocks a [`Kind::P2wshCsv`] output stays locked: 0 to 7.
+    pub fn csv_blocks(self) -> u32 {
+        u32::from(self.key) % 8
+    }
+
+    /// Appends the output script.
+    pub(crate) fn write_script(self, keys: &Keys, out: &mut Vec<u8>) {
+        let index = usize::from(self.key);
+        let key = keys.key(index);
+        match self.kind {
+            Kind::P2pkh => p2pkh(&key.hash33, out),
+            Kind::P2pkhUncompressed => p2pkh(&key.hash65, out),
+            Kind::P2pk => wrap(&[33], &key.pk33, &[0xac], out),
+            Kind::P2pkUncompressed => wrap(&[65], &key.pk65, &[0xac], out),
+            Kind::Multisig => keys.multisig_script(index, 1, 2, out),
+            Kind::P2shMultisig => {
+                let hash = hash160::Hash::hash(&self.inner_script(keys));
+                wrap(&[0xa9, 20], hash.as_byte_array(), &[0x87], out);
+            }
+            Kind::P2shP2wpkh => wrap(&[0xa9, 20], &key.sh_wpkh, &[0x87], out),
+            Kind::P2wpkh => wrap(&[0, 20], &key.hash33, &[], out),
+            Kind::P2wshMultisig | Kind::P2wshCltv | Kind::P2wshCsv => {
+                let hash = sha256::Hash::hash(&self.inner_script(keys));
+                wrap(&[0, 32], hash.as_byte_array(), &[], out);
+            }
+            Kind::P2trKey => wrap(&[0x51, 32], &key.tr_key, &[], out),
+            Kind::P2trScript => wrap(&[0x51, 32], &key.tr_leaf, &[], out),
+            Kind::Anchor => out.extend_from_slice(&[0x51, 2, 0x4e, 0x73]),
+            Kind::OpTrue => out.push(0x51),
+            Kind::Empty => {}
+            Kind::OpReturn => self.write_op_return(out),
+            Kind::Oversized => out.resize(out.len() + 10_001, 0x61),
+        }
+    }
+
+    /// The script behind the hash (redeem script, witness script); empty where there is none.
+    pub(crate) fn inner_script(self, keys: &Keys) -> Vec<u8> {
+        let index = usize::from(self.key);
+        let mut script = Vec::with_capacity(105);
+        match self.kind {
+            Kind::P2shMultisig | Kind::P2wshMultisig => {
+                keys.multisig_script(index, 2, 3, &mut script);
+            }
+            Kind::P2wshCltv => locked(self.cltv_height(), 0xb1, keys, index, &mut script),
+            Kind::P2wshCsv => locked(self.csv_blocks(), 0xb2, keys, index, &mut script),
+            _ => {}
+        }
+        script
+    }
+
+    fn write_op_return(self, out: &mut Vec<u8>) {
+        let len = 8 + self.key % 68;
+        out.extend_from_slice(&[0x6a, len as u8]);
+        let mut rng = Rng::new(u64::from(self.key), 0);
+        out.extend((0..len).map(|_| rng.next_u64() as u8));
+    }
+}
+
+/// `OP_DUP OP_HASH160 <hash> OP_EQUALVERIFY OP_CHECKSIG`.
+pub(crate) fn p2pkh(hash: &[u8; 20], out: &mut Vec<u8>) {
+    wrap(&[0x76, 0xa9, 20], hash, &[0x88, 0xac], out);
+}
+
+fn wrap(before: &[u8], middle: &[u8], after: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(before);
+    out.extend_from_slice(middle);
+    out.extend_from_slice(after);
+}
+
+/// `<number> <opcode> OP_DROP <key> OP_CHECKSIG`, for a number below 128.
+fn locked(number: u32, opcode: u8, keys: &Keys, index: usize, out: &mut Vec<u8>) {
+    match number {
+        0 => out.push(0),
+        1..=16 => out.push(0x50 + number as u8),
+        _ => out.extend_from_slice(&[1, number as u8]),
+    }
+    out.extend_from_slice(&[opcode, 0x75]);
+    wrap(&[33], &keys.key(index).pk33, &[0xac], out);
+}

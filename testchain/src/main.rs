@@ -1,0 +1,135 @@
+//! Makes a benchmark chain and writes it to disk.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use apus_testchain::write::{BLK_FILE_BYTES_MAX, write_blk_files, write_framed};
+use apus_testchain::{Generator, Mix, Spec};
+use clap::Parser;
+
+/// Makes a valid Bitcoin regtest chain from a seed.
+#[derive(Parser)]
+#[command(name = "apus-testchain", version)]
+struct Options {
+    /// Blocks full of transactions
+    #[arg(long, default_value_t = 1_800)]
+    blocks: u32,
+    /// Bytes of all these blocks together: a number, or one with k, M or G
+    #[arg(long, default_value = "2100M", value_parser = parse_size)]
+    bytes: u64,
+    /// Blocks at the start with nothing but a coinbase (at least 101)
+    #[arg(long, default_value_t = 150)]
+    quiet: u32,
+    /// Blocks at the end with nothing but a coinbase: 2100 make assumevalid apply
+    #[arg(long, default_value_t = 2_100)]
+    empty: u32,
+    /// Everything random follows from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of keys (3 to 65536)
+    #[arg(long, default_value_t = 4_096)]
+    keys: u32,
+    /// All kinds of scripts equally often, rather than as on mainnet
+    #[arg(long)]
+    varied: bool,
+    /// Threads to sign in; the chain does not depend on it [default: one for each processor]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Write blk00000.dat, blk00001.dat, ... into the directory OUTPUT
+    #[arg(long)]
+    split: bool,
+    /// File (or, with --split, directory) to write
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "kB" => 1_000,
+        "M" | "MB" => 1_000_000,
+        "G" | "GB" => 1_000_000_000,
+        unit => return Err(format!("unknown unit {unit}: use k, M or G")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("{digits} is not a number"))?;
+    let size = number * unit as f64;
+    if !(0.0..1e15).contains(&size) {
+        return Err(format!("{text} is out of range"));
+    }
+    Ok(size as u64)
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("apus-testchain: {}: {error}", options.output.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    let mut spec = Spec::mainnet_like(options.seed, options.blocks, options.bytes);
+    spec.quiet_blocks = options.quiet.max(101);
+    spec.empty_blocks_after = options.empty;
+    spec.keys = options.keys;
+    if options.varied {
+        spec.mix = Mix::varied();
+    }
+    let reach = [options.quiet, options.blocks, options.empty].map(u64::from);
+    if reach.iter().sum::<u64>() > 270_000 {
+        return Err(io::Error::other("at most 270000 blocks: later ones would lie in the future"));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
+    pool.map_err(io::Error::other)?.install(|| write(spec, options))
+}
+
+fn write(spec: Spec, options: &Options) -> io::Result<()> {
+    let start = Instant::now();
+    let mut generator = Generator::new(spec);
+    let mut progress = Progress { start, last_s: 0, height: generator.spec().height() };
+    let blocks = generator.by_ref().inspect(|block| progress.report(block.height));
+    let size = match options.split {
+        true => write_blk_files(&options.output, blocks, BLK_FILE_BYTES_MAX)?,
+        false => write_framed(&options.output, blocks)?,
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let totals = generator.totals();
+    let mut out = io::stdout().lock();
+    writeln!(out, "blocks          {}", totals.blocks)?;
+    writeln!(out, "transactions    {}", totals.txs)?;
+    writeln!(out, "inputs          {}", totals.inputs)?;
+    writeln!(out, "inputs in block {}", totals.inputs_in_block)?;
+    writeln!(out, "outputs         {}", totals.outputs)?;
+    writeln!(out, "unspent         {}", totals.unspent)?;
+    writeln!(out, "unspent amount  {}", totals.unspent_amount)?;
+    writeln!(out, "bytes           {}", totals.bytes)?;
+    writeln!(out, "tip             {}", generator.tip())?;
+    writeln!(out, "file bytes      {size}")?;
+    writeln!(out, "seconds         {seconds:.1} ({:.1} MB/s)", size as f64 / 1e6 / seconds)
+}
+
+/// A line on standard error, once a second.
+struct Progress {
+    start: Instant,
+    last_s: u64,
+    height: u32,
+}
+
+impl Progress {
+    fn report(&mut self, height: u32) {
+        let now_s = self.start.elapsed().as_secs();
+        if now_s > self.last_s && io::stderr().is_terminal() {
+            self.last_s = now_s;
+            eprint!("\rblock {height} of {}", self.height);
+        }
+        if height == self.height && self.last_s > 0 {
+            eprintln!();
+        }
+    }
+}

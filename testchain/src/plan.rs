@@ -1,0 +1,307 @@
+//! Decides what the transactions of a busy block spend and create. One thread, in order: this is
+//! where everything random happens, and it costs a tenth of what signing does.
+
+use crate::block::{median_time_past, subsidy};
+use crate::coin::{Coin, Pool};
+use crate::lock::{Kind, Lock};
+use crate::payment::{Output, Payment, Spend, Target};
+use crate::rng::Rng;
+use crate::spec::Spec;
+
+/// Weight that is left free for the header, the coinbase and rounding.
+const WEIGHT_MAX: u64 = 3_980_000;
+/// Signature operation cost with some room below the 80,000 allowed.
+const SIGOPS_MAX: u64 = 78_000;
+/// Longest chain of transactions that spend one another within a block.
+const DEPTH_MAX: u32 = 8;
+/// An output worth less is not made if a transaction can do with fewer outputs.
+const DUST: u64 = 330;
+/// Lives longer than this are for small amounts only, so that the large ones stay in motion and
+/// amounts do not run dry over thousands of blocks.
+const LONG_LIFE: u32 = 300;
+
+/// The transactions of a block, to be signed in waves of equal depth.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub txs: Vec<Draft>,
+    /// New outputs that are still unspent at the end of the block.
+    pub fresh: Vec<Fresh>,
+    /// Sum of all fees, in satoshis.
+    pub fees: u64,
+    pub inputs: u64,
+    pub outputs: u64,
+}
+
+/// A transaction, and which of its inputs spend others of the same block.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub payment: Payment,
+    /// Pairs of input index and the parent's place in the plan.
+    pub parents: Vec<(u32, u32)>,
+    /// 0 without parents, else one more than the deepest parent.
+    pub depth: u32,
+}
+
+/// An output of the block being planned: its transaction id is not known yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub tx: u32,
+    pub vout: u16,
+    pub amount: u64,
+    pub lock: Lock,
+    /// Blocks until it is to be spent; `None` for never.
+    pub life: Option<u32>,
+}
+
+/// How many blocks an output will live: mostly few, with a long tail; `None` for ever.
+pub(crate) fn draw_life(rng: &mut Rng, spec: &Spec) -> Option<u32> {
+    if rng.percent(u64::from(spec.never_spent_percent)) {
+        return None;
+    }
+    Some(rng.power_law(187) as u32)
+}
+
+/// A lock of any kind that the chain mixes in, and any key.
+pub(crate) fn draw_lock(rng: &mut Rng, spec: &Spec) -> Lock {
+    let kind = spec.mix.draw(rng);
+    let range = if kind == Kind::OpReturn { 1 << 16 } else { u64::from(spec.keys) };
+    Lock { kind, key: rng.below(range) as u16 }
+}
+
+/// Plans the block at `height`.
+pub(crate) fn plan(spec: &Spec, height: u32, pool: &mut Pool, rng: &mut Rng) -> Plan {
+    // A typical input takes 200 bytes with its share of everything else.
+    let wanted = (spec.busy_bytes / 200) as usize;
+    pool.advance(height, wanted);
+    let ready = pool.ready();
+    let scarce = ready < wanted;
+    let mut planner = Planner {
+        spec,
+        height,
+        pool,
+        rng,
+        plan: Plan::default(),
+        fan_out: scarce.then(|| (spec.busy_bytes / (ready as u64).max(1) / 36).clamp(2, 1_500)),
+        plenty: ready > 3 * wanted,
+        bytes: 400,
+        weight: 1_600,
+        sigops: 400,
+    };
+    while planner.has_room() && planner.add() {}
+    planner.plan
+}
+
+struct Planner<'a> {
+    spec: &'a Spec,
+    height: u32,
+    pool: &'a mut Pool,
+    rng: &'a mut Rng,
+    plan: Plan,
+    /// Outputs a transaction, when coins are too few to fill the block otherwise.
+    fan_out: Option<u64>,
+    /// More coins are due than the block can spend.
+    plenty: bool,
+    bytes: u64,
+    weight: u64,
+    sigops: u64,
+}
+
+impl Planner<'_> {
+    fn has_room(&self) -> bool {
+        self.plan.txs.len() < self.spec.busy_txs_max as usize
+            && self.bytes < self.spec.busy_bytes
+            && self.weight < WEIGHT_MAX
+            && self.sigops < SIGOPS_MAX
+    }
+
+    /// Adds one transaction; false if there is nothing left to spend.
+    fn add(&mut self) -> bool {
+        let (mut wanted_inputs, mut wanted_outputs) = self.shape();
+        let mut draft = Draft {
+            payment: Payment { version: 2, lock_time: 0, inputs: Vec::new(), outputs: Vec::new() },
+            parents: Vec::new(),
+            depth: 0,
+        };
+        let mut total = 0;
+        // Poor coins are joined by others rather than split into dust.
+        while wanted_inputs > 0 || (total < DUST * 2 && draft.payment.inputs.len() < 4) {
+            if !self.add_input(&mut draft) {
+                break;
+            }
+            wanted_inputs = wanted_inputs.saturating_sub(1);
+            total += draft.payment.inputs.last().map_or(0, |input| input.amount);
+        }
+        if draft.payment.inputs.is_empty() {
+            return false;
+        }
+        wanted_outputs = wanted_outputs.min(1 + total / (2 * DUST));
+        // No transaction may take the block far beyond its limits.
+        wanted_outputs = wanted_outputs.min(1 + (WEIGHT_MAX - self.weight.min(WEIGHT_MAX)) / 300);
+        self.set_locks(&mut draft.payment);
+        self.add_outputs(&mut draft.payment, total, wanted_outputs);
+        self.plan.inputs += draft.payment.inputs.len() as u64;
+        self.plan.outputs += draft.payment.outputs.len() as u64;
+        self.bytes += 11;
+        self.weight += 44;
+        self.plan.txs.push(draft);
+        true
+    }
+
+    /// Numbers of inputs and outputs.
+    fn shape(&mut self) -> (u64, u64) {
+        let rng = &mut *self.rng;
+        if let Some(outputs) = self.fan_out {
+            return (rng.between(1, 2), rng.between(1 + outputs / 2, 2 + 2 * outputs));
+        }
+        let consolidation = if self.plenty { 30 } else { 14 };
+        match rng.below(1_000) {
+            n if n < consolidation => (rng.between(8, 70), 1),
+            0..120 => (1, 1),
+            120..600 => (1, 2),
+            600..730 => (2, 2),
+            730..790 => (2, 1),
+            790..840 => (rng.between(3, 6), rng.between(1, 2)),
+            840..910 => (rng.between(1, 2), rng.between(3, 4)),
+            910..989 => (rng.between(1, 3), rng.between(8, 40)),
+            _ => (rng.between(1, 4), rng.between(31, 100)),
+        }
+    }
+
+    /// Adds an input to `draft`; false if no coin is ready.
+    fn add_input(&mut self, draft: &mut Draft) -> bool {
+        let in_block = self.rng.percent(u64::from(self.spec.in_block_percent));
+        let spend = match in_block.then(|| self.take_fresh()).flatten() {
+            Some(fresh) => {
+                draft.parents.push((draft.payment.inputs.len() as u32, fresh.tx));
+                let parent = &self.plan.txs[fresh.tx as usize];
+                draft.depth = draft.depth.max(parent.depth + 1);
+                let (vout, amount, lock) = (u32::from(fresh.vout), fresh.amount, fresh.lock);
+                Spend { txid: [0; 32], vout, amount, lock, sequence: self.sequence(None, lock) }
+            }
+            None => {
+                let Some(coin) = self.pool.take(self.rng) else { return false };
+                let sequence = self.sequence(Some(&coin), coin.lock);
+                Spend { sequence, ..Spend::from(&coin) }
+            }
+        };
+        let (base, witness) = spend.lock.kind.input_bytes();
+        self.bytes += base + witness;
+        self.weight += 4 * base + witness;
+        self.sigops += spend.lock.kind.input_sigops();
+        draft.payment.inputs.push(spend);
+        true
+    }
+
+    /// An output of this block that may be spent in it.
+    fn take_fresh(&mut self) -> Option<Fresh> {
+        let fresh = &mut self.plan.fresh;
+        for _ in 0..4 {
+            let index = self.rng.below(fresh.len() as u64) as usize;
+            let found = fresh.get(index)?;
+            let waits = found.lock.kind == Kind::P2wshCsv && found.lock.csv_blocks() > 0;
+            let deep = self.plan.txs[found.tx as usize].depth >= DEPTH_MAX;
+            if found.life.is_some() && !waits && !deep {
+                return Some(fresh.swap_remove(index));
+            }
+        }
+        None
+    }
+
+    /// A sequence number: final, replaceable, or now and then a relative lock that has passed.
+    fn sequence(&mut self, coin: Option<&Coin>, lock: Lock) -> u32 {
+        if lock.kind == Kind::P2wshCsv {
+            return lock.csv_blocks();
+        }
+        let age = coin.map_or(0, |coin| self.height - coin.height);
+        match self.rng.below(100) {
+            0..45 => u32::MAX,
+            45..90 => 0xffff_fffd,
+            90..93 => age.min(0xffff),
+            93..96 => self.rng.below(u64::from(age.min(0xffff)) + 1) as u32,
+            96..98 => (1 << 22) | self.passed_512_seconds(coin),
+            _ => 0xffff_fffe,
+        }
+    }
+
+    /// The longest relative time lock (BIP 68), in units of 512 seconds, that is over for `coin`.
+    fn passed_512_seconds(&self, coin: Option<&Coin>) -> u32 {
+        let Some(coin) = coin else { return 0 };
+        let now = median_time_past(self.spec.seed, self.height - 1);
+        let then = median_time_past(self.spec.seed, coin.height.saturating_sub(1));
+        (now.saturating_sub(then) / 512).min(0xffff)
+    }
+
+    /// Version and lock time, as the inputs need them.
+    fn set_locks(&mut self, payment: &mut Payment) {
+        let locked = |kind| payment.inputs.iter().any(|input| input.lock.kind == kind);
+        let (cltv, csv) = (locked(Kind::P2wshCltv), locked(Kind::P2wshCsv));
+        payment.version = if !csv && self.rng.percent(15) { 1 } else { 2 };
+        let draw = self.rng.below(100);
+        if cltv || draw < 20 {
+            payment.lock_time = self.height - 1;
+        } else if draw < 23 {
+            let now = median_time_past(self.spec.seed, self.height - 1);
+            payment.lock_time = now - 1 - self.rng.below(100_000) as u32;
+        }
+        if payment.lock_time != 0 {
+            for input in payment.inputs.iter_mut().filter(|input| input.sequence == u32::MAX) {
+                input.sequence = 0xffff_fffe;
+            }
+        }
+    }
+
+    /// Adds `count` outputs that share `total` less a fee.
+    fn add_outputs(&mut self, payment: &mut Payment, total: u64, count: u64) {
+        let size = 100 * payment.inputs.len() as u64 + 34 * count;
+        let fee = (size * self.rng.below(8)).min(total / 10);
+        self.plan.fees += fee;
+        let mut left = total - fee;
+        let tx = self.plan.txs.len() as u32;
+        for vout in 0..count {
+            let last = vout + 1 == count;
+            let mut lock = draw_lock(self.rng, self.spec);
+            let mut life = draw_life(self.rng, self.spec);
+            if last {
+                // The change: it stays in motion.
+                lock.kind = if lock.kind.is_spendable() {
+                    lock.kind
+                } else {
+                    self.spec.mix.draw_spendable(self.rng)
+                };
+                life = life.map(|life| life.min(LONG_LIFE)).or(Some(1));
+            }
+            let amount = if last {
+                left
+            } else if lock.kind.is_spendable() {
+                self.amount(left, count - vout, life)
+            } else {
+                0
+            };
+            left -= amount;
+            self.bytes += lock.kind.output_bytes();
+            self.weight += 4 * lock.kind.output_bytes();
+            self.sigops += lock.kind.output_sigops();
+            payment.outputs.push(Output { amount, to: Target::Lock(lock) });
+            if lock.kind.is_spendable() {
+                self.plan.fresh.push(Fresh { tx, vout: vout as u16, amount, lock, life });
+            }
+        }
+    }
+
+    /// A share of `left` for one of `count` outputs; a small one for those that live long.
+    fn amount(&mut self, left: u64, count: u64, life: Option<u32>) -> u64 {
+        let rng = &mut *self.rng;
+        if life.is_none_or(|life| life > LONG_LIFE) {
+            let small = rng.power_law(200).min(1 << 17) + DUST;
+            return small.min(left / count);
+        }
+        let share = left / count * (64 + rng.below(128)) / 128;
+        let share = share.min(left);
+        if share > 200_000 && rng.percent(50) { share - share % 10_000 } else { share }
+    }
+}
+
+/// The most that the coinbase of the block at `height` may claim. Every 50th leaves a satoshi.
+pub(crate) fn reward(height: u32, fees: u64) -> u64 {
+    (subsidy(height) + fees).saturating_sub(u64::from(height % 50 == 7))
+}

@@ -1,0 +1,47 @@
+//! A small pseudo-random generator, so that a seed gives the same chain everywhere, forever.
+
+/// SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, passes BigCrush, two lines.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator for `seed` and `stream`; different streams of a seed are independent.
+    pub fn new(seed: u64, stream: u64) -> Self {
+        let mut rng = Rng(seed ^ stream.wrapping_mul(0xd1342543de82ef95));
+        rng.0 = rng.next_u64();
+        rng
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e3779b97f4a7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`; 0 for `n` of 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// A number in `low..=high`.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True `percent` times out of a hundred.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// `2^e` plus noise below it, with `e` geometric: each octave is `q / 256` times as likely as
+    /// the one before it. A power law without floating point, cut off at `2^31`.
+    pub fn power_law(&mut self, q: u64) -> u64 {
+        let mut octave = 0;
+        while octave < 30 && self.below(256) < q {
+            octave += 1;
+        }
+        (1 << octave) + self.below(1 << octave)
+    }
+}

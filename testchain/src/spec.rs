@@ -1,0 +1,156 @@
+//! What chain to make.
+
+use crate::lock::{ALL_KINDS, KINDS, Kind};
+use crate::rng::Rng;
+
+/// A chain in a few numbers. The same numbers give the same bytes, on any number of threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Blocks at the start with nothing but a coinbase; at least 101, so that coins mature.
+    pub quiet_blocks: u32,
+    /// Blocks full of transactions, after these.
+    pub busy_blocks: u32,
+    /// Bytes that a busy block is filled up to, if weight and signature operations allow it.
+    pub busy_bytes: u64,
+    /// Most transactions in a busy block, its coinbase aside.
+    pub busy_txs_max: u32,
+    /// Blocks with nothing but a coinbase at the end (2,100 make assumevalid apply).
+    pub empty_blocks_after: u32,
+    /// Number of keys: at least 3, at most 65,536; each costs 0.1 ms once.
+    pub keys: u32,
+    /// Percentage of inputs that spend an output of their own block.
+    pub in_block_percent: u8,
+    /// Percentage of outputs, change aside, that are never spent.
+    pub never_spent_percent: u8,
+    /// How often each kind of output script occurs.
+    pub mix: Mix,
+}
+
+impl Spec {
+    /// For tests: 150 quiet blocks and 50 of about 60 kB, every kind of script often.
+    pub fn small(seed: u64) -> Self {
+        Spec {
+            seed,
+            quiet_blocks: 150,
+            busy_blocks: 50,
+            busy_bytes: 60_000,
+            busy_txs_max: u32::MAX,
+            empty_blocks_after: 0,
+            keys: 64,
+            in_block_percent: 10,
+            never_spent_percent: 20,
+            mix: Mix::varied(),
+        }
+    }
+
+    /// For benchmarks: shaped like mainnet, `bytes` in `blocks` busy blocks, 2,100 empty ones
+    /// after them.
+    pub fn mainnet_like(seed: u64, blocks: u32, bytes: u64) -> Self {
+        Spec {
+            seed,
+            quiet_blocks: 150,
+            busy_blocks: blocks,
+            busy_bytes: bytes / u64::from(blocks.max(1)),
+            busy_txs_max: u32::MAX,
+            empty_blocks_after: 2_100,
+            keys: 4_096,
+            in_block_percent: 10,
+            never_spent_percent: 44,
+            mix: Mix::mainnet(),
+        }
+    }
+
+    /// Height of the last block.
+    pub fn height(&self) -> u32 {
+        self.busy_end().saturating_add(self.empty_blocks_after)
+    }
+
+    /// Height of the last busy block.
+    pub fn busy_end(&self) -> u32 {
+        self.quiet_blocks.saturating_add(self.busy_blocks)
+    }
+
+    /// True if the block at `height` is filled with transactions.
+    pub fn is_busy(&self, height: u32) -> bool {
+        height > self.quiet_blocks && height <= self.busy_end()
+    }
+}
+
+/// How often each kind of output script occurs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    weights: [u32; KINDS],
+    total: u64,
+}
+
+impl Mix {
+    /// Each kind with its weight; kinds not named do not occur.
+    ///
+    /// # Panics
+    /// If no spendable kind has a weight.
+    pub fn new(weights: &[(Kind, u32)]) -> Self {
+        let mut mix = Mix { weights: [0; KINDS], total: 0 };
+        for &(kind, weight) in weights {
+            mix.weights[kind as usize] += weight;
+            mix.total += u64::from(weight);
+        }
+        assert!(
+            ALL_KINDS.iter().any(|&k| k.is_spendable() && mix.weights[k as usize] > 0),
+            "a chain needs a kind of output that can be spent"
+        );
+        mix
+    }
+
+    /// About the shares of mainnet in 2025.
+    pub fn mainnet() -> Self {
+        Mix::new(&[
+            (Kind::P2wpkh, 40_500),
+            (Kind::P2trKey, 26_500),
+            (Kind::P2pkh, 14_500),
+            (Kind::OpReturn, 5_000),
+            (Kind::P2shP2wpkh, 6_500),
+            (Kind::P2wshMultisig, 3_000),
+            (Kind::P2shMultisig, 2_000),
+            (Kind::P2trScript, 1_000),
+            (Kind::P2pkhUncompressed, 300),
+            (Kind::Multisig, 150),
+            (Kind::P2wshCltv, 100),
+            (Kind::P2wshCsv, 100),
+            (Kind::P2pk, 100),
+            (Kind::P2pkUncompressed, 50),
+            (Kind::Anchor, 100),
+            (Kind::OpTrue, 50),
+            (Kind::Empty, 50),
+        ])
+    }
+
+    /// Every kind about as often as any other; the oversized one rarely.
+    pub fn varied() -> Self {
+        Mix::new(&ALL_KINDS.map(|kind| (kind, if kind == Kind::Oversized { 3 } else { 1_000 })))
+    }
+
+    /// A kind at random.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Kind {
+        let mut left = rng.below(self.total);
+        for kind in ALL_KINDS {
+            let weight = u64::from(self.weights[kind as usize]);
+            if left < weight {
+                return kind;
+            }
+            left -= weight;
+        }
+        Kind::OpTrue
+    }
+
+    /// A kind at random that can be spent.
+    pub(crate) fn draw_spendable(&self, rng: &mut Rng) -> Kind {
+        loop {
+            let kind = self.draw(rng);
+            if kind.is_spendable() {
+                return kind;
+            }
+        }
+    }
+}

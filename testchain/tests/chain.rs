@@ -1,0 +1,161 @@
+//! Bitcoin Core accepts the chains, and what the generator remembers is what the blocks say.
+
+mod common;
+
+use std::collections::HashMap;
+
+use apus_testchain::block::encode_block;
+use apus_testchain::write::{REGTEST_MAGIC, genesis, write_blk_files, write_framed};
+use apus_testchain::{ALL_KINDS, Chain, Generator, Kind, Spec};
+use bitcoin::hashes::{Hash, HashEngine, sha256};
+use common::Judge;
+
+fn feed(judge: &Judge, chain: &Chain, from: u32) {
+    for (height, block) in (1..).zip(chain.blocks()).filter(|(height, _)| *height >= from) {
+        let verdict = judge.process(block);
+        assert!(judge.height() >= from as i32 - 1, "{verdict:?}");
+        if judge.tip() != chain.block(height).unwrap().hash.to_byte_array() {
+            assert!(!verdict.log.contains("rror"), "height {height}: {}", verdict.log);
+        }
+    }
+    assert_eq!(judge.tip(), chain.tip().to_byte_array());
+    assert_eq!(judge.height(), chain.height() as i32);
+}
+
+#[test]
+fn core_accepts_small_chains() {
+    for seed in 0..3 {
+        feed(&Judge::new(), &Chain::new(Spec::small(seed)), 1);
+    }
+}
+
+#[test]
+fn core_accepts_full_blocks_and_the_mix_of_mainnet() {
+    let spec = Spec { empty_blocks_after: 30, keys: 500, ..Spec::mainnet_like(9, 8, 12_000_000) };
+    let chain = Chain::new(spec);
+    feed(&Judge::new(), &chain, 1);
+    let longest = chain.blocks().map(<[u8]>::len).max().unwrap();
+    assert!((1_200_000..1_600_000).contains(&longest), "{longest}");
+}
+
+/// Half a minute: `cargo test --release -p apus-testchain -- --ignored`.
+#[test]
+#[ignore]
+fn core_accepts_a_benchmark_chain() {
+    let spec = Spec { empty_blocks_after: 100, ..Spec::mainnet_like(1, 180, 210_000_000) };
+    let judge = Judge::new();
+    let mut generator = Generator::new(spec);
+    for block in generator.by_ref() {
+        let verdict = judge.process(&block.bytes);
+        assert_eq!(judge.tip(), block.hash.to_byte_array(), "{verdict:?}");
+    }
+    eprintln!("{:?}", generator.totals());
+}
+
+#[test]
+fn core_follows_forks() {
+    let chain = Chain::new(Spec::small(4));
+    let judge = Judge::new();
+    feed(&judge, &chain, 1);
+    let fork = chain.fork(180, 25, 1);
+    assert_eq!(fork.height(), 205);
+    assert_eq!(fork.block(180).unwrap().hash, chain.block(180).unwrap().hash);
+    assert_ne!(fork.block(181).unwrap().hash, chain.block(181).unwrap().hash);
+    feed(&judge, &fork, 181);
+    assert_eq!(fork.utxos().count(), fork.replay().len());
+}
+
+#[test]
+fn core_accepts_hand_made_blocks() {
+    let chain = Chain::new(Spec::small(5));
+    let judge = Judge::new();
+    feed(&judge, &chain, 1);
+    let mut parent = chain.parent(chain.height());
+    for i in 0..15 {
+        let builder = apus_testchain::Builder::block_on(&parent).extra(&[i; 9]);
+        let block = if i % 2 == 0 { builder.without_commitment() } else { builder }.finish();
+        judge.process(&encode_block(&block));
+        parent = parent.child(&block);
+        assert_eq!(judge.tip(), block.block_hash().to_byte_array());
+    }
+}
+
+#[test]
+fn the_utxo_set_is_that_of_a_replay() {
+    for spec in [Spec::small(6), Spec::mainnet_like(6, 5, 2_000_000)] {
+        let chain = Chain::new(spec);
+        let remembered: HashMap<_, _> = chain.utxos().map(|utxo| (utxo.outpoint, utxo)).collect();
+        assert_eq!(remembered, chain.replay());
+        let totals = chain.totals();
+        assert_eq!(totals.unspent, remembered.len() as u64);
+        assert_eq!(totals.unspent_amount, remembered.values().map(|utxo| utxo.amount).sum());
+        assert_eq!(totals.bytes, chain.blocks().map(|block| block.len() as u64).sum());
+        let mut counted = [0; 3];
+        for height in 1..=chain.height() {
+            let block = chain.decoded(height);
+            counted[0] += block.txdata.len() as u64;
+            counted[1] += block.txdata.iter().skip(1).map(|tx| tx.input.len() as u64).sum::<u64>();
+            counted[2] += block.txdata.iter().map(|tx| tx.output.len() as u64).sum::<u64>();
+        }
+        assert_eq!([totals.txs, totals.inputs, totals.outputs], counted);
+    }
+}
+
+#[test]
+fn a_small_chain_has_everything() {
+    let chain = Chain::new(Spec::small(7));
+    for kind in ALL_KINDS {
+        assert_eq!(kind.is_spendable(), !chain.spendable(kind).is_empty(), "{kind:?}");
+    }
+    let blocks: Vec<_> = (151..=200).map(|height| chain.decoded(height)).collect();
+    let scripts = blocks.iter().flat_map(|block| &block.txdata).flat_map(|tx| &tx.output);
+    assert!(scripts.clone().any(|output| output.script_pubkey.len() > 10_000));
+    assert!(scripts.clone().any(|output| output.script_pubkey.is_op_return()));
+    let totals = chain.totals();
+    assert!(totals.inputs_in_block * 20 > totals.inputs, "{totals:?}");
+    assert!(totals.inputs_in_block * 5 < totals.inputs, "{totals:?}");
+    assert!(chain.spendable(Kind::P2wpkh)[0].amount > 10_000);
+}
+
+#[test]
+fn threads_make_no_difference() {
+    let digest = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut engine = sha256::HashEngine::default();
+            Generator::new(Spec::small(8)).for_each(|block| engine.input(&block.bytes));
+            sha256::Hash::from_engine(engine)
+        })
+    };
+    assert_eq!(digest(1), digest(2));
+    assert_eq!(digest(1), digest(5));
+}
+
+#[test]
+fn files_hold_the_chain() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = Spec { quiet_blocks: 120, busy_blocks: 5, ..Spec::small(1) };
+    let path = directory.path().join("chain");
+    let size = write_framed(&path, Generator::new(spec.clone())).unwrap();
+    let whole = std::fs::read(path).unwrap();
+    assert_eq!(whole.len() as u64, size);
+    assert_eq!(&whole[8..8 + genesis().len()], genesis());
+    let (mut at, mut blocks) = (0, 0);
+    while at < whole.len() {
+        assert_eq!(whole[at..at + 4], REGTEST_MAGIC);
+        at += 8 + u32::from_le_bytes(whole[at + 4..at + 8].try_into().unwrap()) as usize;
+        blocks += 1;
+    }
+    assert_eq!(blocks, 126);
+    write_blk_files(directory.path(), Generator::new(spec), 200_000).unwrap();
+    let mut joined = Vec::new();
+    for n in 0.. {
+        let Ok(part) = std::fs::read(directory.path().join(format!("blk{n:05}.dat"))) else {
+            assert!(n > 1);
+            break;
+        };
+        assert!(part.len() <= 200_000);
+        joined.extend(part);
+    }
+    assert_eq!(joined, whole);
+}
