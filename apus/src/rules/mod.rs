@@ -40,7 +40,7 @@
 //! | 27 | | `unexpected-witness` (mutated) | BIP141 |
 //! | 28 | `weight_in_limit` | `bad-blk-weight` | BIP141 |
 //! | | **`BlockSpends`**: the block and the coins it spends | | `ConnectBlock` |
-//! | 29 | [`bip30_applies`], the caller looks up | `bad-txns-BIP30` | BIP30 |
+//! | 29 | `bip30_applies`, the caller looks up | `bad-txns-BIP30` | BIP30 |
 //! | 30 | the caller looks up | `bad-txns-inputs-missingorspent` | |
 //! | 31 | `coinbase_mature` | `bad-txns-premature-spend-of-coinbase` | |
 //! | 32 | `input_amounts_in_range` | `bad-txns-inputvalues-outofrange` | |

@@ -195,6 +195,7 @@ fn change(draft: &mut Draft, node: &Node, now: i64, random: &mut Random) {
             let tx = draft.last(node, random);
             tx.output.push(bitcoin::TxOut { script_pubkey, ..output(0) });
         }
+        19 | 20 => hidden_sigops(draft, node, random),
         13..=18 => draft.spend(node, random),
         _ => change_spend(draft, node, random),
     }
@@ -251,6 +252,43 @@ fn change_spend(draft: &mut Draft, node: &Node, random: &mut Random) {
             }
         }
     }
+}
+
+/// Two transactions that create and spend outputs whose signature operations lie behind a hash,
+/// never executed, about as many as a block may have.
+fn hidden_sigops(draft: &mut Draft, node: &Node, random: &mut Random) {
+    let keys = random.below(17) as u8;
+    let (opcode, cost) = if keys == 0 { (0x00, 20) } else { (0x50 + keys, usize::from(keys)) };
+    let count = 150 + random.below(49);
+    let redeem = [&[0x00, 0x63][..], &[opcode, 0xae].repeat(count), &[0x68, 0x51]].concat();
+    let redeem_script = ScriptBuf::from(redeem.clone());
+    let p2wsh = ScriptBuf::new_p2wsh(&redeem_script.wscript_hash());
+    let push = |data: &[u8]| {
+        let data = bitcoin::script::PushBytesBuf::try_from(data.to_vec()).unwrap();
+        bitcoin::script::Builder::new().push_slice(data).into_script()
+    };
+    let p2sh_of = |script: &ScriptBuf| ScriptBuf::new_p2sh(&script.script_hash());
+    let (script_pubkey, script_sig, in_witness) = match random.below(3) {
+        0 => (p2sh_of(&redeem_script), push(&redeem), false),
+        1 => (p2wsh, ScriptBuf::new(), true),
+        _ => (p2sh_of(&p2wsh), push(p2wsh.as_bytes()), true),
+    };
+    let each = count * cost * if in_witness { 1 } else { 4 };
+    let spends = (SIGOPS_COST_MAX as usize / each + random.below(3)).clamp(1, 500);
+    draft.witness |= in_witness;
+    draft.spend(node, random);
+    let funding = draft.txs.last_mut().unwrap();
+    funding.output = vec![bitcoin::TxOut { script_pubkey, ..output(0) }; spends];
+    let txid = funding.compute_txid();
+    let inputs = (0..spends as u32).map(|vout| {
+        let mut input = input(OutPoint { txid, vout });
+        input.script_sig = script_sig.clone();
+        if in_witness {
+            input.witness = Witness::from_slice(&[&redeem]);
+        }
+        input
+    });
+    draft.txs.push(transaction(inputs.collect(), vec![output(0)]));
 }
 
 #[test]
