@@ -14,7 +14,7 @@ use crate::wire::{BlockView, Chain, Header, Network};
 /// A file of `shared/data` beside the project; `None`, and a word about it, where there is none.
 fn shared(name: &str) -> Option<PathBuf> {
     let found = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let mut found = found.map(|dir| dir.join("shared/data").join(name)).find(|path| path.is_file());
+    let found = found.map(|dir| dir.join("shared/data").join(name)).find(|path| path.is_file());
     if found.is_none() {
         eprintln!("skipped: there is no shared/data/{name}");
     }
