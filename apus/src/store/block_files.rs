@@ -187,11 +187,7 @@ impl BlockFiles {
     /// Makes everything appended so far durable: the files, then their directory. Appends may go
     /// on meanwhile and count for the next flush.
     pub fn flush(&self) -> Result<FileChanges> {
-        let (unsynced, infos, last_file) = {
-            let mut writer = self.writer();
-            let (unsynced, infos) = writer.take_changes();
-            (unsynced, infos, writer.last_file())
-        };
+        let (unsynced, changes) = self.writer().take_changes();
         let synced = unsynced.iter().try_for_each(|(kind, number)| {
             self.disk.open_read(kind.path(&self.directory, *number))?.sync()
         });
@@ -200,7 +196,7 @@ impl BlockFiles {
             false => synced.and_then(|()| self.disk.sync_dir(&self.directory)),
         };
         synced.inspect_err(|_| self.writer().fail())?;
-        Ok(FileChanges { infos, last_file })
+        Ok(changes)
     }
 
     /// What every file holds, by number.

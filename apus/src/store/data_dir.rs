@@ -26,7 +26,8 @@ impl Default for DataDirOptions {
     }
 }
 
-/// Bitcoin Core's data directory for one network, locked for as long as this lives.
+/// Bitcoin Core's data directory for one network, locked for as long as this lives; so it must
+/// outlive what [`DataDir::open_blocks`] hands out, and the chainstate.
 ///
 /// Below the root stand the network's subdirectory (none for main) and in it `.lock`, `blocks/`
 /// (with `.lock`, `xor.dat`, blk and rev files, `index/`) and `chainstate/`.
@@ -75,6 +76,9 @@ impl DataDir {
         // Only now: to Core, a directory of blocks that holds anything has had its first run.
         disk.create_dir_all(path.join("blocks").join("index"))?;
         disk.create_dir_all(path.join("chainstate"))?;
+        disk.sync_dir(path.join("blocks"))?;
+        disk.sync_dir(&path)?;
+        disk.sync_dir(root)?;
         let network = network.clone();
         let disk = disk.clone();
         Ok(Self { disk, network, path, blocks, obfuscation, options, _locks: locks })

@@ -100,7 +100,9 @@ impl IndexDb {
         }
         let last = changes.last_file.to_le_bytes().to_vec();
         batch.push((vec![DB_LAST_BLOCK], Some(self.hidden(last))));
-        self.apply(batch)
+        self.apply(batch)?;
+        // Else a run would be left for every write, and Core would have to clear up.
+        self.db.merge().map(|_| ())
     }
 
     /// A flag by its name (Core's `ReadFlag`).
@@ -126,13 +128,8 @@ impl IndexDb {
         self.apply(vec![(vec![DB_REINDEX_FLAG], value)])
     }
 
-    /// Merges what many writes have left into few tables; whether there was something to do. For
-    /// the caller to do now and then, and [`IndexDb::merge_all`] before it hands over.
-    pub fn merge(&self) -> Result<bool> {
-        self.db.merge()
-    }
-
-    /// Merges everything into one level of tables.
+    /// Merges everything into one level of tables, before the directory is handed over. Between
+    /// writes nothing need be done: each merges what has become too much.
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()
     }

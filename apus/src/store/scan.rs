@@ -14,6 +14,8 @@ use crate::wire::{BlockView, HEADER_BYTES};
 const WINDOW_BYTES: usize = 64 << 10;
 /// Window where only headers are wanted.
 const HEADERS_WINDOW_BYTES: usize = 4 << 10;
+/// Window for what may be the unwritten rest of a file.
+const TAIL_WINDOW_BYTES: usize = 1 << 20;
 /// The kernel is asked to have this many bytes ready ahead of us, so that a disk sees large
 /// sequential reads whatever the size of ours.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
@@ -255,12 +257,14 @@ impl FileScan {
         }
         let start = self.at;
         let mut unwritten = true;
+        let window_bytes = std::mem::replace(&mut self.window_bytes, TAIL_WINDOW_BYTES);
         while unwritten && self.at < self.len {
             self.fill(1)?;
             let ahead = self.ahead();
             unwritten = !ahead.is_empty() && self.obfuscation.is_unwritten(ahead, self.at);
             self.at += ahead.len() as u64;
         }
+        self.window_bytes = window_bytes;
         if !unwritten {
             self.skip_unwritten(start)?;
         }

@@ -64,7 +64,10 @@ impl BlockSource {
     pub fn open(path: &Path, network: &Network) -> Result<Self> {
         let metadata = path.metadata().map_err(|e| StoreError::io(path, "find this path", e))?;
         let magic = network.magic;
-        if !metadata.is_dir() {
+        if !metadata.is_dir() && !metadata.is_file() {
+            return Err(StoreError::new(path, "this is neither a file nor a directory"));
+        }
+        if metadata.is_file() {
             let file = SourceFile::probe(path, network)?;
             return Ok(Self { files: vec![file], magic });
         }
@@ -152,11 +155,11 @@ impl SourceFile {
 
     /// An error if the file does not hold blocks of this network, but something else.
     pub(super) fn check_network(&self, network: &Network) -> Result<()> {
-        let head = self.head(&Disk::new().open_read(&self.path)?, 8)?;
-        if head.starts_with(&network.magic) || self.obfuscation.is_unwritten(&head, 0) {
+        let file = Disk::new().open_read(&self.path)?;
+        if self.head(&file, 4)? == network.magic {
             return Ok(());
         }
-        let head = self.head(&Disk::new().open_read(&self.path)?, PROBE_BYTES)?;
+        let head = self.head(&file, PROBE_BYTES)?;
         let ours = find_frame(&head, network.magic);
         let other = other_networks(network)
             .filter_map(|other| Some((find_frame(&head, other.magic)?, other)))
@@ -170,13 +173,12 @@ impl SourceFile {
             );
             return Err(StoreError::new(&self.path, what));
         }
-        match ours {
-            Some(_) => Ok(()),
-            None => {
-                let what = format!("this is not a file of {} blocks", display_name(network));
-                Err(StoreError::new(&self.path, what))
-            }
+        let reserved = self.number.is_some() && self.obfuscation.is_unwritten(&head, 0);
+        if ours.is_some() || reserved {
+            return Ok(());
         }
+        let what = format!("this is not a file of {} blocks", display_name(network));
+        Err(StoreError::new(&self.path, what))
     }
 
     /// The first bytes, revealed; fewer if the file is shorter.

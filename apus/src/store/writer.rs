@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 
 use super::flat_file::FILES_MAX;
 use super::flat_file::{Kind, reservation};
-use super::{BlockFilesOptions, FileInfo, FlatFilePos, Obfuscation, Result, UNDOFILE_CHUNK_SIZE};
+use super::{
+    BlockFilesOptions, FileChanges, FileInfo, FlatFilePos, Obfuscation, Result, UNDOFILE_CHUNK_SIZE,
+};
 use crate::disk::{Disk, File, StoreError};
 
 /// Core refuses to write blocks below this much free space beside what it reserves.
@@ -134,11 +136,11 @@ impl Writer {
 
     /// What is to be synced, and with that synced may go into the block index. Both lists are the
     /// caller's from here on: if a sync fails, nothing more may be written.
-    pub fn take_changes(&mut self) -> (BTreeSet<(Kind, u32)>, Vec<(u32, FileInfo)>) {
+    pub fn take_changes(&mut self) -> (BTreeSet<(Kind, u32)>, FileChanges) {
         let dirty = std::mem::take(&mut self.dirty);
         let infos = dirty.into_iter().map(|number| (number, self.infos[number as usize]));
-        let infos = infos.collect();
-        (std::mem::take(&mut self.unsynced), infos)
+        let changes = FileChanges { infos: infos.collect(), last_file: self.last_file() };
+        (std::mem::take(&mut self.unsynced), changes)
     }
 
     /// Refuses every later write.

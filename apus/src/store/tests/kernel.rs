@@ -26,7 +26,13 @@ fn made_by_core(blocks: &[Vec<u8>]) -> tempfile::TempDir {
 }
 
 fn open(root: &Path) -> (DataDir, IndexDb, Vec<IndexEntry>, BlockFiles) {
-    let options = DataDirOptions::default();
+    open_with(root, DataDirOptions::default())
+}
+
+fn open_with(
+    root: &Path,
+    options: DataDirOptions,
+) -> (DataDir, IndexDb, Vec<IndexEntry>, BlockFiles) {
     let data = DataDir::open(&Disk::new(), root, &mainnet(), options).unwrap();
     let (db, mut index, files) = data.open_blocks().unwrap();
     index.entries.sort_by_key(|entry| entry.height);
@@ -69,7 +75,8 @@ fn we_read_what_core_wrote_and_write_the_same() {
     assert_eq!(source.scan().count(), BLOCKS);
 }
 
-/// Makes a data directory with our own code; what `keep` leaves of Core's entries is indexed.
+/// Makes a data directory of several files with our own code: all blocks, and all undo data or
+/// none.
 fn made_by_us(
     blocks: &[Vec<u8>],
     entries: &[IndexEntry],
@@ -77,7 +84,9 @@ fn made_by_us(
     with_undo: bool,
 ) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let (data, db, none, files) = open(dir.path());
+    let layout = BlockFilesOptions { fast_prune: true };
+    let options = DataDirOptions { files: layout, ..DataDirOptions::default() };
+    let (data, db, none, files) = open_with(dir.path(), options);
     assert!(none.is_empty());
     let mut written = Vec::new();
     for (entry, block) in entries.iter().zip(blocks) {
@@ -98,6 +107,7 @@ fn made_by_us(
         }
     }
     db.write(&files.flush().unwrap(), &written).unwrap();
+    assert!(files.infos().len() > 2);
     drop(data);
     dir
 }
