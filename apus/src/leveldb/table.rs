@@ -142,10 +142,7 @@ impl Table {
                 // Advice may be refused; it changes speed only.
                 let _ = map.advise_range(Advice::WillNeed, start, end - start);
             }
-            // Starts to bring the block's end, which is read first, from memory to the cache.
-            _ => {
-                let _ = std::hint::black_box(file[end]);
-            }
+            _ => {}
         }
         Ok(Some(place))
     }

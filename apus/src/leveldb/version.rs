@@ -8,6 +8,10 @@ use super::manifest::NewFile;
 use super::table::{Probe, Table};
 use crate::disk::StoreError;
 
+/// Keys that are located before the first of them is read: enough to keep a disk busy, and little
+/// memory.
+const BATCH_KEYS: usize = 256;
+
 /// Stands for the index of a key that needs no more looking up.
 const DONE: usize = usize::MAX;
 
@@ -105,25 +109,27 @@ impl Version {
         let (mut probe, mut places) = (Probe::default(), Vec::new());
         for run in &self.runs {
             let (mut at, mut last_probed, mut previous) = (0, None, &[][..]);
-            places.clear();
-            for (slot, &(i, hash)) in open.iter().enumerate() {
-                let key = keys[i].as_ref();
-                debug_assert!(previous <= key, "keys must ascend");
-                previous = key;
-                at = advance(&run.tables, at, key);
-                let Some(table) = run.tables.get(at).filter(|t| t.first() <= key) else {
-                    continue;
-                };
-                let carry_on = last_probed.replace(at) == Some(at);
-                if let Some(place) = table.locate(&mut probe, key, hash, carry_on)? {
-                    places.push((slot, at, place));
+            for part in open.chunks_mut(BATCH_KEYS) {
+                places.clear();
+                for (slot, &(i, hash)) in part.iter().enumerate() {
+                    let key = keys[i].as_ref();
+                    debug_assert!(previous <= key, "keys must ascend");
+                    previous = key;
+                    at = advance(&run.tables, at, key);
+                    let Some(table) = run.tables.get(at).filter(|t| t.first() <= key) else {
+                        continue;
+                    };
+                    let carry_on = last_probed.replace(at) == Some(at);
+                    if let Some(place) = table.locate(&mut probe, key, hash, carry_on)? {
+                        places.push((slot, at, place));
+                    }
                 }
-            }
-            for &(slot, at, place) in &places {
-                let i = open[slot].0;
-                if let Some(value) = run.tables[at].read(&mut probe, place, keys[i].as_ref())? {
-                    value.into_iter().for_each(|value| found(i, value));
-                    open[slot].0 = DONE;
+                for &(slot, at, place) in &places {
+                    let i = part[slot].0;
+                    if let Some(value) = run.tables[at].read(&mut probe, place, keys[i].as_ref())? {
+                        value.into_iter().for_each(|value| found(i, value));
+                        part[slot].0 = DONE;
+                    }
                 }
             }
             open.retain(|(i, _)| *i != DONE);
