@@ -2,6 +2,9 @@
 
 mod bad_input;
 mod blocks;
+mod broken_rules;
+mod crash;
 mod kernel;
 mod real_chains;
+mod reorganisation;
 mod support;
