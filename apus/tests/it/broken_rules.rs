@@ -2,7 +2,7 @@
 //! the rule by a hair's breadth: connected. That Bitcoin Core says the same of each is tested in
 //! `testchain`, against its engine.
 
-use apus::wire::{Chain as Network, Hash};
+use apus::wire::Chain as Network;
 use apus_testchain::{Break, Chain, Spec};
 
 use crate::support::{Place, hash_of, with_genesis};
