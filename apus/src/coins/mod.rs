@@ -12,9 +12,11 @@ mod hasher;
 mod muhash;
 mod num3072;
 mod script;
+mod prefetch;
 mod shard;
 mod slab;
 mod stats;
+mod table;
 #[cfg(test)]
 mod tests;
 
