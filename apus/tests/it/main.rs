@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod format;
 mod kernel;
 mod real_chains;
 mod support;
