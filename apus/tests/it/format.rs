@@ -6,6 +6,7 @@ mod document;
 mod examples;
 mod files;
 mod golden;
+mod reader;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
