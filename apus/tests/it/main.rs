@@ -3,6 +3,9 @@
 mod bad_input;
 mod blocks;
 mod format;
+mod broken_rules;
+mod crash;
 mod kernel;
 mod real_chains;
+mod reorganisation;
 mod support;
