@@ -2,9 +2,9 @@
 
 mod bad_input;
 mod blocks;
-mod format;
 mod broken_rules;
 mod crash;
+mod format;
 mod kernel;
 mod real_chains;
 mod reorganisation;
