@@ -156,10 +156,15 @@ impl Node {
         }
     }
 
-    /// A source's copy of a block is bad: another one is tried, or the block is not at hand.
+    /// A source's copy of a block is bad: another one is tried, or the block is not at hand. The
+    /// bad copy does not count for which of two equal chains came first either.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
-        if self.sources.forget(id, place).is_none() {
-            self.tree.offer(id, Offer::Missing);
+        match self.sources.forget(id, place) {
+            None => self.tree.offer(id, Offer::Missing),
+            Some(_) => {
+                let order = self.sources.in_order(self.tree.ids());
+                self.tree.offer_in_order(&order);
+            }
         }
     }
 

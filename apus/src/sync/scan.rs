@@ -2,7 +2,7 @@
 //! its header, and puts the headers into the tree. Whatever order the files have, afterwards the
 //! best chain is known, and with it whether scripts are to be checked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -84,10 +84,11 @@ impl Scan<'_> {
         }
     }
 
-    /// Accepts a header, and all that have waited for it.
+    /// Accepts a header, and all that have waited for it, in the order in which they came: among
+    /// equals the first becomes the tip.
     fn accept(&mut self, first: Waiting) {
-        let mut queue = vec![first];
-        while let Some(waiting) = queue.pop() {
+        let mut queue = VecDeque::from([first]);
+        while let Some(waiting) = queue.pop_front() {
             match self.node.tree.accept_header(&waiting.header, self.now) {
                 Ok(id) => {
                     self.blocks += 1;

@@ -4,4 +4,5 @@ mod bad_input;
 mod blocks;
 mod kernel;
 mod real_chains;
+mod review;
 mod support;

@@ -1,0 +1,178 @@
+//! What an adversarial reader of `chain` and `sync` tried: forks, ties, broken and mutated blocks
+//! in every order, judged by Bitcoin Core's engine.
+
+use apus::chain::{BlockId, Offer, Tree};
+use apus::sync;
+use apus::wire::{BlockView, Chain, Hash, Network, genesis_block};
+use apus_testchain::block::{encode_block, subsidy};
+use apus_testchain::{Builder, Parent, Rng};
+use bitcoin::block::Block;
+use bitcoin::hashes::Hash as _;
+
+use crate::support::Place;
+use crate::support::judge::Judge;
+
+fn genesis_parent() -> Parent {
+    let bytes = genesis_block(&Network::new(Chain::Regtest));
+    let view = BlockView::parse(&bytes).unwrap();
+    let hash = bitcoin::BlockHash::from_byte_array(view.hash().0);
+    Parent::new(hash, 0, vec![view.header().time])
+}
+
+/// A valid block without transactions, told apart by `name`.
+fn block(parent: &Parent, name: &str) -> Block {
+    Builder::block_on(parent).extra(name.as_bytes()).finish()
+}
+
+/// A block that claims a satoshi too much: only connecting it shows that.
+fn greedy(parent: &Parent, name: &str) -> Block {
+    let value = subsidy(parent.height + 1) + 1;
+    Builder::block_on(parent).extra(name.as_bytes()).coinbase_value(value).finish()
+}
+
+/// `block` with another witness: the same hash, and bytes that are not what it commits to.
+fn mutated(block: &Block) -> Block {
+    let mut mutated = block.clone();
+    mutated.txdata[0].input[0].witness = bitcoin::Witness::from_slice(&[[1u8; 32]]);
+    mutated
+}
+
+fn hash(block: &Block) -> Hash {
+    Hash(block.block_hash().to_byte_array())
+}
+
+fn bytes<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<Vec<u8>> {
+    blocks.into_iter().map(encode_block).collect()
+}
+
+/// `count` valid blocks on `parent`, and the last one as a parent.
+fn branch(parent: &Parent, name: &str, count: usize) -> (Vec<Block>, Parent) {
+    let (mut blocks, mut tip) = (Vec::new(), parent.clone());
+    for index in 0..count {
+        blocks.push(block(&tip, &format!("{name}{index}")));
+        tip = tip.child(&blocks[index]);
+    }
+    (blocks, tip)
+}
+
+fn sync_blocks(place: &Place, name: &str, blocks: &[Vec<u8>]) -> sync::Summary {
+    place.sync(&[place.write(name, blocks)])
+}
+
+/// In a file, of two children of a parent that comes later the first one is first (Core's
+/// reindex keeps their order).
+#[test]
+fn children_that_wait_for_a_parent_keep_their_order() {
+    let root = block(&genesis_parent(), "root");
+    let parent = genesis_parent().child(&root);
+    let (first, second) = (block(&parent, "first"), block(&parent, "second"));
+    for (a, b) in [(&first, &second), (&second, &first)] {
+        let place = Place::new(Chain::Regtest);
+        let summary = sync_blocks(&place, "blocks", &bytes([a, b, &root]));
+        assert_eq!(summary.best_block, hash(a));
+    }
+}
+
+/// A copy whose bytes are no good does not make its block come earlier.
+#[test]
+fn a_mutated_copy_does_not_win_a_tie() {
+    let parent = genesis_parent();
+    let (first, second) = (block(&parent, "first"), block(&parent, "second"));
+    let blocks = bytes([&mutated(&first), &second, &first]);
+    let judged = Place::new(Chain::Regtest);
+    let judge = Judge::open(&judged).unwrap();
+    judge.process(&blocks);
+    assert_eq!(judge.tip().1, hash(&second));
+    let place = Place::new(Chain::Regtest);
+    assert_eq!(sync_blocks(&place, "blocks", &blocks).best_block, hash(&second));
+}
+
+/// Blocks that wait for another's bytes are linked one after the other, in the order in which
+/// theirs came (Core's `ReceivedBlockTransactions`).
+#[test]
+fn blocks_linked_at_once_keep_their_order() {
+    let root = block(&genesis_parent(), "root");
+    let parent = genesis_parent().child(&root);
+    let (first, second) = (block(&parent, "first"), block(&parent, "second"));
+    for (a, b) in [(&first, &second), (&second, &first)] {
+        let mut tree = regtest_tree();
+        let [root, first, second] = [&root, &first, &second].map(|block| add(&mut tree, block));
+        for id in [tree.genesis(), tree.find(&hash(a)).unwrap(), tree.find(&hash(b)).unwrap()] {
+            tree.offer(id, Offer::AtHand);
+        }
+        tree.offer(root, Offer::AtHand);
+        assert!(tree.is_better(first, root) && tree.is_better(second, root));
+        assert_eq!(tree.best_candidate(), tree.find(&hash(a)));
+    }
+}
+
+/// A header that the index calls invalid is never the best one, which scripts are skipped by.
+#[test]
+fn a_failed_header_is_not_the_best_after_a_restart() {
+    let mut tree = regtest_tree();
+    let failed = block(&genesis_parent(), "failed");
+    let child = block(&genesis_parent().child(&failed), "child");
+    let header = |block: &Block| *BlockView::parse(&encode_block(block)).unwrap().header();
+    tree.restore(hash(&failed), &header(&failed), true).unwrap();
+    tree.restore(hash(&child), &header(&child), false).unwrap();
+    assert_eq!(tree.best_header(), tree.genesis());
+}
+
+fn regtest_tree() -> Tree {
+    let network = Network::new(Chain::Regtest);
+    let genesis = *BlockView::parse(&genesis_block(&network)).unwrap().header();
+    Tree::new(network, genesis)
+}
+
+fn add(tree: &mut Tree, block: &Block) -> BlockId {
+    let header = *BlockView::parse(&encode_block(block)).unwrap().header();
+    tree.accept_header(&header, i64::from(u32::MAX)).unwrap()
+}
+
+/// Random trees of blocks, some broken, some in mutated copies first, in one run or several: the
+/// tip is the one that Core's engine comes to, and the engine opens the directory.
+#[test]
+fn random_trees_end_where_the_engine_ends() {
+    for seed in 0..40 {
+        let blocks = random_tree(seed);
+        let judged = Place::new(Chain::Regtest);
+        let judge = Judge::open(&judged).unwrap();
+        judge.process(&blocks);
+        let place = Place::new(Chain::Regtest);
+        let cut = 1 + (seed as usize * 7) % (blocks.len() - 1);
+        sync_blocks(&place, "first", &blocks[..cut]);
+        let summary = sync_blocks(&place, "all", &blocks);
+        assert_eq!((summary.height, summary.best_block), judge.tip(), "seed {seed}, cut {cut}");
+        let fresh = Place::new(Chain::Regtest);
+        let summary = sync_blocks(&fresh, "all", &blocks);
+        assert_eq!((summary.height, summary.best_block), judge.tip(), "seed {seed}");
+        assert_eq!(place.muhash(), fresh.muhash(), "seed {seed}");
+        assert_eq!(fresh.muhash().1, u64::from(summary.height), "seed {seed}");
+        for place in [place, fresh] {
+            let opened = Judge::open(&place).expect("the engine opens the directory");
+            assert_eq!(opened.tip(), judge.tip(), "seed {seed}");
+            opened.read_everything();
+        }
+    }
+}
+
+fn random_tree(seed: u64) -> Vec<Vec<u8>> {
+    let mut rng = Rng::new(seed, 0);
+    let mut parents = vec![genesis_parent()];
+    let mut blocks = Vec::new();
+    for index in 0..40 {
+        let back = rng.below(4.min(parents.len() as u64)) as usize;
+        let parent = parents[parents.len() - 1 - back].clone();
+        let name = format!("{index}");
+        let made = match rng.below(12) {
+            0 => greedy(&parent, &name),
+            _ => block(&parent, &name),
+        };
+        if rng.below(10) == 0 {
+            blocks.push(encode_block(&mutated(&made)));
+        }
+        blocks.push(encode_block(&made));
+        parents.push(parent.child(&made));
+    }
+    blocks
+}
