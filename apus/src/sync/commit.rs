@@ -21,6 +21,9 @@ const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// coins before the next, at the price of look-ups for those dropped.
 const KEPT_PERCENT: usize = 60;
 
+/// Below this the bound is not kept: tables, and what workers fetch ahead, take about as much.
+const CACHE_BYTES_MIN: usize = 16 << 20;
+
 /// The block index in memory, the active chain, and what of both is not yet on disk.
 pub(super) struct Ledger {
     pub index: IndexDb,
@@ -45,7 +48,7 @@ impl Ledger {
             active: ActiveChain::default(),
             counts: Counts::default(),
             coins: None,
-            cache_bytes_max,
+            cache_bytes_max: cache_bytes_max.max(CACHE_BYTES_MIN),
             last_commit: Instant::now(),
         }
     }

@@ -46,6 +46,8 @@ pub(super) struct Connector<'a> {
     /// Steps connected and steps retired, counted from the first.
     pub connected: usize,
     pub retired: usize,
+    /// Steps connected at the last commit.
+    pub committed: usize,
 }
 
 /// Why the connector takes no further block for now.
@@ -105,7 +107,8 @@ impl Connector<'_> {
     fn reason_to_halt(&self) -> Option<Halt> {
         if self.stop.load(Relaxed) {
             Some(Halt::Stop)
-        } else if self.ledger.wants_commit(self.shared.cache) {
+        } else if self.connected > self.committed && self.ledger.wants_commit(self.shared.cache) {
+            // With nothing connected since the last commit, another would free no memory.
             Some(Halt::Commit)
         } else {
             None
@@ -266,6 +269,7 @@ impl Connector<'_> {
 
     fn commit(&mut self) -> Result<(), StoreError> {
         self.progress(Phase::WritingCoins);
+        self.committed = self.connected;
         self.ledger.commit(self.shared)
     }
 

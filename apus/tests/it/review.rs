@@ -1,8 +1,11 @@
 //! What an adversarial reader of `chain` and `sync` tried: forks, ties, broken and mutated blocks
 //! in every order, judged by Bitcoin Core's engine.
 
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
 use apus::chain::{BlockId, Offer, Tree};
-use apus::sync;
+use apus::sync::{self, Unobserved};
 use apus::wire::{BlockView, Chain, Hash, Network, genesis_block};
 use apus_testchain::block::{encode_block, subsidy};
 use apus_testchain::{Builder, Parent, Rng};
@@ -175,4 +178,32 @@ fn random_tree(seed: u64) -> Vec<Vec<u8>> {
         parents.push(parent.child(&made));
     }
     blocks
+}
+
+/// Memory for coins below what an empty cache takes: slow, but it ends.
+#[test]
+fn the_smallest_cache_makes_progress() {
+    let (blocks, _) = branch(&genesis_parent(), "a", 30);
+    for bytes_max in [0, 1 << 20, 4 << 20] {
+        let place = Place::new(Chain::Regtest);
+        let sources = vec![place.write("blocks", &bytes(&blocks))];
+        let summary = ends(&place, sources, move |options| options.dbcache_bytes = bytes_max);
+        assert_eq!(summary.height, 30);
+    }
+}
+
+/// Syncs in a thread of its own, and panics if that takes over a minute.
+fn ends(
+    place: &Place,
+    sources: Vec<PathBuf>,
+    change: impl FnOnce(&mut sync::Options),
+) -> sync::Summary {
+    let mut options = place.options();
+    change(&mut options);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let result = sync::sync(&options, &sources, &Unobserved, &AtomicBool::new(false));
+        let _ = sender.send(result);
+    });
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends").unwrap()
 }
