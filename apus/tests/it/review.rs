@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus::chain::{BlockId, Offer, Tree};
+use apus::store::IndexDb;
 use apus::sync::{self, Unobserved};
 use apus::wire::{BlockView, Chain, Hash, Network, genesis_block};
 use apus_testchain::block::{encode_block, subsidy};
@@ -206,4 +207,39 @@ fn ends(
         let _ = sender.send(result);
     });
     receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends").unwrap()
+}
+
+/// Block files without an index are somebody's chain: nothing may be written over them.
+#[test]
+fn block_files_without_an_index_are_not_written_over() {
+    let (blocks, _) = branch(&genesis_parent(), "a", 20);
+    let place = Place::new(Chain::Regtest);
+    sync_blocks(&place, "blocks", &bytes(&blocks));
+    let directory = place.network_dir();
+    std::fs::remove_dir_all(directory.join("blocks/index")).unwrap();
+    std::fs::remove_dir_all(directory.join("chainstate")).unwrap();
+    let file = directory.join("blocks/blk00000.dat");
+    let before = std::fs::read(&file).unwrap();
+    let (other, _) = branch(&genesis_parent(), "b", 20);
+    let result = place.try_sync(&[place.write("other", &bytes(&other))]);
+    let after = std::fs::read(&file).unwrap();
+    assert!(before == after, "blocks were overwritten");
+    let error = result.expect_err("it is refused").to_string();
+    assert!(error.contains("--from"), "{error}");
+    // It can be read, though, into another directory.
+    let fresh = Place::new(Chain::Regtest);
+    assert_eq!(fresh.sync(&[place.datadir()]).height, 20);
+}
+
+/// The index of a directory whose rebuilding Core has not finished lacks blocks that are there.
+#[test]
+fn an_index_that_is_being_rebuilt_is_left_to_core() {
+    let (blocks, _) = branch(&genesis_parent(), "a", 20);
+    let place = Place::new(Chain::Regtest);
+    sync_blocks(&place, "blocks", &bytes(&blocks));
+    let disk = apus::disk::Disk::new();
+    let index = place.network_dir().join("blocks/index");
+    IndexDb::open(&disk, &index).unwrap().write_reindexing(true).unwrap();
+    let error = place.try_sync(&[]).expect_err("it is refused").to_string();
+    assert!(error.contains("rebuilding"), "{error}");
 }
