@@ -2,9 +2,11 @@
 //! in every order, judged by Bitcoin Core's engine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use apus::chain::{BlockId, Offer, Tree};
+use apus::disk::{Disk, PowerCut};
 use apus::store::IndexDb;
 use apus::sync::{self, Unobserved};
 use apus::wire::{BlockView, Chain, Hash, Network, genesis_block};
@@ -237,9 +239,63 @@ fn an_index_that_is_being_rebuilt_is_left_to_core() {
     let (blocks, _) = branch(&genesis_parent(), "a", 20);
     let place = Place::new(Chain::Regtest);
     sync_blocks(&place, "blocks", &bytes(&blocks));
-    let disk = apus::disk::Disk::new();
+    let disk = Disk::new();
     let index = place.network_dir().join("blocks/index");
     IndexDb::open(&disk, &index).unwrap().write_reindexing(true).unwrap();
     let error = place.try_sync(&[]).expect_err("it is refused").to_string();
     assert!(error.contains("rebuilding"), "{error}");
+}
+
+/// Wherever the power fails, Core's engine opens what is left, and the same command ends as if
+/// nothing had happened: for a first sync, a reorganisation, and a rebuild of the coins.
+#[test]
+fn power_may_fail_at_every_step_of_a_sync() {
+    let (trunk, fork) = branch(&genesis_parent(), "trunk", 12);
+    let (short, _) = branch(&fork, "short", 3);
+    let (long, _) = branch(&fork, "long", 5);
+    let old = bytes(trunk.iter().chain(&short));
+    let new = bytes(&long);
+    let run = |place: &Place, disk: &Disk, sources: &[PathBuf]| {
+        let (options, stop) = (place.options(), AtomicBool::new(false));
+        sync::sync_on(disk, &options, sources, &Unobserved, &stop)
+    };
+    let reindex = |place: &Place, disk: &Disk| {
+        let (options, stop) = (place.options(), AtomicBool::new(false));
+        sync::reindex_on(disk, &options, &Unobserved, &stop)
+    };
+    cut_everywhere(|_| {}, |place, disk| run(place, disk, &[place.write("old", &old)]), 15);
+    let first = |place: &Place| drop(sync_blocks(place, "old", &old));
+    cut_everywhere(first, |place, disk| run(place, disk, &[place.write("new", &new)]), 17);
+    cut_everywhere(first, |place, disk| reindex(place, disk), 15);
+}
+
+fn cut_everywhere(
+    before: impl Fn(&Place),
+    work: impl Fn(&Place, &Disk) -> Result<sync::Summary, sync::SyncError>,
+    height: u32,
+) {
+    let whole = Place::new(Chain::Regtest);
+    before(&whole);
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    let summary = work(&whole, &Disk::with_power_cut(counter.clone())).unwrap();
+    assert_eq!(summary.height, height);
+    for cut_at in 1..=counter.steps() {
+        let place = Place::new(Chain::Regtest);
+        before(&place);
+        let power = Arc::new(PowerCut::at(cut_at));
+        let result = work(&place, &Disk::with_power_cut(power.clone()));
+        if result.is_ok() {
+            continue;
+        }
+        power.lose_unsynced().unwrap();
+        if cut_at % 3 == 0 {
+            let judge = Judge::open(&place);
+            judge.unwrap_or_else(|| panic!("the engine refuses after {cut_at}")).read_everything();
+        }
+        let again = work(&place, &Disk::new());
+        let again = again.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
+        assert_eq!(again.best_block, summary.best_block, "cut at {cut_at}");
+        assert_eq!(place.muhash(), whole.muhash(), "cut at {cut_at}");
+        Judge::open(&place).expect("the engine opens it").read_everything();
+    }
 }
