@@ -299,3 +299,35 @@ fn cut_everywhere(
         Judge::open(&place).expect("the engine opens it").read_everything();
     }
 }
+
+/// Raises a flag as soon as a block is connected.
+struct StopsEarly<'a>(&'a AtomicBool);
+
+impl sync::Observer for StopsEarly<'_> {
+    fn observe(&self, progress: &sync::Progress) {
+        let begun = progress.phase == sync::Phase::Connecting && progress.blocks > 0;
+        self.0.fetch_or(begun, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// A rebuild that is to check every script does not carry on from one that took some as valid.
+#[test]
+fn an_interrupted_rebuild_is_carried_on_if_it_checked_as_much() {
+    use sync::AssumeValid::{Block, Nothing};
+    let (blocks, _) = branch(&genesis_parent(), "a", 400);
+    let place = Place::new(Chain::Regtest);
+    let tip = sync_blocks(&place, "blocks", &bytes(&blocks)).best_block;
+    let mut options = place.options();
+    for (first, second, carried_on) in
+        [(Block(tip), Nothing, false), (Nothing, Block(tip), true), (Nothing, Nothing, true)]
+    {
+        let stop = AtomicBool::new(false);
+        options.assumevalid = first;
+        let begun = sync::reindex(&options, &StopsEarly(&stop), &stop).unwrap();
+        assert!(begun.interrupted && begun.height > 0 && begun.height < 400);
+        options.assumevalid = second;
+        let rest = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+        let skipped = if carried_on { u64::from(begun.height) } else { 0 };
+        assert_eq!((rest.height, rest.counts.blocks), (400, 400 - skipped));
+    }
+}
