@@ -9,6 +9,10 @@ use crate::wire::{Chain, Hash, Network};
 /// No machine gains by more threads, and the system may not have them.
 const THREADS_MAX: usize = 256;
 
+/// With less, which an empty cache and what is fetched ahead fill, every few blocks would be a
+/// commit. Core raises what it is given as well.
+const DBCACHE_MIB_MIN: usize = 16;
+
 /// Turns Bitcoin blocks into a verified UTXO set, and leaves a data directory that Bitcoin Core
 /// opens and carries on from.
 #[derive(Parser)]
@@ -150,7 +154,7 @@ pub struct Engine {
     /// of the best header, which has the network's minimum work and two weeks of work on top.
     #[arg(long, value_name = "HASH")]
     assumevalid: Option<String>,
-    /// MiB for cached coins; more means fewer look-ups on disk.
+    /// MiB for cached coins, at least 16; more means fewer look-ups on disk.
     #[arg(long, value_name = "MIB", default_value_t = 450)]
     dbcache: usize,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -225,7 +229,7 @@ impl Engine {
         };
         Ok(sync::Options {
             assumevalid,
-            dbcache_bytes: self.dbcache.saturating_mul(1 << 20),
+            dbcache_bytes: self.dbcache.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20),
             stop_at_height: self.stopatheight.filter(|height| *height > 0),
             ..options
         })

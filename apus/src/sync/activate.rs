@@ -129,7 +129,6 @@ fn connect(
             in_flight: VecDeque::new(),
             connected: 0,
             retired: 0,
-            committed: 0,
         };
         connector.run(workers)
     })

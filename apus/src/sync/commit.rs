@@ -21,9 +21,6 @@ const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// coins before the next, at the price of look-ups for those dropped.
 const KEPT_PERCENT: usize = 60;
 
-/// Below this the bound is not kept: tables, and what workers fetch ahead, take about as much.
-const CACHE_BYTES_MIN: usize = 16 << 20;
-
 /// The block index in memory, the active chain, and what of both is not yet on disk.
 pub(super) struct Ledger {
     pub index: IndexDb,
@@ -36,6 +33,8 @@ pub(super) struct Ledger {
     pub coins: Option<i64>,
     pub cache_bytes_max: usize,
     last_commit: Instant,
+    /// Of [`Counts::blocks`], those that are durable.
+    committed_blocks: u64,
 }
 
 impl Ledger {
@@ -48,8 +47,9 @@ impl Ledger {
             active: ActiveChain::default(),
             counts: Counts::default(),
             coins: None,
-            cache_bytes_max: cache_bytes_max.max(CACHE_BYTES_MIN),
+            cache_bytes_max,
             last_commit: Instant::now(),
+            committed_blocks: 0,
         }
     }
 
@@ -133,9 +133,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether it is time to commit: the cache is full, or a crash would lose too much.
+    /// Whether it is time to commit: the cache is full, or a crash would lose too much. Not
+    /// before a block was retired since the last time: a cache too small for one block would
+    /// commit forever.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
-        cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY
+        self.counts.blocks > self.committed_blocks
+            && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
     /// Makes everything retired so far durable. Nothing may be in flight.
@@ -150,6 +153,7 @@ impl Ledger {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
         }
         self.last_commit = Instant::now();
+        self.committed_blocks = self.counts.blocks;
         Ok(())
     }
 

@@ -46,8 +46,6 @@ pub(super) struct Connector<'a> {
     /// Steps connected and steps retired, counted from the first.
     pub connected: usize,
     pub retired: usize,
-    /// Steps connected at the last commit.
-    pub committed: usize,
 }
 
 /// Why the connector takes no further block for now.
@@ -107,8 +105,7 @@ impl Connector<'_> {
     fn reason_to_halt(&self) -> Option<Halt> {
         if self.stop.load(Relaxed) {
             Some(Halt::Stop)
-        } else if self.connected > self.committed && self.ledger.wants_commit(self.shared.cache) {
-            // With nothing connected since the last commit, another would free no memory.
+        } else if self.ledger.wants_commit(self.shared.cache) {
             Some(Halt::Commit)
         } else {
             None
@@ -270,7 +267,6 @@ impl Connector<'_> {
 
     fn commit(&mut self) -> Result<(), StoreError> {
         self.progress(Phase::WritingCoins);
-        self.committed = self.connected;
         self.ledger.commit(self.shared)
     }
 

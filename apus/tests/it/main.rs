@@ -2,7 +2,10 @@
 
 mod bad_input;
 mod blocks;
+mod broken_rules;
+mod crash;
 mod kernel;
 mod real_chains;
+mod reorganisation;
 mod review;
 mod support;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
-use apus::wire::{Chain, Network, genesis_block};
+use apus::wire::{Chain, Hash, Network, genesis_block};
 
 /// The file that ships with the repository under this name.
 pub fn data(name: &str) -> PathBuf {
@@ -55,6 +55,18 @@ pub fn regtest_chain() -> Vec<Vec<u8>> {
     blocks
 }
 
+/// All blocks of a generated chain, genesis first.
+pub fn with_genesis(chain: &apus_testchain::Chain) -> Vec<Vec<u8>> {
+    let mut blocks = vec![genesis_block(&Network::new(Chain::Regtest))];
+    blocks.extend(chain.blocks().map(<[u8]>::to_vec));
+    blocks
+}
+
+/// The hash of a block.
+pub fn hash_of(block: &[u8]) -> Hash {
+    apus::wire::sha256d(&block[..80])
+}
+
 /// A place for a data directory and whatever else a test writes.
 pub struct Place {
     root: tempfile::TempDir,
@@ -77,6 +89,13 @@ impl Place {
     /// The network's own directory inside the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir().join(self.network.subdirectory)
+    }
+
+    /// Another place with a copy of the data directory.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new(self.network.chain);
+        copy_dir(&self.datadir(), &copy.datadir());
+        copy
     }
 
     /// Writes blocks to a framed file.
@@ -126,4 +145,16 @@ pub fn first_table(dir: &Path) -> PathBuf {
         .collect();
     tables.sort();
     tables.pop().expect("there is a table")
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_dir(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
 }
