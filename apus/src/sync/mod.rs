@@ -33,6 +33,8 @@ pub use options::{
     Unobserved,
 };
 
+pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};
 
 use activate::{Activated, activate_best_chain, store_side_branches};

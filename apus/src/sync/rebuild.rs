@@ -8,10 +8,10 @@ use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 
 /// The directory, beside Core's `chainstate`, that holds the new set while it grows.
-const DIRECTORY: &str = "chainstate-reindex";
+pub const DIRECTORY: &str = "chainstate-reindex";
 /// The file that says that what is in [`DIRECTORY`] is unfinished and worth carrying on from, and
 /// below which block its scripts were taken as valid.
-const MARK: &str = "chainstate-reindex.unfinished";
+pub const MARK: &str = "chainstate-reindex.unfinished";
 
 /// A rebuild that has begun.
 pub(super) struct Rebuild {

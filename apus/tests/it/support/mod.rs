@@ -1,6 +1,8 @@
 //! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
 
 pub mod judge;
+#[path = "../../../src/testdata.rs"]
+mod testdata;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -8,34 +10,7 @@ use std::sync::atomic::AtomicBool;
 use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
 use apus::wire::{Chain, Hash, Network, genesis_block};
 
-/// The file that ships with the repository under this name.
-pub fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("data").join(name)
-}
-
-/// The file of the chain data that does not ship; only for tests that are ignored without it.
-#[cfg(shared_data)]
-pub fn shared(name: &str) -> PathBuf {
-    Path::new(env!("APUS_SHARED_DATA")).join(name)
-}
-
-#[cfg(not(shared_data))]
-pub fn shared(name: &str) -> PathBuf {
-    panic!("{name}: the shared chain data is absent, and this test should have been ignored")
-}
-
-/// The blocks of a framed file without junk.
-pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
-    let bytes = std::fs::read(path).unwrap();
-    let mut blocks = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
-        blocks.push(bytes[at + 8..at + 8 + len].to_vec());
-        at += 8 + len;
-    }
-    blocks
-}
+pub use testdata::{blocks_of, data, shared};
 
 /// Blocks framed as in a blk file.
 pub fn framed<'a>(network: &Network, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {

@@ -1,0 +1,246 @@
+//! A whole generated chain: `apus sync` and `apus reindex` beside Bitcoin Core's own engine and
+//! beside what the scripts alone cost, each in a process of its own, in one go.
+
+pub mod engine;
+pub mod made;
+pub mod runs;
+pub mod scripts;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::process::Programs;
+use crate::report::{Cell, Report, Table};
+use crate::svg::Bars;
+use crate::{Result, machine};
+
+use made::{MadeChain, Shape};
+use runs::{Run, Runner};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// The chain.
+    pub shape: Shape,
+    /// MiB for cached coins.
+    pub dbcaches: Vec<usize>,
+    /// Runs of each reindex without scripts; the median counts.
+    pub runs: usize,
+    /// Runs of each reindex that checks every script; 0 leaves them out, and Core's engine and
+    /// the scripts alone with them.
+    pub full_runs: usize,
+}
+
+impl Size {
+    /// For figures: the chain of DESIGN.md, section 7.
+    pub fn full() -> Self {
+        let dbcaches = vec![50, 450, 4000];
+        Self { shape: Shape::of_size(made::SIZE_DEFAULT), dbcaches, runs: 3, full_runs: 1 }
+    }
+
+    /// For tests.
+    pub fn small() -> Self {
+        Self { shape: Shape::small(1_500_000), dbcaches: vec![4, 450], runs: 1, full_runs: 1 }
+    }
+}
+
+/// Everything measured on one chain.
+struct Measured {
+    chain: MadeChain,
+    sync: Run,
+    /// By dbcache: scripts skipped, and every script checked.
+    skipped: Vec<(usize, Run)>,
+    full: Vec<(usize, Run)>,
+    engine: Option<Run>,
+    scripts: Option<Run>,
+}
+
+/// Makes the chain, or takes it from `dir`, and runs everything on it.
+///
+/// # Errors
+/// Anything fails, or two runs come to different UTXO sets.
+pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
+    let measured = measure(size, programs, dir)?;
+    let mut report = Report::new("chain");
+    let facts = &measured.chain.facts;
+    let count = |key: &str| Cell::Count(facts[key].as_u64().unwrap_or(0)).text();
+    report.notes.push(format!(
+        "{}: {} blocks, {} bytes, {} inputs, {} outputs, {} left unspent",
+        measured.chain.name,
+        count("height"),
+        count("bytes"),
+        count("inputs"),
+        count("outputs"),
+        count("unspent"),
+    ));
+    report.notes.push(
+        "every run in a process of its own, from its start to its end; blocks in the page cache; \
+         tables merged and best block written at the end; × is how many times as fast as Core"
+            .to_string(),
+    );
+    report.notes.push(format!(
+        "Core with every script: its engine (libbitcoinkernel 31.99), dbcache 450 MiB, {} worker \
+         threads beside the main one; it has no assumevalid, so that Core without scripts is the \
+         figure of DESIGN.md, 7, on the same chain's shape",
+        engine::worker_threads()
+    ));
+    report.notes.push(format!(
+        "the UTXO set after each run: {}",
+        measured.sync.digest.as_deref().unwrap_or("none")
+    ));
+    report.tables.push(measured.runs_table());
+    report.tables.push(measured.stages_table());
+    report.plots.push(("chain".to_string(), measured.plot()));
+    Ok(report)
+}
+
+fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
+    let chain = MadeChain::make(&size.shape, programs, dir)?;
+    let mut runner = Runner::new(programs, &chain, dir)?;
+    let sync = runner.sync()?;
+    let tip = chain.tip().to_string();
+    let all = |runner: &mut Runner, assumevalid: &str, runs: usize| -> Result<Vec<_>> {
+        let mut found = Vec::new();
+        for dbcache in size.dbcaches.iter().filter(|_| runs > 0) {
+            found.push((*dbcache, runner.reindex(assumevalid, *dbcache, None, runs)?));
+        }
+        Ok(found)
+    };
+    let skipped = all(&mut runner, &tip, size.runs)?;
+    let full = all(&mut runner, "0", size.full_runs)?;
+    let (mut engine, mut scripts) = (None, None);
+    if size.full_runs > 0 {
+        scripts = Some(runner.scripts_alone()?);
+        engine = Some(runner.engine()?);
+    }
+    runner.remove()?;
+    Ok(Measured { chain, sync, skipped, full, engine, scripts })
+}
+
+/// What Core v31.99 took for this chain's shape without scripts, by dbcache (DESIGN.md, 7).
+fn core_without_scripts(chain: &MadeChain, dbcache: usize) -> Option<f64> {
+    match (chain.bytes() / 100_000_000, dbcache) {
+        (20..=21, 450) => Some(51.0),
+        (20..=21, 4000) => Some(43.0),
+        _ => None,
+    }
+}
+
+impl Measured {
+    /// All runs: name, dbcache, run, and what Core takes for the same.
+    fn runs(&self) -> Vec<(&'static str, Option<usize>, &Run, Option<f64>)> {
+        let engine = self.engine.as_ref().map(Run::seconds);
+        let mut all =
+            vec![("apus sync, scripts skipped", Some(runs::SYNC_DBCACHE), &self.sync, None)];
+        for (dbcache, run) in &self.skipped {
+            let core = core_without_scripts(&self.chain, *dbcache);
+            all.push(("apus reindex, scripts skipped", Some(*dbcache), run, core));
+        }
+        for (dbcache, run) in &self.full {
+            all.push(("apus reindex, every script", Some(*dbcache), run, engine));
+        }
+        if let Some(run) = &self.engine {
+            all.push(("Core's reindex, every script", Some(450), run, engine));
+        }
+        if let Some(run) = &self.scripts {
+            all.push(("the scripts alone", None, run, None));
+        }
+        all
+    }
+
+    /// Seconds that the scripts alone take if no core ever waits.
+    fn floor_s(&self) -> Option<f64> {
+        let scripts = self.scripts.as_ref()?;
+        Some(scripts.json["script_cpu_seconds"].as_f64()? / machine::cores() as f64)
+    }
+
+    fn runs_table(&self) -> Table {
+        let columns = [
+            ("run", "run"),
+            ("dbcache_mib", "dbcache"),
+            ("seconds", "time"),
+            ("cpu_seconds", "CPU time"),
+            ("mb_per_s", "MB/s"),
+            ("inputs_per_s", "inputs/s"),
+            ("peak_memory_bytes", "peak memory"),
+            ("runs", "runs"),
+            ("core_seconds", "Core"),
+            ("times_as_fast_as_core", "×"),
+            ("times_scripts_floor", "scripts' CPU time / cores ×"),
+        ];
+        let mut table = Table::new("runs", &columns);
+        for (name, dbcache, run, core) in self.runs() {
+            let full = name.ends_with("every script");
+            let floor = self.floor_s().filter(|_| full);
+            let seconds = run.seconds();
+            table.push(vec![
+                Cell::text_of(name),
+                dbcache.map_or(Cell::Empty, |mib| Cell::Count(mib as u64)),
+                Cell::Seconds(seconds),
+                Cell::Seconds(run.usage.cpu.as_secs_f64()),
+                Cell::Number(self.chain.bytes() as f64 / 1e6 / seconds),
+                Cell::Count((self.chain.count("inputs") as f64 / seconds) as u64),
+                Cell::Bytes(run.usage.peak_bytes),
+                Cell::Count(run.runs as u64),
+                core.map_or(Cell::Empty, Cell::Seconds),
+                core.map_or(Cell::Empty, |core| Cell::Ratio(core / seconds)),
+                floor.map_or(Cell::Empty, |floor| Cell::Ratio(seconds / floor)),
+            ]);
+        }
+        if let Some(floor) = self.floor_s() {
+            let name = Cell::text_of("the scripts' CPU time / cores");
+            table.push(vec![name, Cell::Empty, Cell::Seconds(floor)]);
+        }
+        table
+    }
+
+    fn stages_table(&self) -> Table {
+        let names: Vec<String> = match &self.sync.json["stages"] {
+            Value::Object(stages) => stages.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let mut columns =
+            vec![("run", "share of the threads' time, %"), ("dbcache_mib", "dbcache")];
+        columns.extend(names.iter().map(|name| (name.as_str(), name.as_str())));
+        let mut table = Table::new("stages", &columns);
+        for (name, dbcache, run, _) in self.runs() {
+            let seconds: Option<Vec<f64>> =
+                names.iter().map(|name| run.json["stages"][name].as_f64()).collect();
+            let Some(seconds) = seconds else { continue };
+            let sum: f64 = seconds.iter().sum::<f64>().max(1e-9);
+            let dbcache = dbcache.map_or(Cell::Empty, |mib| Cell::Count(mib as u64));
+            let mut row = vec![Cell::text_of(name), dbcache];
+            row.extend(seconds.iter().map(|seconds| Cell::Number(100.0 * seconds / sum)));
+            table.push(row);
+        }
+        table
+    }
+
+    fn plot(&self) -> String {
+        let mut bars = Vec::new();
+        for (name, dbcache, run, core) in self.runs() {
+            let color = match name {
+                _ if name.starts_with("Core") => 1,
+                _ if name.starts_with("the scripts") => 5,
+                _ if name.ends_with("every script") => 3,
+                _ => 0,
+            };
+            let label = match dbcache {
+                Some(mib) => format!("{name}, {mib} MiB"),
+                None => name.to_string(),
+            };
+            bars.push((label, run.seconds(), color));
+            if let (Some(core), Some(mib), 0) = (core, dbcache, color) {
+                bars.push((format!("Core v31.99, scripts skipped, {mib} MiB"), core, 1));
+            }
+        }
+        if let Some(floor) = self.floor_s() {
+            bars.push(("the scripts' CPU time / cores".to_string(), floor, 5));
+        }
+        let gigabytes = self.chain.bytes() as f64 / 1e9;
+        let title =
+            format!("{gigabytes:.1} GB of blocks to a UTXO set, {} cores", machine::cores());
+        Bars { title: &title, x: "seconds, less is better", bars }.svg()
+    }
+}

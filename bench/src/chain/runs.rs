@@ -1,0 +1,189 @@
+//! The runs: each a process of its own, its UTXO set compared with that of the others.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::made::MadeChain;
+use crate::Result;
+use crate::process::{self, Programs, Usage};
+
+/// MiB for cached coins while the data directory is made.
+pub const SYNC_DBCACHE: usize = 450;
+
+/// A run, or the median one of several.
+pub struct Run {
+    /// What it took.
+    pub usage: Usage,
+    /// What it said at its end.
+    pub json: Value,
+    /// Hash of the UTXO set that it left behind (`hash_serialized_3`).
+    pub digest: Option<String>,
+    /// Runs that it is the median of.
+    pub runs: usize,
+}
+
+impl Run {
+    /// Seconds from start to end.
+    pub fn seconds(&self) -> f64 {
+        self.usage.elapsed.as_secs_f64()
+    }
+}
+
+/// Runs programs on one data directory.
+pub struct Runner<'a> {
+    programs: &'a Programs,
+    chain: &'a MadeChain,
+    datadir: PathBuf,
+    copy: PathBuf,
+    /// The UTXO set's hash by height.
+    digests: BTreeMap<u64, String>,
+}
+
+impl<'a> Runner<'a> {
+    /// On a new data directory in `dir`.
+    pub fn new(programs: &'a Programs, chain: &'a MadeChain, dir: &Path) -> Result<Self> {
+        let datadir = dir.join(format!("{}-datadir", chain.name));
+        let copy = dir.join(format!("{}-datadir-core", chain.name));
+        let runner = Self { programs, chain, datadir, copy, digests: BTreeMap::new() };
+        runner.remove()?;
+        Ok(runner)
+    }
+
+    /// Removes the data directory and its copy.
+    pub fn remove(&self) -> Result<()> {
+        for dir in [&self.datadir, &self.copy] {
+            if dir.exists() {
+                std::fs::remove_dir_all(dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the data directory from the chain's file, scripts skipped.
+    pub fn sync(&mut self) -> Result<Run> {
+        let mut command = self.apus(&["sync", "--json"]);
+        command.arg("--from").arg(&self.chain.path);
+        command.arg("--dbcache").arg(SYNC_DBCACHE.to_string());
+        command.arg("--assumevalid").arg(self.chain.tip());
+        let mut run = self.run("apus sync", command)?;
+        self.check(&mut run, None)?;
+        let (tip, coins) = (run.json["bestblock"].as_str(), run.json["coins"].as_u64());
+        if tip != Some(self.chain.tip()) || coins != Some(self.chain.count("unspent")) {
+            let what = format!("{tip:?} with {coins:?} coins is not what the chain's maker knows");
+            return Err(what.into());
+        }
+        Ok(run)
+    }
+
+    /// Rebuilds the UTXO set `runs` times, up to the height `stop` if there is one.
+    pub fn reindex(
+        &mut self,
+        assumevalid: &str,
+        dbcache: usize,
+        stop: Option<u32>,
+        runs: usize,
+    ) -> Result<Run> {
+        let mut all = Vec::new();
+        for _ in 0..runs.max(1) {
+            let mut command = self.apus(&["reindex", "--json", "--assumevalid", assumevalid]);
+            command.arg("--dbcache").arg(dbcache.to_string());
+            if let Some(height) = stop {
+                command.arg("--stopatheight").arg(height.to_string());
+            }
+            let name = format!("apus reindex, assumevalid {assumevalid}, dbcache {dbcache}");
+            let mut run = self.run(&name, command)?;
+            self.check(&mut run, (assumevalid == "0").then_some(run_inputs))?;
+            all.push(run);
+        }
+        all.sort_by_key(|run| run.usage.elapsed);
+        let runs = all.len();
+        let median = all.into_iter().nth(runs / 2).ok_or("no runs")?;
+        Ok(Run { runs, ..median })
+    }
+
+    /// Checks all scripts and nothing else.
+    pub fn scripts_alone(&self) -> Result<Run> {
+        let mut command = self.programs.own();
+        command.arg("scripts-alone").arg("--datadir").arg(&self.datadir);
+        let run = self.run("the scripts alone", command)?;
+        if run.json["inputs"].as_u64() != Some(self.chain.count("inputs")) {
+            return Err("the scripts alone: not every input was checked".into());
+        }
+        Ok(run)
+    }
+
+    /// Core's engine rebuilds the UTXO set of a copy, since it writes to what it is given.
+    pub fn engine(&mut self) -> Result<Run> {
+        copy_dir(&self.datadir, &self.copy)?;
+        let mut command = self.programs.own();
+        command.arg("core-reindex").arg("--datadir").arg(&self.copy);
+        let mut run = self.run("Core's engine", command)?;
+        let datadir = std::mem::replace(&mut self.datadir, self.copy.clone());
+        let checked = self.check(&mut run, None);
+        self.datadir = datadir;
+        checked?;
+        std::fs::remove_dir_all(&self.copy)?;
+        Ok(run)
+    }
+
+    fn apus(&self, args: &[&str]) -> Command {
+        let mut command = self.programs.apus();
+        command.args(args).arg("--regtest").arg("--datadir").arg(&self.datadir);
+        command
+    }
+
+    fn run(&self, name: &str, command: Command) -> Result<Run> {
+        // What was written before is not to be written now.
+        rustix::fs::sync();
+        let (output, usage) = process::run(command)?;
+        let json = serde_json::from_str(output.lines().last().unwrap_or_default())
+            .map_err(|error| format!("{name} printed something else than JSON: {error}"))?;
+        eprintln!(
+            "{name}: {:.2} s, {:.2} s of CPU",
+            usage.elapsed.as_secs_f64(),
+            usage.cpu.as_secs_f64()
+        );
+        Ok(Run { usage, json, digest: None, runs: 1 })
+    }
+
+    /// Asks for the hash of the UTXO set; an error if a run before has left another one at the
+    /// same height, or if not all scripts were checked where they should be.
+    fn check(&mut self, run: &mut Run, scripts: Option<fn(&Run) -> Option<u64>>) -> Result<()> {
+        let (output, _) = process::run(self.apus(&["txoutset", "info"]))?;
+        let info: Value = serde_json::from_str(&output)?;
+        let height = info["height"].as_u64().ok_or("no height")?;
+        let hash = info["hash_serialized_3"].as_str().ok_or("no hash of the UTXO set")?;
+        let known = self.digests.entry(height).or_insert_with(|| hash.to_string());
+        if known != hash {
+            return Err(format!("another UTXO set at height {height}: {hash}, not {known}").into());
+        }
+        if let Some(inputs) = scripts
+            && run.json["scripts_checked"].as_u64() != inputs(run)
+        {
+            return Err("not every script was checked".into());
+        }
+        run.digest = Some(hash.to_string());
+        Ok(())
+    }
+}
+
+fn run_inputs(run: &Run) -> Option<u64> {
+    run.json["inputs"].as_u64()
+}
+
+/// Copies a directory with all that is in it.
+fn copy_dir(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_dir(&entry.path(), &target)?,
+            false => std::fs::copy(entry.path(), target).map(|_| ())?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::chain::made::{self, Shape};
+use crate::kernels::Sample;
+use crate::process::Programs;
+use crate::report::Report;
+use crate::{Result, cache, chain, growth, kernels};
+
+/// Measures Apus, beside what others take; writes tables, JSON and plots.
+#[derive(Parser)]
+#[command(name = "apus-bench", version)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Args, Clone)]
+struct Common {
+    /// Where chains and data directories are made; chains stay there for the next time
+    #[arg(long, global = true, default_value = "target/bench", value_name = "DIR")]
+    dir: PathBuf,
+    /// Where JSON and plots go
+    #[arg(long, global = true, default_value = "docs/bench", value_name = "DIR")]
+    out: PathBuf,
+    /// A tenth of everything, in some minutes, into DIR/quick rather than --out
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Another `apus` than the one built into this program
+    #[arg(long, global = true, value_name = "PATH")]
+    apus: Option<PathBuf>,
+    /// Runs of each reindex without scripts
+    #[arg(long, global = true, default_value_t = 3, value_name = "N")]
+    runs: usize,
+    /// Runs of each reindex with every script; 0: none, nor Core's
+    #[arg(long, global = true, default_value_t = 1, value_name = "N")]
+    full_runs: usize,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything below [default]
+    All,
+    /// Single operations: blocks, undo data, tables, hashes
+    Kernels {
+        /// Records in the tables, in thousands
+        #[arg(long, value_name = "N")]
+        records: Option<u64>,
+    },
+    /// A sync of the coins cache, and bytes a cached coin
+    Cache,
+    /// A whole chain, beside Core's engine and the scripts alone
+    Chain {
+        /// MB of blocks
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
+    },
+    /// How the cost grows with the chain
+    Growth {
+        /// MB of blocks of the longest
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
+    },
+    /// Makes a chain
+    #[command(hide = true)]
+    MakeChain {
+        #[arg(long)]
+        file: PathBuf,
+        #[arg(long)]
+        facts: PathBuf,
+        #[arg(long)]
+        bytes: u64,
+        #[arg(long)]
+        busy: u32,
+        #[arg(long)]
+        keys: u32,
+        #[arg(long)]
+        seed: u64,
+    },
+    /// Checks the scripts of a regtest directory
+    #[command(hide = true)]
+    ScriptsAlone {
+        #[arg(long)]
+        datadir: PathBuf,
+    },
+    /// Core's engine rebuilds the UTXO set of a regtest directory
+    #[command(hide = true)]
+    CoreReindex {
+        #[arg(long)]
+        datadir: PathBuf,
+    },
+}
+
+/// Runs the program with the process's arguments.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let common = cli.common;
+    match cli.command.unwrap_or(Command::All) {
+        Command::All => all(),
+        Command::Kernels { records } => {
+            let mut size = kernels::Size::FULL;
+            if common.quick {
+                size.records /= 10;
+            }
+            size.records = records.map_or(size.records, |thousands| thousands * 1_000).max(1);
+            common.finish(kernels::run(size, &Sample::large()?, &common.dir)?)
+        }
+        Command::Cache => {
+            let size = if common.quick { cache::Size::quick() } else { cache::Size::full() };
+            common.finish(cache::run(&size)?)
+        }
+        Command::Chain { size } => {
+            let mut wanted = chain::Size::full();
+            wanted.shape = common.shape(wanted.shape, size);
+            (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
+            common.finish(chain::run(&wanted, &common.programs()?, &common.dir)?)
+        }
+        Command::Growth { size } => {
+            let mut wanted = growth::Size::full();
+            wanted.shape = common.shape(wanted.shape, size);
+            (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
+            common.finish(growth::run(&wanted, &common.programs()?, &common.dir)?)
+        }
+        Command::MakeChain { file, facts, bytes, busy, keys, seed } => {
+            made::make(&Shape { bytes, busy, keys, seed }, &file, &facts)
+        }
+        Command::ScriptsAlone { datadir } => print(&chain::scripts::run(&datadir)?),
+        Command::CoreReindex { datadir } => print(&chain::engine::reindex(&datadir)?),
+    }
+}
+
+/// Each benchmark in a process of its own, so that none inherits memory from the one before.
+fn all() -> Result<()> {
+    let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
+    for name in ["kernels", "cache", "chain", "growth"] {
+        eprintln!("{name} …");
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        let status = command.arg(name).args(&args).status()?;
+        if !status.success() {
+            return Err(format!("{name}: {status}").into());
+        }
+    }
+    Ok(())
+}
+
+fn print(json: &serde_json::Value) -> Result<()> {
+    println!("{json}");
+    Ok(())
+}
+
+impl Common {
+    fn programs(&self) -> Result<Programs> {
+        Programs::new(self.apus.clone())
+    }
+
+    fn shape(&self, default: Shape, megabytes: Option<u64>) -> Shape {
+        match megabytes {
+            Some(megabytes) => Shape::of_size(megabytes.saturating_mul(1_000_000)),
+            None if self.quick => Shape::of_size(default.bytes / 10),
+            None => default,
+        }
+    }
+
+    fn finish(&self, report: Report) -> Result<()> {
+        println!("{}", report.text());
+        let quick = self.dir.join("quick");
+        let out: &Path = if self.quick { &quick } else { &self.out };
+        report.write(out)?;
+        eprintln!("{} written", out.join(format!("{}.json", report.name)).display());
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+use std::time::Duration;
+
+use crate::Result;
+use crate::report::{Cell, Table, duration, three_digits};
+use crate::svg::Dots;
+
+/// Who did it; the order of the plot's legend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Apus.
+    Apus,
+    /// The way before: field by field, byte by byte.
+    Small,
+    /// Another crate, or another way through one.
+    Other,
+    /// Figures from elsewhere.
+    Core,
+}
+
+/// What one run of an operation goes through.
+#[derive(Clone, Copy, Debug)]
+pub enum Amount {
+    /// Nothing that makes a rate.
+    One,
+    /// So many bytes.
+    Bytes(usize),
+    /// So many records; the time shown is that of one.
+    Records(u64),
+}
+
+struct Figure {
+    what: &'static str,
+    by: String,
+    kind: Kind,
+    seconds: f64,
+    amount: Amount,
+    digest: Option<u64>,
+}
+
+/// Times of operations, several ways for each.
+#[derive(Default)]
+pub struct Figures {
+    figures: Vec<Figure>,
+}
+
+impl Figures {
+    /// Adds how long it took to do `what` by the way `by`, and the digest of what came out.
+    ///
+    /// # Errors
+    /// Another way to do the same came to something else.
+    pub fn add(
+        &mut self,
+        what: &'static str,
+        (kind, by): (Kind, &str),
+        amount: Amount,
+        time: Duration,
+        digest: u64,
+    ) -> Result<()> {
+        let same = self.figures.iter().filter(|figure| figure.what == what);
+        for other in same {
+            if other.digest.is_some_and(|theirs| theirs != digest) {
+                let error = format!("{what}: {by} came to another result than {}", other.by);
+                return Err(error.into());
+            }
+        }
+        let each = match amount {
+            Amount::Records(count) => count.max(1) as f64,
+            _ => 1.0,
+        };
+        let seconds = time.as_secs_f64() / each;
+        let digest = Some(digest);
+        self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
+        Ok(())
+    }
+
+    /// Adds a figure from elsewhere.
+    pub fn core(&mut self, what: &'static str, by: &str, seconds: f64) {
+        let (kind, amount, digest) = (Kind::Core, Amount::One, None);
+        self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
+    }
+
+    /// All of them, the ways to do the same together.
+    pub fn table(&self, title: &str) -> Table {
+        let columns = [
+            ("what", "what"),
+            ("by", "by"),
+            ("seconds", "time"),
+            ("rate", "rate"),
+            ("times_apus", "×"),
+            ("digest", "digest of the result"),
+        ];
+        let mut table = Table::new(title, &columns);
+        for what in self.whats() {
+            for figure in self.figures.iter().filter(|figure| figure.what == what) {
+                let apus = self.apus(what);
+                let times = |apus| Cell::Ratio(figure.seconds / apus);
+                table.push(vec![
+                    Cell::text_of(what),
+                    Cell::text_of(figure.by.as_str()),
+                    Cell::Seconds(figure.seconds),
+                    Cell::text_of(figure.rate()),
+                    apus.map_or(Cell::Empty, times),
+                    figure.digest.map_or(Cell::Empty, Cell::digest),
+                ]);
+            }
+        }
+        table
+    }
+
+    /// A row of dots for each operation.
+    pub fn plot(&self, title: &str, x: &str) -> String {
+        let row = |what: &'static str| {
+            let same = self.figures.iter().filter(|figure| figure.what == what);
+            (what.to_string(), same.map(|figure| (figure.kind as usize, figure.seconds)).collect())
+        };
+        let rows = self.whats().into_iter().map(row).collect();
+        let mut kinds = vec!["Apus", "many small calls", "other ways and crates"];
+        if self.figures.iter().any(|figure| figure.kind == Kind::Core) {
+            kinds.push("Bitcoin Core v31.99");
+        }
+        Dots { title, x, label: duration, kinds, rows }.svg()
+    }
+
+    fn whats(&self) -> Vec<&'static str> {
+        let mut whats = Vec::new();
+        for figure in &self.figures {
+            if !whats.contains(&figure.what) {
+                whats.push(figure.what);
+            }
+        }
+        whats
+    }
+
+    /// The first of Apus' ways.
+    fn apus(&self, what: &str) -> Option<f64> {
+        let ours = |figure: &&Figure| figure.what == what && figure.kind == Kind::Apus;
+        self.figures.iter().find(ours).map(|figure| figure.seconds)
+    }
+}
+
+impl Figure {
+    fn rate(&self) -> String {
+        match self.amount {
+            Amount::One => String::new(),
+            Amount::Bytes(bytes) => {
+                format!("{} GB/s", three_digits(bytes as f64 / self.seconds / 1e9))
+            }
+            Amount::Records(_) => format!("{} M/s", three_digits(1e-6 / self.seconds)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_result_is_an_error() {
+        let mut figures = Figures::default();
+        let time = Duration::from_micros(2);
+        let add = |figures: &mut Figures, kind, digest| {
+            figures.add("x", (kind, "way"), Amount::Records(2), time, digest)
+        };
+        add(&mut figures, Kind::Apus, 7).unwrap();
+        add(&mut figures, Kind::Other, 7).unwrap();
+        assert!(add(&mut figures, Kind::Other, 8).is_err());
+        assert_eq!(figures.apus("x"), Some(1e-6));
+        assert_eq!(figures.table("t").rows().len(), 2);
+    }
+}

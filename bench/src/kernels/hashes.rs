@@ -1,0 +1,51 @@
+use std::hint::black_box;
+
+use apus::coins::MuHash;
+use apus::wire::{sha256, sha256d_64};
+use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
+
+use super::figures::Amount::{Bytes, Records};
+use super::figures::{Figures, Kind};
+use crate::Result;
+use crate::measure::{Effort, Random, digest};
+
+const APUS: (Kind, &str) = (Kind::Apus, "Apus (sha2, or its own)");
+const BITCOIN: (Kind, &str) = (Kind::Other, "bitcoin_hashes 0.14 (of bitcoin 0.32)");
+const LONG_BYTES: usize = 1 << 20;
+/// Short ones timed together.
+const PAIRS: usize = 4096;
+const ELEMENTS: u64 = 512;
+/// Outpoint, height, amount and a short script, as in Core's MuHash of the UTXO set.
+const ELEMENT_BYTES: usize = 80;
+
+/// SHA-256 of much and of little, and MuHash.
+pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
+    let mut long = vec![0; LONG_BYTES];
+    Random(1).fill(&mut long);
+    let (time, hash) = effort.time(|| sha256(black_box(&long)));
+    figures.add("SHA-256 of 1 MiB", APUS, Bytes(LONG_BYTES), time, digest(&hash))?;
+    let (time, hash) = effort.time(|| theirs::Hash::hash(black_box(&long)).to_byte_array());
+    figures.add("SHA-256 of 1 MiB", BITCOIN, Bytes(LONG_BYTES), time, digest(&hash))?;
+
+    let (what, amount) = ("double SHA-256 of 64 bytes", Records(PAIRS as u64));
+    let pairs: Vec<&[u8; 64]> = long.as_chunks().0.iter().take(PAIRS).collect();
+    let ours = || pairs.iter().map(|pair| sha256d_64(pair).0).collect::<Vec<_>>();
+    let (time, hashes) = effort.time(ours);
+    figures.add(what, APUS, amount, time, digest(hashes.as_flattened()))?;
+    let theirs = || pairs.iter().map(|pair| theirs_twice::Hash::hash(&pair[..]).to_byte_array());
+    let (time, hashes) = effort.time(|| theirs().collect::<Vec<_>>());
+    figures.add(what, BITCOIN, amount, time, digest(hashes.as_flattened()))?;
+
+    let insert = || {
+        let mut hash = MuHash::new();
+        long.chunks(ELEMENT_BYTES).take(ELEMENTS as usize).for_each(|element| hash.insert(element));
+        hash
+    };
+    let (time, hash) = effort.time(insert);
+    let result = digest(&hash.finalize().0);
+    figures.add("MuHash element", (Kind::Apus, "Apus"), Records(ELEMENTS), time, result)?;
+    figures.core("SHA-256 of 1 MiB", "budget (DESIGN.md, 7)", LONG_BYTES as f64 / 1.9e9);
+    figures.core(what, "budget (DESIGN.md, 7)", 0.1e-6);
+    figures.core("MuHash element", "budget (DESIGN.md, 7)", 3.9e-6);
+    Ok(())
+}

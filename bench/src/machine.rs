@@ -1,0 +1,106 @@
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+/// What must be known to compare figures with another machine's, as JSON: processor, cores,
+/// memory, system, load when the benchmark began, date (UTC) and commit.
+pub fn facts() -> Value {
+    let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_string());
+    let kib = field("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok());
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    json!({
+        "cpu": cpu,
+        "cores": cores(),
+        "sha_ni": field("/proc/cpuinfo", "flags").is_some_and(|flags| flags.contains("sha_ni")),
+        "ram_bytes": kib.unwrap_or(0) << 10,
+        "system": format!("{} {}", std::env::consts::OS, release.trim()),
+        "load_before": load.split(' ').next().and_then(|n| n.parse::<f64>().ok()),
+        "date": date(),
+        "commit": commit(),
+    })
+}
+
+/// The same in one line.
+pub fn line(facts: &Value) -> String {
+    let text = |key: &str| facts[key].as_str().unwrap_or("?").to_string();
+    format!(
+        "{}, {} cores{}, {:.0} GiB; {}; load {}; {}; commit {}",
+        text("cpu"),
+        facts["cores"],
+        if facts["sha_ni"] == true { " with SHA-NI" } else { "" },
+        facts["ram_bytes"].as_f64().unwrap_or(0.0) / f64::from(1 << 30),
+        text("system"),
+        facts["load_before"],
+        text("date"),
+        text("commit"),
+    )
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Bytes that this process has in RAM now; 0 where the system does not tell.
+pub fn resident_bytes() -> u64 {
+    let kib = field("/proc/self/status", "VmRSS")
+        .and_then(|text| text.trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+/// Today, as in 2025-11-20.
+fn date() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = civil((since.as_secs() / 86_400) as i64);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Year, month and day of a number of days since 1970, by 400-year eras that begin in March.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day_of_month)
+}
+
+/// The commit, and whether source code differs from it.
+fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+    };
+    let Some(hash) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "none".to_string() };
+    match git(&["status", "--porcelain", "--", "*.rs", "*.toml"]) {
+        Some(changes) if changes.is_empty() => hash,
+        _ => format!("{hash} with changes"),
+    }
+}
+
+/// What stands behind `name` and a colon in a file of such lines.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_412), (2025, 11, 20));
+        assert_eq!(date().len(), 10);
+    }
+}

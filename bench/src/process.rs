@@ -1,0 +1,142 @@
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+/// With this in its environment, this program is `apus`, arguments and all; so what is measured is
+/// always of the same build.
+pub const AS_APUS: &str = "APUS_BENCH_AS_APUS";
+
+/// What a child process took, from its start until it was gone, by the operating system's account.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Wall clock.
+    pub elapsed: Duration,
+    /// On all cores, in user mode and in the system.
+    pub cpu: Duration,
+    /// Most memory that it had in RAM, in bytes.
+    pub peak_bytes: u64,
+}
+
+/// Which programs are run.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// This one.
+    own: PathBuf,
+    /// Another `apus` than the one inside this program.
+    apus: Option<PathBuf>,
+}
+
+impl Programs {
+    /// This program, and `apus` from `apus` if that is given.
+    pub fn new(apus: Option<PathBuf>) -> Result<Self> {
+        Ok(Self { own: std::env::current_exe()?, apus })
+    }
+
+    /// With `own` as this program: a test is not.
+    pub fn of(own: &Path) -> Self {
+        Self { own: own.to_path_buf(), apus: None }
+    }
+
+    /// `apus`, to be given arguments.
+    pub fn apus(&self) -> Command {
+        match &self.apus {
+            Some(path) => Command::new(path),
+            None => {
+                let mut command = Command::new(&self.own);
+                command.env(AS_APUS, "1");
+                command
+            }
+        }
+    }
+
+    /// This program, to be given arguments.
+    pub fn own(&self) -> Command {
+        let mut command = Command::new(&self.own);
+        command.env_remove(AS_APUS);
+        command
+    }
+}
+
+/// Runs `command`; what it printed on standard output, and what it took.
+///
+/// The process should be small that calls this: a child's peak counts from the fork on.
+///
+/// # Errors
+/// It cannot be started, or ends with anything but success.
+pub fn run(mut command: Command) -> Result<(String, Usage)> {
+    let file = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?);
+    let start = Instant::now();
+    let child = command.spawn()?;
+    let (status, mut usage) = wait4(child.id())?;
+    usage.elapsed = start.elapsed();
+    let output = {
+        use std::io::{Read, Seek};
+        let (mut file, mut output) = (file, String::new());
+        file.rewind()?;
+        file.read_to_string(&mut output)?;
+        output
+    };
+    if !status.success() {
+        let args: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+        let program = command.get_program().to_string_lossy();
+        return Err(format!("{program} {}: {status}: {output}", args.join(" ")).into());
+    }
+    Ok((output, usage))
+}
+
+/// Waits for a child to end.
+fn wait4(pid: u32) -> Result<(ExitStatus, Usage)> {
+    let pid = libc::pid_t::try_from(pid)?;
+    let mut status = 0;
+    // SAFETY: rusage is plain numbers, for which zeros are a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live values of the types that wait4 writes.
+        let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+        if waited == pid {
+            break;
+        }
+        let error = std::io::Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(error.into());
+        }
+    }
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.unsigned_abs())
+            + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    let cpu = time(usage.ru_utime) + time(usage.ru_stime);
+    // Linux counts in KiB.
+    let peak_bytes = usage.ru_maxrss.unsigned_abs() << 10;
+    let usage = Usage { elapsed: Duration::ZERO, cpu, peak_bytes };
+    Ok((ExitStatus::from_raw(status), usage))
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_accounted_for_and_its_failure_told() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i"]);
+        let (output, usage) = run(command).unwrap();
+        assert_eq!(output, "20000\n");
+        assert!(usage.cpu > Duration::ZERO && usage.peak_bytes > 100_000);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo why; exit 3"]);
+        let error = run(command).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("why"), "{error}");
+    }
+}

@@ -1,0 +1,244 @@
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::{Result, machine};
+
+/// What a cell of a table holds; JSON has the plain number.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Nothing is known.
+    Empty,
+    /// Words.
+    Text(String),
+    /// A time.
+    Seconds(f64),
+    /// So many.
+    Count(u64),
+    /// Bytes of memory or disk.
+    Bytes(u64),
+    /// A measure whose unit the column says.
+    Number(f64),
+    /// So many times another value.
+    Ratio(f64),
+}
+
+/// A table whose columns have a key for JSON and a head for people.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    columns: Vec<(String, String)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// Everything that one benchmark found out.
+pub struct Report {
+    /// The benchmark, which names its files.
+    pub name: &'static str,
+    facts: Value,
+    /// What a reader should know: what was measured how.
+    pub notes: Vec<String>,
+    /// The figures.
+    pub tables: Vec<Table>,
+    /// Plots: the file's name without its ending, and the SVG.
+    pub plots: Vec<(String, String)>,
+}
+
+impl Report {
+    /// An empty report, on this machine now.
+    pub fn new(name: &'static str) -> Self {
+        let facts = machine::facts();
+        Self { name, facts, notes: Vec::new(), tables: Vec::new(), plots: Vec::new() }
+    }
+
+    /// As text for a terminal.
+    pub fn text(&self) -> String {
+        let mut out = format!("# {}\n{}\n", self.name, machine::line(&self.facts));
+        for note in &self.notes {
+            out.push_str(&format!("- {note}\n"));
+        }
+        for table in &self.tables {
+            out.push_str(&format!("\n{}", table.text()));
+        }
+        out
+    }
+
+    /// As JSON: every table a list of objects.
+    pub fn json(&self) -> Value {
+        let tables: Map<String, Value> =
+            self.tables.iter().map(|table| (table.title.clone(), table.json())).collect();
+        json!({
+            "benchmark": self.name,
+            "machine": self.facts,
+            "notes": self.notes,
+            "tables": tables,
+        })
+    }
+
+    /// Writes `NAME.json` and the plots into `directory`.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory)?;
+        let json = serde_json::to_string_pretty(&self.json())?;
+        std::fs::write(directory.join(format!("{}.json", self.name)), json + "\n")?;
+        for (name, svg) in &self.plots {
+            std::fs::write(directory.join(format!("{name}.svg")), svg)?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(title: &str, columns: &[(&str, &str)]) -> Self {
+        let columns = columns.iter().map(|(key, head)| (key.to_string(), head.to_string()));
+        Self { title: title.to_string(), columns: columns.collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells at its end are empty.
+    pub fn push(&mut self, mut row: Vec<Cell>) {
+        row.resize(self.columns.len(), Cell::Empty);
+        self.rows.push(row);
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
+    fn text(&self) -> String {
+        let heads = self.columns.iter().map(|(_, head)| head.clone()).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(Cell::text).collect());
+        let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+        let is_text = |column: usize| {
+            let mut cells = self.rows.iter().map(|row| &row[column]);
+            cells.all(|cell| matches!(cell, Cell::Text(_) | Cell::Empty))
+        };
+        let width = |column: usize| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        };
+        let columns: Vec<(usize, bool)> =
+            (0..self.columns.len()).map(|column| (width(column), is_text(column))).collect();
+        let mut out = format!("## {}\n", self.title);
+        for line in &lines {
+            let cells = line.iter().zip(&columns).map(|(cell, (width, left))| match left {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            });
+            out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn json(&self) -> Value {
+        let object = |row: &Vec<Cell>| {
+            let fields = self.columns.iter().zip(row);
+            let filled = fields.filter(|(_, cell)| **cell != Cell::Empty);
+            filled.map(|((key, _), cell)| (key.clone(), cell.json())).collect::<Map<_, _>>()
+        };
+        self.rows.iter().map(object).map(Value::Object).collect()
+    }
+}
+
+impl Cell {
+    /// A text cell.
+    pub fn text_of(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// A digest, as hex digits.
+    pub fn digest(digest: u64) -> Self {
+        Self::Text(format!("{digest:016x}"))
+    }
+
+    /// As shown in a table.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Empty => String::new(),
+            Self::Text(text) => text.clone(),
+            Self::Seconds(seconds) => duration(*seconds),
+            Self::Count(count) => thousands(*count),
+            Self::Bytes(bytes) => size(*bytes),
+            Self::Number(number) => three_digits(*number),
+            Self::Ratio(ratio) => format!("{}×", three_digits(*ratio)),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Empty => Value::Null,
+            Self::Text(text) => json!(text),
+            Self::Seconds(n) | Self::Number(n) | Self::Ratio(n) => json!(n),
+            Self::Count(n) | Self::Bytes(n) => json!(n),
+        }
+    }
+}
+
+/// A time in the unit that suits it.
+pub fn duration(seconds: f64) -> String {
+    let (factor, unit) = match seconds {
+        s if s < 1e-6 => (1e9, "ns"),
+        s if s < 1e-3 => (1e6, "µs"),
+        s if s < 1.0 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    format!("{} {unit}", three_digits(seconds * factor))
+}
+
+/// Bytes in the unit that suits them.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b < 1e6 => format!("{} kB", three_digits(b / 1e3)),
+        b if b < 1e9 => format!("{} MB", three_digits(b / 1e6)),
+        b => format!("{} GB", three_digits(b / 1e9)),
+    }
+}
+
+/// A number with three digits that count.
+pub fn three_digits(number: f64) -> String {
+    match number.abs() {
+        n if n >= 99.95 => format!("{number:.0}"),
+        n if n >= 9.995 => format!("{number:.1}"),
+        n if n >= 0.9995 || n == 0.0 => format!("{number:.2}"),
+        _ => format!("{number:.3}"),
+    }
+}
+
+/// 1,234,567
+fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_short_and_json_is_exact() {
+        let shown = [
+            (Cell::Seconds(5.4e-8), "54.0 ns"),
+            (Cell::Seconds(0.00127), "1.27 ms"),
+            (Cell::Seconds(223.0), "223 s"),
+            (Cell::Count(10_400_000), "10,400,000"),
+            (Cell::Bytes(2_100_000_000), "2.10 GB"),
+            (Cell::Ratio(4.0), "4.00×"),
+        ];
+        for (cell, text) in shown {
+            assert_eq!(cell.text(), text);
+        }
+        let mut table = Table::new("t", &[("name", "name"), ("n", "number"), ("rest", "")]);
+        table.push(vec![Cell::text_of("a"), Cell::Number(1.5)]);
+        table.push(vec![Cell::text_of("bcd"), Cell::Number(12.345)]);
+        assert_eq!(table.json(), json!([{"name": "a", "n": 1.5}, {"name": "bcd", "n": 12.345}]));
+        assert_eq!(table.text(), "## t\nname  number\na       1.50\nbcd     12.3\n");
+    }
+}

@@ -1,0 +1,101 @@
+//! Small sizes of what `apus-bench` measures: that everything runs and comes to the same results.
+//! No time is asserted.
+
+use std::path::Path;
+
+use apus_bench::kernels::{self, Sample};
+use apus_bench::process::Programs;
+use apus_bench::report::Report;
+use apus_bench::{cache, chain, growth};
+
+fn programs() -> Programs {
+    Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
+}
+
+/// The objects of a table.
+fn rows(report: &Report, table: &str) -> Vec<serde_json::Value> {
+    let json = report.json();
+    json["tables"][table].as_array().unwrap_or_else(|| panic!("no table {table}: {json}")).clone()
+}
+
+fn check_files(report: &Report) {
+    let dir = tempfile::tempdir().unwrap();
+    report.write(dir.path()).unwrap();
+    let json = std::fs::read_to_string(dir.path().join(format!("{}.json", report.name))).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for fact in ["cpu", "cores", "ram_bytes", "date", "commit"] {
+        assert!(!json["machine"][fact].is_null(), "{fact}: {json}");
+    }
+    for (name, _) in &report.plots {
+        let svg = std::fs::read_to_string(dir.path().join(format!("{name}.svg"))).unwrap();
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && !svg.contains("NaN"));
+    }
+    assert!(!report.text().is_empty());
+}
+
+#[test]
+fn every_way_to_read_write_and_hash_comes_to_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let sample = Sample::small().unwrap();
+    let report = kernels::run(kernels::Size::SMALL, &sample, dir.path()).unwrap();
+    let mut found = rows(&report, "blocks and hashes");
+    found.extend(rows(&report, "tables"));
+    for what in [
+        "read block",
+        "write block",
+        "read undo",
+        "write undo",
+        "obfuscate block",
+        "get",
+        "get_many of 5000",
+        "scan",
+        "write sorted records",
+        "write 4 runs and merge them",
+        "parse block, add up amounts",
+        "txids",
+        "merkle root of txids",
+        "SHA-256 of 1 MiB",
+    ] {
+        let same: Vec<_> =
+            found.iter().filter(|row| row["what"] == what && row["digest"].is_string()).collect();
+        assert!(same.len() >= 2, "{what} is measured one way only");
+        assert!(same.iter().all(|row| row["digest"] == same[0]["digest"]), "{what}");
+    }
+    check_files(&report);
+}
+
+#[test]
+fn the_large_sample_is_what_it_says() {
+    let sample = Sample::large().unwrap();
+    assert!(sample.block.len() > 900_000, "{}", sample.name);
+    assert!(!sample.encode_undo().is_empty());
+}
+
+#[test]
+fn a_sync_hands_out_what_changed_however_much_is_cached() {
+    let report = cache::run(&cache::Size::small()).unwrap();
+    assert_eq!(rows(&report, "sync of the coins cache").len(), 2);
+    check_files(&report);
+}
+
+#[test]
+fn apus_and_core_come_to_the_same_utxo_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = chain::run(&chain::Size::small(), &programs(), dir.path()).unwrap();
+    let found = rows(&report, "runs");
+    assert_eq!(found.len(), 8, "sync, 2 skipped, 2 full, Core, scripts, their share: {found:?}");
+    assert!(!rows(&report, "stages").is_empty());
+    check_files(&report);
+}
+
+#[test]
+fn longer_beginnings_of_a_chain_are_reindexed_with_two_caches() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = growth::run(&growth::Size::small(), &programs(), dir.path()).unwrap();
+    let found = rows(&report, "growth");
+    assert_eq!(found.len(), 16, "4 heights, 2 caches, with and without scripts");
+    for pair in found.chunks(4) {
+        assert!(pair.iter().all(|row| row["digest"] == pair[0]["digest"]));
+    }
+    check_files(&report);
+}
