@@ -128,6 +128,9 @@ fn run(
     }
     if !interrupted {
         store_side_branches(node, stop)?;
+        interrupted = stop.load(Relaxed);
+    }
+    if !interrupted {
         info::observe(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
         node.chainstate.merge_all()?;

@@ -8,4 +8,5 @@ mod format;
 mod kernel;
 mod real_chains;
 mod reorganisation;
+mod review;
 mod support;
