@@ -75,10 +75,16 @@ impl Connector<'_> {
             if let Some(outcome) = self.retire()? {
                 return Ok(outcome);
             }
+            if let Some(error) = workers.take_failure() {
+                return Err(error);
+            }
             self.report();
             if self.in_flight.is_empty() {
                 match halt.take() {
-                    Some(Halt::Commit) => self.commit()?,
+                    Some(Halt::Commit) => {
+                        self.commit()?;
+                        workers.merge();
+                    }
                     Some(Halt::Stop) => return Ok(Outcome::Stopped),
                     Some(Halt::Fault(fault)) => return self.outcome_of(fault),
                     None if self.retired == self.steps.len() => return Ok(Outcome::Done),

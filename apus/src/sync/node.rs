@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rayon::ThreadPool;
+
 use super::clock::Clock;
 use super::commit::Ledger;
 use super::options::{Options, Refusal, SyncError};
@@ -12,6 +14,7 @@ use crate::chain::{ActiveChain, BlockId, Offer, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
 use crate::leveldb;
+use crate::rules::proof_of_work;
 use crate::store::{
     BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexEntry,
     SourceItem,
@@ -29,6 +32,7 @@ pub(super) struct Node {
     pub ledger: Ledger,
     pub sources: Sources,
     pub clock: Clock,
+    pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
 }
 
@@ -68,6 +72,7 @@ impl Node {
             ledger: Ledger::new(index_db, options.dbcache_bytes),
             sources: Sources::default(),
             clock: Clock::default(),
+            pool: super::pool(options.threads)?,
             refusals: Vec::new(),
             dir,
         };
@@ -94,6 +99,7 @@ impl Node {
             chainstate: &self.chainstate,
             cache: &self.cache,
             clock: &self.clock,
+            pool: &self.pool,
         };
         (shared, &mut self.ledger)
     }
@@ -108,6 +114,10 @@ impl Node {
         let mut entries = index.entries;
         entries.sort_unstable_by_key(|entry| entry.height);
         for entry in entries {
+            if !proof_of_work(&entry.hash, entry.header.bits, self.tree.network()) {
+                let what = format!("block {} has no proof of work", entry.hash);
+                return Err(StoreError::new(self.dir.index_path(), what));
+            }
             let id = self.tree.restore(entry.hash, &entry.header, entry.status.is_failed());
             let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
             let Some(id) = fits else {

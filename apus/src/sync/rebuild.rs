@@ -61,9 +61,13 @@ impl Rebuild {
         // From here on a crash may cost the work, but not leave a set that looks unfinished.
         self.disk.remove(self.network_dir.join(MARK))?;
         self.disk.sync_dir(&self.network_dir)?;
-        if old.exists() {
-            self.disk.exchange(&new, &old)?;
-        } else {
+        if old.exists() && !self.disk.exchange(&new, &old)? {
+            // A file system without an exchange: a crash between these two lines leaves no
+            // chainstate, and bitcoind or `apus reindex` builds it from the blocks.
+            Chainstate::destroy(&self.disk, &old)?;
+            self.disk.remove_empty_dir(&old)?;
+        }
+        if new.exists() && !old.exists() {
             self.disk.rename(&new, &old)?;
         }
         self.disk.sync_dir(&self.network_dir)?;
