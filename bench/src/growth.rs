@@ -12,6 +12,8 @@ use crate::svg::{Lines, Series};
 
 /// Bytes of a cached coin, at most (`apus::coins`).
 const COIN_BYTES: u64 = 104;
+/// MiB below which the cache's 64 shards are full while empty.
+const DBCACHE_MIN: usize = 8;
 /// Beginnings of the chain, as shares of its busy blocks.
 const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
 
@@ -84,9 +86,9 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Whole MiB, at least one.
+/// Whole MiB, at least what the cache takes with hardly a coin in it.
 fn mib(bytes: u64) -> usize {
-    usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(1)
+    usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(DBCACHE_MIN)
 }
 
 impl Point {

@@ -41,7 +41,7 @@ impl Size {
 
     /// For tests.
     pub fn small() -> Self {
-        Self { shape: Shape::small(1_500_000), dbcaches: vec![4, 450], runs: 1, full_runs: 1 }
+        Self { shape: Shape::small(1_500_000), dbcaches: vec![16, 450], runs: 1, full_runs: 1 }
     }
 }
 
