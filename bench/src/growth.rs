@@ -152,7 +152,7 @@ fn plot(points: &[Point]) -> String {
         title: "apus reindex: seconds per GB of blocks",
         x: "GB of blocks",
         y: "seconds per GB",
-        log_y: true,
+        log_y: false,
         x_label: three_digits,
         y_label: three_digits,
         series,

@@ -33,7 +33,10 @@ pub struct Programs {
 impl Programs {
     /// This program, and `apus` from `apus` if that is given.
     pub fn new(apus: Option<PathBuf>) -> Result<Self> {
-        Ok(Self { own: std::env::current_exe()?, apus })
+        // The file that runs, even if a newer build takes its place meanwhile.
+        let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+        let own = if running.exists() { running } else { std::env::current_exe()? };
+        Ok(Self { own, apus })
     }
 
     /// With `own` as this program: a test is not.
