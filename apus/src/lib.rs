@@ -21,3 +21,7 @@ pub mod chain;
 pub mod sync;
 /// Commands, options, progress, exit codes.
 pub mod cli;
+
+/// Chain data for the tests of every module.
+#[cfg(test)]
+pub(crate) mod testdata;

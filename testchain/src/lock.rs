@@ -128,8 +128,7 @@ impl Kind {
         }
     }
 
-    /// Signature operation cost of an output of this kind. OP_RETURN's data may look like opcodes
-    /// to nobody: counting stops at no push, and pushes are skipped.
+    /// Signature operation cost of an output of this kind; data that are pushed do not count.
     pub(crate) fn output_sigops(self) -> u64 {
         match self {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,

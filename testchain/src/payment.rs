@@ -241,26 +241,28 @@ impl<'a> Signer<'a> {
 
     fn unlock(&mut self, i: usize) -> Unlock {
         let lock = self.tx.inputs[i].lock;
+        let mut unlock = Unlock::default();
+        self.script_sig(i, lock, &mut unlock.script_sig);
+        unlock.witness = self.witness(i, lock);
+        unlock
+    }
+
+    fn script_sig(&self, i: usize, lock: Lock, sig: &mut Vec<u8>) {
         let index = usize::from(lock.key);
         let keys = self.keys;
         let key = keys.key(index);
-        let mut unlock = Unlock::default();
-        let sig = &mut unlock.script_sig;
+        let mut code = Vec::new();
         match lock.kind {
             Kind::P2pkh | Kind::P2pkhUncompressed => {
-                let compressed = lock.kind == Kind::P2pkh;
-                let mut code = Vec::with_capacity(25);
-                p2pkh(if compressed { &key.hash33 } else { &key.hash65 }, &mut code);
+                lock.write_script(keys, &mut code);
                 push(keys.ecdsa(index, self.legacy(i, &code)).as_slice(), sig);
-                push(if compressed { &key.pk33 } else { &key.pk65 }, sig);
+                push(if lock.kind == Kind::P2pkh { &key.pk33 } else { &key.pk65 }, sig);
             }
             Kind::P2pk | Kind::P2pkUncompressed => {
-                let mut code = Vec::with_capacity(67);
                 lock.write_script(keys, &mut code);
                 push(keys.ecdsa(index, self.legacy(i, &code)).as_slice(), sig);
             }
             Kind::Multisig => {
-                let mut code = Vec::with_capacity(71);
                 lock.write_script(keys, &mut code);
                 sig.push(0);
                 push(keys.ecdsa(index + 1, self.legacy(i, &code)).as_slice(), sig);
@@ -273,30 +275,41 @@ impl<'a> Signer<'a> {
                 push(keys.ecdsa(index + 2, hash).as_slice(), sig);
                 push(&code, sig);
             }
+            Kind::P2shP2wpkh => {
+                sig.extend_from_slice(&[22, 0, 20]);
+                sig.extend_from_slice(&key.hash33);
+            }
+            Kind::Empty => sig.push(0x51),
+            _ => {}
+        }
+    }
+
+    /// The witness with its item count; empty for none.
+    fn witness(&mut self, i: usize, lock: Lock) -> Vec<u8> {
+        let index = usize::from(lock.key);
+        let keys = self.keys;
+        let key = keys.key(index);
+        match lock.kind {
             Kind::P2shP2wpkh | Kind::P2wpkh => {
-                if lock.kind == Kind::P2shP2wpkh {
-                    sig.extend_from_slice(&[22, 0, 20]);
-                    sig.extend_from_slice(&key.hash33);
-                }
                 let mut code = Vec::with_capacity(25);
                 p2pkh(&key.hash33, &mut code);
                 let signature = keys.ecdsa(index, self.segwit_v0(i, &code));
-                unlock.witness = stack(&[signature.as_slice(), &key.pk33]);
+                stack(&[signature.as_slice(), &key.pk33])
             }
             Kind::P2wshMultisig => {
                 let code = lock.inner_script(keys);
                 let hash = self.segwit_v0(i, &code);
                 let (a, b) = (keys.ecdsa(index, hash), keys.ecdsa(index + 1, hash));
-                unlock.witness = stack(&[&[], a.as_slice(), b.as_slice(), &code]);
+                stack(&[&[], a.as_slice(), b.as_slice(), &code])
             }
             Kind::P2wshCltv | Kind::P2wshCsv => {
                 let code = lock.inner_script(keys);
                 let signature = keys.ecdsa(index, self.segwit_v0(i, &code));
-                unlock.witness = stack(&[signature.as_slice(), &code]);
+                stack(&[signature.as_slice(), &code])
             }
             Kind::P2trKey => {
                 let hash = self.taproot(i, None);
-                unlock.witness = stack(&[&keys.schnorr_key_path(index, &hash)]);
+                stack(&[&keys.schnorr_key_path(index, &hash)])
             }
             Kind::P2trScript => {
                 let hash = self.taproot(i, Some(&key.leaf_hash));
@@ -304,12 +317,10 @@ impl<'a> Signer<'a> {
                 let mut leaf = Vec::with_capacity(34);
                 push(&key.internal, &mut leaf);
                 leaf.push(0xac);
-                unlock.witness = stack(&[&signature, &leaf, &key.control]);
+                stack(&[&signature, &leaf, &key.control])
             }
-            Kind::Empty => sig.push(0x51),
-            Kind::Anchor | Kind::OpTrue | Kind::OpReturn | Kind::Oversized => {}
+            _ => Vec::new(),
         }
-        unlock
     }
 
     /// Signature hash of old: the transaction with `code` in place of the script of input `i`,

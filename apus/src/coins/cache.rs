@@ -93,6 +93,9 @@ impl CoinsCache {
         let mut unknown = Vec::new();
         for (shard, members) in groups.iter() {
             let shard = self.lock_unless_syncing(shard);
+            if let Some(shard) = &shard {
+                shard.warm(members.iter().map(|(_, hash)| *hash));
+            }
             unknown.extend(members.iter().map(|(i, hash)| (*i as usize, *hash)).filter_map(
                 |(i, hash)| match &shard {
                     Some(shard) if shard.knows(hash, &outpoints[i]) => None,
@@ -317,6 +320,7 @@ impl CoinsCache {
         let groups = Groups::new(&self.hasher, items, outpoint);
         for (shard, members) in groups.iter() {
             let mut shard = self.lock(shard);
+            shard.warm(members.iter().map(|(_, hash)| *hash));
             for (i, hash) in members {
                 act(&mut shard, *hash, *i as usize, &items[*i as usize]);
             }

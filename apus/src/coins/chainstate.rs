@@ -13,10 +13,11 @@ use super::coin::{Coin, CoinParts, decode_coin_key, key_order, put_coin_key};
 
 /// The record of the obfuscation key: its name and value both carry their length, as Core
 /// serialises a string and a vector. The only value that is not obfuscated.
-const OBFUSCATION_RECORD: &[u8] = b"\x0e\0obfuscate_key";
-const BEST_BLOCK: &[u8] = b"B";
+pub const OBFUSCATION_RECORD: &[u8] = b"\x0e\0obfuscate_key";
+/// The key of the best block.
+pub const BEST_BLOCK: &[u8] = b"B";
 /// Present while Core is amid a flush that takes several batches; there is no best block then.
-const HEAD_BLOCKS: &[u8] = b"H";
+pub const HEAD_BLOCKS: &[u8] = b"H";
 /// Coins lie from here to before [`COINS_END`].
 const COINS: &[u8] = b"C";
 const COINS_END: &[u8] = b"D";

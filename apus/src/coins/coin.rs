@@ -152,7 +152,7 @@ pub fn decompress_amount(compressed: u64) -> u64 {
 }
 
 /// The first byte of every coin's key.
-const COIN_PREFIX: u8 = b'C';
+pub const COIN_PREFIX: u8 = b'C';
 
 /// Appends the chainstate's key of a coin: `C`, the txid's bytes, VARINT(vout).
 pub fn put_coin_key(out: &mut Vec<u8>, outpoint: &OutPoint) {

@@ -12,11 +12,20 @@ mod hasher;
 mod muhash;
 mod num3072;
 mod script;
+mod prefetch;
 mod shard;
 mod slab;
 mod stats;
+mod table;
 #[cfg(test)]
 mod tests;
+
+/// The records of the chainstate beside what the types say; docs/format.md tells them all.
+pub mod layout {
+    pub use super::chainstate::{BEST_BLOCK, HEAD_BLOCKS, OBFUSCATION_RECORD};
+    pub use super::coin::COIN_PREFIX;
+    pub use super::script::{MAX_SCRIPT_BYTES, SPECIAL_TYPES};
+}
 
 pub use cache::{CoinsCache, Lookup, Overwritten};
 pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};

@@ -12,9 +12,9 @@ const OP_HASH160: u8 = 0xa9;
 const OP_CHECKSIG: u8 = 0xac;
 
 /// A longer script can never run, so its output can never be spent (Core's `MAX_SCRIPT_SIZE`).
-const MAX_SCRIPT_BYTES: usize = 10_000;
+pub const MAX_SCRIPT_BYTES: usize = 10_000;
 /// Values of the leading VARINT below this name a special type (Core's `nSpecialScripts`).
-const SPECIAL_TYPES: u64 = 6;
+pub const SPECIAL_TYPES: u64 = 6;
 /// What is kept without an allocation: the longest compressed form of P2PKH, P2SH, P2PK, P2WPKH,
 /// P2WSH and P2TR.
 pub(super) const INLINE_BYTES: usize = 35;

@@ -1,18 +1,16 @@
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-
 use crate::wire::OutPoint;
 
 use super::cache::{Lookup, Overwritten};
 use super::coin::Coin;
 use super::hasher::OutPointHasher;
 use super::slab::{NONE, Slab, State};
+use super::table::Table;
 
 /// One shard of the cache: a table of slot numbers, the slots, and the list of changed entries
 /// that runs through them. Every `hash` given is that of the outpoint beside it.
 pub(super) struct Shard {
     hasher: OutPointHasher,
-    table: HashTable<u32>,
+    table: Table,
     slab: Slab,
     /// Ends of the list of entries that are fresh, changed or spent.
     head: u32,
@@ -24,7 +22,7 @@ pub(super) struct Shard {
 
 impl Shard {
     pub fn new(hasher: OutPointHasher) -> Self {
-        let (table, slab) = (HashTable::new(), Slab::default());
+        let (table, slab) = (Table::new(), Slab::default());
         Self { hasher, table, slab, head: NONE, tail: NONE, changed: 0, hand: 0 }
     }
 
@@ -37,11 +35,24 @@ impl Shard {
     }
 
     pub fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.slab.bytes()
+        self.table.bytes() + self.slab.bytes()
     }
 
     pub fn slab(&self) -> &Slab {
         &self.slab
+    }
+
+    /// Asks memory for all that operations on these outpoints will touch, so that they wait for it
+    /// once and not each in turn: their buckets, then their slots, then the neighbours in the list.
+    pub fn warm(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        hashes.clone().for_each(|hash| self.table.prefetch(hash));
+        let slots = hashes.filter_map(|hash| self.table.candidate(hash));
+        slots.clone().for_each(|slot| self.slab.prefetch(slot));
+        slots.for_each(|slot| {
+            let entry = self.slab.get(slot);
+            self.slab.prefetch(entry.prev);
+            self.slab.prefetch(entry.next);
+        });
     }
 
     /// Slots of the changed entries, in the order in which they became so.
@@ -162,22 +173,17 @@ impl Shard {
     }
 
     fn find(&self, hash: u64, outpoint: &OutPoint) -> Option<u32> {
-        self.table.find(hash, |slot| self.slab.get(*slot).outpoint == *outpoint).copied()
+        self.table.find(hash, |slot| self.slab.get(slot).outpoint == *outpoint)
     }
 
     /// The slot of `outpoint`, and whether it was made just now, in `state` and linked to nothing.
     fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> (u32, bool) {
-        let slab = &self.slab;
-        let is_it = |slot: &u32| slab.get(*slot).outpoint == *outpoint;
-        let hash_of = |slot: &u32| self.hasher.hash(&slab.get(*slot).outpoint).1;
-        match self.table.entry(hash, is_it, hash_of) {
-            Entry::Occupied(entry) => (*entry.get(), false),
-            Entry::Vacant(entry) => {
-                let slot = self.slab.take(*outpoint, state);
-                entry.insert(slot);
-                (slot, true)
-            }
+        if let Some(slot) = self.find(hash, outpoint) {
+            return (slot, false);
         }
+        let slot = self.slab.take(*outpoint, state);
+        self.table.insert(hash, slot);
+        (slot, true)
     }
 
     /// A fresh coin that is spent leaves nothing; any other leaves its death to be written.
@@ -197,9 +203,7 @@ impl Shard {
 
     /// Takes an entry that is not in the list out of the table, and frees its slot.
     fn forget(&mut self, hash: u64, slot: u32) {
-        if let Ok(entry) = self.table.find_entry(hash, |found| *found == slot) {
-            entry.remove();
-        }
+        self.table.remove(hash, slot);
         self.slab.give(slot);
     }
 
@@ -240,10 +244,10 @@ impl Shard {
     pub fn check(&self) {
         self.slab.check();
         assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");
-        for slot in &self.table {
-            let entry = self.slab.get(*slot);
+        for slot in self.table.slots() {
+            let entry = self.slab.get(slot);
             let found = self.find(self.hasher.hash(&entry.outpoint).1, &entry.outpoint);
-            assert_eq!(found, Some(*slot), "an entry that is not found");
+            assert_eq!(found, Some(slot), "an entry that is not found");
             assert_ne!(entry.state, State::Free, "a free slot in the table");
             if entry.state == State::Clean {
                 assert_eq!((entry.prev, entry.next), (NONE, NONE), "a clean entry in the list");
@@ -260,7 +264,7 @@ impl Shard {
         }
         assert_eq!((listed, prev), (self.changed, self.tail), "the end of the list");
         let is_listed = |state| matches!(state, State::Fresh | State::Changed | State::Spent);
-        let states = self.table.iter().filter(|slot| is_listed(self.slab.get(**slot).state));
+        let states = self.table.slots().filter(|slot| is_listed(self.slab.get(*slot).state));
         assert_eq!(states.count(), self.changed, "changed entries outside the list");
     }
 }

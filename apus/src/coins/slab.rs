@@ -1,6 +1,7 @@
 use crate::wire::OutPoint;
 
 use super::coin::{Coin, CoinParts};
+use super::prefetch::prefetch;
 use super::script::{CompactScript, INLINE_BYTES, inline_bytes};
 
 /// What a cache entry is to the tables below (DESIGN.md, section 5).
@@ -101,6 +102,18 @@ impl Slab {
     #[inline]
     pub fn get_mut(&mut self, slot: u32) -> &mut Slot {
         &mut self.chunks[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    }
+
+    /// Asks memory for a slot.
+    #[inline]
+    pub fn prefetch(&self, slot: u32) {
+        if let Some(slot) = self
+            .chunks
+            .get(slot as usize / CHUNK_SLOTS)
+            .and_then(|c| c.get(slot as usize % CHUNK_SLOTS))
+        {
+            prefetch(slot);
+        }
     }
 
     /// Slots, free ones included.

@@ -112,16 +112,20 @@ impl Disk {
             .map_err(|e| StoreError::io(b, "change places with what replaces it", e.into()))
     }
 
-    /// Removes a file; no error if it is not there.
+    /// Removes a file; no error if it is not there. Durable after [`Disk::sync_dir`].
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.before(path, &[])?;
         match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::io(path, "remove the file", e))
+                return Err(StoreError::io(path, "remove the file", e));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        if let Some(power) = &self.power {
+            power.removed(path);
+        }
+        Ok(())
     }
 
     /// Removes a directory if nothing is in it.

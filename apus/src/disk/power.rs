@@ -94,6 +94,13 @@ impl PowerCut {
         state.unsynced_names.entry(to.to_path_buf()).or_insert(before);
     }
 
+    pub(super) fn removed(&self, path: &Path) {
+        let mut state = self.lock();
+        if let Some(content) = state.synced.remove(path) {
+            state.unsynced_names.entry(path.to_path_buf()).or_insert(Some(content));
+        }
+    }
+
     pub(super) fn dir_synced(&self, dir: &Path) {
         let mut state = self.lock();
         state.unsynced_names.retain(|path, _| path.parent() != Some(dir));

@@ -1,11 +1,11 @@
 use super::format::get_u32;
 
 /// One filter covers the blocks that start in a window of this many bytes, as a power of two.
-const WINDOW_LOG2: u8 = 11;
+pub const WINDOW_LOG2: u8 = 11;
 /// Shortest filter, in bits: shorter ones would let too much through.
-const BITS_MIN: usize = 64;
+pub const BITS_MIN: usize = 64;
 /// More probes than this are reserved for other encodings; such a filter rules out nothing.
-const PROBES_MAX: u8 = 30;
+pub const PROBES_MAX: u8 = 30;
 
 /// Hash of a user key as LevelDB's bloom filter wants it (`BloomHash`).
 #[inline]

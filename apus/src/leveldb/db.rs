@@ -71,7 +71,8 @@ impl Db {
         Snapshot { version: self.inner.current() }
     }
 
-    /// The value of `key`.
+    /// The value of `key`. Many threads that look up much take a [`Snapshot`] each, or use
+    /// [`Db::get_many`], so that they do not all count one reference up and down.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }

@@ -5,23 +5,27 @@ use crate::disk::StoreError;
 pub(super) type Result<T> = std::result::Result<T, StoreError>;
 
 /// Name under which LevelDB stores that keys are ordered by their bytes.
-pub(super) const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
+pub const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
 /// Key of the bloom filter in the metaindex block.
-pub(super) const FILTER_KEY: &[u8] = b"filter.leveldb.BuiltinBloomFilter2";
+pub const FILTER_KEY: &[u8] = b"filter.leveldb.BuiltinBloomFilter2";
 /// Levels of a database (`config::kNumLevels`).
-pub(super) const LEVELS: usize = 7;
+pub const LEVELS: usize = 7;
 /// The largest sequence number (56 bits).
-pub(super) const SEQUENCE_MAX: u64 = (1 << 56) - 1;
+pub const SEQUENCE_MAX: u64 = (1 << 56) - 1;
 /// Bytes that an internal key has behind the user key: sequence number and kind.
-pub(super) const TRAILER_BYTES: usize = 8;
+pub const TRAILER_BYTES: usize = 8;
 /// Bytes behind each block: compression type and checksum.
-pub(super) const BLOCK_TRAILER_BYTES: usize = 5;
+pub const BLOCK_TRAILER_BYTES: usize = 5;
 /// Bytes of the footer at the end of a table.
-pub(super) const FOOTER_BYTES: usize = 48;
+pub const FOOTER_BYTES: usize = 48;
 /// Longest key, and longest value, that this engine writes; LevelDB's own limit is 4 GiB.
 pub(super) const ENTRY_BYTES_MAX: usize = 1 << 29;
 
-const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+/// The last eight bytes of a table (`kTableMagicNumber`).
+pub const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+
+/// Added to a checksum before it is stored (`kMaskDelta`).
+pub const MASK_DELTA: u32 = 0xa282_ead8;
 
 /// What an internal key says about its user key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +111,7 @@ pub(super) fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
 /// A checksum as it is stored: rotated and shifted, because a checksum over bytes that hold
 /// checksums is weak.
 pub(super) fn mask(crc: u32) -> u32 {
-    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+    crc.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
 /// Where a block lies in its table: the bytes before its trailer.

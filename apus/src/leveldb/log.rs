@@ -4,14 +4,18 @@ use super::format::{Result, get_u32, mask};
 use crate::disk::StoreError;
 
 /// A log is cut into blocks of this many bytes; no record's piece crosses from one to the next.
-const BLOCK_BYTES: usize = 32768;
+pub const BLOCK_BYTES: usize = 32768;
 /// Checksum, length and type before each piece.
-const HEADER_BYTES: usize = 7;
+pub const HEADER_BYTES: usize = 7;
 
-const FULL: u8 = 1;
-const FIRST: u8 = 2;
-const MIDDLE: u8 = 3;
-const LAST: u8 = 4;
+/// Type of a piece that is a whole record.
+pub const FULL: u8 = 1;
+/// Of a record's first piece.
+pub const FIRST: u8 = 2;
+/// Of one that is neither the first nor the last.
+pub const MIDDLE: u8 = 3;
+/// Of the last.
+pub const LAST: u8 = 4;
 
 /// Appends to `out` the bytes of `record` as they stand in a log that is `offset` bytes long.
 pub(super) fn put_record(out: &mut Vec<u8>, mut offset: u64, record: &[u8]) {

@@ -6,14 +6,22 @@ use super::format::{
 };
 use crate::disk::StoreError;
 
-const TAG_COMPARATOR: usize = 1;
-const TAG_LOG_NUMBER: usize = 2;
-const TAG_NEXT_FILE: usize = 3;
-const TAG_LAST_SEQUENCE: usize = 4;
-const TAG_COMPACT_POINTER: usize = 5;
-const TAG_DELETED_FILE: usize = 6;
-const TAG_NEW_FILE: usize = 7;
-const TAG_PREV_LOG_NUMBER: usize = 9;
+/// The name of the order of keys follows.
+pub const TAG_COMPARATOR: usize = 1;
+/// The number below which logs are in tables already.
+pub const TAG_LOG_NUMBER: usize = 2;
+/// The number of the next file.
+pub const TAG_NEXT_FILE: usize = 3;
+/// The last sequence number used.
+pub const TAG_LAST_SEQUENCE: usize = 4;
+/// Where LevelDB's next compaction would begin; read, never written.
+pub const TAG_COMPACT_POINTER: usize = 5;
+/// A table that is in the database no longer.
+pub const TAG_DELETED_FILE: usize = 6;
+/// A table that now is.
+pub const TAG_NEW_FILE: usize = 7;
+/// The number of a log from before, of a very old LevelDB; 0 for none.
+pub const TAG_PREV_LOG_NUMBER: usize = 9;
 
 /// A table as the manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::table::{Table, TableCursor};
 use super::version::{SortedRun, Version};
 
 /// Runs of level 0 from which on a merge is due (LevelDB's `kL0_CompactionTrigger` tables).
-const LEVEL_0_RUNS_MAX: usize = 4;
+pub const LEVEL_0_RUNS_MAX: usize = 4;
 /// A merge is cut into parts of about this many tables, for threads to work on.
 const PART_TABLES: u64 = 3;
 

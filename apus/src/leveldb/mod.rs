@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - A table never changes after it was written, so readers take no lock: they hold a
-//!   [`Snapshot`], which keeps its tables' files until it is dropped.
+//!   [`Snapshot`](crate::leveldb::Snapshot), which keeps its tables' files until it is dropped.
 //! - Runs are ordered by age. Level 0 holds the newest, each with higher file numbers than the one
 //!   before; each deeper level is one run, older than all above.
 //! - All entries of a run have one sequence number, higher than those of every older run.
@@ -36,6 +36,27 @@ mod version;
 
 #[cfg(test)]
 mod tests;
+
+/// The numbers and names of the format, for whoever reads the bytes; docs/format.md tells them all.
+pub mod layout {
+    pub use super::bloom::{
+        BITS_MIN as FILTER_BITS_MIN, PROBES_MAX as FILTER_PROBES_MAX,
+        WINDOW_LOG2 as FILTER_WINDOW_LOG2,
+    };
+    pub use super::format::{
+        BLOCK_TRAILER_BYTES, COMPARATOR, FILTER_KEY, FOOTER_BYTES, LEVELS, MAGIC as TABLE_MAGIC,
+        MASK_DELTA, SEQUENCE_MAX, TRAILER_BYTES,
+    };
+    pub use super::log::{
+        BLOCK_BYTES as LOG_BLOCK_BYTES, FIRST as LOG_FIRST, FULL as LOG_FULL,
+        HEADER_BYTES as LOG_HEADER_BYTES, LAST as LOG_LAST, MIDDLE as LOG_MIDDLE,
+    };
+    pub use super::manifest::{
+        TAG_COMPACT_POINTER, TAG_COMPARATOR, TAG_DELETED_FILE, TAG_LAST_SEQUENCE, TAG_LOG_NUMBER,
+        TAG_NEW_FILE, TAG_NEXT_FILE, TAG_PREV_LOG_NUMBER,
+    };
+    pub use super::merge::LEVEL_0_RUNS_MAX;
+}
 
 pub use cursor::{Cursor, Entries};
 pub use db::{Db, Snapshot, Stats};

@@ -91,6 +91,8 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     let (manifest, _) = new_manifest(disk, dir, &mut state, &empty)?;
     remove_obsolete(disk, dir, &empty, Some(manifest.path()))?;
     disk.sync_dir(dir)?;
+    disk.remove(dir.join("CURRENT"))?;
+    disk.sync_dir(dir)?;
     for name in disk.list(dir)? {
         match parse_name(&name) {
             Some(FileName::Lock) | None => {}

@@ -49,6 +49,13 @@ struct Open {
     verified: Box<[AtomicU64]>,
 }
 
+/// A data block, and the bit that says whether it passed its checksum.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    handle: Handle,
+    bit: usize,
+}
+
 /// Buffers and position of a lookup, kept between lookups of ascending keys.
 #[derive(Default)]
 pub(super) struct Probe {
@@ -97,49 +104,61 @@ impl Table {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// The newest entry of `key`: `None` if there is none here, `Some(None)` if it was deleted.
+    /// The block that may hold `key`; `None` if this table does not hold it.
     ///
     /// `hash` is the key's bloom hash. `carry_on` says that `probe` was last used on this same
-    /// table, for a key that is not greater.
-    pub(super) fn get<'a>(
-        &'a self,
+    /// table, for a key that is not greater. A block that was never read is asked for, so that
+    /// the disk is busy with many when many keys are located before the first one is read.
+    pub(super) fn locate(
+        &self,
         probe: &mut Probe,
         key: &[u8],
         hash: u32,
         carry_on: bool,
-    ) -> Result<Option<Option<&'a [u8]>>> {
+    ) -> Result<Option<Place>> {
         let open = self.open()?;
-        let file = open.bytes();
-        let at_hand = carry_on && probe.index.valid() && key <= user_key(probe.index.key());
+        let (file, index) = (open.bytes(), &mut probe.index);
+        let at_hand = carry_on && index.valid() && key <= user_key(index.key());
         if !at_hand {
-            probe.data.reset(Block::default());
             let found = match &open.fences {
-                Some(fences) => {
-                    let bounds = fences.find(key);
-                    probe.index.seek_between(file, open.index, key, bounds)
-                }
-                None => probe.index.seek(file, open.index, key),
+                Some(fences) => index.seek_between(file, open.index, key, fences.find(key)),
+                None => index.seek(file, open.index, key),
             };
             if !found.map_err(|bad| self.damaged(bad))? {
                 return Ok(None);
             }
         }
-        let handle = self.handle(file, &probe.index)?;
+        let handle = self.handle(file, index)?;
         let ruled_out = open.filter.as_ref().is_some_and(|(range, filter)| {
             !filter.may_hold(&file[range.clone()], handle.offset, hash)
         });
         if ruled_out {
             return Ok(None);
         }
-        // A fresh probe has the empty block, which is none.
-        let block = probe.data.block();
-        if block == Block::default() || block.start as u64 != handle.offset {
-            let block = self.block_verified_once(open, &probe.index, handle)?;
-            probe.data.reset(block);
+        let (start, end) = bounds(&self.path, file, handle)?;
+        let place = Place { handle, bit: (index.offset() - open.index.start) / 4 };
+        match &open.bytes {
+            Bytes::Mapped(map) if !open.is_verified(place) => {
+                // Advice may be refused; it changes speed only.
+                let _ = map.advise_range(Advice::WillNeed, start, end - start);
+            }
+            _ => {}
         }
-        let block = probe.data.block();
-        let found = probe.data.seek(file, block, key).map_err(|bad| self.damaged(bad))?;
-        if !found {
+        Ok(Some(place))
+    }
+
+    /// The newest entry of `key` in the block that was located: `None` if there is none here,
+    /// `Some(None)` if it was deleted.
+    pub(super) fn read<'a>(
+        &'a self,
+        probe: &mut Probe,
+        place: Place,
+        key: &[u8],
+    ) -> Result<Option<Option<&'a [u8]>>> {
+        let open = self.open()?;
+        let file = open.bytes();
+        let block = self.block_verified_once(open, place)?;
+        if !probe.data.seek(file, block, key).map_err(|bad| self.damaged(bad))? {
             return Ok(None);
         }
         let (user, trailer) =
@@ -184,15 +203,13 @@ impl Table {
         })
     }
 
-    fn block_verified_once(&self, open: &Open, at: &BlockCursor, handle: Handle) -> Result<Block> {
-        let bit = (at.offset() - open.index.start) / 4;
-        let word = &open.verified[bit / 64];
-        if word.load(Ordering::Acquire) & 1 << (bit % 64) != 0 {
-            let (start, end) = bounds(&self.path, open.bytes(), handle)?;
+    fn block_verified_once(&self, open: &Open, place: Place) -> Result<Block> {
+        if open.is_verified(place) {
+            let (start, end) = bounds(&self.path, open.bytes(), place.handle)?;
             return Block::open(open.bytes(), start, end).map_err(|bad| self.damaged(bad));
         }
-        let block = checked_block(&self.path, open.bytes(), handle)?;
-        word.fetch_or(1 << (bit % 64), Ordering::Release);
+        let block = checked_block(&self.path, open.bytes(), place.handle)?;
+        open.verified[place.bit / 64].fetch_or(1 << (place.bit % 64), Ordering::Release);
         Ok(block)
     }
 
@@ -238,6 +255,10 @@ impl Open {
         open.fences = fences;
         open.filter = filter;
         Ok(open)
+    }
+
+    fn is_verified(&self, place: Place) -> bool {
+        self.verified[place.bit / 64].load(Ordering::Acquire) & 1 << (place.bit % 64) != 0
     }
 
     #[inline]

@@ -8,6 +8,13 @@ use super::manifest::NewFile;
 use super::table::{Probe, Table};
 use crate::disk::StoreError;
 
+/// Keys that are located before the first of them is read: enough to keep a disk busy, and little
+/// memory.
+const BATCH_KEYS: usize = 256;
+
+/// Stands for the index of a key that needs no more looking up.
+const DONE: usize = usize::MAX;
+
 /// Tables that do not overlap, in ascending order of their keys.
 #[derive(Clone)]
 pub(super) struct SortedRun {
@@ -82,50 +89,50 @@ impl Version {
             let Some(table) = run.tables.get(run.find(key)).filter(|t| t.first() <= key) else {
                 continue;
             };
-            if let Some(value) = table.get(&mut probe, key, hash, false)? {
+            let Some(place) = table.locate(&mut probe, key, hash, false)? else { continue };
+            if let Some(value) = table.read(&mut probe, place, key)? {
                 return Ok(value);
             }
         }
         Ok(None)
     }
 
-    /// Looks up many keys in ascending order: run after run, those that are still open.
+    /// Looks up many keys in ascending order: run after run, those that are still open. In each
+    /// run all blocks are located before the first is read, so that reads from the disk overlap.
     pub(super) fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         mut found: impl FnMut(usize, &[u8]),
     ) -> Result<()> {
-        let mut open: Vec<(usize, u32)> =
-            keys.iter().map(|key| bloom::hash(key.as_ref())).enumerate().collect();
-        let mut probe = Probe::default();
+        let hash = |(i, key): (usize, &K)| (i, bloom::hash(key.as_ref()));
+        let mut open: Vec<(usize, u32)> = keys.iter().enumerate().map(hash).collect();
+        let (mut probe, mut places) = (Probe::default(), Vec::new());
         for run in &self.runs {
-            let (mut at, mut probed) = (0, usize::MAX);
-            let (mut error, mut previous) = (None, &[][..]);
-            open.retain(|&(i, hash)| {
-                let key = keys[i].as_ref();
-                debug_assert!(previous <= key, "keys must ascend");
-                previous = key;
-                if error.is_some() {
-                    return true;
-                }
-                at = advance(&run.tables, at, key);
-                let Some(table) = run.tables.get(at).filter(|t| t.first() <= key) else {
-                    return true;
-                };
-                match table.get(&mut probe, key, hash, probed == at) {
-                    Ok(Some(value)) => {
-                        value.into_iter().for_each(|value| found(i, value));
-                        probed = at;
-                        return false;
+            let (mut at, mut last_probed, mut previous) = (0, None, &[][..]);
+            for part in open.chunks_mut(BATCH_KEYS) {
+                places.clear();
+                for (slot, &(i, hash)) in part.iter().enumerate() {
+                    let key = keys[i].as_ref();
+                    debug_assert!(previous <= key, "keys must ascend");
+                    previous = key;
+                    at = advance(&run.tables, at, key);
+                    let Some(table) = run.tables.get(at).filter(|t| t.first() <= key) else {
+                        continue;
+                    };
+                    let carry_on = last_probed.replace(at) == Some(at);
+                    if let Some(place) = table.locate(&mut probe, key, hash, carry_on)? {
+                        places.push((slot, at, place));
                     }
-                    Ok(None) => probed = at,
-                    Err(e) => error = Some(e),
                 }
-                true
-            });
-            if let Some(error) = error {
-                return Err(error);
+                for &(slot, at, place) in &places {
+                    let i = part[slot].0;
+                    if let Some(value) = run.tables[at].read(&mut probe, place, keys[i].as_ref())? {
+                        value.into_iter().for_each(|value| found(i, value));
+                        part[slot].0 = DONE;
+                    }
+                }
             }
+            open.retain(|(i, _)| *i != DONE);
         }
         Ok(())
     }

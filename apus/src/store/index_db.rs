@@ -9,19 +9,19 @@ use crate::leveldb::{Db, Options};
 use crate::wire::{Cursor, Network, put_compact_size};
 
 /// Key prefix of a block: the hash follows.
-const DB_BLOCK_INDEX: u8 = b'b';
+pub const DB_BLOCK_INDEX: u8 = b'b';
 /// Key prefix of a file's info: the number follows, 4 bytes little endian.
-const DB_BLOCK_FILES: u8 = b'f';
+pub const DB_BLOCK_FILES: u8 = b'f';
 /// Key prefix of a flag: its name follows, behind a CompactSize length.
-const DB_FLAG: u8 = b'F';
+pub const DB_FLAG: u8 = b'F';
 /// Key of the number of the last file.
-const DB_LAST_BLOCK: u8 = b'l';
+pub const DB_LAST_BLOCK: u8 = b'l';
 /// Key that is there while the index is being rebuilt.
-const DB_REINDEX_FLAG: u8 = b'R';
+pub const DB_REINDEX_FLAG: u8 = b'R';
 /// Key of the obfuscation key of the database. Core writes none to this one.
-const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
+pub const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
 /// The flag that says that files were pruned, ever.
-const PRUNED_FLAG: &str = "prunedblockfiles";
+pub const PRUNED_FLAG: &str = "prunedblockfiles";
 
 /// The block index on disk: `blocks/index` (Core's `BlockTreeDB`).
 pub struct IndexDb {

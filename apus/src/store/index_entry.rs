@@ -86,7 +86,7 @@ pub struct IndexEntry {
 }
 
 /// The version field, which nobody reads; Core has always written the newest it had.
-const DUMMY_VERSION: u64 = 259_900;
+pub const DUMMY_VERSION: u64 = 259_900;
 
 impl IndexEntry {
     /// Where the block is, if it is stored.

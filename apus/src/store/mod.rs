@@ -22,6 +22,15 @@ mod source;
 mod tests;
 mod writer;
 
+/// What the block index holds beside what the types say; docs/format.md tells it all.
+pub mod layout {
+    pub use super::index_db::{
+        DB_BLOCK_FILES, DB_BLOCK_INDEX, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, OBFUSCATION_KEY,
+        PRUNED_FLAG,
+    };
+    pub use super::index_entry::DUMMY_VERSION;
+}
+
 pub use block_files::{BlockFiles, BlockFilesOptions, FileChanges, UndoRecord};
 pub use data_dir::{DataDir, DataDirOptions};
 pub use file_info::FileInfo;

@@ -6,29 +6,20 @@ mod kernel;
 mod power;
 mod scanning;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
+use crate::testdata::{data, shared};
 use crate::wire::{BlockView, Chain, Header, Network};
 
-/// A file of `shared/data` beside the project; `None`, and a word about it, where there is none.
-fn shared(name: &str) -> Option<PathBuf> {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let found = found.map(|dir| dir.join("shared/data").join(name)).find(|path| path.is_file());
-    if found.is_none() {
-        eprintln!("skipped: there is no shared/data/{name}");
-    }
-    found
-}
-
 /// The first blocks of mainnet.
-fn mainnet_blocks(count: usize) -> Option<Vec<Vec<u8>>> {
-    let source = BlockSource::open(&shared("mainnet-0-14131.dat")?, &mainnet()).unwrap();
+fn mainnet_blocks(count: usize) -> Vec<Vec<u8>> {
+    let source = BlockSource::open(&data("mainnet-0-14131.dat"), &mainnet()).unwrap();
     let block = |item: Result<SourceItem>| match item.unwrap() {
         SourceItem::Block(block) => block.bytes,
         SourceItem::Warning(_, warning) => panic!("{warning:?}"),
     };
-    Some(source.scan().take(count).map(block).collect())
+    source.scan().take(count).map(block).collect()
 }
 
 fn mainnet() -> Network {

@@ -33,6 +33,8 @@ pub(super) struct Ledger {
     pub coins: Option<i64>,
     pub cache_bytes_max: usize,
     last_commit: Instant,
+    /// Of [`Counts::blocks`], those that are durable.
+    committed_blocks: u64,
 }
 
 impl Ledger {
@@ -47,6 +49,7 @@ impl Ledger {
             coins: None,
             cache_bytes_max,
             last_commit: Instant::now(),
+            committed_blocks: 0,
         }
     }
 
@@ -130,9 +133,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether it is time to commit: the cache is full, or a crash would lose too much.
+    /// Whether it is time to commit: the cache is full, or a crash would lose too much. Not
+    /// before a block was retired since the last time: a cache too small for one block would
+    /// commit forever.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
-        cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY
+        self.counts.blocks > self.committed_blocks
+            && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
     /// Makes everything retired so far durable. Nothing may be in flight.
@@ -147,6 +153,7 @@ impl Ledger {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
         }
         self.last_commit = Instant::now();
+        self.committed_blocks = self.counts.blocks;
         Ok(())
     }
 

@@ -33,6 +33,8 @@ pub use options::{
     Unobserved,
 };
 
+pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};
 
 use activate::{Activated, activate_best_chain, store_side_branches};
@@ -126,6 +128,9 @@ fn run(
     }
     if !interrupted {
         store_side_branches(node, stop)?;
+        interrupted = stop.load(Relaxed);
+    }
+    if !interrupted {
         info::observe(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
         node.chainstate.merge_all()?;

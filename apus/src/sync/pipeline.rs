@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, unbounded};
 
 use super::clock::{Clock, Stage};
 use super::in_flight::InFlight;
@@ -71,6 +71,8 @@ enum Event {
     Prepared(usize, Box<Result<Prepared, BlockFault>>),
     /// All checks of some block are finished.
     Checked,
+    /// A worker has panicked: what it was at will never be finished.
+    Panicked,
 }
 
 /// The connector's ends of the queues.
@@ -94,8 +96,9 @@ pub(super) fn with_workers<T>(
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
     // Every worker may take part in every block that is in flight.
     let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
-    // A worker never waits here: no more than this is ever under way.
-    let (event_queue, events) = bounded(AHEAD_MAX + IN_FLIGHT_MAX);
+    // A worker must never wait here, for the connector may be waiting to hand it a job. Tickets and
+    // room in flight bound what is under way.
+    let (event_queue, events) = unbounded();
     thread::scope(|scope| {
         for number in 0..threads {
             let worker = Worker {
@@ -168,8 +171,10 @@ impl Workers {
     }
 
     fn note(&mut self, event: Event) {
-        if let Event::Prepared(index, prepared) = event {
-            self.ready.insert(index, *prepared);
+        match event {
+            Event::Prepared(index, prepared) => drop(self.ready.insert(index, *prepared)),
+            Event::Checked => {}
+            Event::Panicked => panic!("a worker has panicked"),
         }
     }
 }
@@ -219,6 +224,14 @@ impl Worker<'_> {
     fn prepare(&self, index: usize) -> Event {
         let prepared = self.shared.prepare(self.steps[index]);
         Event::Prepared(index, Box::new(prepared))
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.events.send(Event::Panicked);
+        }
     }
 }
 
@@ -311,5 +324,31 @@ impl Shared<'_> {
             .collect();
         self.cache.fill_batch(generation, &coins);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::{Coins, Node};
+    use super::super::options::Options;
+    use super::super::sources::SourcePlace;
+    use super::*;
+    use crate::disk::Disk;
+    use crate::wire::Chain;
+
+    #[test]
+    #[should_panic(expected = "a worker has panicked")]
+    fn a_panic_in_one_worker_ends_the_connector() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let (shared, _) = node.split();
+        // No source has this number.
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        with_workers(&shared, &[Step { id, place: nowhere, weight: 0 }], 2, |workers| {
+            workers.let_ahead(0);
+            (0..50).for_each(|_| workers.wait());
+        });
     }
 }

@@ -2,6 +2,11 @@
 
 mod bad_input;
 mod blocks;
+mod broken_rules;
+mod crash;
+mod format;
 mod kernel;
 mod real_chains;
+mod reorganisation;
+mod review;
 mod support;

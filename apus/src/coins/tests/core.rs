@@ -1,18 +1,18 @@
 //! Bitcoin Core as the judge: its figures for two real chains, a chainstate that its engine wrote,
 //! and one that its engine opens.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bitcoinkernel::{Block, ChainType, ChainstateManager, ContextBuilder};
 
 use super::super::*;
 use crate::disk::Disk;
 use crate::leveldb::Options;
+use crate::testdata::{blocks_of, data, shared};
 use crate::wire::{BlockView, Hash, OutPoint};
 
 /// A chain, and what Core's `gettxoutsetinfo` says of it.
 struct Known {
-    file: &'static str,
     height: u32,
     best_block: &'static str,
     txouts: u64,
@@ -24,7 +24,6 @@ struct Known {
 }
 
 const MAINNET: Known = Known {
-    file: "mainnet-0-14131.dat",
     height: 14131,
     best_block: "00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c",
     txouts: 13_416,
@@ -36,7 +35,6 @@ const MAINNET: Known = Known {
 };
 
 const TESTNET3: Known = Known {
-    file: "testnet3-0-4000.dat",
     height: 4000,
     best_block: "00000000185b36fa6e406626a722793bea80531515e0b2a99ff05b73738901f1",
     txouts: 4_197,
@@ -48,23 +46,6 @@ const TESTNET3: Known = Known {
 };
 
 impl Known {
-    /// The blocks in order of height, or `None`, said aloud, where the file is not at hand.
-    fn blocks(&self) -> Option<Vec<Vec<u8>>> {
-        let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-        let dir = std::env::var_os("APUS_SHARED_DATA").map_or(default, PathBuf::from);
-        let Ok(bytes) = std::fs::read(dir.join(self.file)) else {
-            println!("skipped: no {} in {}", self.file, dir.display());
-            return None;
-        };
-        let (mut blocks, mut rest) = (Vec::new(), &bytes[..]);
-        while let [_, _, _, _, a, b, c, d, more @ ..] = rest {
-            let (block, more) = more.split_at(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
-            blocks.push(block.to_vec());
-            rest = more;
-        }
-        Some(blocks)
-    }
-
     fn best_block(&self) -> Hash {
         Hash::from_hex(self.best_block)
     }
@@ -119,17 +100,24 @@ fn connect(blocks: &[Vec<u8>], chainstate: &Chainstate) {
     cache.check();
 }
 
+fn has_the_figures_of_core(known: &Known, blocks: &[Vec<u8>]) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let chainstate = open(dir.path());
+    connect(blocks, &chainstate);
+    known.holds_for(&chainstate);
+    chainstate.merge_all().expect("merged");
+    known.holds_for(&chainstate);
+}
+
 #[test]
-fn real_chains_have_the_figures_of_core() {
-    for known in [MAINNET, TESTNET3] {
-        let Some(blocks) = known.blocks() else { continue };
-        let dir = tempfile::tempdir().expect("a directory");
-        let chainstate = open(dir.path());
-        connect(&blocks, &chainstate);
-        known.holds_for(&chainstate);
-        chainstate.merge_all().expect("merged");
-        known.holds_for(&chainstate);
-    }
+fn mainnet_has_the_figures_of_core() {
+    has_the_figures_of_core(&MAINNET, &blocks_of(&data("mainnet-0-14131.dat")));
+}
+
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs testnet3 blocks that may not be copied")]
+fn testnet3_has_the_figures_of_core() {
+    has_the_figures_of_core(&TESTNET3, &blocks_of(&shared("testnet3-0-4000.dat")));
 }
 
 /// Core's engine over a data directory, and the height of its tip.
@@ -146,7 +134,7 @@ fn core(dir: &Path, blocks: &[Vec<u8>]) -> i32 {
 
 #[test]
 fn core_and_we_read_each_others_chainstate() {
-    let Some(blocks) = MAINNET.blocks() else { return };
+    let blocks = blocks_of(&data("mainnet-0-14131.dat"));
     let dir = tempfile::tempdir().expect("a directory");
     let chainstate_dir = dir.path().join("chainstate");
     assert_eq!(core(dir.path(), &blocks[1..]), 14131);

@@ -129,6 +129,33 @@ fn a_snapshot_does_not_change_and_a_dropped_run_leaves_nothing() {
 }
 
 #[test]
+fn parts_make_up_the_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), small_options());
+    assert!(db.snapshot().split(4).unwrap().is_empty());
+    let mut random = Random(2);
+    for _ in 0..3 {
+        let changes = changes(&mut random, 2000, 1 << 40);
+        db.apply(changes.iter().map(|(k, v)| (k, v.as_ref()))).unwrap();
+    }
+    let (whole, snapshot) = (content(&db), db.snapshot());
+    for parts in [1, 2, 7, 100, 100_000] {
+        let cuts = snapshot.split(parts).unwrap();
+        assert!(cuts.len() < parts && cuts.is_sorted());
+        let mut joined = Vec::new();
+        for i in 0..=cuts.len() {
+            let from = if i == 0 { &[][..] } else { &cuts[i - 1] };
+            let part = snapshot.scan(from, cuts.get(i).map(Vec::as_slice)).unwrap();
+            let before = joined.len();
+            joined.extend(part.into_iter().map(Result::unwrap));
+            let even = whole.len() / parts;
+            assert!(parts > 10 || (joined.len() - before).abs_diff(even) < even / 5 + 20);
+        }
+        assert!(joined.into_iter().eq(whole.clone()));
+    }
+}
+
+#[test]
 fn only_one_opens_it() {
     let dir = tempfile::tempdir().unwrap();
     let missing = Db::open(Disk::new(), dir.path(), Options::default()).err().unwrap();

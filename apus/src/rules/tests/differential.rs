@@ -133,14 +133,27 @@ fn changed(block: &bitcoin::Block, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
+/// At most 150 blocks of a file that have at least so many transactions.
+fn bases(path: &std::path::Path, least: usize) -> Vec<bitcoin::Block> {
+    let blocks = blocks_of(path);
+    let blocks = blocks.iter().map(|block| deserialize::<bitcoin::Block>(block).unwrap());
+    blocks.filter(|block| block.txdata.len() >= least).take(150).collect()
+}
+
 #[test]
 fn random_blocks_are_judged_as_core_judges_them() {
-    let mut bases: Vec<bitcoin::Block> = Vec::new();
-    for (name, least) in [("mainnet-0-14131.dat", 3), ("testnet3-0-4000.dat", 4)] {
-        let Some(bytes) = data(name) else { return };
-        let blocks = framed(&bytes).into_iter().map(|block| deserialize(block).unwrap());
-        bases.extend(blocks.filter(|b: &bitcoin::Block| b.txdata.len() >= least).take(150));
-    }
+    let mainnet = bases(&data("mainnet-0-14131.dat"), 3);
+    let regtest = bases(&data("regtest-1-206.dat"), 2);
+    judged_as_core_judges_them(&[mainnet, regtest].concat());
+}
+
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs testnet3 blocks that may not be copied")]
+fn random_testnet_blocks_are_judged_as_core_judges_them() {
+    judged_as_core_judges_them(&bases(&shared("testnet3-0-4000.dat"), 4));
+}
+
+fn judged_as_core_judges_them(bases: &[bitcoin::Block]) {
     let params = ChainParams::new(ChainType::Regtest);
     let network = regtest();
     let mut random = Random(0x0d15_ea5e_0123_4567);
@@ -165,8 +178,9 @@ fn random_blocks_are_judged_as_core_judges_them() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_real_block_with_changed_bytes() {
-    let Some(bytes) = data("block413567.raw") else { return };
+    let bytes = std::fs::read(shared("block413567.raw")).unwrap();
     let params = ChainParams::new(ChainType::Mainnet);
     let network = Network::new(Chain::Main);
     let mut random = Random(413_567);

@@ -13,8 +13,9 @@ fn parse_headers(bytes: &[u8]) -> Vec<Header> {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs mainnet headers that may not be copied")]
 fn a_hundred_thousand_mainnet_headers_pass() {
-    let Some(bytes) = data("headers-mainnet-0-100006.bin") else { return };
+    let bytes = std::fs::read(shared("headers-mainnet-0-100006.bin")).unwrap();
     let network = Network::new(Chain::Main);
     let headers = parse_headers(&bytes);
     let mut work = Work::ZERO;
@@ -39,10 +40,10 @@ fn a_hundred_thousand_mainnet_headers_pass() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs testnet3 blocks that may not be copied")]
 fn testnet_headers_pass() {
-    let Some(bytes) = data("testnet3-0-4000.dat") else { return };
     let network = Network::new(Chain::Test);
-    let headers: Vec<Header> = framed(&bytes)
+    let headers: Vec<Header> = blocks_of(&shared("testnet3-0-4000.dat"))
         .iter()
         .map(|block| Header::parse(&mut Cursor::new(block)).unwrap())
         .collect();

@@ -8,8 +8,6 @@ mod real;
 mod reasons;
 mod spends;
 
-use std::path::Path;
-
 use bitcoin::absolute::LockTime;
 use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash as _;
@@ -17,6 +15,7 @@ use bitcoin::transaction::Version;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 
 use super::*;
+use crate::testdata::{blocks_of, data, shared};
 use crate::wire::{BlockView, Chain, Hash, Header, Network, merkle_root, put_compact_size};
 
 /// Headers from genesis; the last one is the block that is asked about.
@@ -36,30 +35,6 @@ impl Ancestry for Headers<'_> {
 
 pub fn regtest() -> Network {
     Network::new(Chain::Regtest)
-}
-
-/// A file of shared/data; where that is absent, says so.
-pub fn data(name: &str) -> Option<Vec<u8>> {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|dir| dir.join("shared/data").join(name))
-        .find(|path| path.is_file());
-    let Some(path) = found else {
-        println!("skipped: no shared/data/{name}");
-        return None;
-    };
-    Some(std::fs::read(path).unwrap())
-}
-
-/// The blocks of a file that frames each with magic and length.
-pub fn framed(mut bytes: &[u8]) -> Vec<&[u8]> {
-    let mut blocks = Vec::new();
-    while !bytes.is_empty() {
-        let len = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
-        blocks.push(&bytes[8..8 + len]);
-        bytes = &bytes[8 + len..];
-    }
-    blocks
 }
 
 /// An output of `amount` that anybody can spend.

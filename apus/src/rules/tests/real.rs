@@ -1,6 +1,7 @@
 //! Real chains and a real block, every rule on.
 
 use std::collections::HashMap;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -8,12 +9,11 @@ use serde_json::Value;
 use super::node::{Coin, Node};
 use super::*;
 
-/// Connects the whole file and compares what is left with what Core says of it.
-fn connect_all(file: &str, chain: Chain, coins: usize, amount: i64) {
-    let Some(bytes) = data(file) else { return };
+/// Connects all blocks and compares what is left with what Core says of it.
+fn connect_all(blocks: &[Vec<u8>], chain: Chain, coins: usize, amount: i64) {
     let network = Network::new(chain);
     let mut node = Node::new(&network);
-    for (height, block) in framed(&bytes).into_iter().enumerate().skip(1) {
+    for (height, block) in blocks.iter().enumerate().skip(1) {
         let now = i64::from(u32::MAX);
         node.connect(block, now).unwrap_or_else(|error| panic!("block {height}: {error}"));
     }
@@ -23,12 +23,13 @@ fn connect_all(file: &str, chain: Chain, coins: usize, amount: i64) {
 
 #[test]
 fn mainnet_connects() {
-    connect_all("mainnet-0-14131.dat", Chain::Main, 13_416, 706_550 * COIN);
+    connect_all(&blocks_of(&data("mainnet-0-14131.dat")), Chain::Main, 13_416, 706_550 * COIN);
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs testnet3 blocks that may not be copied")]
 fn testnet_connects_with_its_bip16_exception() {
-    connect_all("testnet3-0-4000.dat", Chain::Test, 4_197, 200_000 * COIN);
+    connect_all(&blocks_of(&shared("testnet3-0-4000.dat")), Chain::Test, 4_197, 200_000 * COIN);
 }
 
 /// Block 413567 and the coins that each of its transactions spends; none for the coinbase.
@@ -37,9 +38,10 @@ struct LargeBlock {
     coins: Vec<Vec<Coin>>,
 }
 
-fn large_block() -> Option<LargeBlock> {
-    let bytes = data("block413567.raw")?;
-    let json: Vec<Value> = serde_json::from_slice(&data("block413567-spent_utxos.json")?).unwrap();
+fn large_block() -> LargeBlock {
+    let bytes = fs::read(shared("block413567.raw")).unwrap();
+    let json = fs::read(shared("block413567-spent_utxos.json")).unwrap();
+    let json: Vec<Value> = serde_json::from_slice(&json).unwrap();
     let mut coins = json.iter().map(|coin| Coin {
         amount: coin["txout"]["value"].as_i64().unwrap(),
         script: bitcoin::hex::FromHex::from_hex(coin["txout"]["script_pubkey"].as_str().unwrap())
@@ -54,7 +56,7 @@ fn large_block() -> Option<LargeBlock> {
     });
     let of_txs: Vec<Vec<Coin>> = of_txs.collect();
     assert!(coins.next().is_none());
-    Some(LargeBlock { block, coins: of_txs })
+    LargeBlock { block, coins: of_txs }
 }
 
 const HEIGHT: u32 = 413_567;
@@ -81,8 +83,9 @@ fn check_spends(
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_block_passes_and_costs_little_beside_its_scripts() {
-    let Some(LargeBlock { block, coins }) = large_block() else { return };
+    let LargeBlock { block, coins } = large_block();
     let network = Network::new(Chain::Main);
     let context = BlockContext { network: &network, height: HEIGHT, parent_median_time_past: 0 };
     check_block_in_context(&block, &context).unwrap();
@@ -106,8 +109,9 @@ fn a_large_block_passes_and_costs_little_beside_its_scripts() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_block_is_refused_when_one_coins_script_is_changed() {
-    let Some(LargeBlock { block, coins }) = large_block() else { return };
+    let LargeBlock { block, coins } = large_block();
     let flags = script_flags(&Network::new(Chain::Main), HEIGHT, block.hash());
     let mut seen = HashMap::new();
     for (tx, coins) in block.view().txs().zip(&coins) {
@@ -129,8 +133,9 @@ fn a_large_block_is_refused_when_one_coins_script_is_changed() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_block_is_refused_when_one_coins_amount_is_lowered() {
-    let Some(LargeBlock { block, coins }) = large_block() else { return };
+    let LargeBlock { block, coins } = large_block();
     let claimed: i64 = block.view().tx(0).outputs().map(|output| output.value()).sum();
     let fees = check_spends(&block, &coins, None).unwrap();
     // It claims all that it may, so that one satoshi less is seen. One more cannot be: signatures

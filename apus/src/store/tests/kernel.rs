@@ -41,7 +41,7 @@ fn open_with(
 
 #[test]
 fn we_read_what_core_wrote_and_write_the_same() {
-    let Some(blocks) = mainnet_blocks(BLOCKS) else { return };
+    let blocks = mainnet_blocks(BLOCKS);
     let dir = made_by_core(&blocks);
     let (data, _db, entries, files) = open(dir.path());
     assert!(!data.obfuscation().is_none());
@@ -114,7 +114,7 @@ fn made_by_us(
 
 #[test]
 fn core_carries_on_with_what_we_wrote() {
-    let Some(blocks) = mainnet_blocks(BLOCKS) else { return };
+    let blocks = mainnet_blocks(BLOCKS);
     let theirs = made_by_core(&blocks);
     let (_data, _db, entries, files) = open(theirs.path());
     for with_undo in [false, true] {

@@ -1,41 +1,16 @@
 //! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
 
 pub mod judge;
+#[path = "../../../src/testdata.rs"]
+mod testdata;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
-use apus::wire::{Chain, Network, genesis_block};
+use apus::wire::{Chain, Hash, Network, genesis_block};
 
-/// The file that ships with the repository under this name.
-pub fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("data").join(name)
-}
-
-/// The file of the chain data that does not ship; only for tests that are ignored without it.
-#[cfg(shared_data)]
-pub fn shared(name: &str) -> PathBuf {
-    Path::new(env!("APUS_SHARED_DATA")).join(name)
-}
-
-#[cfg(not(shared_data))]
-pub fn shared(name: &str) -> PathBuf {
-    panic!("{name}: the shared chain data is absent, and this test should have been ignored")
-}
-
-/// The blocks of a framed file without junk.
-pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
-    let bytes = std::fs::read(path).unwrap();
-    let mut blocks = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
-        blocks.push(bytes[at + 8..at + 8 + len].to_vec());
-        at += 8 + len;
-    }
-    blocks
-}
+pub use testdata::{blocks_of, data, shared};
 
 /// Blocks framed as in a blk file.
 pub fn framed<'a>(network: &Network, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
@@ -53,6 +28,18 @@ pub fn regtest_chain() -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&Network::new(Chain::Regtest))];
     blocks.extend(blocks_of(&data("regtest-1-206.dat")));
     blocks
+}
+
+/// All blocks of a generated chain, genesis first.
+pub fn with_genesis(chain: &apus_testchain::Chain) -> Vec<Vec<u8>> {
+    let mut blocks = vec![genesis_block(&Network::new(Chain::Regtest))];
+    blocks.extend(chain.blocks().map(<[u8]>::to_vec));
+    blocks
+}
+
+/// The hash of a block.
+pub fn hash_of(block: &[u8]) -> Hash {
+    apus::wire::sha256d(&block[..80])
 }
 
 /// A place for a data directory and whatever else a test writes.
@@ -77,6 +64,13 @@ impl Place {
     /// The network's own directory inside the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir().join(self.network.subdirectory)
+    }
+
+    /// Another place with a copy of the data directory.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new(self.network.chain);
+        copy_dir(&self.datadir(), &copy.datadir());
+        copy
     }
 
     /// Writes blocks to a framed file.
@@ -126,4 +120,16 @@ pub fn first_table(dir: &Path) -> PathBuf {
         .collect();
     tables.sort();
     tables.pop().expect("there is a table")
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_dir(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
 }

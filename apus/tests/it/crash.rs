@@ -1,0 +1,138 @@
+//! Power cuts, kills and interruptions: what was committed stays, and the same command carries on.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use apus::disk::{Disk, PowerCut};
+use apus::sync::{self, Unobserved};
+use apus::wire::Chain as Network;
+use apus_testchain::{Chain, Spec};
+
+use crate::support::judge::Judge;
+use crate::support::{Place, with_genesis};
+
+/// Block and undo files are reserved in steps of 16 MiB, which a test would copy again and again.
+fn shrink(place: &Place) {
+    for name in ["blk00000.dat", "rev00000.dat"] {
+        let path = place.network_dir().join("blocks").join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        std::fs::write(&path, &bytes[..end.next_multiple_of(16)]).unwrap();
+    }
+}
+
+/// UTXO sets of the chain's last blocks, by height.
+fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) -> Vec<String> {
+    let place = place.copy();
+    let sets = heights.map(|height| {
+        let mut options = place.options();
+        options.stop_at_height = Some(height);
+        let stop = AtomicBool::new(false);
+        sync::sync(&options, &[source.to_path_buf()], &Unobserved, &stop).unwrap();
+        place.muhash().0
+    });
+    sets.collect()
+}
+
+#[test]
+fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
+    let chain = Chain::new(Spec::small(7));
+    let base = Place::new(Network::Regtest);
+    let blocks = with_genesis(&chain);
+    base.sync(&[base.write("base", &blocks[..181])]);
+    shrink(&base);
+    let source = base.write("all", &blocks[..191]);
+    let expected = sets(&base, &source, 180..=190);
+
+    let run = |place: &Place, power: &Arc<PowerCut>| {
+        let mut options = place.options();
+        options.dbcache_bytes = 1; // commits after every block
+        let disk = Disk::with_power_cut(Arc::clone(power));
+        let sources = [source.clone()];
+        sync::sync_on(&disk, &options, &sources, &Unobserved, &AtomicBool::new(false))
+    };
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    run(&base.copy(), &counter).unwrap();
+    let steps = counter.steps();
+    assert!(steps > 50, "there is something to cut: {steps}");
+    for cut_at in (1..=steps).step_by(2) {
+        let place = base.copy();
+        let power = Arc::new(PowerCut::at(cut_at));
+        let result = run(&place, &power);
+        assert!(result.is_err(), "cut at {cut_at} of {steps}");
+        power.lose_unsynced().unwrap();
+        let stats = place.stats(sync::UtxoHash::MuHash);
+        let set = stats.hash.unwrap().1.to_string();
+        assert_eq!(Some(&set), expected.get(stats.height as usize - 180), "cut at {cut_at}");
+        let summary = place.sync(&[source.clone()]);
+        assert_eq!(summary.height, 190, "cut at {cut_at}");
+        assert_eq!(&place.muhash().0, expected.last().unwrap(), "cut at {cut_at}");
+        if cut_at % 16 == 1 {
+            let judge = Judge::open(&place).expect("the engine opens it");
+            assert_eq!(judge.tip().0, 190);
+            judge.read_everything();
+        }
+    }
+}
+
+/// A chain that takes some seconds to check, and its file.
+fn long_chain(place: &Place) -> (PathBuf, u64) {
+    let spec = Spec { empty_blocks_after: 0, ..Spec::mainnet_like(11, 120, 18_000_000) };
+    let chain = Chain::new(spec);
+    (place.write("long", &with_genesis(&chain)), chain.totals().unspent)
+}
+
+fn start(place: &Place, source: &Path) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("apus"))
+        .args(["sync", "--regtest", "--assumevalid=0", "--json"])
+        .arg(format!("--datadir={}", place.datadir().display()))
+        .arg("--from")
+        .arg(source)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn interrupted_it_saves_and_carries_on() {
+    let place = Place::new(Network::Regtest);
+    let (source, coins) = long_chain(&place);
+    let child = start(&place, &source);
+    std::thread::sleep(Duration::from_millis(900));
+    signal(&child, rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["interrupted"], true);
+    let height = json["height"].as_u64().unwrap();
+    assert_eq!(u64::from(place.stats(sync::UtxoHash::None).height), height);
+
+    let rest = place.sync(&[source]);
+    assert_eq!((rest.height, rest.coins), (270, coins));
+    assert_eq!(rest.counts.blocks, 270 - height, "only what was missing");
+}
+
+#[test]
+fn killed_at_random_moments_it_ends_right() {
+    let place = Place::new(Network::Regtest);
+    let (source, coins) = long_chain(&place);
+    for millis in [30, 150, 400, 650, 300, 80] {
+        let mut child = start(&place, &source);
+        std::thread::sleep(Duration::from_millis(millis));
+        signal(&child, rustix::process::Signal::KILL);
+        child.wait().unwrap();
+    }
+    let summary = place.sync(&[source]);
+    assert_eq!((summary.height, summary.coins), (270, coins));
+    let judge = Judge::open(&place).expect("the engine opens the result");
+    assert_eq!(judge.tip(), (270, summary.best_block));
+}

@@ -1,0 +1,117 @@
+//! Every constant that the document names, and every one that the code says is of the format.
+
+use std::collections::BTreeMap;
+
+use apus::wire::{Chain, Network};
+
+use super::assert_same;
+use super::document::{Document, Value};
+
+/// Constants in scope, under their own names.
+macro_rules! named {
+    ($($name:ident)+) => { vec![$((stringify!($name), Value::from($name))),+] };
+}
+
+/// Constants of a type, under their own names.
+macro_rules! of_type {
+    ($type:ty: $($name:ident)+) => {
+        vec![$((stringify!($name), Value::from(<$type>::$name))),+]
+    };
+}
+
+fn networks() -> Vec<(&'static str, Value)> {
+    let magic = |chain| Value::from(&Network::new(chain).magic[..]);
+    let directory = |chain| Value::from(Network::new(chain).subdirectory);
+    vec![
+        ("MAGIC_MAIN", magic(Chain::Main)),
+        ("MAGIC_TEST", magic(Chain::Test)),
+        ("MAGIC_TESTNET4", magic(Chain::Testnet4)),
+        ("MAGIC_SIGNET", magic(Chain::Signet)),
+        ("MAGIC_REGTEST", magic(Chain::Regtest)),
+        ("DIRECTORY_MAIN", directory(Chain::Main)),
+        ("DIRECTORY_TEST", directory(Chain::Test)),
+        ("DIRECTORY_TESTNET4", directory(Chain::Testnet4)),
+        ("DIRECTORY_SIGNET", directory(Chain::Signet)),
+        ("DIRECTORY_REGTEST", directory(Chain::Regtest)),
+    ]
+}
+
+fn store() -> Vec<(&'static str, Value)> {
+    use apus::store::layout::*;
+    use apus::store::*;
+    let mut all = named![
+        BLOCKFILE_CHUNK_SIZE UNDOFILE_CHUNK_SIZE MAX_BLOCKFILE_SIZE STORAGE_HEADER_BYTES
+        UNDO_DATA_DISK_OVERHEAD DB_BLOCK_INDEX DB_BLOCK_FILES DB_FLAG DB_LAST_BLOCK
+        DB_REINDEX_FLAG OBFUSCATION_KEY PRUNED_FLAG DUMMY_VERSION
+    ];
+    all.extend(of_type![BlockStatus:
+        BLOCK_VALID_UNKNOWN BLOCK_VALID_RESERVED BLOCK_VALID_TREE BLOCK_VALID_TRANSACTIONS
+        BLOCK_VALID_CHAIN BLOCK_VALID_SCRIPTS BLOCK_VALID_MASK BLOCK_HAVE_DATA BLOCK_HAVE_UNDO
+        BLOCK_HAVE_MASK BLOCK_FAILED_VALID BLOCK_FAILED_CHILD BLOCK_OPT_WITNESS
+        BLOCK_STATUS_RESERVED
+    ]);
+    all.extend(of_type![Obfuscation: KEY_SIZE]);
+    all
+}
+
+fn coins() -> Vec<(&'static str, Value)> {
+    use apus::coins::layout::*;
+    named![COIN_PREFIX BEST_BLOCK HEAD_BLOCKS OBFUSCATION_RECORD SPECIAL_TYPES MAX_SCRIPT_BYTES]
+}
+
+fn leveldb() -> Vec<(&'static str, Value)> {
+    use apus::leveldb::layout::*;
+    let options = apus::leveldb::Options::default();
+    let mut all = named![
+        COMPARATOR FILTER_KEY LEVELS LEVEL_0_RUNS_MAX SEQUENCE_MAX TRAILER_BYTES
+        BLOCK_TRAILER_BYTES FOOTER_BYTES TABLE_MAGIC MASK_DELTA FILTER_WINDOW_LOG2
+        FILTER_BITS_MIN FILTER_PROBES_MAX LOG_BLOCK_BYTES LOG_HEADER_BYTES LOG_FULL LOG_FIRST
+        LOG_MIDDLE LOG_LAST TAG_COMPARATOR TAG_LOG_NUMBER TAG_NEXT_FILE TAG_LAST_SEQUENCE
+        TAG_COMPACT_POINTER TAG_DELETED_FILE TAG_NEW_FILE TAG_PREV_LOG_NUMBER
+    ];
+    all.push(("TABLE_BYTES_MAX", options.table_bytes_max.into()));
+    all.push(("BLOCK_BYTES", options.block_bytes.into()));
+    all.push(("BLOOM_BITS_PER_KEY", options.bloom_bits_per_key.into()));
+    all.push(("RESTART_INTERVAL", options.restart_interval.into()));
+    all
+}
+
+fn sync() -> Vec<(&'static str, Value)> {
+    use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK};
+    named![REBUILD_DIRECTORY REBUILD_MARK]
+}
+
+#[test]
+fn the_document_and_the_code_have_the_same_constants() {
+    let all = [networks(), store(), coins(), leveldb(), sync()].into_iter().flatten();
+    let mut code = BTreeMap::new();
+    for (name, value) in all {
+        assert!(code.insert(name.to_string(), value).is_none(), "{name} twice");
+    }
+    assert_same("constant", &Document::read().constants, &code);
+}
+
+/// What a module puts into its `layout` is of the format, so that it must be in the lists above,
+/// and with them in the document.
+#[test]
+fn nothing_in_a_layout_is_left_out() {
+    let document = Document::read();
+    for source in [
+        include_str!("../../../src/leveldb/mod.rs"),
+        include_str!("../../../src/store/mod.rs"),
+        include_str!("../../../src/coins/mod.rs"),
+    ] {
+        let (_, layout) = source.split_once("pub mod layout {\n").expect("a layout");
+        let (layout, _) = layout.split_once("\n}").expect("its end");
+        let upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let mut names = 0;
+        for item in layout.split([',', '{', '}', ';']) {
+            let name = item.rsplit([' ', ':']).next().unwrap_or_default().trim();
+            if !name.is_empty() && name.chars().all(upper) {
+                assert!(document.constants.contains_key(name), "docs/format.md lacks {name}");
+                names += 1;
+            }
+        }
+        assert!(names > 0, "no names in a layout");
+    }
+}

@@ -1,0 +1,67 @@
+//! The files that are there, against those that the document names.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use apus::sync::{Unobserved, reindex};
+use apus::wire::Chain;
+
+use super::document::Document;
+use crate::support::{Place, regtest_chain};
+
+/// Paths of all files below `dir`.
+pub fn files_below(dir: &Path) -> BTreeSet<String> {
+    fn walk(root: &Path, dir: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(root, &path, found);
+            } else {
+                found.insert(path.strip_prefix(root).unwrap().display().to_string());
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(dir, dir, &mut found);
+    found
+}
+
+/// Whether `path` is one that `pattern` names, where `N` stands for a digit.
+fn fits(pattern: &str, path: &str) -> bool {
+    pattern.len() == path.len()
+        && pattern.bytes().zip(path.bytes()).all(|(pattern, byte)| match pattern {
+            b'N' if byte.is_ascii_digit() => true,
+            _ => pattern == byte,
+        })
+}
+
+/// Panics unless all files are named, and all that are to be there at these `times` are.
+fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
+    let document = Document::read();
+    let named = || document.files.iter().filter(|(_, when)| times.contains(&when.as_str()));
+    for path in files {
+        assert!(named().any(|(pattern, _)| fits(pattern, path)), "nobody named {path}");
+    }
+    for (pattern, _) in named() {
+        assert!(files.iter().any(|path| fits(pattern, path)), "{pattern} is not there");
+    }
+}
+
+#[test]
+fn the_document_names_every_file() {
+    for (pattern, when) in Document::read().files {
+        let times = ["always", "rebuild", "moment"];
+        assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
+    }
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[place.write("blocks", &regtest_chain()[..21])]);
+    assert_files(&files_below(&place.network_dir()), &["always"]);
+
+    let stopped = reindex(&place.options(), &Unobserved, &AtomicBool::new(true)).unwrap();
+    assert!(stopped.interrupted);
+    assert_files(&files_below(&place.network_dir()), &["always", "rebuild"]);
+
+    place.try_reindex().unwrap();
+    assert_files(&files_below(&place.network_dir()), &["always"]);
+}
