@@ -113,6 +113,7 @@ fn table(points: &[Point]) -> Table {
         ("seconds_per_gb", "seconds per GB"),
         ("cpu_seconds", "CPU time"),
         ("peak_memory_bytes", "peak memory"),
+        ("others_cpu_seconds", "others' CPU"),
         ("runs", "runs"),
         ("digest", "hash of the UTXO set"),
     ];
@@ -131,6 +132,7 @@ fn table(points: &[Point]) -> Table {
             Cell::Number(point.seconds_per_gb()),
             Cell::Seconds(run.usage.cpu.as_secs_f64()),
             Cell::Bytes(run.usage.peak_bytes),
+            Cell::Seconds(run.usage.others_cpu.as_secs_f64()),
             Cell::Count(run.runs as u64),
             Cell::text_of(run.digest.clone().unwrap_or_default()),
         ]);

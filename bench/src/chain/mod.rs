@@ -76,7 +76,8 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     ));
     report.notes.push(
         "every run in a process of its own, from its start to its end; blocks in the page cache; \
-         tables merged and best block written at the end; × is how many times as fast as Core"
+         tables merged and best block written at the end; × is how many times as fast as Core; \
+         others' CPU is what the rest of the machine used meanwhile"
             .to_string(),
     );
     report.notes.push(format!(
@@ -116,8 +117,8 @@ fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
     let full = all(&mut runner, "0", size.full_runs)?;
     let (mut engine, mut scripts) = (None, None);
     if size.full_runs > 0 {
-        scripts = Some(runner.scripts_alone()?);
-        engine = Some(runner.engine()?);
+        scripts = Some(runner.scripts_alone(size.full_runs)?);
+        engine = Some(runner.engine(size.full_runs)?);
     }
     runner.remove()?;
     Ok(Measured { chain, sync, skipped, full, engine, scripts })
@@ -169,6 +170,7 @@ impl Measured {
             ("mb_per_s", "MB/s"),
             ("inputs_per_s", "inputs/s"),
             ("peak_memory_bytes", "peak memory"),
+            ("others_cpu_seconds", "others' CPU"),
             ("runs", "runs"),
             ("core_seconds", "Core"),
             ("times_as_fast_as_core", "×"),
@@ -192,6 +194,7 @@ impl Measured {
                 Cell::Number(self.chain.bytes() as f64 / 1e6 / seconds),
                 Cell::Count((self.chain.count("inputs") as f64 / seconds) as u64),
                 Cell::Bytes(run.usage.peak_bytes),
+                Cell::Seconds(run.usage.others_cpu.as_secs_f64()),
                 Cell::Count(run.runs as u64),
                 core.map_or(Cell::Empty, Cell::Seconds),
                 core.map_or(Cell::Empty, |core| Cell::Ratio(core / seconds)),

@@ -104,35 +104,41 @@ impl<'a> Runner<'a> {
             self.check(&mut run)?;
             all.push(run);
         }
-        all.sort_by_key(|run| run.usage.elapsed);
-        let runs = all.len();
-        let median = all.into_iter().nth(runs / 2).ok_or("no runs")?;
-        Ok(Run { runs, ..median })
+        median(all)
     }
 
-    /// Checks all scripts and nothing else.
-    pub fn scripts_alone(&self) -> Result<Run> {
-        let mut command = self.programs.own();
-        command.arg("scripts-alone").arg("--datadir").arg(&self.datadir);
-        let run = self.run("the scripts alone", command)?;
-        if run.json["inputs"].as_u64() != Some(self.chain.count("inputs")) {
-            return Err("the scripts alone: not every input was checked".into());
+    /// Checks all scripts and nothing else, `runs` times.
+    pub fn scripts_alone(&self, runs: usize) -> Result<Run> {
+        let mut all = Vec::new();
+        for _ in 0..runs.max(1) {
+            let mut command = self.programs.own();
+            command.arg("scripts-alone").arg("--datadir").arg(&self.datadir);
+            let run = self.run("the scripts alone", command)?;
+            if run.json["inputs"].as_u64() != Some(self.chain.count("inputs")) {
+                return Err("the scripts alone: not every input was checked".into());
+            }
+            all.push(run);
         }
-        Ok(run)
+        median(all)
     }
 
-    /// Core's engine rebuilds the UTXO set of a copy, since it writes to what it is given.
-    pub fn engine(&mut self) -> Result<Run> {
+    /// Core's engine rebuilds the UTXO set of a copy `runs` times, since it writes to what it is
+    /// given.
+    pub fn engine(&mut self, runs: usize) -> Result<Run> {
         copy_dir(&self.datadir, &self.copy)?;
-        let mut command = self.programs.own();
-        command.arg("core-reindex").arg("--datadir").arg(&self.copy);
-        let mut run = self.run("Core's engine", command)?;
-        let datadir = std::mem::replace(&mut self.datadir, self.copy.clone());
-        let checked = self.check(&mut run);
-        self.datadir = datadir;
-        checked?;
+        let mut all = Vec::new();
+        for _ in 0..runs.max(1) {
+            let mut command = self.programs.own();
+            command.arg("core-reindex").arg("--datadir").arg(&self.copy);
+            let mut run = self.run("Core's engine", command)?;
+            let datadir = std::mem::replace(&mut self.datadir, self.copy.clone());
+            let checked = self.check(&mut run);
+            self.datadir = datadir;
+            checked?;
+            all.push(run);
+        }
         std::fs::remove_dir_all(&self.copy)?;
-        Ok(run)
+        median(all)
     }
 
     fn apus(&self, args: &[&str]) -> Command {
@@ -148,9 +154,10 @@ impl<'a> Runner<'a> {
         let json = serde_json::from_str(output.lines().last().unwrap_or_default())
             .map_err(|error| format!("{name} printed something else than JSON: {error}"))?;
         eprintln!(
-            "{name}: {:.2} s, {:.2} s of CPU",
+            "{name}: {:.2} s, {:.2} s of CPU (others: {:.2} s)",
             usage.elapsed.as_secs_f64(),
-            usage.cpu.as_secs_f64()
+            usage.cpu.as_secs_f64(),
+            usage.others_cpu.as_secs_f64(),
         );
         Ok(Run { usage, json, digest: None, runs: 1 })
     }
@@ -169,6 +176,14 @@ impl<'a> Runner<'a> {
         run.digest = Some(hash.to_string());
         Ok(())
     }
+}
+
+/// The one of several runs that took neither longest nor shortest.
+fn median(mut all: Vec<Run>) -> Result<Run> {
+    all.sort_by_key(|run| run.usage.elapsed);
+    let runs = all.len();
+    let median = all.into_iter().nth(runs / 2).ok_or("no runs")?;
+    Ok(Run { runs, ..median })
 }
 
 /// Copies a directory with all that is in it.
