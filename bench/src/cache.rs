@@ -67,7 +67,7 @@ pub fn run(size: &Size) -> Result<Report> {
     report.notes.push(format!(
         "{} coins changed among those cached; a sync collects, sorts and hands them over, without \
          writing tables; beside it a scan of a hash map for entries marked as changed, as Bitcoin \
-         Core did before PR 28280",
+         Core did before PR 28280, which neither sorts nor hands over",
         size.changed
     ));
     report.notes.push(format!("Bitcoin Core takes {CORE_BYTES_PER_COIN} bytes a cached coin"));

@@ -12,6 +12,8 @@ use crate::svg::{Lines, Series};
 
 /// Bytes of a cached coin, at most (`apus::coins`).
 const COIN_BYTES: u64 = 104;
+/// MiB below which the cache's 64 shards are full while empty.
+const DBCACHE_MIN: usize = 8;
 /// Beginnings of the chain, as shares of its busy blocks.
 const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
 
@@ -84,9 +86,9 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Whole MiB, at least one.
+/// Whole MiB, at least what the cache takes with hardly a coin in it.
 fn mib(bytes: u64) -> usize {
-    usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(1)
+    usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(DBCACHE_MIN)
 }
 
 impl Point {
@@ -111,6 +113,7 @@ fn table(points: &[Point]) -> Table {
         ("seconds_per_gb", "seconds per GB"),
         ("cpu_seconds", "CPU time"),
         ("peak_memory_bytes", "peak memory"),
+        ("others_cpu_seconds", "others' CPU"),
         ("runs", "runs"),
         ("digest", "hash of the UTXO set"),
     ];
@@ -129,6 +132,7 @@ fn table(points: &[Point]) -> Table {
             Cell::Number(point.seconds_per_gb()),
             Cell::Seconds(run.usage.cpu.as_secs_f64()),
             Cell::Bytes(run.usage.peak_bytes),
+            Cell::Seconds(run.usage.others_cpu.as_secs_f64()),
             Cell::Count(run.runs as u64),
             Cell::text_of(run.digest.clone().unwrap_or_default()),
         ]);
@@ -150,7 +154,7 @@ fn plot(points: &[Point]) -> String {
         title: "apus reindex: seconds per GB of blocks",
         x: "GB of blocks",
         y: "seconds per GB",
-        log_y: true,
+        log_y: false,
         x_label: three_digits,
         y_label: three_digits,
         series,

@@ -19,6 +19,9 @@ pub struct Usage {
     pub cpu: Duration,
     /// Most memory that it had in RAM, in bytes.
     pub peak_bytes: u64,
+    /// CPU time of everything else on the machine meanwhile: where it is much, the figures are of
+    /// little use. Zero where the system does not tell.
+    pub others_cpu: Duration,
 }
 
 /// Which programs are run.
@@ -33,7 +36,10 @@ pub struct Programs {
 impl Programs {
     /// This program, and `apus` from `apus` if that is given.
     pub fn new(apus: Option<PathBuf>) -> Result<Self> {
-        Ok(Self { own: std::env::current_exe()?, apus })
+        // The file that runs, even if a newer build takes its place meanwhile.
+        let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+        let own = if running.exists() { running } else { std::env::current_exe()? };
+        Ok(Self { own, apus })
     }
 
     /// With `own` as this program: a test is not.
@@ -70,10 +76,11 @@ impl Programs {
 pub fn run(mut command: Command) -> Result<(String, Usage)> {
     let file = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
-    let start = Instant::now();
+    let (start, busy_before) = (Instant::now(), busy());
     let child = command.spawn()?;
     let (status, mut usage) = wait4(child.id())?;
     usage.elapsed = start.elapsed();
+    usage.others_cpu = busy().saturating_sub(busy_before).saturating_sub(usage.cpu);
     let output = {
         use std::io::{Read, Seek};
         let (mut file, mut output) = (file, String::new());
@@ -113,8 +120,19 @@ fn wait4(pid: u32) -> Result<(ExitStatus, Usage)> {
     let cpu = time(usage.ru_utime) + time(usage.ru_stime);
     // Linux counts in KiB.
     let peak_bytes = usage.ru_maxrss.unsigned_abs() << 10;
-    let usage = Usage { elapsed: Duration::ZERO, cpu, peak_bytes };
+    let usage = Usage { cpu, peak_bytes, ..Usage::default() };
     Ok((ExitStatus::from_raw(status), usage))
+}
+
+/// Time that all cores together were not idle since the machine started.
+fn busy() -> Duration {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    // User, nice, system, (idle, waiting for the disk,) interrupts, soft interrupts, stolen; in
+    // hundredths of a second.
+    let counted = ticks.iter().take(8).enumerate().filter(|(i, _)| ![3, 4].contains(i));
+    Duration::from_millis(counted.map(|(_, ticks)| ticks * 10).sum())
 }
 
 /// CPU time of the calling thread.

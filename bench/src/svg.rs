@@ -39,7 +39,8 @@ pub struct Dots<'a> {
     pub x: &'a str,
     /// How a number on the axis is written.
     pub label: fn(f64) -> String,
-    /// Who the marks belong to, at most six; the first is drawn last and filled.
+    /// Who the marks belong to, at most six, those without a name left out of the legend; the
+    /// first is drawn last and filled.
     pub kinds: Vec<&'a str>,
     /// Rows: a name, and marks as index of a kind and value.
     pub rows: Vec<(String, Vec<(usize, f64)>)>,
@@ -56,36 +57,38 @@ pub struct Bars<'a> {
 }
 
 const WIDTH: f64 = 760.0;
+/// Where rows of dots begin: below title and one line of legend.
 const TOP: f64 = 64.0;
 const ROW: f64 = 24.0;
 const COLORS: usize = 6;
 
-const STYLE: &str = "
+const LIGHT: [&str; COLORS] = ["#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#6e7781"];
+const DARK: [&str; COLORS] = ["#4493f8", "#db6d28", "#3fb950", "#ab7df8", "#f85149", "#9198a1"];
+const STYLE_LIGHT: &str = "
 text{font:13px system-ui,sans-serif;fill:#1f2328}
 .title{font-weight:600;font-size:15px}
 .small{font-size:12px;fill:#59636e}
 .bg{fill:#ffffff}.grid{stroke:#d1d9e0;stroke-width:1}
-.c0{--c:#0969da}.c1{--c:#bc4c00}.c2{--c:#1a7f37}.c3{--c:#8250df}.c4{--c:#cf222e}.c5{--c:#6e7781}
-.line{fill:none;stroke:var(--c);stroke-width:2}.fill{fill:var(--c)}
-.ring{fill:none;stroke:var(--c);stroke-width:2}
-@media (prefers-color-scheme:dark){
-text{fill:#f0f6fc}.small{fill:#9198a1}.bg{fill:#0d1117}.grid{stroke:#3d444d}
-.c0{--c:#4493f8}.c1{--c:#db6d28}.c2{--c:#3fb950}.c3{--c:#ab7df8}.c4{--c:#f85149}.c5{--c:#9198a1}
-}";
+polyline,.ring{fill:none;stroke-width:2}
+";
+const STYLE_DARK: &str =
+    "text{fill:#f0f6fc}.small{fill:#9198a1}.bg{fill:#0d1117}.grid{stroke:#3d444d}
+";
 
 impl Lines<'_> {
     /// The SVG document.
     pub fn svg(&self) -> String {
-        let (left, right, height) = (70.0, WIDTH - 20.0, 400.0);
-        let (top, bottom) = (TOP + 20.0, height - 50.0);
+        let (left, right, height) = (70.0, WIDTH - 20.0, 420.0);
+        let mut out = start(self.title, height);
+        let names = self.series.iter().map(|series| (series.name.as_str(), true));
+        let under_legend = legend(&mut out, names);
+        let (top, bottom) = (under_legend + 20.0, height - 50.0);
         let all = || self.series.iter().flat_map(|series| &series.points);
         let x_axis = Axis::log(all().map(|p| p.0), left, right);
         let y_axis = match self.log_y {
             true => Axis::log(all().map(|p| p.1), bottom, top),
             false => Axis::from_zero(all().map(|p| p.1), bottom, top),
         };
-        let mut out = start(self.title, height);
-        legend(&mut out, self.series.iter().map(|series| series.name.as_str()));
         for y in y_axis.ticks() {
             let at = y_axis.at(y);
             line(&mut out, (left, at), (right, at));
@@ -100,7 +103,7 @@ impl Lines<'_> {
             text(&mut out, (at, bottom + 18.0), "small", "middle", &(self.x_label)(x));
         }
         text(&mut out, ((left + right) / 2.0, height - 12.0), "", "middle", self.x);
-        text(&mut out, (12.0, TOP + 8.0), "small", "start", self.y);
+        text(&mut out, (12.0, under_legend + 6.0), "small", "start", self.y);
         for (color, series) in self.series.iter().enumerate() {
             let points: Vec<String> = series
                 .points
@@ -110,11 +113,11 @@ impl Lines<'_> {
             let color = color % COLORS;
             let _ = writeln!(
                 out,
-                "<polyline class=\"c{color} line\" points=\"{}\"/>",
+                "<polyline class=\"ring c{color}\" points=\"{}\"/>",
                 points.join(" ")
             );
             for (x, y) in &series.points {
-                circle(&mut out, (x_axis.at(*x), y_axis.at(*y)), color, "fill");
+                circle(&mut out, (x_axis.at(*x), y_axis.at(*y)), color, true);
             }
         }
         out + "</svg>\n"
@@ -129,7 +132,7 @@ impl Dots<'_> {
         let values = self.rows.iter().flat_map(|(_, marks)| marks.iter().map(|mark| mark.1));
         let axis = Axis::log(values, left, right);
         let mut out = start(self.title, bottom + 46.0);
-        legend(&mut out, self.kinds.iter().copied());
+        legend(&mut out, self.kinds.iter().enumerate().map(|(kind, name)| (*name, kind == 0)));
         for tick in axis.ticks() {
             let at = axis.at(tick);
             line(&mut out, (at, TOP), (at, bottom));
@@ -141,8 +144,7 @@ impl Dots<'_> {
             text(&mut out, (left - 16.0, y + 4.0), "", "end", name);
             line(&mut out, (left, y), (right, y));
             for (kind, value) in marks.iter().rev() {
-                let class = if *kind == 0 { "fill" } else { "ring" };
-                circle(&mut out, (axis.at(*value), y), kind % COLORS, class);
+                circle(&mut out, (axis.at(*value), y), kind % COLORS, *kind == 0);
             }
         }
         out + "</svg>\n"
@@ -168,7 +170,7 @@ impl Bars<'_> {
             text(&mut out, (left - 8.0, y + 13.0), "", "end", name);
             let _ = writeln!(
                 out,
-                "<rect class=\"c{} fill\" x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+                "<rect class=\"f{}\" x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
                  height=\"{height:.1}\" rx=\"2\"/>",
                 color % COLORS
             );
@@ -226,23 +228,37 @@ fn start(title: &str, height: f64) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n\
-         <style>{STYLE}</style>\n\
+         <style>{}</style>\n\
          <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\" rx=\"6\"/>\n",
-        escape(title)
+        escape(title),
+        style()
     );
     text(&mut out, (12.0, 24.0), "title", "start", title);
     out
 }
 
-/// Names in a row below the title, each with its colour.
-fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
-    let mut x = 18.0;
-    for (color, name) in names.enumerate() {
-        let class = if color == 0 { "fill" } else { "ring" };
-        circle(out, (x, 44.0), color % COLORS, class);
-        text(out, (x + 10.0, 48.0), "", "start", name);
-        x += 34.0 + 7.0 * name.chars().count() as f64;
+fn style() -> String {
+    let classes = |colors: [&str; COLORS]| -> String {
+        let class = |(i, color)| format!(".f{i}{{fill:{color}}}.c{i}{{stroke:{color}}}\n");
+        colors.into_iter().enumerate().map(class).collect()
+    };
+    let (light, dark) = (classes(LIGHT), classes(DARK));
+    format!("{STYLE_LIGHT}{light}@media (prefers-color-scheme:dark){{\n{STYLE_DARK}{dark}}}")
+}
+
+/// Names below the title, each with its colour; where they end.
+fn legend<'a>(out: &mut String, names: impl Iterator<Item = (&'a str, bool)>) -> f64 {
+    let (left, mut x, mut y) = (18.0, 18.0, 44.0);
+    for (color, (name, filled)) in names.enumerate().filter(|(_, (name, _))| !name.is_empty()) {
+        let width = 34.0 + 6.8 * name.chars().count() as f64;
+        if x > left && x + width > WIDTH {
+            (x, y) = (left, y + 20.0);
+        }
+        circle(out, (x, y), color % COLORS, filled);
+        text(out, (x + 10.0, y + 4.0), "", "start", name);
+        x += width;
     }
+    y + 20.0
 }
 
 fn line(out: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
@@ -252,16 +268,17 @@ fn line(out: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     );
 }
 
-fn circle(out: &mut String, (x, y): (f64, f64), color: usize, class: &str) {
-    let _ =
-        writeln!(out, "<circle class=\"c{color} {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>");
+fn circle(out: &mut String, (x, y): (f64, f64), color: usize, filled: bool) {
+    let class = if filled { format!("f{color}") } else { format!("ring c{color}") };
+    let _ = writeln!(out, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>");
 }
 
 fn text(out: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, content: &str) {
     let content = escape(content);
     let _ = writeln!(
         out,
-        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>"
+        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" \
+         text-anchor=\"{anchor}\">{content}</text>"
     );
 }
 

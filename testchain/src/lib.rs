@@ -2,8 +2,8 @@
 //!
 //! It shares no code with `apus`, so that it can judge it. Two ways in:
 //!
-//! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]); [`mod@write`]
-//!   puts one into files.
+//! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]);
+//!   [`mod@write`] puts one into files.
 //! * [`Chain`] holds a small one ([`Spec::small`]) in memory, with forks ([`Chain::fork`]),
 //!   hand-made blocks ([`Builder`]) and blocks that break a chosen rule ([`Chain::broken`]).
 //!

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::rules::{
     Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
@@ -180,25 +180,21 @@ impl Tree {
             return Err(RuleError::new(RuleClass::InvalidPrev, "bad-prevblk", ""));
         }
         check_header_in_context(header, &self.network, &Branch { tree: self, tip: parent }, now)?;
-        Ok(self.add(hash, header, parent))
+        Ok(self.add(hash, header, parent, false))
     }
 
     /// Adds a header that was checked before, as the block index on disk holds it; nothing if its
-    /// parent is not known.
+    /// parent is not known. One that is there already stays as it is.
     pub fn restore(&mut self, hash: Hash, header: &Header, failed: bool) -> Option<BlockId> {
-        let id = match self.find(&hash) {
-            Some(id) => id,
-            None => {
-                let parent = self.find(&header.prev)?;
-                self.add(hash, header, parent)
-            }
-        };
-        let parent_failed = self.node(id).prev.is_some_and(|prev| self.node(prev).failed);
-        self.nodes[id.index()].failed = failed || parent_failed;
-        Some(id)
+        if let Some(id) = self.find(&hash) {
+            return Some(id);
+        }
+        let parent = self.find(&header.prev)?;
+        let failed = failed || self.node(parent).failed;
+        Some(self.add(hash, header, parent, failed))
     }
 
-    fn add(&mut self, hash: Hash, header: &Header, parent: BlockId) -> BlockId {
+    fn add(&mut self, hash: Hash, header: &Header, parent: BlockId, failed: bool) -> BlockId {
         let id = BlockId(self.nodes.len() as u32);
         let (height, work) = (self.node(parent).height + 1, self.node(parent).work);
         let mut times: Vec<u32> =
@@ -211,14 +207,14 @@ impl Tree {
             height,
             prev: Some(parent),
             work: work.plus(block_work(header.bits)),
-            failed: false,
+            failed,
             skip: self.ancestor(parent, skip_height(height)),
             median_time_past: times[times.len() / 2],
             offer: Offer::Missing,
             sequence: 0,
         });
         self.by_hash.insert(hash, id);
-        if self.node(id).work > self.node(self.best_header).work {
+        if !failed && self.node(id).work > self.node(self.best_header).work {
             self.best_header = id;
         }
         id
@@ -227,16 +223,35 @@ impl Tree {
     /// Says that the bytes of `id` are at hand, or no longer; from this on it, and whatever waited
     /// for it, may become the tip.
     pub fn offer(&mut self, id: BlockId, offer: Offer) {
-        let sequence = self.next_sequence;
-        if self.offer_with(id, offer, sequence) {
-            self.next_sequence += 1;
+        self.offer_with(id, offer, None);
+    }
+
+    /// Says that these blocks were first at hand in this order, whatever was said of them before.
+    /// Those found on disk at start stay ahead of them.
+    pub fn offer_in_order(&mut self, order: &[BlockId]) {
+        for id in order {
+            self.nodes[id.index()].offer = Offer::Missing;
+        }
+        self.unlinked.clear();
+        self.next_sequence = SEQUENCE_FIRST_NEW;
+        for id in self.ids() {
+            let node = &mut self.nodes[id.index()];
+            if node.sequence >= SEQUENCE_FIRST_NEW {
+                node.sequence = 0;
+            }
+            if let (Offer::AtHand, 0, Some(prev)) = (node.offer, node.sequence, node.prev) {
+                self.unlinked.entry(prev).or_default().push(id);
+            }
+        }
+        for id in order {
+            self.offer(*id, Offer::AtHand);
         }
     }
 
     /// [`Tree::offer`] for a block found on disk at start, inside or outside the active chain.
     pub fn offer_from_disk(&mut self, id: BlockId, active: bool) {
         let sequence = if active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
-        self.offer_with(id, Offer::AtHand, sequence);
+        self.offer_with(id, Offer::AtHand, Some(sequence));
     }
 
     /// Whether the bytes of `id` are at hand.
@@ -244,28 +259,31 @@ impl Tree {
         self.node(id).offer == Offer::AtHand
     }
 
-    fn offer_with(&mut self, id: BlockId, offer: Offer, sequence: u32) -> bool {
+    /// All blocks that become linked get `sequence` or, without one, the next ones in turn (Core's
+    /// `ReceivedBlockTransactions`).
+    fn offer_with(&mut self, id: BlockId, offer: Offer, sequence: Option<u32>) {
         if self.node(id).offer == offer {
-            return false;
+            return;
         }
         self.nodes[id.index()].offer = offer;
         if offer == Offer::Missing {
             self.unlink(id);
-            return false;
+            return;
         }
-        match self.node(id).prev {
-            Some(prev) if self.node(prev).sequence == 0 => {
-                self.unlinked.entry(prev).or_default().push(id);
-                return false;
-            }
-            _ => {}
+        if let Some(prev) = self.node(id).prev
+            && self.node(prev).sequence == 0
+        {
+            self.unlinked.entry(prev).or_default().push(id);
+            return;
         }
-        let mut queue = std::collections::VecDeque::from([id]);
+        let mut queue = VecDeque::from([id]);
         while let Some(linked) = queue.pop_front() {
-            self.nodes[linked.index()].sequence = sequence;
+            self.nodes[linked.index()].sequence = sequence.unwrap_or(self.next_sequence);
+            if sequence.is_none() {
+                self.next_sequence += 1;
+            }
             queue.extend(self.unlinked.remove(&linked).unwrap_or_default());
         }
-        true
     }
 
     /// Takes the sequence from `id` and all that build on it; they wait for it again.

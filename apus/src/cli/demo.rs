@@ -62,6 +62,9 @@ fn show(root: &std::path::Path, stop: &AtomicBool) -> Result<ExitCode, String> {
     let summary = sync::sync(&options, &[blocks], &reporter, stop);
     reporter.finish();
     let summary = summary.map_err(|error| error.to_string())?;
+    if summary.interrupted {
+        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+    }
     println!(
         "{} blocks, {} transactions, {} scripts in {}\n",
         thousands(summary.counts.blocks),

@@ -81,7 +81,9 @@ fn exit_code(summary: &Summary) -> ExitCode {
 fn txoutset_info(info: &options::Info) -> Result<ExitCode, String> {
     let options = info.directory.to_options()?;
     let reporter = Reporter::new(true);
-    let stats = sync::txoutset_info(&options, info.hash.into(), &reporter, &stop_on_signal());
+    // Nothing is saved here, so that an interrupt may end the process as usual.
+    let stop = AtomicBool::new(false);
+    let stats = sync::txoutset_info(&options, info.hash.into(), &reporter, &stop);
     reporter.finish();
     println!("{}", stats.map_err(|error| error.to_string())?.to_json());
     Ok(ExitCode::SUCCESS)

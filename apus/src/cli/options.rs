@@ -6,6 +6,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::sync::{self, AssumeValid, UtxoHash};
 use crate::wire::{Chain, Hash, Network};
 
+/// No machine gains by more threads, and the system may not have them.
+const THREADS_MAX: usize = 256;
+
+/// With less, which an empty cache and what is fetched ahead fill, every few blocks would be a
+/// commit. Core raises what it is given as well.
+const DBCACHE_MIB_MIN: usize = 16;
+
 /// Turns Bitcoin blocks into a verified UTXO set, and leaves a data directory that Bitcoin Core
 /// opens and carries on from.
 #[derive(Parser)]
@@ -137,7 +144,7 @@ pub struct Directory {
 pub struct Engine {
     #[command(flatten)]
     directory: Directory,
-    /// Stop once this height is connected.
+    /// Stop once this height is connected; 0: never.
     #[arg(long, value_name = "N")]
     stopatheight: Option<u32>,
     /// Take the scripts of this block and its ancestors as valid; 0 checks every script [default:
@@ -147,7 +154,7 @@ pub struct Engine {
     /// of the best header, which has the network's minimum work and two weeks of work on top.
     #[arg(long, value_name = "HASH")]
     assumevalid: Option<String>,
-    /// MiB for cached coins; more means fewer look-ups on disk.
+    /// MiB for cached coins, at least 16; more means fewer look-ups on disk.
     #[arg(long, value_name = "MIB", default_value_t = 450)]
     dbcache: usize,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -201,7 +208,7 @@ impl Directory {
     fn threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         match self.par {
-            n if n > 0 => n as usize,
+            n if n > 0 => (n as usize).min(THREADS_MAX),
             n => cores.saturating_sub(n.unsigned_abs() as usize).max(1),
         }
     }
@@ -222,8 +229,8 @@ impl Engine {
         };
         Ok(sync::Options {
             assumevalid,
-            dbcache_bytes: self.dbcache.saturating_mul(1 << 20),
-            stop_at_height: self.stopatheight,
+            dbcache_bytes: self.dbcache.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20),
+            stop_at_height: self.stopatheight.filter(|height| *height > 0),
             ..options
         })
     }
@@ -301,6 +308,18 @@ mod tests {
         let options = engine.to_options().unwrap();
         assert_eq!(options.datadir, PathBuf::from("/x"));
         assert_eq!(options.network.chain, Chain::Regtest);
+    }
+
+    #[test]
+    fn numbers_mean_what_they_mean_to_core() {
+        for (arg, stop) in [("-stopatheight=0", None), ("-stopatheight=7", Some(7))] {
+            let args = spelled(&["apus", "sync", "-datadir=x", "-par=2000000000", arg]);
+            let Command::Sync { engine, .. } = Cli::try_parse_from(args).unwrap().command else {
+                panic!("not sync")
+            };
+            let options = engine.to_options().unwrap();
+            assert_eq!((options.stop_at_height, options.threads), (stop, THREADS_MAX));
+        }
     }
 
     #[test]

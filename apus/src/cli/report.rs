@@ -12,7 +12,7 @@ const REFUSALS_SHOWN: usize = 10;
 struct SummaryJson {
     height: u32,
     bestblock: String,
-    coins: u64,
+    coins: Option<u64>,
     seconds: f64,
     cpu_seconds: f64,
     blocks: u64,
@@ -68,16 +68,19 @@ fn refusal_json(refusal: &Refusal) -> RefusalJson {
 pub fn summary_text(summary: &Summary) -> String {
     let seconds = summary.elapsed.as_secs_f64().max(1e-9);
     let counts = &summary.counts;
+    let coins = summary
+        .coins
+        .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
     format!(
         "{what}: height {}, best block {}\n\
-         {} coins in the UTXO set\n\
+         {}\
          {} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
          ({:.0} blocks/s, {:.1} MB/s)\n\
          peak memory {} MiB\n",
         summary.height,
         summary.best_block,
-        thousands(summary.coins),
+        coins,
         thousands(counts.blocks),
         thousands(counts.transactions),
         thousands(counts.inputs),

@@ -6,14 +6,12 @@ use rayon::prelude::*;
 
 use crate::disk::{Disk, StoreError};
 use crate::leveldb::{Cursor as TableCursor, Db, Options, RunBuilder, RunWriter, Snapshot};
+use crate::store::Obfuscation;
 use crate::wire::{Cursor, Hash, OutPoint};
 
 use super::changes::Changes;
 use super::coin::{Coin, CoinParts, decode_coin_key, key_order, put_coin_key};
 
-/// The record of the obfuscation key: its name and value both carry their length, as Core
-/// serialises a string and a vector. The only value that is not obfuscated.
-pub const OBFUSCATION_RECORD: &[u8] = b"\x0e\0obfuscate_key";
 /// The key of the best block.
 pub const BEST_BLOCK: &[u8] = b"B";
 /// Present while Core is amid a flush that takes several batches; there is no best block then.
@@ -52,11 +50,11 @@ impl Chainstate {
     pub fn open(disk: Disk, dir: &Path, options: Options) -> Result<Self> {
         let read_only = options.read_only;
         let db = Db::open(disk, dir, options)?;
-        let record = db.get(OBFUSCATION_RECORD)?;
+        let record = db.get(Obfuscation::RECORD)?;
         let obfuscation = match record.as_deref() {
-            Some([8, key @ ..]) if key.len() == 8 => Obfuscation::new(key),
-            Some(_) => return Err(StoreError::new(dir, "the obfuscation key is not of 8 bytes")),
-            None if !read_only && db.scan(b"", None)?.next_entry()?.is_none() => new_key(&db)?,
+            Some(record) => Obfuscation::from_record(record)
+                .ok_or_else(|| StoreError::new(dir, "the obfuscation key is not of 8 bytes"))?,
+            None if !read_only && db.scan(b"", None)?.next_entry()?.is_none() => new_key(&db, dir)?,
             None => Obfuscation::default(),
         };
         let begun = AtomicBool::new(db.get(BEST_BLOCK)?.is_some());
@@ -73,7 +71,7 @@ impl Chainstate {
     /// The block up to which the coins are right, `None` in an empty chainstate.
     pub fn best_block(&self) -> Result<Option<Hash>> {
         let Some(mut value) = self.db.get(BEST_BLOCK)? else { return Ok(None) };
-        self.obfuscation.apply(&mut value);
+        self.obfuscation.apply(&mut value, 0);
         match <[u8; 32]>::try_from(&value[..]) {
             Ok(hash) => Ok(Some(Hash(hash))),
             Err(_) => Err(StoreError::new(&self.dir, "the best block is not of 32 bytes")),
@@ -215,7 +213,7 @@ impl Chainstate {
     fn decode(&self, outpoint: &OutPoint, value: &[u8], scratch: &mut Vec<u8>) -> Result<Coin> {
         scratch.clear();
         scratch.extend_from_slice(value);
-        self.obfuscation.apply(scratch);
+        self.obfuscation.apply(scratch, 0);
         Coin::decode(&mut Cursor::new(scratch))
             .map_err(|e| StoreError::new(&self.dir, format!("the coin {outpoint} is broken: {e}")))
     }
@@ -248,7 +246,7 @@ impl Bulk<'_> {
 
     /// Makes the new UTXO set, right up to `best_block`, the chainstate's.
     pub fn commit(self, best_block: &Hash) -> Result<()> {
-        let record = self.chainstate.obfuscation.record();
+        let record = self.chainstate.obfuscation.to_record();
         self.chainstate.write_head(&self.run, &record, best_block)?;
         self.run.commit()?;
         self.chainstate.begun.store(true, Relaxed);
@@ -290,17 +288,17 @@ impl CoinWriter<'_> {
     /// the best block.
     fn put_head(&mut self, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
         if !obfuscation.is_empty() {
-            self.run.put(OBFUSCATION_RECORD, obfuscation)?;
+            self.run.put(Obfuscation::RECORD, obfuscation)?;
         }
         let mut value = best_block.0;
-        self.obfuscation.apply(&mut value);
+        self.obfuscation.apply(&mut value, 0);
         self.run.put(BEST_BLOCK, &value)
     }
 
     fn put_value(&mut self, outpoint: &OutPoint) -> Result<()> {
         self.key.clear();
         put_coin_key(&mut self.key, outpoint);
-        self.obfuscation.apply(&mut self.value);
+        self.obfuscation.apply(&mut self.value, 0);
         self.run.put(&self.key, &self.value)
     }
 
@@ -338,39 +336,12 @@ impl CoinScan<'_> {
     }
 }
 
-/// Eight bytes XORed over every value, from its first byte on (Core's `Obfuscation`); zeros for
-/// databases from before there was one.
-#[derive(Default)]
-struct Obfuscation([u8; 8]);
-
-impl Obfuscation {
-    fn new(key: &[u8]) -> Self {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(key);
-        Self(bytes)
-    }
-
-    #[inline]
-    fn apply(&self, value: &mut [u8]) {
-        let mut words = value.chunks_exact_mut(8);
-        for word in &mut words {
-            word.iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
-        }
-        words.into_remainder().iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
-    }
-
-    fn record(&self) -> [u8; 9] {
-        let mut record = [8; 9];
-        record[1..].copy_from_slice(&self.0);
-        record
-    }
-}
-
 /// Draws the key of a new database and writes it, as Core does before anything else.
-fn new_key(db: &Db) -> Result<Obfuscation> {
-    let mut key = [0; 8];
-    getrandom::fill(&mut key).expect("the operating system gives random bytes");
-    let obfuscation = Obfuscation(key);
-    db.apply([(OBFUSCATION_RECORD, Some(obfuscation.record()))])?;
+fn new_key(db: &Db, dir: &Path) -> Result<Obfuscation> {
+    let mut key = [0; Obfuscation::KEY_SIZE];
+    getrandom::fill(&mut key)
+        .map_err(|e| StoreError::new(dir, format!("no randomness for a key: {e}")))?;
+    let obfuscation = Obfuscation::new(key);
+    db.apply([(Obfuscation::RECORD, Some(obfuscation.to_record()))])?;
     Ok(obfuscation)
 }

@@ -11,8 +11,8 @@ mod coin;
 mod hasher;
 mod muhash;
 mod num3072;
-mod script;
 mod prefetch;
+mod script;
 mod shard;
 mod slab;
 mod stats;
@@ -22,9 +22,11 @@ mod tests;
 
 /// The records of the chainstate beside what the types say; docs/format.md tells them all.
 pub mod layout {
-    pub use super::chainstate::{BEST_BLOCK, HEAD_BLOCKS, OBFUSCATION_RECORD};
+    pub use super::chainstate::{BEST_BLOCK, HEAD_BLOCKS};
     pub use super::coin::COIN_PREFIX;
-    pub use super::script::{MAX_SCRIPT_BYTES, SPECIAL_TYPES};
+    pub use super::script::SPECIAL_TYPES;
+    pub use crate::store::layout::OBFUSCATION_KEY as OBFUSCATION_RECORD;
+    pub use crate::wire::MAX_SCRIPT_BYTES;
 }
 
 pub use cache::{CoinsCache, Lookup, Overwritten};
@@ -34,5 +36,5 @@ pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
 pub use muhash::MuHash;
-pub use script::{CompactScript, is_unspendable};
+pub use script::CompactScript;
 pub use stats::{HashType, UtxoStats};

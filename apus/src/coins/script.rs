@@ -2,7 +2,7 @@ use std::fmt;
 
 use bitcoin::secp256k1::PublicKey;
 
-use crate::wire::{Cursor, ParseError, put_varint, varint_len};
+use crate::wire::{Cursor, MAX_SCRIPT_BYTES, ParseError, is_unspendable, put_varint, varint_len};
 
 const OP_RETURN: u8 = 0x6a;
 const OP_DUP: u8 = 0x76;
@@ -11,8 +11,6 @@ const OP_EQUALVERIFY: u8 = 0x88;
 const OP_HASH160: u8 = 0xa9;
 const OP_CHECKSIG: u8 = 0xac;
 
-/// A longer script can never run, so its output can never be spent (Core's `MAX_SCRIPT_SIZE`).
-pub const MAX_SCRIPT_BYTES: usize = 10_000;
 /// Values of the leading VARINT below this name a special type (Core's `nSpecialScripts`).
 pub const SPECIAL_TYPES: u64 = 6;
 /// What is kept without an allocation: the longest compressed form of P2PKH, P2SH, P2PK, P2WPKH,
@@ -41,13 +39,6 @@ fn inline_len(first: u8) -> usize {
         2..=5 => 33,
         n => 1 + usize::from(n - 6),
     }
-}
-
-/// Whether no input can ever spend an output with this script (Core's `IsUnspendable`); such
-/// outputs are no coins.
-#[inline]
-pub fn is_unspendable(script: &[u8]) -> bool {
-    script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_BYTES
 }
 
 impl CompactScript {

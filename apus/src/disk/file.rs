@@ -82,14 +82,18 @@ impl Disk {
     /// written to a temporary file, synced, renamed over, directory synced.
     pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".dbtmp");
-        let temporary = path.with_file_name(name);
+        let temporary = temporary_name(path);
         let file = self.create(&temporary)?;
         file.write_all_at(bytes, 0)?;
         file.sync()?;
         self.rename(&temporary, path)?;
         self.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Removes what a crash in the middle of [`Disk::write_atomically`] may have left.
+    pub fn remove_temporary(&self, path: impl AsRef<Path>) -> Result<()> {
+        let temporary = temporary_name(path.as_ref());
+        if temporary.exists() { self.remove(temporary) } else { Ok(()) }
     }
 
     /// Renames `from` to `to`, replacing what is there. Durable after [`Disk::sync_dir`].
@@ -103,13 +107,18 @@ impl Disk {
         Ok(())
     }
 
-    /// Lets two files or directories change places in one step. Durable after [`Disk::sync_dir`].
-    pub fn exchange(&self, a: impl AsRef<Path>, b: impl AsRef<Path>) -> Result<()> {
+    /// Lets two files or directories change places in one step; whether the file system can.
+    /// Durable after [`Disk::sync_dir`].
+    pub fn exchange(&self, a: impl AsRef<Path>, b: impl AsRef<Path>) -> Result<bool> {
         let (a, b) = (a.as_ref(), b.as_ref());
         self.before(b, &[])?;
         use rustix::fs::{CWD, RenameFlags, renameat_with};
-        renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE)
-            .map_err(|e| StoreError::io(b, "change places with what replaces it", e.into()))
+        use rustix::io::Errno;
+        match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+            Err(e) => Err(StoreError::io(b, "change places with what replaces it", e.into())),
+        }
     }
 
     /// Removes a file; no error if it is not there. Durable after [`Disk::sync_dir`].
@@ -306,4 +315,11 @@ impl File {
     pub fn raw(&self) -> &fs::File {
         &self.inner
     }
+}
+
+/// Where the bytes go that are to replace a file.
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".dbtmp");
+    path.with_file_name(name)
 }

@@ -1,8 +1,8 @@
 //! The seam under everything durable: files, and a disk that loses power on command.
 //!
-//! `leveldb` and `store` write through [`Disk`](crate::disk::Disk) and nothing else, so that every
+//! `leveldb` and `store` write through [`Disk`] and nothing else, so that every
 //! durable promise can be tested by cutting power after the n-th write, for every n
-//! ([`PowerCut`](crate::disk::PowerCut)). It does not know what the bytes mean.
+//! ([`PowerCut`]). It does not know what the bytes mean.
 
 mod error;
 mod file;

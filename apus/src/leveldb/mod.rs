@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - A table never changes after it was written, so readers take no lock: they hold a
-//!   [`Snapshot`](crate::leveldb::Snapshot), which keeps its tables' files until it is dropped.
+//!   [`Snapshot`], which keeps its tables' files until it is dropped.
 //! - Runs are ordered by age. Level 0 holds the newest, each with higher file numbers than the one
 //!   before; each deeper level is one run, older than all above.
 //! - All entries of a run have one sequence number, higher than those of every older run.

@@ -153,6 +153,8 @@ fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation
         }
         return Ok(obfuscation);
     }
+    // What a crash may have left of this very write does not count.
+    disk.remove_temporary(&path)?;
     let names = disk.list(blocks)?;
     let first_run = names.iter().all(|name| name.starts_with('.') && blocks.join(name).is_file());
     let mut key = [0; Obfuscation::KEY_SIZE];

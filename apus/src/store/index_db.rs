@@ -18,8 +18,6 @@ pub const DB_FLAG: u8 = b'F';
 pub const DB_LAST_BLOCK: u8 = b'l';
 /// Key that is there while the index is being rebuilt.
 pub const DB_REINDEX_FLAG: u8 = b'R';
-/// Key of the obfuscation key of the database. Core writes none to this one.
-pub const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
 /// The flag that says that files were pruned, ever.
 pub const PRUNED_FLAG: &str = "prunedblockfiles";
 
@@ -52,13 +50,10 @@ impl IndexDb {
         let options = Options { create_if_missing: true, ..Options::default() };
         let db = Db::open(disk.clone(), path, options)?;
         let path = path.to_path_buf();
-        let obfuscation = match db.get(OBFUSCATION_KEY)? {
+        let obfuscation = match db.get(Obfuscation::RECORD)? {
             None => Obfuscation::NONE,
-            Some(value) => {
-                let key = value.strip_prefix(&[8]).and_then(|key| key.try_into().ok());
-                let bad = || StoreError::new(&path, "the obfuscation key does not have 8 bytes");
-                Obfuscation::new(key.ok_or_else(bad)?)
-            }
+            Some(record) => Obfuscation::from_record(&record)
+                .ok_or_else(|| StoreError::new(&path, "the obfuscation key is not of 8 bytes"))?,
         };
         Ok(Self { db, path, obfuscation })
     }

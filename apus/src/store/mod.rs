@@ -25,10 +25,12 @@ mod writer;
 /// What the block index holds beside what the types say; docs/format.md tells it all.
 pub mod layout {
     pub use super::index_db::{
-        DB_BLOCK_FILES, DB_BLOCK_INDEX, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, OBFUSCATION_KEY,
-        PRUNED_FLAG,
+        DB_BLOCK_FILES, DB_BLOCK_INDEX, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, PRUNED_FLAG,
     };
     pub use super::index_entry::DUMMY_VERSION;
+
+    /// See [`super::Obfuscation::RECORD`].
+    pub const OBFUSCATION_KEY: &[u8] = super::Obfuscation::RECORD;
 }
 
 pub use block_files::{BlockFiles, BlockFilesOptions, FileChanges, UndoRecord};

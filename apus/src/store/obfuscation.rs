@@ -18,6 +18,24 @@ impl Obfuscation {
         Self { key }
     }
 
+    /// The key of the record that a database keeps its own key under: the name behind its length.
+    /// That record alone is not obfuscated.
+    pub const RECORD: &[u8] = b"\x0e\0obfuscate_key";
+
+    /// The key in a database's record, which starts with its length; `None` if it is none.
+    pub fn from_record(record: &[u8]) -> Option<Self> {
+        let (len, key) = record.split_first()?;
+        let key = <[u8; Self::KEY_SIZE]>::try_from(key).ok()?;
+        (usize::from(*len) == Self::KEY_SIZE).then_some(Self { key })
+    }
+
+    /// The value of a database's record.
+    pub fn to_record(self) -> [u8; 1 + Self::KEY_SIZE] {
+        let mut record = [Self::KEY_SIZE as u8; 1 + Self::KEY_SIZE];
+        record[1..].copy_from_slice(&self.key);
+        record
+    }
+
     /// The key.
     pub fn key(&self) -> [u8; Self::KEY_SIZE] {
         self.key

@@ -147,7 +147,9 @@ impl Ledger {
         self.write_index(shared.files)?;
         if let Some(tip) = self.active.tip() {
             let best = shared.tree.node(tip).hash;
-            shared.cache.sync(|changes| shared.chainstate.write(changes, &best))?;
+            shared
+                .pool
+                .install(|| shared.cache.sync(|changes| shared.chainstate.write(changes, &best)))?;
         }
         if shared.cache.bytes() > self.cache_bytes_max {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);

@@ -75,10 +75,16 @@ impl Connector<'_> {
             if let Some(outcome) = self.retire()? {
                 return Ok(outcome);
             }
+            if let Some(error) = workers.take_failure() {
+                return Err(error);
+            }
             self.report();
             if self.in_flight.is_empty() {
                 match halt.take() {
-                    Some(Halt::Commit) => self.commit()?,
+                    Some(Halt::Commit) => {
+                        self.commit()?;
+                        workers.merge();
+                    }
                     Some(Halt::Stop) => return Ok(Outcome::Stopped),
                     Some(Halt::Fault(fault)) => return self.outcome_of(fault),
                     None if self.retired == self.steps.len() => return Ok(Outcome::Done),
@@ -139,10 +145,11 @@ impl Connector<'_> {
         if missing.is_some() {
             let taken = prepared.external.iter().zip(&coins);
             taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
-        } else if self.add(&prepared).is_err() {
-            let block = InFlight::refused(step.id, prepared, RuleError::bip30());
-            self.in_flight.push_back(Arc::new(block));
-            return Ok(());
+        } else {
+            // Where BIP30 is not looked up it cannot be broken: the UTXO set is not the chain's.
+            self.add(&prepared).map_err(|error| {
+                StoreError::new(self.shared.chainstate.dir(), format!("the coin {error}"))
+            })?;
         }
         let node = self.shared.tree.node(step.id);
         let flags = (!self.assumed.covers(self.shared.tree, step.id))

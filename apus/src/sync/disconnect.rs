@@ -6,7 +6,7 @@ use super::pipeline::Shared;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::disk::StoreError;
-use crate::rules::is_bip30_unspendable;
+use crate::rules::{is_bip30_repeat, is_bip30_unspendable};
 use crate::wire::{BlockView, Cursor, OutPoint, ParseError, TxView, is_unspendable};
 
 /// Disconnects the tip. Nothing may be in flight.
@@ -66,15 +66,17 @@ fn undo_block<B: AsRef<[u8]>>(
     mut spent: Vec<Vec<Coin>>,
 ) {
     let node = shared.tree.node(id);
-    // The coin that such a coinbase created was overwritten by a later block, and went with it.
-    let keep_coinbase = is_bip30_unspendable(node.height, &node.hash);
+    // A coinbase that came twice was one coin: whether it is still there, and so how many coins
+    // there are, depends on which of the two blocks are connected.
+    let (height, hash) = (node.height, &node.hash);
+    if is_bip30_unspendable(height, hash) || is_bip30_repeat(height, hash) {
+        ledger.coins = None;
+    }
     let txs: Vec<TxView> = block.txs().collect();
     for (index, tx) in txs.iter().enumerate().rev() {
-        if !(index == 0 && keep_coinbase) {
-            let outpoints = spendable(tx);
-            change_coins(&mut ledger.coins, -(outpoints.len() as i64));
-            shared.cache.remove_batch(&outpoints);
-        }
+        let outpoints = spendable(tx);
+        change_coins(&mut ledger.coins, -(outpoints.len() as i64));
+        shared.cache.remove_batch(&outpoints);
         if index == 0 {
             continue;
         }

@@ -1,6 +1,5 @@
 use std::sync::atomic::AtomicBool;
 
-use super::in_pool;
 use super::node::{Coins, Node};
 use super::options::{Observer, Options, Phase, Progress, SyncError};
 use crate::coins::{HashType, UtxoStats};
@@ -23,19 +22,20 @@ pub fn txoutset_info(
             directory.display()
         )));
     }
-    in_pool(options.threads, || {
-        let node = Node::open(options, &Disk::new(), Coins::InPlace)?;
-        observe(observer, Phase::ReadingCoins, &node);
-        let height = node.tree.node(node.tip()).height;
-        Ok(UtxoStats::compute(&node.chainstate, height, hash)?)
-    })
+    let node = Node::open(options, &Disk::new(), Coins::InPlace)?;
+    compute(&node, hash, observer)
 }
 
 /// Counts the coins of the whole UTXO set, on all threads.
 pub(super) fn count_coins(node: &Node, observer: &dyn Observer) -> Result<u64, SyncError> {
+    Ok(compute(node, HashType::None, observer)?.txouts)
+}
+
+fn compute(node: &Node, hash: HashType, observer: &dyn Observer) -> Result<UtxoStats, SyncError> {
     observe(observer, Phase::ReadingCoins, node);
     let height = node.tree.node(node.tip()).height;
-    Ok(UtxoStats::compute(&node.chainstate, height, HashType::None)?.txouts)
+    let stats = || UtxoStats::compute(&node.chainstate, height, hash);
+    Ok(node.pool.install(stats)?)
 }
 
 /// Says what is going on where no block is being connected.

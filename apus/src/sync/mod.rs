@@ -70,13 +70,11 @@ pub fn sync_on(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
-    in_pool(options.threads, || {
-        let mut node = Node::open(options, disk, Coins::InPlace)?;
-        let scanning = Instant::now();
-        scan_sources(&mut node, sources, observer, stop)?;
-        node.clock.add(Stage::Headers, scanning.elapsed());
-        run(&mut node, started, observer, stop)
-    })
+    let mut node = Node::open(options, disk, Coins::InPlace)?;
+    let scanning = Instant::now();
+    scan_sources(&mut node, sources, observer, stop)?;
+    node.clock.add(Stage::Headers, scanning.elapsed());
+    run(&mut node, started, observer, stop)
 }
 
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
@@ -102,18 +100,16 @@ pub fn reindex_on(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
-    in_pool(options.threads, || {
-        let rebuild = Rebuild::begin(disk, options)?;
-        let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
-        let summary = run(&mut node, started, observer, stop)?;
-        if !summary.interrupted {
-            let Node { chainstate, dir, .. } = node;
-            drop(chainstate);
-            rebuild.take_place()?;
-            drop(dir);
-        }
-        Ok(summary)
-    })
+    let rebuild = Rebuild::begin(disk, options)?;
+    let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
+    let summary = run(&mut node, started, observer, stop)?;
+    if !summary.interrupted {
+        let Node { chainstate, dir, .. } = node;
+        drop(chainstate);
+        rebuild.take_place()?;
+        drop(dir);
+    }
+    Ok(summary)
 }
 
 fn run(
@@ -128,15 +124,20 @@ fn run(
     }
     if !interrupted {
         store_side_branches(node, stop)?;
+        interrupted = stop.load(Relaxed);
+    }
+    if !interrupted {
         info::observe(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
-        node.chainstate.merge_all()?;
+        node.pool.install(|| node.chainstate.merge_all())?;
     }
     let tip = node.tree.node(node.tip());
     let (height, best_block) = (tip.height, tip.hash);
     let coins = match node.ledger.coins {
-        Some(coins) => coins as u64,
-        None => info::count_coins(node, observer)?,
+        Some(coins) => Some(coins as u64),
+        // Counting reads the whole set: not for somebody who wants it to end.
+        None if interrupted => None,
+        None => Some(info::count_coins(node, observer)?),
     };
     Ok(Summary {
         height,
@@ -152,16 +153,12 @@ fn run(
     })
 }
 
-/// Runs `work` in a thread pool of the given size, which everything below uses for loops over
-/// much data.
-fn in_pool<T: Send>(
-    threads: usize,
-    work: impl FnOnce() -> Result<T, SyncError> + Send,
-) -> Result<T, SyncError> {
-    let pool = rayon::ThreadPoolBuilder::new()
+/// The threads that loops over much data are spread on: commits, merges, statistics. They sleep
+/// while blocks are connected, which has threads of its own (`pipeline`).
+fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
+    rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|number| format!("apus-pool-{number}"))
         .build()
-        .map_err(|error| SyncError::Usage(format!("cannot start {threads} threads: {error}")))?;
-    pool.install(work)
+        .map_err(|error| SyncError::Usage(format!("cannot start {threads} threads: {error}")))
 }

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rayon::ThreadPool;
+
 use super::clock::Clock;
 use super::commit::Ledger;
 use super::options::{Options, Refusal, SyncError};
@@ -12,8 +14,12 @@ use crate::chain::{ActiveChain, BlockId, Offer, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
 use crate::leveldb;
-use crate::store::{BlockFiles, BlockIndex, BlockStatus, DataDir, DataDirOptions, IndexEntry};
-use crate::wire::{BlockView, Hash, genesis_block};
+use crate::rules::proof_of_work;
+use crate::store::{
+    BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexEntry,
+    SourceItem,
+};
+use crate::wire::{BlockView, Cursor, Hash, Header, Network, genesis_block};
 
 /// An opened data directory.
 pub(super) struct Node {
@@ -26,6 +32,7 @@ pub(super) struct Node {
     pub ledger: Ledger,
     pub sources: Sources,
     pub clock: Clock,
+    pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
 }
 
@@ -44,6 +51,8 @@ impl Node {
         let network = &options.network;
         let dir = DataDir::open(disk, &options.datadir, network, DataDirOptions::default())?;
         let (index_db, index, files) = dir.open_blocks()?;
+        let is_new = index.entries.is_empty();
+        refuse_blocks_not_indexed(&dir, network, &index)?;
         let chainstate_path = match coins {
             Coins::InPlace => dir.chainstate_path(),
             Coins::Beside(rebuild) => rebuild.prepare(disk)?,
@@ -63,6 +72,7 @@ impl Node {
             ledger: Ledger::new(index_db, options.dbcache_bytes),
             sources: Sources::default(),
             clock: Clock::default(),
+            pool: super::pool(options.threads)?,
             refusals: Vec::new(),
             dir,
         };
@@ -71,6 +81,9 @@ impl Node {
         let segwit = network.segwit_height;
         node.ledger.follow(&node.tree);
         node.ledger.store_block_in(&node.files, segwit, genesis_id, &genesis)?;
+        if is_new {
+            node.ledger.write_index(&node.files)?;
+        }
         node.tree.offer_from_disk(genesis_id, true);
         node.stand_at_best_block()?;
         Ok(node)
@@ -86,6 +99,7 @@ impl Node {
             chainstate: &self.chainstate,
             cache: &self.cache,
             clock: &self.clock,
+            pool: &self.pool,
         };
         (shared, &mut self.ledger)
     }
@@ -100,6 +114,10 @@ impl Node {
         let mut entries = index.entries;
         entries.sort_unstable_by_key(|entry| entry.height);
         for entry in entries {
+            if !proof_of_work(&entry.hash, entry.header.bits, self.tree.network()) {
+                let what = format!("block {} has no proof of work", entry.hash);
+                return Err(StoreError::new(self.dir.index_path(), what));
+            }
             let id = self.tree.restore(entry.hash, &entry.header, entry.status.is_failed());
             let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
             let Some(id) = fits else {
@@ -156,10 +174,15 @@ impl Node {
         }
     }
 
-    /// A source's copy of a block is bad: another one is tried, or the block is not at hand.
+    /// A source's copy of a block is bad: another one is tried, or the block is not at hand. The
+    /// bad copy does not count for which of two equal chains came first either.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
-        if self.sources.forget(id, place).is_none() {
-            self.tree.offer(id, Offer::Missing);
+        match self.sources.forget(id, place) {
+            None => self.tree.offer(id, Offer::Missing),
+            Some(_) => {
+                let order = self.sources.in_order(self.tree.ids());
+                self.tree.offer_in_order(&order);
+            }
         }
     }
 
@@ -167,6 +190,37 @@ impl Node {
     pub fn entry(&self, id: BlockId) -> &IndexEntry {
         &self.ledger.entries[id.index()]
     }
+}
+
+/// An error if there are blocks in the directory that the index has yet to learn of: new ones would
+/// be written over them.
+fn refuse_blocks_not_indexed(
+    dir: &DataDir,
+    network: &Network,
+    index: &BlockIndex,
+) -> Result<(), StoreError> {
+    if index.reindexing {
+        let what = "Bitcoin Core was rebuilding this block index and has not finished: let it \
+            finish, or read the blocks into another directory (--from this one --datadir another)";
+        return Err(StoreError::new(dir.index_path(), what));
+    }
+    let blocks = dir.blocks_path();
+    let is_block_file = |name: &String| name.starts_with("blk") && name.ends_with(".dat");
+    if !index.entries.is_empty() || !dir.disk().list(blocks)?.iter().any(is_block_file) {
+        return Ok(());
+    }
+    let source = BlockSource::open(blocks, network)?;
+    for item in source.scan_headers() {
+        let SourceItem::Block(block) = item? else { continue };
+        let header = Header::parse(&mut Cursor::new(&block.bytes));
+        // A crash may have left the genesis block alone.
+        if !header.is_ok_and(|header| header.hash() == network.genesis_hash) {
+            let what = "there are blocks here and no index of them; read them into another \
+                directory (--from this one --datadir another), or let `bitcoind -reindex` make one";
+            return Err(StoreError::new(blocks, what));
+        }
+    }
+    Ok(())
 }
 
 /// Seconds since 1970, which header rules measure the future by.

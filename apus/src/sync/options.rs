@@ -137,8 +137,8 @@ pub struct Summary {
     pub height: u32,
     /// Hash of the tip.
     pub best_block: Hash,
-    /// Coins in the UTXO set.
-    pub coins: u64,
+    /// Coins in the UTXO set; unknown after an interrupted run that did not start from nothing.
+    pub coins: Option<u64>,
     /// What this run worked through.
     pub counts: Counts,
     /// Wall clock time.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, unbounded};
 
 use super::clock::{Clock, Stage};
 use super::in_flight::InFlight;
@@ -44,6 +44,7 @@ pub(super) struct Shared<'a> {
     pub chainstate: &'a Chainstate,
     pub cache: &'a CoinsCache,
     pub clock: &'a Clock,
+    pub pool: &'a rayon::ThreadPool,
 }
 
 /// A block to connect, and where its bytes are.
@@ -71,6 +72,10 @@ enum Event {
     Prepared(usize, Box<Result<Prepared, BlockFault>>),
     /// All checks of some block are finished.
     Checked,
+    /// Tables could not be merged.
+    MergeFailed(StoreError),
+    /// A worker has panicked: what it was at will never be finished.
+    Panicked,
 }
 
 /// The connector's ends of the queues.
@@ -82,6 +87,8 @@ pub(super) struct Workers {
     next_ticket: usize,
     steps: usize,
     ready: std::collections::BTreeMap<usize, Result<Prepared, BlockFault>>,
+    merges: Sender<()>,
+    failed: Option<StoreError>,
 }
 
 /// Runs `connect` with workers that make `steps` ready ahead of it, and ends them after it.
@@ -94,9 +101,17 @@ pub(super) fn with_workers<T>(
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
     // Every worker may take part in every block that is in flight.
     let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
-    // A worker never waits here: no more than this is ever under way.
-    let (event_queue, events) = bounded(AHEAD_MAX + IN_FLIGHT_MAX);
+    // A worker must never wait here, for the connector may be waiting to hand it a job. Tickets and
+    // room in flight bound what is under way.
+    let (event_queue, events) = unbounded();
+    // One wish is enough: a merge goes on until nothing is left to merge.
+    let (merges, merge_queue) = bounded(1);
     thread::scope(|scope| {
+        let events_of_merger = event_queue.clone();
+        thread::Builder::new()
+            .name("apus-merge".to_string())
+            .spawn_scoped(scope, move || shared.merge_on_demand(&merge_queue, &events_of_merger))
+            .expect("the system lets us start a thread");
         for number in 0..threads {
             let worker = Worker {
                 shared,
@@ -113,7 +128,18 @@ pub(super) fn with_workers<T>(
         drop((ticket_queue, job_queue, event_queue));
         let ready = std::collections::BTreeMap::new();
         let (next_ticket, steps) = (0, steps.len());
-        connect(&mut Workers { tickets, jobs, events, threads, next_ticket, steps, ready })
+        let failed = None;
+        connect(&mut Workers {
+            tickets,
+            jobs,
+            merges,
+            events,
+            threads,
+            next_ticket,
+            steps,
+            ready,
+            failed,
+        })
     })
 }
 
@@ -152,6 +178,17 @@ impl Workers {
         }
     }
 
+    /// Has tables merged beside all this, if there are too many for quick look-ups.
+    pub fn merge(&self) {
+        // A full queue means that a wish is waiting already.
+        let _ = self.merges.try_send(());
+    }
+
+    /// An error of the disk that happened beside.
+    pub fn take_failure(&mut self) -> Option<StoreError> {
+        self.failed.take()
+    }
+
     /// Waits for news, at most [`WAIT`] long.
     ///
     /// # Panics
@@ -168,8 +205,11 @@ impl Workers {
     }
 
     fn note(&mut self, event: Event) {
-        if let Event::Prepared(index, prepared) = event {
-            self.ready.insert(index, *prepared);
+        match event {
+            Event::Prepared(index, prepared) => drop(self.ready.insert(index, *prepared)),
+            Event::Checked => {}
+            Event::MergeFailed(error) => self.failed = Some(error),
+            Event::Panicked => panic!("a worker has panicked"),
         }
     }
 }
@@ -222,7 +262,32 @@ impl Worker<'_> {
     }
 }
 
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.events.send(Event::Panicked);
+        }
+    }
+}
+
 impl Shared<'_> {
+    /// Merges tables whenever somebody asks, until nobody can any more.
+    fn merge_on_demand(&self, wishes: &Receiver<()>, events: &Sender<Event>) {
+        while wishes.recv().is_ok() {
+            loop {
+                let _timer = self.clock.start(Stage::Merge);
+                match self.pool.install(|| self.chainstate.merge()) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        let _ = events.send(Event::MergeFailed(error));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     /// From where a block is to a block whose rules without coins all passed, with the coins that
     /// it spends in the cache.
     pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
@@ -311,5 +376,31 @@ impl Shared<'_> {
             .collect();
         self.cache.fill_batch(generation, &coins);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::{Coins, Node};
+    use super::super::options::Options;
+    use super::super::sources::SourcePlace;
+    use super::*;
+    use crate::disk::Disk;
+    use crate::wire::Chain;
+
+    #[test]
+    #[should_panic(expected = "a worker has panicked")]
+    fn a_panic_in_one_worker_ends_the_connector() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let (shared, _) = node.split();
+        // No source has this number.
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        with_workers(&shared, &[Step { id, place: nowhere, weight: 0 }], 2, |workers| {
+            workers.let_ahead(0);
+            (0..50).for_each(|_| workers.wait());
+        });
     }
 }

@@ -3,19 +3,21 @@
 
 use std::path::PathBuf;
 
-use super::options::{Options, SyncError};
+use super::options::{AssumeValid, Options, SyncError};
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 
 /// The directory, beside Core's `chainstate`, that holds the new set while it grows.
 pub const DIRECTORY: &str = "chainstate-reindex";
-/// The file that says that what is in [`DIRECTORY`] is unfinished and worth carrying on from.
+/// The file that says that what is in [`DIRECTORY`] is unfinished and worth carrying on from, and
+/// below which block its scripts were taken as valid.
 pub const MARK: &str = "chainstate-reindex.unfinished";
 
 /// A rebuild that has begun.
 pub(super) struct Rebuild {
     disk: Disk,
     network_dir: PathBuf,
+    assumevalid: AssumeValid,
 }
 
 impl Rebuild {
@@ -31,17 +33,23 @@ impl Rebuild {
                 network_dir.display()
             )));
         }
-        Ok(Self { disk: disk.clone(), network_dir })
+        Ok(Self { disk: disk.clone(), network_dir, assumevalid: options.assumevalid })
     }
 
-    /// The directory to build in: as an interrupted rebuild left it, or empty. Call it with the
-    /// data directory locked.
+    /// The directory to build in: as an interrupted rebuild left it if that took no more scripts
+    /// as valid than this one may, or empty. Call it with the data directory locked.
     pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         let mark = self.network_dir.join(MARK);
-        if !mark.exists() {
+        let wanted = format!("{:?}", self.assumevalid).into_bytes();
+        let every_script = format!("{:?}", AssumeValid::Nothing).into_bytes();
+        let goes_on = |begun: &Vec<u8>| *begun == wanted || *begun == every_script;
+        if !disk.read(&mark)?.as_ref().is_some_and(goes_on) {
+            // The mark goes first: it must never stand beside half of what it vouches for.
+            disk.remove(&mark)?;
+            disk.sync_dir(&self.network_dir)?;
             Chainstate::destroy(disk, &directory)?;
-            disk.write_atomically(&mark, b"")?;
+            disk.write_atomically(&mark, &wanted)?;
         }
         Ok(directory)
     }
@@ -53,9 +61,13 @@ impl Rebuild {
         // From here on a crash may cost the work, but not leave a set that looks unfinished.
         self.disk.remove(self.network_dir.join(MARK))?;
         self.disk.sync_dir(&self.network_dir)?;
-        if old.exists() {
-            self.disk.exchange(&new, &old)?;
-        } else {
+        if old.exists() && !self.disk.exchange(&new, &old)? {
+            // A file system without an exchange: a crash between these two lines leaves no
+            // chainstate, and bitcoind or `apus reindex` builds it from the blocks.
+            Chainstate::destroy(&self.disk, &old)?;
+            self.disk.remove_empty_dir(&old)?;
+        }
+        if new.exists() && !old.exists() {
             self.disk.rename(&new, &old)?;
         }
         self.disk.sync_dir(&self.network_dir)?;

@@ -2,8 +2,9 @@
 //! its header, and puts the headers into the tree. Whatever order the files have, afterwards the
 //! best chain is known, and with it whether scripts are to be checked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,10 +36,11 @@ pub(super) fn scan_sources(
         paths.iter().map(|path| BlockSource::open(path, &network)).collect();
     let opened = opened?;
     let total: u64 = opened.iter().map(BlockSource::len).sum();
-    let mut scan = Scan { node, waiting: HashMap::new(), now: now(), blocks: 0 };
+    let mut scan = Scan { node, waiting: HashMap::new(), file: 0, now: now(), blocks: 0 };
     let mut before = 0;
     for source in &opened {
         let first_file = scan.node.sources.add(source);
+        scan.file = 0;
         let mut items = source.scan_headers();
         while let Some(item) = items.next() {
             scan.take(item?, source, first_file);
@@ -57,6 +59,8 @@ struct Scan<'a> {
     node: &'a mut Node,
     /// By the hash of the parent.
     waiting: HashMap<Hash, Vec<Waiting>>,
+    /// Index in the source of the file that is being scanned.
+    file: usize,
     now: i64,
     blocks: u64,
 }
@@ -66,8 +70,11 @@ impl Scan<'_> {
         match item {
             SourceItem::Warning(path, warning) => self.refuse_bytes(&path, &warning),
             SourceItem::Block(block) => {
-                let index = source.files().iter().position(|file| file.path == block.path);
-                let file = first_file + index.unwrap_or(0) as u32;
+                // Files come in order; to compare paths for every block would take minutes.
+                let behind = source.files()[self.file..].iter();
+                let steps = behind.take_while(|file| !Arc::ptr_eq(&file.path, &block.path));
+                self.file += steps.count();
+                let file = first_file + self.file as u32;
                 let place = SourcePlace { file, offset: block.offset, len: block.len };
                 match Header::parse(&mut Cursor::new(&block.bytes)) {
                     Ok(header) => {
@@ -84,10 +91,11 @@ impl Scan<'_> {
         }
     }
 
-    /// Accepts a header, and all that have waited for it.
+    /// Accepts a header, and all that have waited for it, in the order in which they came: among
+    /// equals the first becomes the tip.
     fn accept(&mut self, first: Waiting) {
-        let mut queue = vec![first];
-        while let Some(waiting) = queue.pop() {
+        let mut queue = VecDeque::from([first]);
+        while let Some(waiting) = queue.pop_front() {
             match self.node.tree.accept_header(&waiting.header, self.now) {
                 Ok(id) => {
                     self.blocks += 1;

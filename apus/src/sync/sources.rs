@@ -61,6 +61,13 @@ impl Sources {
         self.place(id)
     }
 
+    /// Those of `ids` that have a good copy, in the order of their first ones.
+    pub fn in_order(&self, ids: impl Iterator<Item = BlockId>) -> Vec<BlockId> {
+        let mut order: Vec<_> = ids.filter_map(|id| Some((self.place(id)?, id))).collect();
+        order.sort_unstable_by_key(|(place, _)| (place.file, place.offset));
+        order.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// The bytes at a place.
     pub fn read(&self, place: SourcePlace) -> Result<BlockBytes, crate::disk::StoreError> {
         self.files[place.file as usize].read(place.offset, place.len)

@@ -9,4 +9,5 @@ mod judged;
 mod kernel;
 mod real_chains;
 mod reorganisation;
+mod review;
 mod support;

@@ -41,7 +41,7 @@ impl Size {
 
     /// For tests.
     pub fn small() -> Self {
-        Self { shape: Shape::small(1_500_000), dbcaches: vec![4, 450], runs: 1, full_runs: 1 }
+        Self { shape: Shape::small(1_500_000), dbcaches: vec![16, 450], runs: 1, full_runs: 1 }
     }
 }
 
@@ -76,7 +76,8 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     ));
     report.notes.push(
         "every run in a process of its own, from its start to its end; blocks in the page cache; \
-         tables merged and best block written at the end; × is how many times as fast as Core"
+         tables merged and best block written at the end; × is how many times as fast as Core; \
+         others' CPU is what the rest of the machine used meanwhile"
             .to_string(),
     );
     report.notes.push(format!(
@@ -85,6 +86,11 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
          figure of DESIGN.md, 7, on the same chain's shape",
         engine::worker_threads()
     ));
+    report.notes.push(
+        "scripts' share × is the time as a multiple of the scripts' own CPU time divided by the \
+         cores, scripts' CPU × the CPU time as a multiple of it: 1.00 is the floor"
+            .to_string(),
+    );
     report.notes.push(format!(
         "the UTXO set after each run: {}",
         measured.sync.digest.as_deref().unwrap_or("none")
@@ -111,8 +117,8 @@ fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
     let full = all(&mut runner, "0", size.full_runs)?;
     let (mut engine, mut scripts) = (None, None);
     if size.full_runs > 0 {
-        scripts = Some(runner.scripts_alone()?);
-        engine = Some(runner.engine()?);
+        scripts = Some(runner.scripts_alone(size.full_runs)?);
+        engine = Some(runner.engine(size.full_runs)?);
     }
     runner.remove()?;
     Ok(Measured { chain, sync, skipped, full, engine, scripts })
@@ -164,28 +170,36 @@ impl Measured {
             ("mb_per_s", "MB/s"),
             ("inputs_per_s", "inputs/s"),
             ("peak_memory_bytes", "peak memory"),
+            ("others_cpu_seconds", "others' CPU"),
             ("runs", "runs"),
             ("core_seconds", "Core"),
             ("times_as_fast_as_core", "×"),
-            ("times_scripts_floor", "scripts' CPU time / cores ×"),
+            ("times_scripts_floor", "scripts' share ×"),
+            ("cpu_times_scripts", "scripts' CPU ×"),
         ];
         let mut table = Table::new("runs", &columns);
         for (name, dbcache, run, core) in self.runs() {
             let full = name.ends_with("every script");
             let floor = self.floor_s().filter(|_| full);
+            let times = |part: f64, whole: Option<f64>| {
+                whole.map_or(Cell::Empty, |whole| Cell::Ratio(part / whole))
+            };
+            let (cpu, cores) = (run.usage.cpu.as_secs_f64(), machine::cores() as f64);
             let seconds = run.seconds();
             table.push(vec![
                 Cell::text_of(name),
                 dbcache.map_or(Cell::Empty, |mib| Cell::Count(mib as u64)),
                 Cell::Seconds(seconds),
-                Cell::Seconds(run.usage.cpu.as_secs_f64()),
+                Cell::Seconds(cpu),
                 Cell::Number(self.chain.bytes() as f64 / 1e6 / seconds),
                 Cell::Count((self.chain.count("inputs") as f64 / seconds) as u64),
                 Cell::Bytes(run.usage.peak_bytes),
+                Cell::Seconds(run.usage.others_cpu.as_secs_f64()),
                 Cell::Count(run.runs as u64),
                 core.map_or(Cell::Empty, Cell::Seconds),
                 core.map_or(Cell::Empty, |core| Cell::Ratio(core / seconds)),
-                floor.map_or(Cell::Empty, |floor| Cell::Ratio(seconds / floor)),
+                times(seconds, floor),
+                times(cpu, floor.map(|floor| floor * cores)),
             ]);
         }
         if let Some(floor) = self.floor_s() {
@@ -238,9 +252,8 @@ impl Measured {
         if let Some(floor) = self.floor_s() {
             bars.push(("the scripts' CPU time / cores".to_string(), floor, 5));
         }
-        let gigabytes = self.chain.bytes() as f64 / 1e9;
-        let title =
-            format!("{gigabytes:.1} GB of blocks to a UTXO set, {} cores", machine::cores());
+        let (size, cores) = (Cell::Bytes(self.chain.bytes()).text(), machine::cores());
+        let title = format!("{size} of blocks to a UTXO set, {cores} cores");
         Bars { title: &title, x: "seconds, less is better", bars }.svg()
     }
 }

@@ -114,10 +114,14 @@ impl Figures {
             (what.to_string(), same.map(|figure| (figure.kind as usize, figure.seconds)).collect())
         };
         let rows = self.whats().into_iter().map(row).collect();
-        let mut kinds = vec!["Apus", "many small calls", "other ways and crates"];
-        if self.figures.iter().any(|figure| figure.kind == Kind::Core) {
-            kinds.push("Bitcoin Core v31.99");
-        }
+        let kinds = [
+            (Kind::Apus, "Apus"),
+            (Kind::Small, "many small calls"),
+            (Kind::Other, "other ways and crates"),
+            (Kind::Core, "Bitcoin Core, budget (DESIGN.md, 7)"),
+        ];
+        let occurs = |kind| self.figures.iter().any(|figure| figure.kind == kind);
+        let kinds = kinds.map(|(kind, name)| if occurs(kind) { name } else { "" }).to_vec();
         Dots { title, x, label: duration, kinds, rows }.svg()
     }
 

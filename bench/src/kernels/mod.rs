@@ -48,6 +48,11 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
          × is the time as a multiple of Apus'"
             .to_string(),
     );
+    report.notes.push(
+        "what Core did before and after PR 31551 is done here in Rust, fields by the crate \
+         bitcoin; Apus never makes fields of a block, it keeps its bytes"
+            .to_string(),
+    );
     let mut figures = Figures::default();
     storage::run(size.effort, sample, scratch.path(), &mut figures)?;
     obfuscation::run(size.effort, sample, &mut figures)?;

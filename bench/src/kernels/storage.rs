@@ -26,9 +26,9 @@ const STDIO_BYTES: usize = 4096;
 const WRITES_MAX: usize = 60;
 
 const UNBUFFERED: (Kind, &str) = (Kind::Small, "field by field, a system call each");
-const BUFFERED: (Kind, &str) = (Kind::Small, "field by field, 4 KiB buffer (Core before)");
-const ONE_CALL: (Kind, &str) = (Kind::Other, "one call, fields in memory (Core after)");
-const APUS: (Kind, &str) = (Kind::Apus, "Apus");
+const BUFFERED: (Kind, &str) = (Kind::Small, "field by field, 4 KiB buffer (as Core before)");
+const ONE_CALL: (Kind, &str) = (Kind::Other, "one call, fields in memory (as Core after)");
+const APUS: (Kind, &str) = (Kind::Apus, "Apus: one call, bytes at hand");
 
 /// What is written field by field.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::super::coin::vout_order;
 use super::super::*;
-use crate::wire::{Cursor, Hash, OutPoint, put_varint, varint_len};
+use crate::wire::{Cursor, Hash, OutPoint, is_unspendable, put_varint, varint_len};
 
 const CENT: u64 = 1_000_000;
 const COIN: u64 = 100_000_000;
