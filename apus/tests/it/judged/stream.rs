@@ -136,7 +136,6 @@ impl Stream {
                 fate: Fate::Mutated,
                 reason: "",
                 class: None,
-                class: None,
                 parent: parent.copied(),
                 site: site.child(block),
             });

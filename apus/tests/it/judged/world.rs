@@ -18,9 +18,9 @@ pub struct World {
 impl World {
     pub fn new(seed: u64) -> Self {
         let spec = Spec {
-            quiet_blocks: BASE_HEIGHT,
-            busy_blocks: 30,
-            busy_bytes: 25_000,
+            quiet_blocks: 105,
+            busy_blocks: 45,
+            busy_bytes: 7_000,
             ..Spec::small(seed)
         };
         let main = Chain::new(spec);
