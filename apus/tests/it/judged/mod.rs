@@ -18,6 +18,7 @@
 
 mod changes;
 mod directory;
+mod malleation;
 mod same_chains;
 mod stream;
 mod streams;
