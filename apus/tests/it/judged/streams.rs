@@ -294,6 +294,7 @@ fn random_streams_end_alike() {
 #[test]
 fn block_by_block_both_stand_at_the_same_tip() {
     let bases = Bases::new(25);
+    let all_refused = AtomicU64::new(0);
     for_seeds(1_000..1_008, |seed| {
         let mut stream = Stream::new(&bases.world, seed, 4);
         stream.parents_first();
@@ -313,7 +314,7 @@ fn block_by_block_both_stand_at_the_same_tip() {
             refused += summary.refusals.len();
         }
         drop(judge);
-        assert!(refused > 0);
+        all_refused.fetch_add(refused as u64, Relaxed);
         assert_same_coins(&ours, &theirs);
         let (our, their) = (Blocks::of(&ours), Blocks::of(&theirs));
         assert_same_bytes(&our, &their);
@@ -321,6 +322,7 @@ fn block_by_block_both_stand_at_the_same_tip() {
             assert_eq!(our.validity(hash), their.validity(hash), "{hash} at {}", entry.height);
         }
     });
+    assert!(all_refused.into_inner() > 20);
 }
 
 /// A block without a parent that comes twice, with another behind it.

@@ -17,12 +17,8 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let spec = Spec {
-            quiet_blocks: 105,
-            busy_blocks: 45,
-            busy_bytes: 7_000,
-            ..Spec::small(seed)
-        };
+        let spec =
+            Spec { quiet_blocks: 105, busy_blocks: 45, busy_bytes: 7_000, ..Spec::small(seed) };
         let main = Chain::new(spec);
         let mut rng = Rng::new(seed, 0x776f_726c_6421);
         let mut forks_at = vec![main.height()];
