@@ -5,9 +5,9 @@ use rusty_leveldb::LdbIterator;
 
 use super::*;
 
-/// Entries in the tests below; `APUS_LEVELDB_ENTRIES=5000000` for the figures.
+/// Entries in the tests below; `APUS_LEVELDB_ENTRIES=200000` is quicker while working on the engine.
 fn size() -> u64 {
-    std::env::var("APUS_LEVELDB_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(200_000)
+    std::env::var("APUS_LEVELDB_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000_000)
 }
 
 /// The `i`-th key in order and its value: 37 and 30 bytes, like a coin.
@@ -132,7 +132,7 @@ fn lookups(db: &Db, made: &[([u8; 37], [u8; 30])], what: &str) -> u64 {
 #[test]
 fn what_rusty_leveldb_wrote_is_read() {
     let dir = tempfile::tempdir().unwrap();
-    let n = size() / 4;
+    let n = size();
     let theirs_options = rusty_leveldb::Options { compressor: 0, ..Default::default() };
     let mut theirs = rusty_leveldb::DB::open(dir.path(), theirs_options).unwrap();
     let mut random = Random(3);
