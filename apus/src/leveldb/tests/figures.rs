@@ -5,7 +5,7 @@ use rusty_leveldb::LdbIterator;
 
 use super::*;
 
-/// Entries in the tests below; `APUS_LEVELDB_ENTRIES=200000` is quicker while working on the engine.
+/// Entries in the tests below; with `APUS_LEVELDB_ENTRIES=200000` they are quick.
 fn size() -> u64 {
     std::env::var("APUS_LEVELDB_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000_000)
 }
