@@ -158,7 +158,7 @@ impl Cell {
             Self::Empty => String::new(),
             Self::Text(text) => text.clone(),
             Self::Seconds(seconds) => duration(*seconds),
-            Self::Count(count) => thousands(*count),
+            Self::Count(count) => apus::cli::thousands(*count),
             Self::Bytes(bytes) => size(*bytes),
             Self::Number(number) => three_digits(*number),
             Self::Ratio(ratio) => format!("{}×", three_digits(*ratio)),
@@ -203,19 +203,6 @@ pub fn three_digits(number: f64) -> String {
         n if n >= 0.9995 || n == 0.0 => format!("{number:.2}"),
         _ => format!("{number:.3}"),
     }
-}
-
-/// 1,234,567
-fn thousands(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

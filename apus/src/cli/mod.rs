@@ -15,6 +15,8 @@ use crate::sync::{self, Summary, SyncError};
 use options::{Cli, Command, Engine, TxOutSet};
 use progress::Reporter;
 
+pub use progress::thousands;
+
 /// Exit status when the work is done but some of the input was refused.
 const EXIT_REFUSED: u8 = 3;
 /// Exit status after an interruption, as shells have it for SIGINT.

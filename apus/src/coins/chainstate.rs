@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::disk::{Disk, StoreError};
 use crate::leveldb::{Cursor as TableCursor, Db, Options, RunBuilder, RunWriter, Snapshot};
-use crate::store::Obfuscation;
+use crate::store::{Obfuscation, layout::OBFUSCATION_KEY};
 use crate::wire::{Cursor, Hash, OutPoint};
 
 use super::changes::Changes;
@@ -50,7 +50,7 @@ impl Chainstate {
     pub fn open(disk: Disk, dir: &Path, options: Options) -> Result<Self> {
         let read_only = options.read_only;
         let db = Db::open(disk, dir, options)?;
-        let record = db.get(Obfuscation::RECORD)?;
+        let record = db.get(OBFUSCATION_KEY)?;
         let obfuscation = match record.as_deref() {
             Some(record) => Obfuscation::from_record(record)
                 .ok_or_else(|| StoreError::new(dir, "the obfuscation key is not of 8 bytes"))?,
@@ -288,7 +288,7 @@ impl CoinWriter<'_> {
     /// the best block.
     fn put_head(&mut self, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
         if !obfuscation.is_empty() {
-            self.run.put(Obfuscation::RECORD, obfuscation)?;
+            self.run.put(OBFUSCATION_KEY, obfuscation)?;
         }
         let mut value = best_block.0;
         self.obfuscation.apply(&mut value, 0);
@@ -342,6 +342,6 @@ fn new_key(db: &Db, dir: &Path) -> Result<Obfuscation> {
     getrandom::fill(&mut key)
         .map_err(|e| StoreError::new(dir, format!("no randomness for a key: {e}")))?;
     let obfuscation = Obfuscation::new(key);
-    db.apply([(Obfuscation::RECORD, Some(obfuscation.to_record()))])?;
+    db.apply([(OBFUSCATION_KEY, Some(obfuscation.to_record()))])?;
     Ok(obfuscation)
 }

@@ -134,6 +134,8 @@ impl Slab {
             let slot = self.free_head;
             self.free_head = self.get(slot).next;
             self.free -= 1;
+            // The next one to be taken was given back long ago.
+            self.prefetch(self.free_head);
             slot
         };
         let entry = self.get_mut(slot);

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::flat_file::FILES_MAX;
+use super::layout::OBFUSCATION_KEY;
 use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation, Result};
 use crate::disk::{Disk, StoreError};
 use crate::leveldb::{Db, Options};
@@ -50,7 +51,7 @@ impl IndexDb {
         let options = Options { create_if_missing: true, ..Options::default() };
         let db = Db::open(disk.clone(), path, options)?;
         let path = path.to_path_buf();
-        let obfuscation = match db.get(Obfuscation::RECORD)? {
+        let obfuscation = match db.get(OBFUSCATION_KEY)? {
             None => Obfuscation::NONE,
             Some(record) => Obfuscation::from_record(&record)
                 .ok_or_else(|| StoreError::new(&path, "the obfuscation key is not of 8 bytes"))?,

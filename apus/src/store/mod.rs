@@ -28,9 +28,7 @@ pub mod layout {
         DB_BLOCK_FILES, DB_BLOCK_INDEX, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, PRUNED_FLAG,
     };
     pub use super::index_entry::DUMMY_VERSION;
-
-    /// See [`super::Obfuscation::RECORD`].
-    pub const OBFUSCATION_KEY: &[u8] = super::Obfuscation::RECORD;
+    pub use super::obfuscation::OBFUSCATION_KEY;
 }
 
 pub use block_files::{BlockFiles, BlockFilesOptions, FileChanges, UndoRecord};

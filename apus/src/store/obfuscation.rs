@@ -1,5 +1,9 @@
 use std::fmt;
 
+/// The key of the record that a database keeps its own key under: the name behind its length. That
+/// record alone is not obfuscated.
+pub const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
+
 /// The XOR with a repeated 8-byte key under which Core stores blocks, undo data and coins, so that
 /// no virus scanner finds in them what somebody put into a transaction (Core's `Obfuscation`).
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -17,10 +21,6 @@ impl Obfuscation {
     pub fn new(key: [u8; Self::KEY_SIZE]) -> Self {
         Self { key }
     }
-
-    /// The key of the record that a database keeps its own key under: the name behind its length.
-    /// That record alone is not obfuscated.
-    pub const RECORD: &[u8] = b"\x0e\0obfuscate_key";
 
     /// The key in a database's record, which starts with its length; `None` if it is none.
     pub fn from_record(record: &[u8]) -> Option<Self> {

@@ -62,6 +62,8 @@ fn activate(
             disconnect_tip(&shared, ledger)?;
         }
         let steps = steps(node, fork, best);
+        let (from, to) = (node.tree.node(fork).height, node.tree.node(best).height);
+        tracing::debug!(from, to, best = %node.tree.node(best).hash, "connecting a chain");
         if steps.is_empty() {
             break;
         }
@@ -70,6 +72,7 @@ fn activate(
             Outcome::Stopped => return Ok(Activated::Stopped),
             Outcome::Invalid(step, error) => {
                 let refusal = refusal(node, &step, error.to_string());
+                tracing::debug!(%refusal, "refused");
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
             }

@@ -144,6 +144,8 @@ impl Ledger {
     /// Makes everything retired so far durable. Nothing may be in flight.
     pub fn commit(&mut self, shared: &Shared) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
+        let (changed, bytes) = (shared.cache.changed(), shared.cache.bytes());
+        tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
         self.write_index(shared.files)?;
         if let Some(tip) = self.active.tip() {
             let best = shared.tree.node(tip).hash;

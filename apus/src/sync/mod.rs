@@ -74,6 +74,7 @@ pub fn sync_on(
     let scanning = Instant::now();
     scan_sources(&mut node, sources, observer, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
+    tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
     run(&mut node, started, observer, stop)
 }
 

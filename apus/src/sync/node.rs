@@ -86,6 +86,8 @@ impl Node {
         }
         node.tree.offer_from_disk(genesis_id, true);
         node.stand_at_best_block()?;
+        let height = node.tree.node(node.tip()).height;
+        tracing::debug!(height, headers = node.tree.len(), "opened {}", node.dir.path().display());
         Ok(node)
     }
 

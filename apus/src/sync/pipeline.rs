@@ -277,6 +277,7 @@ impl Shared<'_> {
         while wishes.recv().is_ok() {
             loop {
                 let _timer = self.clock.start(Stage::Merge);
+                tracing::debug!(bytes = self.chainstate.disk_bytes(), "merging tables");
                 match self.pool.install(|| self.chainstate.merge()) {
                     Ok(true) => {}
                     Ok(false) => break,
