@@ -90,13 +90,11 @@ fn change_fields(block: &mut Block, rng: &mut Rng) {
     }
     match rng.below(3) {
         0 if block.txdata[0].output.len() > 1 => seal(block),
-        1 => mine_only(block),
+        1 => {
+            mine(&mut block.header, true);
+        }
         _ => remerkle(block),
     }
-}
-
-fn mine_only(block: &mut Block) {
-    mine(&mut block.header, true);
 }
 
 fn changed(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
@@ -139,7 +137,9 @@ impl Context {
             .map(|block| *BlockView::parse(block).unwrap().header())
             .collect();
         let mut tree = Tree::new(network.clone(), headers[0]);
-        headers[1..].iter().for_each(|header| drop(tree.accept_header(header, now).unwrap()));
+        for header in &headers[1..] {
+            tree.accept_header(header, now).unwrap();
+        }
         Self { network, tree, now }
     }
 

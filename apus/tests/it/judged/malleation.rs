@@ -1,4 +1,5 @@
-//! Two transactions as one: bytes that keep a block's header and merkle root, and are not the block.
+//! Two transactions as one: bytes that keep a block's header and merkle root, and are not that
+//! block.
 //!
 //! The hashes of a pair in the merkle tree, one behind the other, are 64 bytes, and these may
 //! parse as a transaction. The block then seems to hold that one alone, which is no coinbase. To
@@ -96,7 +97,7 @@ fn a_block_is_taken_whole_after_its_hashes_came_as_a_transaction() {
     let chain = ours.write("chain", &blocks);
     let [first, second] = [("mutant", &mutant), ("whole", &whole)].map(|(n, b)| ours.write(n, [b]));
     ours.sync(&[chain]);
-    let alone = ours.sync(&[first.clone()]);
+    let alone = ours.sync(std::slice::from_ref(&first));
     assert_eq!((alone.height, alone.refusals.len()), (101, 1));
     assert!(alone.refusals[0].reason.starts_with("bad-cb-missing"), "{}", alone.refusals[0]);
     let again = ours.copy().sync(&[first, second.clone()]);

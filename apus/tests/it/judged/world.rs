@@ -8,7 +8,6 @@ pub const BASE_HEIGHT: u32 = 120;
 
 /// A chain and its forks.
 pub struct World {
-    pub seed: u64,
     /// The main chain first. They share blocks with it, and each has coins of every kind.
     pub chains: Vec<Chain>,
     /// For each chain, the height up to which it is the main one.
@@ -30,7 +29,7 @@ impl World {
             forks_at.push(at);
             chains.push(chains[0].fork(at, tip.max(at + 1) - at, rng.next_u64()));
         }
-        Self { seed, chains, forks_at }
+        Self { chains, forks_at }
     }
 }
 
