@@ -60,7 +60,8 @@ pub(super) struct Step {
 pub(super) enum BlockFault {
     /// The disk is to blame: our own copy is damaged or cannot be read.
     Store(StoreError),
-    /// A source's bytes are not the block that its header promises; another copy may be.
+    /// A source's bytes fail without their place in a chain, or are not what their header promises:
+    /// another copy may be good.
     Damaged(String),
     /// The block breaks a rule.
     Rule(RuleError),
@@ -331,16 +332,20 @@ impl Shared<'_> {
                 .prev
                 .map_or(0, |parent| i64::from(self.tree.median_time_past(parent))),
         };
-        let checked = check_block(view, self.network).and_then(|block| {
-            check_block_in_context(&block, &context)?;
-            Ok(block)
-        });
+        // What fails without its place in a chain says nothing of the block, only of these bytes:
+        // the hashes of two transactions may pass for one transaction of 64 bytes, with the same
+        // merkle root. Core's `ProcessNewBlock` remembers nothing of it either.
+        let is_ours = matches!(step.place, Place::Stored(_));
+        let checked = check_block(view, self.network)
+            .map_err(|error| (error.class == RuleClass::Mutated || !is_ours, error))
+            .and_then(|block| match check_block_in_context(&block, &context) {
+                Ok(()) => Ok(block),
+                Err(error) => Err((error.class == RuleClass::Mutated, error)),
+            });
         match checked {
             Ok(block) => Ok(Prepared::new(block, node.height)),
-            Err(error) if error.class == RuleClass::Mutated => {
-                Err(self.damaged(step, error.to_string()))
-            }
-            Err(error) => Err(BlockFault::Rule(error)),
+            Err((true, error)) => Err(self.damaged(step, error.to_string())),
+            Err((false, error)) => Err(BlockFault::Rule(error)),
         }
     }
 

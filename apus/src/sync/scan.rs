@@ -2,7 +2,7 @@
 //! its header, and puts the headers into the tree. Whatever order the files have, afterwards the
 //! best chain is known, and with it whether scripts are to be checked.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -136,11 +136,14 @@ impl Scan<'_> {
 
     /// What still waits has no parent anywhere: one refusal for each parent that is missing.
     fn refuse_waiting(&mut self) {
-        let inside: std::collections::HashSet<Hash> =
+        let inside: HashSet<Hash> =
             self.waiting.values().flatten().map(|waiting| waiting.hash).collect();
         let mut roots: Vec<(Hash, Vec<Waiting>)> =
             self.waiting.drain().filter(|(parent, _)| !inside.contains(parent)).collect();
-        let behind = inside.len() - roots.iter().map(|(_, children)| children.len()).sum::<usize>();
+        // Of a block that came twice, both copies wait.
+        let children: HashSet<Hash> =
+            roots.iter().flat_map(|(_, waiting)| waiting).map(|waiting| waiting.hash).collect();
+        let behind = inside.len() - children.len();
         roots.sort_by_key(|(parent, _)| *parent);
         for (parent, children) in roots {
             for waiting in children {

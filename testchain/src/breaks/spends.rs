@@ -116,9 +116,13 @@ fn amounts(site: &Site<'_>, rule: Break) -> Option<Case> {
     }
 }
 
-/// An unspent coinbase output of the block at `height`.
+/// An unspent coinbase output of the block at `height`, without a lock of its own.
 fn coinbase_coin(site: &Site<'_>, height: u32) -> Coin {
-    let mut coins = site.chain.coins().filter(|coin| coin.coinbase && coin.height == height);
+    let fits = |kind: Kind| {
+        kind.is_spendable() && !matches!(kind, Kind::P2wshCltv | Kind::P2wshCsv)
+    };
+    let of_block = site.chain.coins().filter(|coin| coin.coinbase && coin.height == height);
+    let mut coins = of_block.filter(|coin| fits(coin.lock.kind));
     *coins.next().expect("a coinbase that has just matured is still unspent")
 }
 

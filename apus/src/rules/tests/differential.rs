@@ -158,7 +158,7 @@ fn judged_as_core_judges_them(bases: &[bitcoin::Block]) {
     let network = regtest();
     let mut random = Random(0x0d15_ea5e_0123_4567);
     let mut seen = std::collections::BTreeMap::<String, u32>::new();
-    for _ in 0..6000 {
+    for _ in 0..12_000 {
         let bytes = changed(&bases[random.below(bases.len())], &mut random);
         let expected = kernel_verdict(&bytes, &params);
         let Ok(view) = BlockView::parse(&bytes) else {

@@ -1,20 +1,31 @@
-use std::sync::Once;
+use std::sync::{Arc, Mutex, Once};
 
+use apus::rules::RuleClass;
 use apus::wire::{Chain, Hash};
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
-    Block, ChainType, ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder,
+    Block, BlockHeader, BlockValidationResult, BlockValidationStateRef, ChainType,
+    ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder, ProcessBlockHeaderResult,
+    ValidationMode,
 };
 
 use super::Place;
 
 static QUIET: Once = Once::new();
 
+/// What the engine said of a block: `None` if it connected it, else the class of what is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    pub block: Hash,
+    pub fault: Option<RuleClass>,
+}
+
 /// Bitcoin Core's engine over a data directory.
 pub struct Judge {
     // Dropped in this order.
     manager: ChainstateManager,
     _context: Context,
+    verdicts: Arc<Mutex<Vec<Verdict>>>,
 }
 
 impl Judge {
@@ -29,7 +40,16 @@ impl Judge {
             Chain::Signet => ChainType::Signet,
             Chain::Regtest => ChainType::Regtest,
         };
-        let context = ContextBuilder::new().chain_type(chain).build().unwrap();
+        let verdicts = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&verdicts);
+        let context = ContextBuilder::new()
+            .chain_type(chain)
+            .with_block_checked_validation(move |block: Block, state: BlockValidationStateRef| {
+                let block = Hash(block.hash().to_bytes());
+                noted.lock().unwrap().push(Verdict { block, fault: fault(state) });
+            })
+            .build()
+            .unwrap();
         let dir = place.network_dir();
         std::fs::create_dir_all(dir.join("blocks")).unwrap();
         let (data, blocks) = (dir.to_str().unwrap(), dir.join("blocks"));
@@ -38,7 +58,25 @@ impl Judge {
             .worker_threads(2)
             .build()
             .ok()?;
-        Some(Self { manager, _context: context })
+        Some(Self { manager, _context: context, verdicts })
+    }
+
+    /// Gives the engine a block: what it says of it and of all that it connects or tries to
+    /// because of it. `None` if the bytes are no block.
+    pub fn judge(&self, bytes: &[u8]) -> Option<Vec<Verdict>> {
+        let block = Block::new(bytes).ok()?;
+        self.verdicts.lock().unwrap().clear();
+        let _ = self.manager.process_block(&block);
+        Some(std::mem::take(&mut self.verdicts.lock().unwrap()))
+    }
+
+    /// Gives the engine a header; what is wrong with it, if anything is.
+    pub fn judge_header(&self, bytes: &[u8]) -> Option<RuleClass> {
+        let header = BlockHeader::new(&bytes[..80]).expect("80 bytes are a header");
+        match self.manager.process_block_header(&header).expect("the engine works") {
+            ProcessBlockHeaderResult::Valid => None,
+            ProcessBlockHeaderResult::Invalid(state) => Some(class(state.result())),
+        }
     }
 
     /// Height and hash of the tip.
@@ -76,5 +114,27 @@ impl Judge {
             }
         }
         (coins, amount)
+    }
+}
+
+fn fault(state: BlockValidationStateRef) -> Option<RuleClass> {
+    match state.mode() {
+        ValidationMode::Valid => None,
+        ValidationMode::Invalid => Some(class(state.result())),
+        ValidationMode::InternalError => panic!("the engine failed"),
+    }
+}
+
+fn class(result: BlockValidationResult) -> RuleClass {
+    match result {
+        BlockValidationResult::Consensus => RuleClass::Consensus,
+        BlockValidationResult::CachedInvalid => RuleClass::CachedInvalid,
+        BlockValidationResult::InvalidHeader => RuleClass::InvalidHeader,
+        BlockValidationResult::Mutated => RuleClass::Mutated,
+        BlockValidationResult::MissingPrev => RuleClass::MissingPrev,
+        BlockValidationResult::InvalidPrev => RuleClass::InvalidPrev,
+        BlockValidationResult::TimeFuture => RuleClass::TimeFuture,
+        BlockValidationResult::HeaderLowWork => RuleClass::LowWork,
+        BlockValidationResult::Unset => panic!("refused for no reason"),
     }
 }

@@ -7,6 +7,8 @@ mod testdata;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use apus::disk::Disk;
+use apus::store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
 use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
 use apus::wire::{Chain, Hash, Network, genesis_block};
 
@@ -102,6 +104,15 @@ impl Place {
 
     pub fn stats(&self, hash: UtxoHash) -> UtxoStats {
         sync::txoutset_info(&self.options(), hash, &Unobserved, &AtomicBool::new(false)).unwrap()
+    }
+
+    /// Everything that the data directory holds of blocks.
+    pub fn blocks(&self) -> (BlockIndex, BlockFiles) {
+        let disk = Disk::new();
+        let options = DataDirOptions::default();
+        let dir = DataDir::open(&disk, &self.datadir(), &self.network, options).unwrap();
+        let (_, index, files) = dir.open_blocks().unwrap();
+        (index, files)
     }
 
     /// The order-independent hash of the UTXO set, and the number of coins.

@@ -1,0 +1,25 @@
+//! The same blocks to Apus and to Bitcoin Core's engine (`bitcoinkernel`, Core v31.99): the same
+//! verdicts, tips, undo bytes and UTXO sets.
+//!
+//! * `same_chains`: whole chains, every byte of undo data and every entry of the block index.
+//! * `streams`: random trees of good, broken, mutated and repeated blocks, in any order.
+//! * `changes`: random changes in real blocks, with and without new work.
+//!
+//! What the tests cannot hold against Core, and why:
+//!
+//! * The words of a reject reason. The engine tells the class of a fault (consensus, mutated,
+//!   header, ...) and no more. `testchain` reads Core's log for them, and `broken_rules` holds
+//!   Apus against the list that comes of it.
+//! * Of a script that fails, the words in brackets that Core adds: `libbitcoinkernel` checks a
+//!   script for Apus and says yes or no. This is all that Apus cannot judge like Core.
+//! * Whether a block that was never on the best chain would connect. Neither tries; which ones
+//!   are tried depends on the order in which blocks come, and Apus sees all headers of a source
+//!   before the first block. With one block a run, both try the same (`streams`).
+
+mod changes;
+mod directory;
+mod malleation;
+mod same_chains;
+mod stream;
+mod streams;
+mod world;

@@ -1,0 +1,78 @@
+//! Chains that streams are made of: a main one and forks of it, some of them a hundred deep.
+
+use apus::rules::RuleClass;
+use apus_testchain::{Break, Chain, Rng, Spec};
+
+/// Blocks at the start that every stream finds in place.
+pub const BASE_HEIGHT: u32 = 120;
+
+/// A chain and its forks.
+pub struct World {
+    pub seed: u64,
+    /// The main chain first. They share blocks with it, and each has coins of every kind.
+    pub chains: Vec<Chain>,
+    /// For each chain, the height up to which it is the main one.
+    pub forks_at: Vec<u32>,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let spec =
+            Spec { quiet_blocks: 105, busy_blocks: 45, busy_bytes: 7_000, ..Spec::small(seed) };
+        let main = Chain::new(spec);
+        let mut rng = Rng::new(seed, 0x776f_726c_6421);
+        let mut forks_at = vec![main.height()];
+        let mut chains = vec![main];
+        // Deep ones, from before the base's end, and shallow ones.
+        for (low, high) in [(45, 55), (60, 110), (119, 125), (130, 140), (141, 149)] {
+            let at = rng.between(low, high) as u32;
+            let tip = rng.between(146, 154) as u32;
+            forks_at.push(at);
+            chains.push(chains[0].fork(at, tip.max(at + 1) - at, rng.next_u64()));
+        }
+        Self { seed, chains, forks_at }
+    }
+}
+
+/// What is wrong with a block, or rather where that comes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Nothing is.
+    Sound,
+    /// The header: it never gets into a tree of headers.
+    Header,
+    /// The bytes are not what the header promises: they say nothing of the block.
+    Mutated,
+    /// The block without any look at coins.
+    Body,
+    /// The coins that it spends: found when it is connected, not before.
+    Coins,
+}
+
+/// Where a broken rule comes out, and Core's class for it.
+pub fn fate_of(rule: Break) -> (Fate, RuleClass) {
+    use Break as B;
+    match rule.reason() {
+        "time-too-new" => (Fate::Header, RuleClass::TimeFuture),
+        "prev-blk-not-found" => (Fate::Header, RuleClass::MissingPrev),
+        "high-hash" | "bad-diffbits" | "time-too-old" => (Fate::Header, RuleClass::InvalidHeader),
+        reason if reason.starts_with("bad-version") => (Fate::Header, RuleClass::InvalidHeader),
+        "bad-txnmrklroot"
+        | "bad-txns-duplicate"
+        | "bad-witness-nonce-size"
+        | "bad-witness-merkle-match"
+        | "unexpected-witness" => (Fate::Mutated, RuleClass::Mutated),
+        "bad-txns-inputs-missingorspent"
+        | "bad-txns-premature-spend-of-coinbase"
+        | "bad-txns-in-belowout"
+        | "bad-cb-amount" => (Fate::Coins, RuleClass::Consensus),
+        reason if reason.starts_with("block-script") => (Fate::Coins, RuleClass::Consensus),
+        _ => match rule {
+            B::BadBlkSigopsP2sh | B::BadBlkSigopsWitness => (Fate::Coins, RuleClass::Consensus),
+            B::BadTxnsNonfinalBip68Height | B::BadTxnsNonfinalBip68Time => {
+                (Fate::Coins, RuleClass::Consensus)
+            }
+            _ => (Fate::Body, RuleClass::Consensus),
+        },
+    }
+}
