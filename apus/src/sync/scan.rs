@@ -16,6 +16,9 @@ use crate::rules::{RuleClass, RuleError};
 use crate::store::{BlockSource, ScanWarning, SourceItem};
 use crate::wire::{Cursor, Hash, Header};
 
+/// Headers between two looks at how far the scan is, which walks the list of files.
+const REPORT_EVERY: u64 = 256;
+
 /// A header whose parent has not come yet.
 struct Waiting {
     header: Header,
@@ -47,7 +50,9 @@ pub(super) fn scan_sources(
             if stop.load(Relaxed) {
                 return Ok(());
             }
-            scan.report(observer, before + items.position(), total);
+            if scan.blocks.is_multiple_of(REPORT_EVERY) {
+                scan.report(observer, before + items.position(), total);
+            }
         }
         before += source.len();
     }
