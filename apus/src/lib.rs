@@ -15,6 +15,8 @@ pub mod store;
 pub mod coins;
 // One function for each consensus rule; does not know where coins come from.
 pub mod rules;
+// Hints and the aggregate that proves them; does not know the order of blocks, or files.
+pub mod swiftsync;
 // Headers: tree, work, median time past, best chain; does not know peers.
 pub mod chain;
 // The pipelines, and the only module that starts threads; does not know argument parsing.
