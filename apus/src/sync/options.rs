@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::disk::StoreError;
+use crate::swiftsync::HintsError;
 use crate::wire::{Hash, Network};
 
 /// MiB of coins that Core caches without being told otherwise (`-dbcache`).
@@ -66,6 +67,8 @@ pub enum Phase {
     Merging,
     /// Reading the whole UTXO set.
     ReadingCoins,
+    /// Reading blocks to say which of their outputs are unspent.
+    MakingHints,
 }
 
 impl Phase {
@@ -78,6 +81,7 @@ impl Phase {
             Self::WritingCoins => "Writing coins",
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
+            Self::MakingHints => "Making hints",
         }
     }
 }
@@ -190,6 +194,8 @@ impl fmt::Display for Refusal {
 pub enum SyncError {
     /// The disk is to blame.
     Store(StoreError),
+    /// A hints file is to blame, or its format.
+    Hints(HintsError),
     /// What was asked for cannot be done.
     Usage(String),
 }
@@ -198,6 +204,7 @@ impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
+            Self::Hints(error) => error.fmt(f),
             Self::Usage(what) => f.write_str(what),
         }
     }
@@ -208,5 +215,11 @@ impl std::error::Error for SyncError {}
 impl From<StoreError> for SyncError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<HintsError> for SyncError {
+    fn from(error: HintsError) -> Self {
+        Self::Hints(error)
     }
 }
