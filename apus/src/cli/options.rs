@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::hints::HintsCommand;
 use crate::sync::{self, AssumeValid, UtxoHash};
 use crate::wire::{Chain, Hash, Network};
 
@@ -32,6 +33,7 @@ Examples:
   apus sync --from /old/node --datadir new     from the block files of another node
   apus reindex --datadir new --assumevalid 0   rebuild the UTXO set, checking every script
   apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
+  apus hints create -o mainnet.hints           which outputs are unspent, for SwiftSync
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
 Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
@@ -61,6 +63,11 @@ pub enum Command {
     Txoutset {
         #[command(subcommand)]
         command: TxOutSet,
+    },
+    /// Make and read hints files, with which blocks are synced in any order (SwiftSync).
+    Hints {
+        #[command(subcommand)]
+        command: HintsCommand,
     },
     /// Sync the first 14,132 blocks of mainnet, which came with this program, and compare.
     Demo {
@@ -269,13 +276,18 @@ impl Engine {
         Ok(sync::Options {
             network,
             assumevalid,
-            dbcache_bytes: self.dbcache.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20),
+            dbcache_bytes: cache_bytes(self.dbcache),
             stop_at_height: self.stopatheight.filter(|height| *height > 0),
             hints: self.hints.as_deref().map(expand_home),
             aggregate: self.aggregate.into(),
             ..options
         })
     }
+}
+
+/// Bytes of as many MiB as the user wants to give, if that is enough.
+pub fn cache_bytes(mib: usize) -> usize {
+    mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }
 
 fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {

@@ -336,7 +336,7 @@ impl File {
 }
 
 /// Where the bytes go that are to replace a file.
-fn temporary_name(path: &Path) -> PathBuf {
+pub(super) fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".dbtmp");
     path.with_file_name(name)

@@ -9,6 +9,7 @@ mod clock;
 mod commit;
 mod connect;
 mod disconnect;
+mod hints;
 mod in_flight;
 mod info;
 mod node;
@@ -28,6 +29,7 @@ use std::time::Instant;
 
 use crate::disk::Disk;
 
+pub use hints::{HintsSummary, conversion_needs_blocks, convert_hints, create_hints};
 pub use info::txoutset_info;
 pub use options::{
     AggregateKind, AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary, SyncError,

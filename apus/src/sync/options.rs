@@ -90,6 +90,8 @@ pub enum Phase {
     Merging,
     /// Reading the whole UTXO set.
     ReadingCoins,
+    /// Reading blocks to say which of their outputs are unspent.
+    MakingHints,
 }
 
 impl Phase {
@@ -103,6 +105,7 @@ impl Phase {
             Self::WritingCoins => "Writing coins",
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
+            Self::MakingHints => "Making hints",
         }
     }
 }
@@ -223,6 +226,8 @@ impl fmt::Display for Refusal {
 pub enum SyncError {
     /// The disk is to blame.
     Store(StoreError),
+    /// A hints file is to blame, or its format.
+    Hints(HintsError),
     /// What was asked for cannot be done.
     Usage(String),
     /// SwiftSync's hints are to blame. Nothing was committed; in order it works without them.
@@ -238,6 +243,7 @@ impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
+            Self::Hints(error) => error.fmt(f),
             Self::Usage(what) => f.write_str(what),
             Self::Hints { path, error } => write!(
                 f,
@@ -260,5 +266,11 @@ impl std::error::Error for SyncError {}
 impl From<StoreError> for SyncError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<HintsError> for SyncError {
+    fn from(error: HintsError) -> Self {
+        Self::Hints(error)
     }
 }
