@@ -7,7 +7,7 @@ use crate::chain::made::{self, Shape};
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, kernels};
+use crate::{Result, cache, chain, growth, kernels, survivors};
 
 /// Measures Apus, beside what others take; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -64,6 +64,21 @@ enum Command {
         /// MB of blocks of the longest
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
+    },
+    /// Gathers, sorts and writes coins as SwiftSync does
+    #[command(hide = true)]
+    Survivors {
+        #[arg(long, default_value_t = 5_400_000)]
+        count: u64,
+        /// MiB
+        #[arg(long, default_value_t = 400)]
+        memory: usize,
+        /// Threads that write tables
+        #[arg(long, default_value_t = 2)]
+        writers: usize,
+        /// Reads the result back
+        #[arg(long)]
+        check: bool,
     },
     /// Makes a chain
     #[command(hide = true)]
@@ -133,6 +148,10 @@ fn run(cli: Cli) -> Result<()> {
             wanted.shape = common.shape(wanted.shape, size);
             (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
             common.finish(growth::run(&wanted, &common.programs()?, &common.dir)?)
+        }
+        Command::Survivors { count, memory, writers, check } => {
+            let size = survivors::Size { count, memory_bytes: memory << 20, writers, check };
+            print(&survivors::run(&size, &common.dir)?)
         }
         Command::MakeChain { file, facts, bytes, busy, keys, seed } => {
             made::make(&Shape { bytes, busy, keys, seed }, &file, &facts)

@@ -11,6 +11,8 @@ pub mod cli;
 pub mod kernels;
 /// What a sync of the coins cache costs, and what a cached coin takes.
 pub mod cache;
+/// What SwiftSync leaves over, on its way to tables.
+pub mod survivors;
 /// A whole chain, beside Bitcoin Core's engine and the scripts alone.
 pub mod chain;
 /// How the cost grows with the chain.

@@ -6,7 +6,7 @@ use std::path::Path;
 use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
-use apus_bench::{cache, chain, growth};
+use apus_bench::{cache, chain, growth, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -76,6 +76,16 @@ fn a_sync_hands_out_what_changed_however_much_is_cached() {
     let report = cache::run(&cache::Size::small()).unwrap();
     assert_eq!(rows(&report, "sync of the coins cache").len(), 2);
     check_files(&report);
+}
+
+#[test]
+fn what_survives_is_written_and_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    for memory_bytes in [0, 16 << 20] {
+        let size = survivors::Size { count: 100_000, memory_bytes, writers: 2, check: true };
+        let found = survivors::run(&size, dir.path()).unwrap();
+        assert_eq!(found["coins"], 100_000);
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod script;
 mod shard;
 mod slab;
 mod stats;
+mod survivors;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
 pub use muhash::MuHash;
-pub use script::CompactScript;
+pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use undo::{BlockUndo, for_each_spending_tx};
+pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};

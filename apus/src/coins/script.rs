@@ -44,30 +44,7 @@ fn inline_len(first: u8) -> usize {
 impl CompactScript {
     /// Compresses `script`, the bytes of an output's scriptPubKey.
     pub fn new(script: &[u8]) -> Self {
-        let mut inline = [0; INLINE_BYTES];
-        match *script {
-            [OP_DUP, OP_HASH160, 20, ref hash @ .., OP_EQUALVERIFY, OP_CHECKSIG]
-                if hash.len() == 20 =>
-            {
-                inline[1..21].copy_from_slice(hash);
-            }
-            [OP_HASH160, 20, ref hash @ .., OP_EQUAL] if hash.len() == 20 => {
-                inline[0] = 1;
-                inline[1..21].copy_from_slice(hash);
-            }
-            [33, parity @ (2 | 3), ref x @ .., OP_CHECKSIG] if x.len() == 32 => {
-                inline[0] = parity;
-                inline[1..33].copy_from_slice(x);
-            }
-            [65, 4, ref xy @ .., OP_CHECKSIG]
-                if xy.len() == 64 && PublicKey::from_slice(&script[1..66]).is_ok() =>
-            {
-                inline[0] = 4 | (xy[63] & 1);
-                inline[1..33].copy_from_slice(&xy[..32]);
-            }
-            _ => return Self::raw_form(script),
-        }
-        Self(Repr::Inline(inline))
+        special_form(script).map_or_else(|| Self::raw_form(script), |form| Self(Repr::Inline(form)))
     }
 
     /// Reads a compressed script. One of more than 10,000 bytes comes back as a lone OP_RETURN,
@@ -162,6 +139,48 @@ impl CompactScript {
     pub(super) fn from_box(bytes: Box<[u8]>) -> Self {
         Self(Repr::Boxed(bytes))
     }
+}
+
+/// The compressed form of `script`, made in `out`, which keeps its memory from one to the next.
+pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
+    out.clear();
+    match special_form(script) {
+        Some(form) => out.extend_from_slice(inline_bytes(&form)),
+        None => {
+            put_varint(out, script.len() as u64 + SPECIAL_TYPES);
+            out.extend_from_slice(script);
+        }
+    }
+    out
+}
+
+/// The compressed form of a script of one of the special types.
+#[inline]
+fn special_form(script: &[u8]) -> Option<[u8; INLINE_BYTES]> {
+    let mut inline = [0; INLINE_BYTES];
+    match *script {
+        [OP_DUP, OP_HASH160, 20, ref hash @ .., OP_EQUALVERIFY, OP_CHECKSIG]
+            if hash.len() == 20 =>
+        {
+            inline[1..21].copy_from_slice(hash);
+        }
+        [OP_HASH160, 20, ref hash @ .., OP_EQUAL] if hash.len() == 20 => {
+            inline[0] = 1;
+            inline[1..21].copy_from_slice(hash);
+        }
+        [33, parity @ (2 | 3), ref x @ .., OP_CHECKSIG] if x.len() == 32 => {
+            inline[0] = parity;
+            inline[1..33].copy_from_slice(x);
+        }
+        [65, 4, ref xy @ .., OP_CHECKSIG]
+            if xy.len() == 64 && PublicKey::from_slice(&script[1..66]).is_ok() =>
+        {
+            inline[0] = 4 | (xy[63] & 1);
+            inline[1..33].copy_from_slice(&xy[..32]);
+        }
+        _ => return None,
+    }
+    Some(inline)
 }
 
 /// The used part of inline bytes.

@@ -3,8 +3,12 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memmap2::Mmap;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use super::{PowerCut, StoreError};
 
@@ -21,9 +25,16 @@ pub struct File {
     path: PathBuf,
     inner: fs::File,
     power: Option<Arc<PowerCut>>,
+    /// Whether reads and writes go past the page cache.
+    direct: AtomicBool,
 }
 
 impl Disk {
+    /// Memory, offset and length of what [`File::is_direct`] files read and write in one call are
+    /// multiples of this many bytes; what the file system cannot take so goes through the page
+    /// cache.
+    pub const DIRECT_BYTES: usize = 4096;
+
     /// The real disk.
     pub fn new() -> Self {
         Self::default()
@@ -49,6 +60,18 @@ impl Disk {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         self.open_with(path, &options, "create the file")
+    }
+
+    /// As [`Disk::create`], past the page cache (`O_DIRECT`) where the file system can: for much
+    /// data that nobody reads soon. It costs neither a copy nor the pages that hold it, and a sync
+    /// finds nothing left to write.
+    pub fn create_direct(&self, path: impl AsRef<Path>) -> Result<File> {
+        Ok(self.create(path)?.into_direct())
+    }
+
+    /// As [`Disk::open`], past the page cache where the file system can.
+    pub fn open_direct(&self, path: impl AsRef<Path>) -> Result<File> {
+        Ok(self.open(path)?.into_direct())
     }
 
     /// Opens `path` for reading and writing, creating it empty if it is not there.
@@ -205,7 +228,8 @@ impl Disk {
 
     fn open_with(&self, path: &Path, options: &fs::OpenOptions, what: &str) -> Result<File> {
         let inner = options.open(path).map_err(|e| StoreError::io(path, what, e))?;
-        Ok(File { path: path.to_path_buf(), inner, power: self.power.clone() })
+        let (path, power) = (path.to_path_buf(), self.power.clone());
+        Ok(File { path, inner, power, direct: AtomicBool::new(false) })
     }
 
     fn before(&self, path: &Path, bytes: &[u8]) -> Result<usize> {
@@ -233,9 +257,15 @@ impl File {
         Ok(self.len()? == 0)
     }
 
+    /// Whether the file is read and written past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Relaxed)
+    }
+
     /// Fills `buffer` from `offset`; an error if the file ends before.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.inner.read_exact_at(buffer, offset).map_err(|e| match e.kind() {
+        let result = self.through_cache_if_refused(|| self.inner.read_exact_at(buffer, offset));
+        result.map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => {
                 let what = format!("the file ends inside the {} bytes wanted here", buffer.len());
                 StoreError::corrupt(&self.path, offset, what)
@@ -274,7 +304,10 @@ impl File {
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let fail = |e| StoreError::io(&self.path, "write", e).at(offset);
         match &self.power {
-            None => self.inner.write_all_at(bytes, offset).map_err(fail),
+            None => {
+                let write = || self.inner.write_all_at(bytes, offset);
+                self.through_cache_if_refused(write).map_err(fail)
+            }
             Some(power) => {
                 let kept = power.step(&self.path, bytes.len());
                 let partial = kept.as_ref().map_or(bytes.len() / 2, |n| *n);
@@ -327,6 +360,29 @@ impl File {
         let fail = |e| StoreError::io(&self.path, "map the file", e);
         // SAFETY: see above; a file cut by a third party raises SIGBUS, as in every mmap reader.
         unsafe { Mmap::map(&self.inner) }.map_err(fail)
+    }
+
+    /// Goes past the page cache from now on. Not where power cuts are tested: they leave half a
+    /// write, of any length.
+    fn into_direct(self) -> Self {
+        let set = || fcntl_setfl(&self.inner, fcntl_getfl(&self.inner)? | OFlags::DIRECT);
+        if self.power.is_none() && set().is_ok() {
+            self.direct.store(true, Relaxed);
+        }
+        self
+    }
+
+    /// Does `work`; if the file system refuses it for going past the page cache, does it again
+    /// through the cache, and so from then on.
+    fn through_cache_if_refused(&self, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        match work() {
+            Err(e) if self.is_direct() && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                fcntl_setfl(&self.inner, fcntl_getfl(&self.inner)? - OFlags::DIRECT)?;
+                self.direct.store(false, Relaxed);
+                work()
+            }
+            result => result,
+        }
     }
 
     /// The file underneath, for locks.

@@ -1,0 +1,105 @@
+use crate::coins::coin::{COIN_PREFIX, CoinParts, compress_amount};
+use crate::wire::{Hash, OutPoint, varint_len};
+
+use super::super::coin::decode_coin_key;
+
+/// Bytes of a record beside script: key length, value length, `C`, txid, and three VARINTs.
+pub(super) const HEAD_BYTES_MAX: usize = LENGTHS_BYTES + 1 + 32 + 5 + 5 + 10;
+/// Key length in one byte, value length in two, little endian.
+const LENGTHS_BYTES: usize = 3;
+/// Shortest and longest key: `C`, txid, VARINT of 32 bits.
+const KEY_BYTES_MIN: usize = 34;
+const KEY_BYTES_MAX: usize = 38;
+
+/// Where a record's key and value lie, behind its lengths.
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    key: usize,
+    value: usize,
+    pub end: usize,
+}
+
+impl Record {
+    /// Reads the lengths at `at`; `None` if there cannot be a record.
+    #[inline]
+    pub(super) fn at(bytes: &[u8], at: usize) -> Option<Self> {
+        let lengths = bytes.get(at..at.checked_add(LENGTHS_BYTES)?)?;
+        let key = at + LENGTHS_BYTES;
+        let value = key + usize::from(lengths[0]);
+        let end = value + usize::from(u16::from_le_bytes([lengths[1], lengths[2]]));
+        let key_fits = (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&usize::from(lengths[0]));
+        (key_fits && end <= bytes.len()).then_some(Self { key, value, end })
+    }
+
+    /// The chainstate's key.
+    #[inline]
+    pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.key..self.value]
+    }
+
+    /// The chainstate's key, and the value as it is before obfuscation.
+    #[inline]
+    pub(super) fn parts<'a>(&self, bytes: &'a mut [u8]) -> (&'a [u8], &'a mut [u8]) {
+        let (key, value) = bytes[self.key..self.end].split_at_mut(self.value - self.key);
+        (key, value)
+    }
+
+    /// The outpoint of the key, `None` if it is none.
+    pub(super) fn outpoint(&self, bytes: &[u8]) -> Option<OutPoint> {
+        decode_coin_key(self.key(bytes)).ok()
+    }
+}
+
+/// The first eight bytes of the txid of the record at `at`, in the order of keys.
+#[inline]
+pub(super) fn prefix(bytes: &[u8], at: usize) -> u64 {
+    let start = at + LENGTHS_BYTES + 1;
+    let mut prefix = [0; 8];
+    prefix.copy_from_slice(&bytes[start..start + 8]);
+    u64::from_be_bytes(prefix)
+}
+
+/// Writes a record to the start of `out`, which has room for [`HEAD_BYTES_MAX`] and the script of
+/// at most 65,000 bytes; returns its length.
+#[inline]
+pub(super) fn encode(out: &mut [u8], txid: &Hash, vout: u32, coin: &CoinParts) -> usize {
+    let mut at = LENGTHS_BYTES;
+    out[at] = COIN_PREFIX;
+    out[at + 1..at + 33].copy_from_slice(&txid.0);
+    at += 33;
+    at += put_varint(&mut out[at..], vout.into());
+    let value = at;
+    at += put_varint(&mut out[at..], coin.code.into());
+    at += put_varint(&mut out[at..], compress_amount(coin.amount));
+    put_short(&mut out[at..], coin.script);
+    at += coin.script.len();
+    out[0] = (value - LENGTHS_BYTES) as u8;
+    out[1..3].copy_from_slice(&((at - value) as u16).to_le_bytes());
+    at
+}
+
+/// Writes `value` as a VARINT to the start of `out`; returns its length.
+#[inline]
+fn put_varint(out: &mut [u8], mut value: u64) -> usize {
+    let len = varint_len(value);
+    for (i, byte) in out[..len].iter_mut().enumerate().rev() {
+        *byte = (value & 0x7f) as u8 | if i + 1 < len { 0x80 } else { 0 };
+        value = (value >> 7).wrapping_sub(1);
+    }
+    len
+}
+
+/// Copies the 16 to 48 bytes that most scripts have without a call of memcpy.
+#[inline]
+fn put_short(out: &mut [u8], bytes: &[u8]) {
+    let len = bytes.len();
+    let out = &mut out[..len];
+    if !(16..=48).contains(&len) {
+        return out.copy_from_slice(bytes);
+    }
+    out[..16].copy_from_slice(&bytes[..16]);
+    if len > 32 {
+        out[16..32].copy_from_slice(&bytes[16..32]);
+    }
+    out[len - 16..].copy_from_slice(&bytes[len - 16..]);
+}

@@ -1,0 +1,80 @@
+use crate::wire::{Cursor, ParseError, put_compact_size};
+
+use super::spill::{Extent, PAGE_BYTES};
+
+/// What [`super::Survivors::save`] saved, for [`super::Survivors::resume`]: where in the file the
+/// records of each slot lie, how many and how much they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedSurvivors {
+    /// Bits of the txid that tell the partition, and those that tell the slot in it.
+    pub(super) bits: (u32, u32),
+    pub(super) count: u64,
+    pub(super) amount: u64,
+    /// Length of the file.
+    pub(super) file_bytes: u64,
+    /// Of each slot of each partition.
+    pub(super) extents: Vec<Vec<Extent>>,
+}
+
+impl SavedSurvivors {
+    /// Bits of both kinds; more would be more slots than anybody needs.
+    pub(super) const BITS_MAX: u32 = 16;
+
+    /// Number of coins saved.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The form that a file holds: a byte of bits for partitions and one for slots; count, amount
+    /// and length of the file, 8 bytes each, little endian; for each slot a CompactSize and so
+    /// many extents of offset (8 bytes), length and CRC-32C (4 bytes each). About 16 KB, and 16
+    /// bytes for each time that a slot was put aside.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![self.bits.0 as u8, self.bits.1 as u8];
+        for number in [self.count, self.amount, self.file_bytes] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for extents in &self.extents {
+            put_compact_size(&mut out, extents.len() as u64);
+            for extent in extents {
+                out.extend_from_slice(&extent.offset.to_le_bytes());
+                out.extend_from_slice(&extent.bytes.to_le_bytes());
+                out.extend_from_slice(&extent.crc.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// Reads all of what [`SavedSurvivors::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(bytes);
+        let bits = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
+        if bits.0 + bits.1 > Self::BITS_MAX {
+            return Err(cursor.error("too many slots"));
+        }
+        let (count, amount, file_bytes) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let mut extents = Vec::new();
+        for _ in 0..1 << (bits.0 + bits.1) {
+            let len = cursor.compact_size()?;
+            if len > cursor.remaining() / 16 {
+                return Err(cursor.error("end of data"));
+            }
+            let read = (0..len).map(|_| read_extent(&mut cursor, file_bytes));
+            extents.push(read.collect::<Result<_, _>>()?);
+        }
+        match cursor.remaining() {
+            0 => Ok(Self { bits, count, amount, file_bytes, extents }),
+            _ => Err(cursor.error("bytes behind the end")),
+        }
+    }
+}
+
+fn read_extent(cursor: &mut Cursor, file_bytes: u64) -> Result<Extent, ParseError> {
+    let extent = Extent { offset: cursor.u64()?, bytes: cursor.u32()?, crc: cursor.u32()? };
+    let end = extent.offset.checked_add(extent.pages_bytes() as u64);
+    let is_whole_pages = extent.offset.is_multiple_of(PAGE_BYTES as u64);
+    match end {
+        Some(end) if end <= file_bytes && is_whole_pages => Ok(extent),
+        _ => Err(cursor.error("an extent behind the end of its file")),
+    }
+}

@@ -1,0 +1,112 @@
+use crate::coins::prefetch::prefetch;
+
+use super::record::{Record, prefix};
+
+/// Records that are being written are fetched this many ahead; a slot of mainnet (11 MB) is larger
+/// than the second level cache.
+const AHEAD: usize = 8;
+
+/// A record by the start of its txid.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    prefix: u64,
+    at: u32,
+}
+
+/// The order of the records of one slot; its buffers serve one slot after the other.
+#[derive(Default)]
+pub(super) struct Order {
+    unsorted: Vec<Entry>,
+    sorted: Vec<Entry>,
+    /// Where the next entry of each bucket goes.
+    ends: Vec<u32>,
+}
+
+/// What stands at this offset is no record.
+pub(super) struct BadRecord(pub usize);
+
+impl Order {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.unsorted.clear();
+    }
+
+    /// Adds the records that fill `bytes[start..end]`.
+    pub(super) fn add(&mut self, bytes: &[u8], start: usize, end: usize) -> Result<(), BadRecord> {
+        let bytes = &bytes[..end];
+        let mut at = start;
+        while at < end {
+            let offset = u32::try_from(at).map_err(|_| BadRecord(at))?;
+            let record = Record::at(bytes, at).ok_or(BadRecord(at))?;
+            self.unsorted.push(Entry { prefix: prefix(bytes, at), at: offset });
+            at = record.end;
+        }
+        Ok(())
+    }
+
+    /// Sorts by key, when all txids begin with the same `bits` bits.
+    ///
+    /// Txids are evenly distributed, so that one distribution by the bits behind into as many
+    /// buckets as there are records leaves next to nothing to compare. Where they are not (many
+    /// outputs of one transaction; a miner's choice), a bucket is sorted by comparing.
+    pub(super) fn sort(&mut self, bytes: &[u8], bits: u32) {
+        let count = self.unsorted.len();
+        let log2 = count.max(2).ilog2().min(24);
+        let bucket = |entry: &Entry| (entry.prefix << bits >> (64 - log2)) as usize;
+        self.ends.clear();
+        self.ends.resize(1 << log2, 0);
+        for entry in &self.unsorted {
+            self.ends[bucket(entry)] += 1;
+        }
+        let mut sum = 0;
+        for end in &mut self.ends {
+            sum += std::mem::replace(end, sum);
+        }
+        self.sorted.clear();
+        self.sorted.resize(count, Entry::default());
+        for entry in &self.unsorted {
+            let place = &mut self.ends[bucket(entry)];
+            self.sorted[*place as usize] = *entry;
+            *place += 1;
+        }
+        let mut start = 0;
+        for end in &self.ends {
+            let end = *end as usize;
+            if end - start > 1 {
+                self.sorted[start..end].sort_unstable_by(|a, b| {
+                    a.prefix.cmp(&b.prefix).then_with(|| key(bytes, a).cmp(key(bytes, b)))
+                });
+            }
+            start = end;
+        }
+    }
+
+    /// Number of records.
+    pub(super) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// The `i`-th record in order, and whether its key equals that of the one before.
+    #[inline]
+    pub(super) fn record(&self, bytes: &[u8], i: usize) -> (Record, bool) {
+        if let Some(ahead) = self.sorted.get(i + AHEAD) {
+            let at = ahead.at as usize;
+            prefetch(&bytes[at]);
+            prefetch(&bytes[(at + 64).min(bytes.len() - 1)]);
+        }
+        let entry = &self.sorted[i];
+        let same = i > 0 && {
+            let before = &self.sorted[i - 1];
+            before.prefix == entry.prefix && key(bytes, before) == key(bytes, entry)
+        };
+        (read(bytes, entry), same)
+    }
+}
+
+fn read(bytes: &[u8], entry: &Entry) -> Record {
+    Record::at(bytes, entry.at as usize).expect("it was read when it was added")
+}
+
+fn key<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
+    read(bytes, entry).key(bytes)
+}

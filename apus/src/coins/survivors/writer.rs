@@ -1,0 +1,90 @@
+use std::sync::atomic::Ordering;
+
+use crate::coins::coin::CoinParts;
+use crate::disk::StoreError;
+use crate::wire::{Hash, MAX_SCRIPT_BYTES};
+
+use super::record::{self, HEAD_BYTES_MAX};
+use super::{Survivors, lock};
+
+/// Bytes that a writer gathers for each slot.
+const BUFFER_BYTES: usize = 4096;
+
+/// One thread's way to [`Survivors`]; to be flushed before it is dropped.
+pub struct SurvivorWriter<'a> {
+    survivors: &'a Survivors,
+    /// [`BUFFER_BYTES`] for each slot, and how many of them are used.
+    buffers: Vec<u8>,
+    used: Vec<u16>,
+    count: u64,
+    amount: u64,
+}
+
+impl<'a> SurvivorWriter<'a> {
+    pub(super) fn new(survivors: &'a Survivors) -> Self {
+        let slots = 1 << (survivors.bits.0 + survivors.bits.1);
+        let (buffers, used) = (vec![0; slots * BUFFER_BYTES], vec![0; slots]);
+        Self { survivors, buffers, used, count: 0, amount: 0 }
+    }
+
+    /// Adds a coin, whose script is in compressed form and not above Core's limit.
+    #[inline]
+    pub fn push(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
+        let slot = self.survivors.slot(txid);
+        let mut used = usize::from(self.used[slot]);
+        if used + HEAD_BYTES_MAX + coin.script.len() > BUFFER_BYTES {
+            self.flush_slot(slot)?;
+            if HEAD_BYTES_MAX + coin.script.len() > BUFFER_BYTES {
+                return self.push_large(txid, vout, coin);
+            }
+            used = 0;
+        }
+        let buffer = &mut self.buffers[slot * BUFFER_BYTES..][..BUFFER_BYTES];
+        let len = record::encode(&mut buffer[used..], txid, vout, coin);
+        self.used[slot] = (used + len) as u16;
+        self.count += 1;
+        self.amount = self.amount.saturating_add(coin.amount);
+        Ok(())
+    }
+
+    /// Hands over all that was pushed.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        for slot in 0..self.used.len() {
+            self.flush_slot(slot)?;
+        }
+        let mut totals = lock(&self.survivors.totals);
+        totals.count += std::mem::take(&mut self.count);
+        totals.amount = totals.amount.saturating_add(std::mem::take(&mut self.amount));
+        Ok(())
+    }
+
+    #[cold]
+    fn flush_slot(&mut self, slot: usize) -> Result<(), StoreError> {
+        let used = usize::from(std::mem::take(&mut self.used[slot]));
+        let records = &self.buffers[slot * BUFFER_BYTES..][..used];
+        if used > 0 { self.survivors.append(slot, records) } else { Ok(()) }
+    }
+
+    /// A record longer than a buffer.
+    #[cold]
+    fn push_large(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
+        if coin.script.len() > MAX_SCRIPT_BYTES + 5 {
+            let what = format!("the script of {txid}:{vout} is too long to be unspent");
+            return Err(StoreError::new(self.survivors.spill.dir(), what));
+        }
+        let mut bytes = vec![0; HEAD_BYTES_MAX + coin.script.len()];
+        let len = record::encode(&mut bytes, txid, vout, coin);
+        self.survivors.append(self.survivors.slot(txid), &bytes[..len])?;
+        self.count += 1;
+        self.amount = self.amount.saturating_add(coin.amount);
+        Ok(())
+    }
+}
+
+impl Drop for SurvivorWriter<'_> {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            self.survivors.lost.store(true, Ordering::Release);
+        }
+    }
+}

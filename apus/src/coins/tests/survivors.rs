@@ -1,0 +1,288 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::super::survivors::{Survivors, WriteError};
+use super::super::*;
+use super::{coin, outpoint};
+use crate::disk::{Disk, PowerCut, StoreError};
+use crate::leveldb::Options;
+use crate::wire::{Hash, OutPoint, sha256};
+
+type Coins = Vec<(OutPoint, Coin)>;
+
+/// Numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 += 1;
+        let hash = sha256(&self.0.to_le_bytes());
+        usize::from(u16::from_le_bytes([hash[0], hash[1]])) % end
+    }
+}
+
+fn chainstate(dir: &Path) -> Chainstate {
+    let options = Options { create_if_missing: true, ..Options::default() };
+    Chainstate::open(Disk::new(), dir, options).expect("it opens")
+}
+
+/// Coins with everything that is rare: indices whose keys sort otherwise, long scripts, many
+/// outputs of one transaction.
+fn coins(numbers: std::ops::Range<u64>) -> Coins {
+    let mut coins: Coins = numbers.clone().map(|n| (outpoint(n), coin(n))).collect();
+    let txid = Hash(sha256(format!("rare {}", numbers.start).as_bytes()));
+    for vout in [0, 127, 128, 255, 256, 16_511, 16_512, 40_000, 2_113_664, u32::MAX] {
+        coins.push((OutPoint { txid, vout }, coin(vout.into())));
+    }
+    for (vout, len) in [(1, 4_090), (2, 10_000), (3, 4_000), (4, 10_000), (5, 0)] {
+        coins.push((OutPoint { txid, vout }, Coin::new(1, &vec![0x51; len], 77, true)));
+    }
+    coins.extend((1000..3000).map(|vout| (OutPoint { txid, vout }, coin(vout.into()))));
+    coins
+}
+
+fn sorted(mut coins: Coins) -> Coins {
+    coins.sort_by(|a, b| key_order(&a.0, &b.0));
+    coins
+}
+
+/// Pushes from several threads, each every so-maniest coin, flushing now and then.
+fn push(survivors: &Survivors, coins: &Coins, threads: usize) -> Result<(), StoreError> {
+    std::thread::scope(|scope| {
+        let push = |thread: usize| {
+            let mut writer = survivors.writer();
+            for (i, (at, coin)) in coins.iter().skip(thread).step_by(threads).enumerate() {
+                writer.push(&at.txid, at.vout, &coin.parts())?;
+                if i % 5000 == 4999 {
+                    writer.flush()?;
+                }
+            }
+            writer.flush()
+        };
+        let spawned: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || push(thread))).collect();
+        spawned.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })
+}
+
+/// Writes everything in `parts` threads and commits.
+fn write(survivors: &Survivors, chainstate: &Chainstate, parts: usize) -> Result<(), WriteError> {
+    let bulk = chainstate.bulk()?;
+    let ranges = survivors.ranges(parts);
+    assert!(ranges.len() <= parts);
+    std::thread::scope(|scope| {
+        let write = |range| -> Result<(), WriteError> {
+            let mut writer = bulk.writer();
+            survivors.write_range(range, &mut writer)?;
+            Ok(writer.finish()?)
+        };
+        let spawned: Vec<_> = ranges.into_iter().map(|r| scope.spawn(move || write(r))).collect();
+        spawned.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    Ok(bulk.commit(&Hash([9; 32]))?)
+}
+
+fn all(chainstate: &Chainstate) -> Coins {
+    let mut coins = Vec::new();
+    for mut scan in chainstate.scans(1).expect("scans") {
+        while let Some(found) = scan.next_coin().expect("a coin") {
+            coins.push(found);
+        }
+    }
+    coins
+}
+
+fn check(survivors: &Survivors, expected: Coins, parts: usize) {
+    assert_eq!(survivors.count(), expected.len() as u64);
+    assert_eq!(survivors.amount(), expected.iter().map(|(_, coin)| coin.amount).sum::<u64>());
+    let dir = tempfile::tempdir().expect("a directory");
+    let chainstate = chainstate(dir.path());
+    write(survivors, &chainstate, parts).expect("written");
+    assert!(all(&chainstate) == sorted(expected), "{parts} parts");
+}
+
+#[test]
+fn coins_in_any_order_by_any_number_of_threads_come_out_sorted() {
+    // The first two are put aside many times, the others hardly ever.
+    for (bits, threads, parts, memory) in
+        [((0, 0), 1, 1, 1 << 20), ((1, 1), 3, 4, 0), ((6, 4), 4, 5, 32 << 20), ((6, 4), 2, 99, 0)]
+    {
+        let dir = tempfile::tempdir().expect("a directory");
+        let survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, bits);
+        let coins = coins(0..30_000);
+        push(&survivors, &coins, threads).expect("pushed");
+        let file = dir.path().join("survivors.dat");
+        assert!(file.exists(), "{bits:?}");
+        check(&survivors, coins, parts);
+        survivors.destroy().expect("removed");
+        assert!(!file.exists());
+    }
+    let none = Survivors::new(&Disk::new(), Path::new("unused"), 1 << 20);
+    check(&none, Vec::new(), 3);
+    none.destroy().expect("nothing to remove");
+}
+
+#[test]
+fn what_was_saved_is_carried_on_with_and_what_was_not_is_gone() {
+    for seed in 0..6 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut random = Random(seed << 32);
+        let memory = random.below(3) * 60_000;
+        let mut survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, (2, 1));
+        let (mut expected, mut unsaved) = (Coins::new(), Coins::new());
+        let mut saved = survivors.save().expect("nothing to save");
+        for step in 0..12u64 {
+            let new = coins(step * 10_000..step * 10_000 + random.below(3000) as u64);
+            push(&survivors, &new, 1 + random.below(3)).expect("pushed");
+            unsaved.extend(new);
+            match random.below(3) {
+                0 => {
+                    saved = survivors.save().expect("saved");
+                    saved = SavedSurvivors::from_bytes(&saved.to_bytes()).expect("the same");
+                    expected.append(&mut unsaved);
+                    assert_eq!(saved.count(), expected.len() as u64);
+                }
+                1 => {
+                    drop(survivors);
+                    unsaved.clear();
+                    survivors = Survivors::resume(&Disk::new(), dir.path(), memory, &saved)
+                        .expect("resumed");
+                }
+                _ => {}
+            }
+        }
+        expected.append(&mut unsaved);
+        check(&survivors, expected, 2);
+    }
+}
+
+#[test]
+fn an_outpoint_that_comes_twice_is_named() {
+    let coins = coins(0..2000);
+    for again in [0, 1500, 2003, 2011, 3500] {
+        for (memory, save) in [(1 << 20, false), (1 << 20, true), (0, false)] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, (1, 1));
+            push(&survivors, &coins, 2).expect("pushed");
+            if save {
+                survivors.save().expect("saved");
+            }
+            push(&survivors, &vec![(coins[again].0, coin(7))], 1).expect("pushed");
+            let chainstate = chainstate(dir.path());
+            match write(&survivors, &chainstate, 1) {
+                Err(WriteError::Twice(at)) => assert_eq!(at, coins[again].0),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(chainstate.best_block().expect("read"), None);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_silently() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
+    let mut writer = survivors.writer();
+    writer.push(&Hash([1; 32]), 0, &coin(1).parts()).expect("pushed");
+    drop(writer);
+    assert!(survivors.save().is_err());
+    let chainstate = chainstate(dir.path());
+    assert!(write(&survivors, &chainstate, 1).is_err());
+
+    let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
+    let mut writer = survivors.writer();
+    let too_long = vec![6; 10_006];
+    let parts = CoinParts { amount: 1, code: 1, script: &too_long };
+    assert!(writer.push(&Hash([1; 32]), 0, &parts).is_err());
+}
+
+#[test]
+fn damage_to_the_file_is_seen() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let survivors = Survivors::with_bits(&Disk::new(), dir.path(), 1 << 20, (1, 1));
+    push(&survivors, &coins(0..300), 1).expect("pushed");
+    let saved = survivors.save().expect("saved");
+    drop(survivors);
+    let path = dir.path().join("survivors.dat");
+    let mut bytes = std::fs::read(&path).expect("read");
+    bytes[5000] ^= 1;
+    std::fs::write(&path, &bytes).expect("written");
+    let resume = || Survivors::resume(&Disk::new(), dir.path(), 1 << 20, &saved);
+    let survivors = resume().expect("resumed");
+    let chainstate = chainstate(&dir.path().join("chainstate"));
+    let error = write(&survivors, &chainstate, 1).expect_err("damaged").to_string();
+    assert!(error.contains("survivors.dat at byte") && error.contains("damaged"), "{error}");
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("written");
+    assert!(resume().is_err(), "cut short");
+    std::fs::remove_file(&path).expect("removed");
+    assert!(resume().is_err(), "gone");
+
+    let bytes = saved.to_bytes();
+    assert_eq!(SavedSurvivors::from_bytes(&bytes), Ok(saved));
+    for end in 0..bytes.len() {
+        assert!(SavedSurvivors::from_bytes(&bytes[..end]).is_err(), "{end} bytes");
+    }
+    assert!(SavedSurvivors::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
+    for (at, value) in [(0, 99), (19, 0), (26, 0xfc), (27, 1), (34, 0xff)] {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        assert!(SavedSurvivors::from_bytes(&bytes).is_err(), "byte {at}");
+    }
+}
+
+/// Whenever the power fails: what was saved is there, and with the rest pushed again the outcome is
+/// right.
+#[test]
+fn a_power_cut_loses_only_what_was_not_saved() {
+    let (first, second) = (coins(0..200), coins(1000..1400));
+    let mut resumed = 0;
+    for step in 1.. {
+        let dir = tempfile::tempdir().expect("a directory");
+        let power = Arc::new(PowerCut::at(step));
+        let disk = Disk::with_power_cut(power.clone());
+        let mut saved = None;
+        let work = || -> Result<(), StoreError> {
+            let survivors = Survivors::with_bits(&disk, dir.path(), 0, (0, 1));
+            push(&survivors, &first, 1)?;
+            saved = Some(survivors.save()?);
+            push(&survivors, &second, 1)?;
+            survivors.save()?;
+            Ok(())
+        };
+        let result = { work }();
+        power.lose_unsynced().expect("the power is gone");
+        let survivors = match &saved {
+            Some(saved) => Survivors::resume(&Disk::new(), dir.path(), 0, saved).expect("resumed"),
+            None => Survivors::with_bits(&Disk::new(), dir.path(), 0, (0, 1)),
+        };
+        resumed += u32::from(saved.is_some());
+        let mut expected = match saved {
+            Some(_) => first.clone(),
+            None => Coins::new(),
+        };
+        push(&survivors, &second, 1).expect("pushed");
+        expected.extend(second.clone());
+        check(&survivors, expected, 1);
+        if result.is_ok() {
+            break;
+        }
+    }
+    assert!(resumed > 5);
+}
+
+#[test]
+fn scripts_are_compressed_without_an_allocation_the_same_way() {
+    let mut out = Vec::with_capacity(200);
+    let at = out.as_ptr();
+    let mut forms = BTreeMap::new();
+    for seed in 0..300 {
+        let script = coin(seed).script.to_script();
+        assert_eq!(compress_script(&script, &mut out), CompactScript::new(&script).as_bytes());
+        *forms.entry(out[0]).or_insert(0) += 1;
+    }
+    let key = [&[0x76, 0xa9, 20][..], &[7; 20], &[0x88, 0xac]].concat();
+    assert_eq!(compress_script(&key, &mut out), [&[0][..], &[7; 20]].concat());
+    assert!(forms.len() > 3);
+    assert_eq!(out.as_ptr(), at);
+}

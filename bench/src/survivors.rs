@@ -1,0 +1,161 @@
+//! SwiftSync's survivors: gathered by all cores, sorted, written as tables.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use apus::coins::{Chainstate, CoinParts, SurvivorWriter, Survivors, WriteError};
+use apus::disk::Disk;
+use apus::leveldb::Options;
+use apus::wire::Hash;
+use rayon::prelude::*;
+use serde_json::json;
+
+use crate::Result;
+use crate::measure::{Random, quick_digest};
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Coins that survive.
+    pub count: u64,
+    /// Memory for them.
+    pub memory_bytes: usize,
+    /// Threads that write tables.
+    pub writers: usize,
+    /// Whether the result is read back.
+    pub check: bool,
+}
+
+/// Coins of one transaction, on average, on mainnet.
+const OUTPUTS: u64 = 3;
+
+/// Gathers and writes coins in a new directory below `dir`, and says what each step took.
+///
+/// # Errors
+/// The disk fails, or what was written is not what was gathered.
+pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
+    std::fs::create_dir_all(dir)?;
+    let place = tempfile::tempdir_in(dir)?;
+    let options = Options { create_if_missing: true, ..Options::default() };
+    let chainstate = Chainstate::open(Disk::new(), &place.path().join("chainstate"), options)?;
+    let threads = rayon::current_num_threads() as u64;
+    let parts: Vec<_> = (0..threads).map(|i| i * size.count / threads).collect();
+    let part = |i: &u64| (*i, (*i + size.count.div_ceil(threads)).min(size.count));
+
+    // What making the coins alone takes.
+    let start = Instant::now();
+    let made: u64 = parts
+        .par_iter()
+        .map(|i| make(part(i), |_, _, _| Ok(())))
+        .try_reduce(|| 0, |a, b| Ok(a.wrapping_add(b)))?;
+    let making = start.elapsed();
+
+    let survivors = Survivors::new(&Disk::new(), place.path(), size.memory_bytes);
+    let start = Instant::now();
+    parts.par_iter().try_for_each(|i| -> Result<()> {
+        let mut writer: SurvivorWriter = survivors.writer();
+        make(part(i), |txid, vout, coin| Ok(writer.push(txid, vout, coin)?))?;
+        Ok(writer.flush()?)
+    })?;
+    let push = start.elapsed().saturating_sub(making);
+
+    let start = Instant::now();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(size.writers).build()?;
+    let bulk = chainstate.bulk()?;
+    let busy = Mutex::new((Duration::ZERO, Duration::ZERO));
+    let ranges = survivors.ranges(size.writers);
+    pool.install(|| {
+        ranges.into_par_iter().try_for_each(|range| -> std::result::Result<(), WriteError> {
+            let start = Instant::now();
+            let mut writer = bulk.writer();
+            survivors.write_range(range, &mut writer)?;
+            let write = start.elapsed();
+            writer.finish()?;
+            let mut busy = busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *busy = (busy.0 + write, busy.1 + (start.elapsed() - write));
+            Ok(())
+        })
+    })?;
+    let commit = Instant::now();
+    bulk.commit(&Hash([1; 32]))?;
+    let (commit, write) = (commit.elapsed(), start.elapsed());
+    let (in_range, in_finish) =
+        busy.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let count = survivors.count();
+    survivors.destroy()?;
+    let peak = memory_peak()?;
+    let digest = if size.check { read_back(&chainstate)? } else { made };
+    if digest != made {
+        return Err("the chainstate holds something else than was gathered".into());
+    }
+    let each = |time: Duration| time.as_secs_f64() * 1e9 * threads as f64 / count as f64;
+    Ok(json!({
+        "coins": count,
+        "table_bytes": chainstate.disk_bytes(),
+        "push_ns": each(push).round(),
+        "sort_and_tables_ns": (in_range.as_secs_f64() * 1e9 / count as f64).round(),
+        "finish_s": in_finish.as_secs_f64() / size.writers as f64,
+        "commit_s": commit.as_secs_f64(),
+        "write_s": write.as_secs_f64(),
+        "push_s": push.as_secs_f64(),
+        "peak_mib": peak >> 20,
+        "digest": format!("{digest:016x}"),
+    }))
+}
+
+/// Coins `from` to `to`, shaped like today's; returns a digest of them in any order.
+fn make(
+    (from, to): (u64, u64),
+    mut take: impl FnMut(&Hash, u32, &CoinParts) -> Result<()>,
+) -> Result<u64> {
+    let (mut digest, mut i) = (0, from);
+    let (mut txid, mut script) = (Hash::ZERO, [0; 35]);
+    while i < to {
+        let mut random = Random(!i);
+        if i.is_multiple_of(OUTPUTS) || i == from {
+            Random(i / OUTPUTS).fill(&mut txid.0);
+        }
+        random.fill(&mut script);
+        // P2WPKH three times of four, else P2PKH or P2TR.
+        let (kind, len) = match random.below(8) {
+            0 => (0, 21),
+            1 => (40, 35),
+            _ => (28, 23),
+        };
+        script[0] = kind;
+        let amount = random.below(1_000_000_000);
+        let coin = CoinParts { amount, code: 1_600_000, script: &script[..len] };
+        let vout = (i % OUTPUTS) as u32;
+        take(&txid, vout, &coin)?;
+        digest = digest_of(digest, &txid, vout, amount);
+        i += 1;
+    }
+    Ok(digest)
+}
+
+fn digest_of(sum: u64, txid: &Hash, vout: u32, amount: u64) -> u64 {
+    let mut bytes = [0; 24];
+    bytes[..8].copy_from_slice(&txid.0[..8]);
+    bytes[8..16].copy_from_slice(&amount.to_le_bytes());
+    bytes[16..20].copy_from_slice(&vout.to_le_bytes());
+    quick_digest(sum, &bytes)
+}
+
+fn read_back(chainstate: &Chainstate) -> Result<u64> {
+    let mut digest = 0;
+    for mut scan in chainstate.scans(1)? {
+        while let Some((at, coin)) = scan.next_coin()? {
+            digest = digest_of(digest, &at.txid, at.vout, coin.amount);
+        }
+    }
+    Ok(digest)
+}
+
+/// The most memory that this process had at any time, in bytes.
+fn memory_peak() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")).unwrap_or("0");
+    Ok(kib.trim().parse::<u64>()? << 10)
+}
