@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use super::progress::{Reporter, thousands};
 use super::report::precise;
-use crate::sync::{self, AssumeValid, HintsFormat, Options, Summary, UtxoHash, UtxoStats};
+use crate::swiftsync::Format;
+use crate::sync::{self, AssumeValid, Options, Summary, UtxoHash, UtxoStats};
 use crate::wire::{Chain, Hash, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
@@ -136,7 +137,7 @@ fn sync_one_way(
 
 fn make_hints(options: &Options, hints: &Path, stop: &AtomicBool) -> Result<(), String> {
     let quiet = Reporter::new(true);
-    let made = sync::create_hints(options, None, HintsFormat::Bip456, hints, &quiet, stop);
+    let made = sync::create_hints(options, None, Format::Bip456, hints, &quiet, stop);
     let made = made.map_err(|error| error.to_string())?;
     println!(
         "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",

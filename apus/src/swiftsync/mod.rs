@@ -4,4 +4,4 @@
 
 pub mod hints;
 
-pub use hints::{Format, Hints, HintsEncoder, HintsError};
+pub use hints::{Format, Hints, HintsEncoder, HintsError, Numbering, open};

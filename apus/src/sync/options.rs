@@ -231,7 +231,7 @@ pub enum SyncError {
     /// What was asked for cannot be done.
     Usage(String),
     /// SwiftSync's hints are to blame. Nothing was committed; in order it works without them.
-    Hints { path: PathBuf, error: HintsError },
+    WrongHints { path: PathBuf, error: HintsError },
     /// SwiftSync came upon a block that is not valid, or undo data that is wrong. Nothing was
     /// committed.
     Refused(Refusal),
@@ -245,7 +245,7 @@ impl fmt::Display for SyncError {
             Self::Store(error) => error.fmt(f),
             Self::Hints(error) => error.fmt(f),
             Self::Usage(what) => f.write_str(what),
-            Self::Hints { path, error } => write!(
+            Self::WrongHints { path, error } => write!(
                 f,
                 "{}: {error}. Nothing was committed: get the right hints, or sync without --hints",
                 path.display()

@@ -191,7 +191,7 @@ fn take_up<A: Aggregate>(
     let Ok(salt) = <[u8; 64]>::try_from(&saved.salt[..]) else { return Ok(None) };
     let salt = Salt::new(salt);
     let Some(aggregate) = A::from_bytes(&salt, &saved.aggregate) else { return Ok(None) };
-    let Some(survivors) = SavedSurvivors::from_bytes(&saved.survivors) else { return Ok(None) };
+    let Ok(survivors) = SavedSurvivors::from_bytes(&saved.survivors) else { return Ok(None) };
     if recent.is_some_and(|recent| !recent.restore(&saved.recent)) {
         return Ok(None);
     }

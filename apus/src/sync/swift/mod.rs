@@ -51,7 +51,7 @@ impl HintsFile {
     /// Maps the file and finds out its format.
     pub fn open(path: &Path) -> Result<Self, SyncError> {
         let file = Disk::new().open_read(path)?;
-        let wrong = |error| SyncError::Hints { path: path.to_path_buf(), error };
+        let wrong = |error| SyncError::WrongHints { path: path.to_path_buf(), error };
         if file.is_empty()? {
             return Err(wrong(HintsError::new("the file is empty")));
         }
@@ -63,7 +63,7 @@ impl HintsFile {
 
     /// What is wrong with this file.
     pub fn error(&self, error: HintsError) -> SyncError {
-        SyncError::Hints { path: self.path.clone(), error }
+        SyncError::WrongHints { path: self.path.clone(), error }
     }
 }
 

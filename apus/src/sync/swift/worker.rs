@@ -1,6 +1,8 @@
 //! What a worker does with one block, in whatever order blocks come: checks it, and splits its
 //! outputs into those that stay and those that the aggregate has to meet again.
 
+use std::iter::{Copied, Peekable};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,7 +20,7 @@ use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, CompactScript, SurvivorWriter, Survivors};
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
-use crate::swiftsync::{Aggregate, HintsError, Salt};
+use crate::swiftsync::{Aggregate, HintsError, Numbering, Salt};
 use crate::wire::{Hash, OutPoint, is_unspendable};
 
 /// What all workers share.
@@ -259,22 +261,16 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         block: &CheckedBlock<BlockBytes>,
         height: u32,
     ) -> Result<(), Fault> {
-        let skips_coinbase = is_bip30_unspendable(height, block.hash());
         let recent = self.job.recent;
-        let (mut index, mut hinted) = (0, self.unspent.iter().copied().peekable());
+        let mut numbers = Numbers::new(self.job.hints, block, height, &self.unspent);
         let tally = &mut self.gathered.tally;
-        let txs = block.view().txs().zip(block.txids()).enumerate();
-        for (position, (tx, txid)) in txs.skip(usize::from(skips_coinbase)) {
+        for (position, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
             let recent = recent.filter(|recent| recent.may_want(txid));
             let code = height << 1 | u32::from(position == 0);
             for (vout, output) in tx.outputs().enumerate() {
                 let script = output.script();
-                if is_unspendable(script) {
-                    continue;
-                }
+                let Some(stays) = numbers.next(position, script)? else { continue };
                 let outpoint = OutPoint { txid: *txid, vout: vout as u32 };
-                let stays = hinted.next_if_eq(&index).is_some();
-                index += 1;
                 if !stays {
                     self.created.outpoints.push(outpoint.to_bytes());
                     if let Some(recent) = recent {
@@ -284,7 +280,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                     continue;
                 }
                 if recent.is_some_and(|recent| recent.wants(&outpoint)) {
-                    return Err(spent_later(height, index - 1));
+                    return Err(numbers.spent_later());
                 }
                 let amount = output.value().unsigned_abs();
                 tally.coins += 1;
@@ -296,28 +292,21 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                 }
             }
         }
-        all_used(hinted.next(), height, index)
+        numbers.finish()
     }
 
     /// Sends the coins that stay to the survivors, and the others that the block leaves behind to
     /// `created`.
     fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
         let (block, height) = (&prepared.block, prepared.height);
-        let skips_coinbase = is_bip30_unspendable(height, block.hash());
-        let skipped = if skips_coinbase { prepared.created_by_coinbase } else { 0 };
-        let (mut index, mut hinted) = (0, self.unspent.iter().copied().peekable());
-        let mut left = prepared.created[skipped..].iter().peekable();
+        let mut numbers = Numbers::new(self.job.hints, block, height, &self.unspent);
+        let mut left = prepared.created.iter().peekable();
         let tally = &mut self.gathered.tally;
-        let txs = block.view().txs().zip(block.txids());
-        for (tx, txid) in txs.skip(usize::from(skips_coinbase)) {
+        for (position, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
             for (vout, output) in tx.outputs().enumerate() {
-                if is_unspendable(output.script()) {
-                    continue;
-                }
                 let outpoint = OutPoint { txid: *txid, vout: vout as u32 };
-                let stays = hinted.next_if_eq(&index).is_some();
                 let coin = left.next_if(|(created, _)| *created == outpoint);
-                index += 1;
+                let Some(stays) = numbers.next(position, output.script())? else { continue };
                 match (coin, stays) {
                     (Some((_, coin)), false) => self.created.push_coin(&outpoint, coin),
                     (Some((_, coin)), true) => {
@@ -328,12 +317,12 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                             pushed.map_err(Fault::Store)?;
                         }
                     }
-                    (None, true) => return Err(spent_later(height, index - 1)),
+                    (None, true) => return Err(numbers.spent_later()),
                     (None, false) => {}
                 }
             }
         }
-        all_used(hinted.next(), height, index)
+        numbers.finish()
     }
 
     /// Appends a block that came from a source to our own files.
@@ -395,18 +384,70 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     }
 }
 
-/// Wrong hints: the output is spent by a block that the hints count in.
-fn spent_later(height: u32, index: u32) -> Fault {
-    let what = format!("output {index} is hinted as unspent, and a block up to there spends it");
-    Fault::Hints(HintsError::at(height, what))
+/// Counts a block's outputs as its hints do.
+struct Numbers<'a> {
+    height: u32,
+    /// Whether outputs that are never there to be spent have an index too.
+    counts_all: bool,
+    /// Whether the coinbase is one of the two that BIP30's exceptions overwrote.
+    overwritten: bool,
+    hinted: Peekable<Copied<slice::Iter<'a, u32>>>,
+    index: u32,
 }
 
-fn all_used(left: Option<u32>, height: u32, outputs: u32) -> Result<(), Fault> {
-    match left {
-        None => Ok(()),
-        Some(index) => Err(Fault::Hints(HintsError::at(
+impl<'a> Numbers<'a> {
+    fn new<B: AsRef<[u8]>>(
+        hints: &HintsFile,
+        block: &CheckedBlock<B>,
+        height: u32,
+        unspent: &'a [u32],
+    ) -> Self {
+        Self {
             height,
-            format!("output {index} is hinted as unspent, and the block has {outputs} outputs"),
-        ))),
+            counts_all: hints.reader.format().numbering() == Numbering::All,
+            overwritten: is_bip30_unspendable(height, block.hash()),
+            hinted: unspent.iter().copied().peekable(),
+            index: 0,
+        }
+    }
+
+    /// Whether the block's next output stays; `None` if it is never there to be spent. It is one of
+    /// the transaction at `position`, with this script.
+    #[inline]
+    fn next(&mut self, position: usize, script: &[u8]) -> Result<Option<bool>, Fault> {
+        let overwritten = self.overwritten && position == 0;
+        let is_gone = is_unspendable(script) || overwritten;
+        if is_gone && !self.counts_all {
+            return Ok(None);
+        }
+        let stays = self.hinted.next_if_eq(&self.index).is_some();
+        self.index += 1;
+        // An overwritten one has the outpoint of another that does stay, and may be hinted as that.
+        if stays && is_gone && !overwritten {
+            let what = "nobody can ever spend it";
+            return Err(self.wrong(self.index - 1, what));
+        }
+        Ok((!is_gone).then_some(stays))
+    }
+
+    /// The output before is hinted, and spent by a block that the hints count in.
+    fn spent_later(&self) -> Fault {
+        self.wrong(self.index - 1, "a block up to there spends it")
+    }
+
+    /// Behind the last output.
+    fn finish(mut self) -> Result<(), Fault> {
+        match self.hinted.next() {
+            None => Ok(()),
+            Some(index) => {
+                let what = format!("the block has {} outputs", self.index);
+                Err(self.wrong(index, &what))
+            }
+        }
+    }
+
+    fn wrong(&self, index: u32, what: &str) -> Fault {
+        let what = format!("output {index} is hinted as unspent, and {what}");
+        Fault::Hints(HintsError::at(self.height, what))
     }
 }
