@@ -60,9 +60,11 @@ pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
 /// # Errors
 /// No list of ascending indices that ends with m has this code.
 pub fn decode(bytes: &[u8], order: BitOrder, unspent: &mut Vec<u32>) -> Result<usize, Wrong> {
-    unspent.clear();
     let (head, shape) = Shape::read(bytes)?;
-    let Some(shape) = shape else { return Ok(head) };
+    let Some(shape) = shape else {
+        unspent.clear();
+        return Ok(head);
+    };
     let end = head + shape.bytes();
     let (low, high) = bytes.get(head..end).ok_or(CUT_SHORT)?.split_at(shape.low_bytes());
     let right = match order {
@@ -151,7 +153,7 @@ impl Shape {
 
     /// Whether the code was right; if not, `unspent` holds anything.
     fn decode<const MSB: bool>(&self, low: &[u8], high: &[u8], unspent: &mut Vec<u32>) -> bool {
-        // The last eight may reach beyond the end.
+        // What it held is overwritten; the last eight may reach beyond the end.
         unspent.resize(self.n as usize + 8, 0);
         let ones = read_high::<MSB>(high, self.low_bits(), unspent);
         unspent.truncate(self.n as usize);
