@@ -44,23 +44,25 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let part = |i: &u64| (*i, (*i + size.count.div_ceil(threads)).min(size.count));
 
     // What making the coins alone takes.
-    let start = Instant::now();
+    let (start, begun) = (Instant::now(), cpu_time());
     let made: u64 = parts
         .par_iter()
         .map(|i| make(part(i), |_, _, _| Ok(())))
         .try_reduce(|| 0, |a, b| Ok(a.wrapping_add(b)))?;
     let making = start.elapsed();
+    let making_cpu = cpu_time() - begun;
 
     let survivors = Survivors::new(&Disk::new(), place.path(), size.memory_bytes);
-    let start = Instant::now();
+    let (start, begun) = (Instant::now(), cpu_time());
     parts.par_iter().try_for_each(|i| -> Result<()> {
         let mut writer: SurvivorWriter = survivors.writer();
         make(part(i), |txid, vout, coin| Ok(writer.push(txid, vout, coin)?))?;
         Ok(writer.flush()?)
     })?;
     let push = start.elapsed().saturating_sub(making);
+    let push_cpu = (cpu_time() - begun).saturating_sub(making_cpu);
 
-    let start = Instant::now();
+    let (start, begun) = (Instant::now(), cpu_time());
     let pool = rayon::ThreadPoolBuilder::new().num_threads(size.writers).build()?;
     let bulk = chainstate.bulk()?;
     let busy = Mutex::new((Duration::ZERO, Duration::ZERO));
@@ -79,7 +81,7 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     })?;
     let commit = Instant::now();
     bulk.commit(&Hash([1; 32]))?;
-    let (commit, write) = (commit.elapsed(), start.elapsed());
+    let (commit, write, write_cpu) = (commit.elapsed(), start.elapsed(), cpu_time() - begun);
     let (in_range, in_finish) =
         busy.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let count = survivors.count();
@@ -89,19 +91,27 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     if digest != made {
         return Err("the chainstate holds something else than was gathered".into());
     }
-    let each = |time: Duration| time.as_secs_f64() * 1e9 * threads as f64 / count as f64;
+    let each_ns = |time: Duration| (time.as_secs_f64() * 1e9 / count as f64).round();
+    let writers = size.writers.max(1) as f64;
     Ok(json!({
         "coins": count,
         "table_bytes": chainstate.disk_bytes(),
-        "push_ns": each(push).round(),
-        "sort_and_tables_ns": (in_range.as_secs_f64() * 1e9 / count as f64).round(),
-        "finish_s": in_finish.as_secs_f64() / size.writers as f64,
-        "commit_s": commit.as_secs_f64(),
-        "write_s": write.as_secs_f64(),
         "push_s": push.as_secs_f64(),
+        "push_cpu_ns_each": each_ns(push_cpu),
+        "write_s": write.as_secs_f64(),
+        "write_cpu_ns_each": each_ns(write_cpu),
+        "sort_and_tables_s": in_range.as_secs_f64() / writers,
+        "sync_s": in_finish.as_secs_f64() / writers,
+        "commit_s": commit.as_secs_f64(),
         "peak_mib": peak >> 20,
         "digest": format!("{digest:016x}"),
     }))
+}
+
+/// CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Coins `from` to `to`, shaped like today's; returns a digest of them in any order.
