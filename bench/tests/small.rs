@@ -97,7 +97,11 @@ fn apus_and_core_come_to_the_same_utxo_set() {
     let dir = tempfile::tempdir().unwrap();
     let report = chain::run(&chain::Size::small(), &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
-    assert_eq!(found.len(), 8, "sync, 2 skipped, 2 full, Core, scripts, their share: {found:?}");
+    assert_eq!(
+        found.len(),
+        11,
+        "sync, 2 skipped, 2 full, hints, 2 SwiftSync, Core, scripts, their share: {found:?}"
+    );
     assert!(!rows(&report, "stages").is_empty());
     check_files(&report);
 }

@@ -84,7 +84,12 @@ fn show(root: &Path, stop: &AtomicBool) -> Result<ExitCode, String> {
     let with_hints = |options| Options { hints: Some(hints.clone()), ..options };
     let ways = [
         Ok(Some(first)),
-        sync_one_way("SwiftSync, assumed valid", &with_hints(options(&assumed, best)), &blocks, stop),
+        sync_one_way(
+            "SwiftSync, assumed valid",
+            &with_hints(options(&assumed, best)),
+            &blocks,
+            stop,
+        ),
         // The spent coins are in the rev files of the directory that was synced in order.
         sync_one_way(
             "SwiftSync, every script checked",
@@ -128,9 +133,8 @@ fn sync_one_way(
         thousands(summary.counts.scripts),
     );
     let quiet = Reporter::new(true);
-    let stats = |hash| {
-        sync::txoutset_info(options, hash, &quiet, stop).map_err(|error| error.to_string())
-    };
+    let stats =
+        |hash| sync::txoutset_info(options, hash, &quiet, stop).map_err(|error| error.to_string());
     let (muhash, serialized) = (stats(UtxoHash::MuHash)?, stats(UtxoHash::HashSerialized3)?);
     Ok(Some(Way { name, summary, muhash, serialized }))
 }

@@ -8,16 +8,17 @@ use serde::Serialize;
 
 use super::options::{self, Directory, cache_bytes};
 use super::progress::{Reporter, thousands};
-use super::report::precise;
+use super::report::{precise, summary_json as summary_json_of_sync};
 use crate::disk::Disk;
 use crate::swiftsync::hints::{self, Statistics};
 use crate::swiftsync::{Format, Hints};
-use crate::sync::{self, HintsSummary};
+use crate::sync::{self, AssumeValid, HintsSummary};
 
 #[derive(Subcommand)]
 pub enum HintsCommand {
     Create(Create),
     Info(Info),
+    Verify(Verify),
     Convert(Convert),
 }
 
@@ -57,6 +58,24 @@ pub struct Info {
     /// The hints file, in any format.
     file: PathBuf,
     /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prove that a hints file fits the blocks of a synced directory, and keep nothing.
+///
+/// What SwiftSync proves at its end: every output up to the hints' height that is not hinted as
+/// unspent was spent, exactly once.
+#[derive(Args)]
+pub struct Verify {
+    /// The hints file, in any format.
+    file: PathBuf,
+    #[command(flatten)]
+    directory: Directory,
+    /// Check every script and rule too, with the coins that undo data holds.
+    #[arg(long)]
+    full: bool,
+    /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     json: bool,
 }
@@ -119,6 +138,7 @@ pub fn run(command: HintsCommand) -> Result<ExitCode, String> {
     match command {
         HintsCommand::Create(create) => run_create(&create),
         HintsCommand::Info(info) => run_info(&info),
+        HintsCommand::Verify(verify) => run_verify(&verify),
         HintsCommand::Convert(convert) => run_convert(&convert),
     }
 }
@@ -130,6 +150,34 @@ fn run_create(create: &Create) -> Result<ExitCode, String> {
         let stop = super::stop_on_signal();
         sync::create_hints(&options, create.height, format, path, reporter, &stop)
     })
+}
+
+fn run_verify(verify: &Verify) -> Result<ExitCode, String> {
+    let mut options = verify.directory.to_options()?;
+    if verify.full {
+        options.assumevalid = AssumeValid::Nothing;
+    }
+    let file = options::expand_home(&verify.file);
+    let reporter = Reporter::new(verify.json);
+    let stop = super::stop_on_signal();
+    let result = sync::verify_hints(&options, &file, &reporter, &stop);
+    reporter.finish();
+    let summary = result.map_err(|error| error.to_string())?;
+    if summary.interrupted {
+        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+    }
+    match verify.json {
+        true => println!("{}", summary_json_of_sync(&summary)),
+        false => println!(
+            "{} fits the chain up to height {}, block {}: {} outputs unspent, proved in {}",
+            file.display(),
+            thousands(summary.height.into()),
+            summary.best_block,
+            thousands(summary.coins.unwrap_or_default()),
+            precise(summary.elapsed)
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_convert(convert: &Convert) -> Result<ExitCode, String> {

@@ -268,10 +268,9 @@ impl Engine {
         let mut network = options.network.clone();
         if let Some(hex) = &self.minimumchainwork {
             let digits = hex.strip_prefix("0x").unwrap_or(hex);
-            network.minimum_chain_work =
-                format!("{digits:0>64}").parse().map_err(|_| {
-                    format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits")
-                })?;
+            network.minimum_chain_work = format!("{digits:0>64}").parse().map_err(|_| {
+                format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits")
+            })?;
         }
         Ok(sync::Options {
             network,

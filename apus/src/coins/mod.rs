@@ -40,5 +40,5 @@ pub use coin::{
 pub use muhash::MuHash;
 pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
-pub use undo::{BlockUndo, for_each_spending_tx};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
+pub use undo::{BlockUndo, for_each_spending_tx};

@@ -13,11 +13,7 @@ const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 ///
 /// # Errors
 /// Why not, and what to do.
-pub(super) fn vouches_for(
-    option: AssumeValid,
-    tree: &Tree,
-    target: BlockId,
-) -> Result<(), String> {
+pub(super) fn vouches_for(option: AssumeValid, tree: &Tree, target: BlockId) -> Result<(), String> {
     let assumed = Assumed::new(option, tree);
     let height = tree.node(target).height;
     let instead = "--assumevalid=0 checks everything (with undo data), and without --hints a \

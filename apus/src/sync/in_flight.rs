@@ -266,7 +266,6 @@ impl InFlight {
     pub fn undo(&self) -> &[u8] {
         self.undo.get().map_or(&[], Vec::as_slice)
     }
-
 }
 
 /// The undo data of a block that spends `coins` ([`Prepared::external`]).

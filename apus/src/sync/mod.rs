@@ -32,8 +32,8 @@ use crate::disk::Disk;
 pub use hints::{HintsSummary, conversion_needs_blocks, convert_hints, create_hints};
 pub use info::txoutset_info;
 pub use options::{
-    AggregateKind, AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary, SyncError,
-    Unobserved,
+    AggregateKind, AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary,
+    SyncError, Unobserved,
 };
 
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};

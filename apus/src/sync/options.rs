@@ -251,8 +251,11 @@ impl fmt::Display for SyncError {
                 path.display()
             ),
             Self::Refused(refusal) => {
-                write!(f, "{refusal}. Nothing was committed: a sync without --hints finds the best \
-                    valid chain")
+                write!(
+                    f,
+                    "{refusal}. Nothing was committed: a sync without --hints finds the best \
+                    valid chain"
+                )
             }
             Self::Unproved(what) => {
                 write!(f, "{what}. Nothing was committed: sync without --hints")

@@ -23,7 +23,9 @@ use super::sources::{Place, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::coins::{Chainstate, Coin, CoinsCache};
 use crate::disk::StoreError;
-use crate::rules::{BlockContext, CheckedBlock, RuleClass, RuleError, check_block, check_block_in_context};
+use crate::rules::{
+    BlockContext, CheckedBlock, RuleClass, RuleError, check_block, check_block_in_context,
+};
 use crate::store::BlockFiles;
 use crate::wire::{BlockView, Network, OutPoint};
 

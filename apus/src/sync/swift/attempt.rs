@@ -11,6 +11,7 @@ use super::super::commit::Ledger;
 use super::super::in_flight::Times;
 use super::super::node::Node;
 use super::super::options::{Observer, Phase, Progress};
+use super::HintsFile;
 use super::fault::Fault;
 use super::finish::{commit, prove};
 use super::plan::{Mode, Plan};
@@ -18,7 +19,6 @@ use super::recent::Recent;
 use super::run::{Coordinate, Ended, run};
 use super::saved::{Key, Saved};
 use super::worker::{Done, Gathered, Job, Tally};
-use super::HintsFile;
 use crate::chain::BlockId;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
@@ -195,8 +195,7 @@ fn take_up<A: Aggregate>(
     if recent.is_some_and(|recent| !recent.restore(&saved.recent)) {
         return Ok(None);
     }
-    let survivors =
-        Survivors::resume(disk, directory, memory, &survivors).map_err(Fault::Store)?;
+    let survivors = Survivors::resume(disk, directory, memory, &survivors).map_err(Fault::Store)?;
     let height = plan.chain.height().unwrap_or(0);
     let done = (1..=height).filter(|height| saved.is_done(*height)).collect();
     let undo = saved.undo.iter();

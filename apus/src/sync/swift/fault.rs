@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
+use super::super::node::Node;
 use super::super::options::{Refusal, SyncError};
 use super::super::pipeline::{BlockFault, Step};
 use super::super::sources::Place;
 use super::HintsFile;
-use super::super::node::Node;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::RuleError;
@@ -47,7 +47,12 @@ impl Fault {
             Self::Rule(step, error) => refused(node, step, error.to_string()),
             Self::Undo { id, path, what } => {
                 let reason = format!("its undo data is wrong: {what}");
-                SyncError::Refused(Refusal { path: Some(path), offset: None, block: block(id), reason })
+                SyncError::Refused(Refusal {
+                    path: Some(path),
+                    offset: None,
+                    block: block(id),
+                    reason,
+                })
             }
         }
     }

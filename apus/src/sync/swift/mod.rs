@@ -83,9 +83,7 @@ pub(super) fn build(
         let plan = Plan::new(node, hints)?;
         let result = match node.options.aggregate {
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
-            AggregateKind::MuHash => {
-                attempt::<MuHashAggregate>(node, hints, &plan, observer, stop)
-            }
+            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, hints, &plan, observer, stop),
         };
         match result {
             Ok(activated) => return Ok(activated),

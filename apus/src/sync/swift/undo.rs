@@ -72,10 +72,11 @@ impl UndoCopies {
             }
             UndoAt::Source { file, guess } => {
                 let tx_count = prepared.block.view().tx_count();
-                let found = self.files[&file].find_fitting(guess, prev, tx_count, payload, |undo| {
-                    coins = external_coins(prepared, undo);
-                    coins.is_ok()
-                });
+                let found =
+                    self.files[&file].find_fitting(guess, prev, tx_count, payload, |undo| {
+                        coins = external_coins(prepared, undo);
+                        coins.is_ok()
+                    });
                 found.map_err(Fault::Store)?;
             }
         }

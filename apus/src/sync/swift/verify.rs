@@ -4,9 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::super::node::{Coins, Node};
-use super::super::options::{
-    AggregateKind, AssumeValid, Observer, Options, Summary, SyncError,
-};
+use super::super::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
 use super::super::resources;
 use super::HintsFile;
 use super::attempt::verify;
@@ -51,9 +49,7 @@ pub fn verify_hints(
     };
     let plan = Plan::of(&node, target, mode)?;
     let proved = match options.aggregate {
-        AggregateKind::Sha256 => {
-            verify::<SumAggregate>(&mut node, &hints, &plan, observer, stop)
-        }
+        AggregateKind::Sha256 => verify::<SumAggregate>(&mut node, &hints, &plan, observer, stop),
         AggregateKind::MuHash => {
             verify::<MuHashAggregate>(&mut node, &hints, &plan, observer, stop)
         }
