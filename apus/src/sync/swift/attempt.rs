@@ -179,7 +179,6 @@ fn load(disk: &Disk, directory: &Path, key: &Key) -> Result<Option<Saved>, Store
 }
 
 /// What was saved, ready to be carried on; `None` if it is not whole.
-#[expect(clippy::type_complexity, reason = "three parts of one whole")]
 fn take_up<A: Aggregate>(
     saved: &Saved,
     plan: &Plan,
