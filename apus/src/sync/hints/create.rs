@@ -30,11 +30,11 @@ const COINS_PER_LOOK: usize = 1 << 16;
 /// the order of the blocks' files; then every block is read once, in that order.
 ///
 /// Memory: `dbcache_bytes` for sorting, beyond which sorted runs wait in a temporary file beside
-/// `out`; 64 bytes for each block of the chain (twice that while the index is read); 16 for each
-/// block that is hinted, and 4 for each run and group of blocks (mainnet in 2026, 450 MiB, 8
-/// threads: 25 MB); and for each thread one block, and for at most 16 MiB of blocks their unspent
-/// outputs, 24 bytes each, and their hints. Temporary disk: 24 bytes for each unspent output, and
-/// once more what is written.
+/// `out`; 56 bytes for each block of the chain (400 while the index is read, before the rest); 50
+/// more for each block that is hinted; 4 for each run and group of blocks (mainnet in 2026, 450
+/// MiB, 8 threads: 30 MB); and for each thread one block, and for at most 16 MiB of blocks their
+/// unspent outputs, 24 bytes each, and their hints. Temporary disk: 24 bytes for each unspent
+/// output that has no room in memory, and once more what is written.
 ///
 /// `out` is replaced when all is done and not touched before.
 ///
@@ -94,13 +94,16 @@ fn create(
         places[*height as usize] = Some(place);
     }
     let spill = Spill::beside(work.out, ".unspent.tmp");
-    let held_max = options.dbcache_bytes / options.threads.max(1);
-    let new = || Collector::new(&spill, &groups, held_max / 2);
+    // What one search leaves in memory is there during the next.
+    let searches = if height == chain.height() { 1 } else { 2 };
+    let held_max = options.dbcache_bytes / options.threads.max(1) / searches;
+    let new = || Collector::new(&spill, &groups, held_max);
     let find = Find { work, height, places };
     let mut collectors = find.in_chainstate(options.threads, new)?;
     collectors.extend(find.spent_above(new)?);
     tracing::debug!(blocks = height, groups = groups.len(), spilled = spill.len(), "sorted");
-    let told = Told { survivors: Survivors::new(&spill, collectors), numbering, chain };
+    let survivors = work.pool.install(|| Survivors::new(&spill, collectors));
+    let told = Told { survivors, numbering, chain };
     write_hints(work, &order, &groups, &told)
 }
 

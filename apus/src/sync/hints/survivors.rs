@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::spill::Spill;
 use crate::disk::StoreError;
 use crate::wire::{Hash, OutPoint};
@@ -97,6 +99,13 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
+    fn into_runs(mut self) -> Vec<Run> {
+        self.held.sort_unstable();
+        let starts = self.starts();
+        self.runs.push(Run { starts, place: Place::Memory(self.held) });
+        self.runs
+    }
+
     fn starts(&self) -> Vec<u32> {
         let first_of = |group: &Range<u32>| {
             self.held.partition_point(|survivor| place_of(survivor) < group.start) as u32
@@ -112,15 +121,9 @@ pub(super) struct Survivors<'a> {
 }
 
 impl<'a> Survivors<'a> {
-    /// What all threads have collected.
+    /// What all threads have collected; what is in memory is sorted on the caller's pool.
     pub fn new(spill: &'a Spill, collectors: Vec<Collector>) -> Self {
-        let mut runs = Vec::new();
-        for mut collector in collectors {
-            collector.held.sort_unstable();
-            let starts = collector.starts();
-            runs.append(&mut collector.runs);
-            runs.push(Run { starts, place: Place::Memory(collector.held) });
-        }
+        let runs = collectors.into_par_iter().flat_map_iter(Collector::into_runs).collect();
         Self { spill, runs }
     }
 
