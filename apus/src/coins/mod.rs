@@ -19,6 +19,7 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 /// The records of the chainstate beside what the types say; docs/format.md tells them all.
 pub mod layout {
@@ -38,3 +39,4 @@ pub use coin::{
 pub use muhash::MuHash;
 pub use script::CompactScript;
 pub use stats::{HashType, UtxoStats};
+pub use undo::{BlockUndo, for_each_spending_tx};

@@ -3,6 +3,7 @@ mod chainstate;
 mod codec;
 mod core;
 mod speed;
+mod undo;
 
 use super::Coin;
 use crate::wire::{Hash, OutPoint, sha256};
