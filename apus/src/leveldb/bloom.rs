@@ -93,7 +93,7 @@ impl FilterBuilder {
             let mut h = hash;
             for _ in 0..probes {
                 let fraction = inverse.wrapping_mul(h.into());
-                let bit = (u128::from(fraction) * u128::from(bits) >> 64) as usize;
+                let bit = ((u128::from(fraction) * u128::from(bits)) >> 64) as usize;
                 filter[bit / 8] |= 1 << (bit % 8);
                 h = h.wrapping_add(hash.rotate_right(17));
             }
