@@ -20,6 +20,7 @@ mod survivors;
 mod table;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 /// The records of the chainstate beside what the types say; docs/format.md tells them all.
 pub mod layout {
@@ -40,3 +41,4 @@ pub use muhash::MuHash;
 pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
+pub use undo::{BlockUndo, for_each_spending_tx};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::flat_file::{
     BLOCKFILE_CHUNK_SIZE, Kind, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES, block_record,
-    undo_checksum, undo_record,
+    read_undo_payload, undo_record,
 };
 use super::writer::Writer;
 use super::{BlockStatus, FileInfo, FlatFilePos, IndexEntry, Obfuscation, Result};
@@ -174,12 +174,10 @@ impl BlockFiles {
     ) -> Result<()> {
         payload.clear();
         let (file, len) = self.open_record(Kind::Undo, pos)?;
-        self.read_revealed(&file, payload, len as usize + 32, pos)?;
-        let checksum = payload.split_off(len as usize);
-        if undo_checksum(payload, prev).0[..] != checksum {
-            payload.clear();
+        let offset = u64::from(pos.pos);
+        if !read_undo_payload(&file, self.obfuscation, offset, len, prev, payload)? {
             let what = "the checksum of the undo data does not match";
-            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+            return Err(StoreError::corrupt(file.path(), offset, what));
         }
         Ok(())
     }

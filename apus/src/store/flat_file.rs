@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use super::{Obfuscation, Result};
+use crate::disk::File;
 use crate::wire::{Hash, Sha256d};
 
 /// Space is reserved in blk files in steps of this many bytes.
@@ -75,6 +77,26 @@ pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
     hasher.update(&prev.0);
     hasher.update(payload);
     hasher.finish()
+}
+
+/// Reads the `len` bytes of undo data at `offset` of a rev file into `payload`, in the place of what
+/// that held, and the checksum behind them; if that is not one of a block whose parent is `prev`,
+/// `payload` is empty and the answer false. `len` is for the caller to bound.
+pub(super) fn read_undo_payload(
+    file: &File,
+    obfuscation: Obfuscation,
+    offset: u64,
+    len: u32,
+    prev: &Hash,
+    payload: &mut Vec<u8>,
+) -> Result<bool> {
+    let len = len as usize;
+    payload.clear();
+    file.append_to(payload, len + 32, offset)?;
+    obfuscation.apply(payload, offset);
+    let is_right = payload[len..] == undo_checksum(&payload[..len], prev).0;
+    payload.truncate(if is_right { len } else { 0 });
+    Ok(is_right)
 }
 
 /// What to reserve before `len` bytes are written at `pos`: nothing, or from `pos` up to the

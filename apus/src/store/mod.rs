@@ -20,6 +20,7 @@ mod scan;
 mod source;
 #[cfg(test)]
 mod tests;
+mod undo_source;
 mod writer;
 
 /// What the block index holds beside what the types say; docs/format.md tells it all.
@@ -44,6 +45,7 @@ pub use lock::DirLock;
 pub use obfuscation::Obfuscation;
 pub use scan::{FileScan, ScanWarning, Scanned};
 pub use source::{BlockSource, SourceBlock, SourceFile, SourceItem, SourceScan};
+pub use undo_source::{UndoFile, UndoPlace};
 
 /// What everything here returns.
 type Result<T> = std::result::Result<T, crate::disk::StoreError>;

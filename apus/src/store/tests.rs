@@ -5,6 +5,7 @@ mod index;
 mod kernel;
 mod power;
 mod scanning;
+mod undo_files;
 
 use std::path::Path;
 

@@ -4,10 +4,10 @@
 use super::commit::Ledger;
 use super::pipeline::Shared;
 use crate::chain::BlockId;
-use crate::coins::Coin;
+use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::StoreError;
 use crate::rules::{is_bip30_repeat, is_bip30_unspendable};
-use crate::wire::{BlockView, Cursor, OutPoint, ParseError, TxView, is_unspendable};
+use crate::wire::{BlockView, OutPoint, TxView, is_unspendable};
 
 /// Disconnects the tip. Nothing may be in flight.
 ///
@@ -24,38 +24,20 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
     let undo_pos = entry.undo_pos().ok_or_else(|| missing("its undo data is not stored"))?;
     let bytes = shared.files.read_block(data_pos)?;
     let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
-    let path = || shared.files.undo_path(undo_pos.file);
     let block = BlockView::parse(&bytes).map_err(|error| {
         let path = shared.files.block_path(data_pos.file);
         StoreError::corrupt(path, u64::from(data_pos.pos), format!("not a block: {error}"))
     })?;
-    let spent = parse_undo(&undo, &block).map_err(|error| {
-        StoreError::corrupt(path(), u64::from(undo_pos.pos), format!("undo data: {error}"))
-    })?;
+    let mut spent = Vec::new();
+    for_each_spending_tx(&undo, &block, |_, coins| spent.push(std::mem::take(coins))).map_err(
+        |error| {
+            let path = shared.files.undo_path(undo_pos.file);
+            StoreError::corrupt(path, u64::from(undo_pos.pos), format!("undo data: {error}"))
+        },
+    )?;
     undo_block(shared, ledger, tip, &block, spent);
     ledger.active.pop();
     Ok(())
-}
-
-/// The spent coins of each transaction but the coinbase.
-fn parse_undo<B: AsRef<[u8]>>(
-    undo: &[u8],
-    block: &BlockView<B>,
-) -> Result<Vec<Vec<Coin>>, ParseError> {
-    let mut cursor = Cursor::new(undo);
-    let count = cursor.compact_size()?;
-    if count + 1 != block.tx_count() {
-        return Err(cursor.error("it is for another number of transactions"));
-    }
-    let mut spent = Vec::with_capacity(count);
-    for tx in block.txs().skip(1) {
-        if cursor.compact_size()? != tx.input_count() {
-            return Err(cursor.error("it is for another number of inputs"));
-        }
-        let coins: Result<_, _> = tx.inputs().map(|_| Coin::decode_undo(&mut cursor)).collect();
-        spent.push(coins?);
-    }
-    Ok(spent)
 }
 
 fn undo_block<B: AsRef<[u8]>>(

@@ -4,6 +4,7 @@ mod codec;
 mod core;
 mod speed;
 mod survivors;
+mod undo;
 
 use super::Coin;
 use crate::wire::{Hash, OutPoint, sha256};

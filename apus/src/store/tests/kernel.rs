@@ -15,7 +15,7 @@ fn manager(root: &Path) -> (Context, ChainstateManager) {
 }
 
 /// A data directory that Core made of the first blocks of mainnet.
-fn made_by_core(blocks: &[Vec<u8>]) -> tempfile::TempDir {
+pub(super) fn made_by_core(blocks: &[Vec<u8>]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let (_context, manager) = manager(dir.path());
     for block in &blocks[1..] {
@@ -25,7 +25,7 @@ fn made_by_core(blocks: &[Vec<u8>]) -> tempfile::TempDir {
     dir
 }
 
-fn open(root: &Path) -> (DataDir, IndexDb, Vec<IndexEntry>, BlockFiles) {
+pub(super) fn open(root: &Path) -> (DataDir, IndexDb, Vec<IndexEntry>, BlockFiles) {
     open_with(root, DataDirOptions::default())
 }
 

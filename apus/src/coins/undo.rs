@@ -1,0 +1,75 @@
+use crate::wire::{BlockView, Cursor, ParseError, TxView};
+
+use super::coin::Coin;
+
+/// Reads a block's undo data (Core's `CBlockUndo`): for every transaction but the coinbase, in
+/// order, the coins that its inputs spent.
+///
+/// What it says must fit the block; nothing is allocated by a count that it states.
+pub struct BlockUndo<'a> {
+    cursor: Cursor<'a>,
+    txs_left: usize,
+}
+
+impl<'a> BlockUndo<'a> {
+    /// The undo data of a block of `tx_count` transactions, the coinbase among them.
+    ///
+    /// # Errors
+    /// It is for another number of transactions.
+    pub fn new(undo: &'a [u8], tx_count: usize) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(undo);
+        let txs_left = cursor.compact_size()?;
+        match txs_left.checked_add(1) == Some(tx_count) {
+            true => Ok(Self { cursor, txs_left }),
+            false => Err(cursor.error("it is for another number of transactions")),
+        }
+    }
+
+    /// Hands the coins of the next transaction, one for each of its `inputs`, to `each`.
+    ///
+    /// # Errors
+    /// It is for another number of inputs, or a coin does not parse.
+    pub fn next_tx(&mut self, inputs: usize, mut each: impl FnMut(Coin)) -> Result<(), ParseError> {
+        let left = self.txs_left.checked_sub(1);
+        self.txs_left = left.ok_or_else(|| self.cursor.error("it has no more transactions"))?;
+        if self.cursor.compact_size()? != inputs {
+            return Err(self.cursor.error("it is for another number of inputs"));
+        }
+        for _ in 0..inputs {
+            each(Coin::decode_undo(&mut self.cursor)?);
+        }
+        Ok(())
+    }
+
+    /// Ends behind the last transaction.
+    ///
+    /// # Errors
+    /// Transactions or bytes are left over.
+    pub fn finish(self) -> Result<(), ParseError> {
+        match (self.txs_left, self.cursor.remaining()) {
+            (0, 0) => Ok(()),
+            (0, _) => Err(self.cursor.error("it goes on behind its end")),
+            (..) => Err(self.cursor.error("it has more transactions than the block")),
+        }
+    }
+}
+
+/// Hands every transaction of `block` but the coinbase, in order, to `each`, with the coins that
+/// it spends, in the order of its inputs.
+///
+/// # Errors
+/// `undo` does not parse, or does not fit the block; some transactions may have been handed out.
+pub fn for_each_spending_tx<B: AsRef<[u8]>>(
+    undo: &[u8],
+    block: &BlockView<B>,
+    mut each: impl FnMut(&TxView, &mut Vec<Coin>),
+) -> Result<(), ParseError> {
+    let mut undo = BlockUndo::new(undo, block.tx_count())?;
+    let mut coins = Vec::new();
+    for tx in block.txs().skip(1) {
+        coins.clear();
+        undo.next_tx(tx.input_count(), |coin| coins.push(coin))?;
+        each(&tx, &mut coins);
+    }
+    undo.finish()
+}

@@ -1,0 +1,180 @@
+use std::path::Path;
+
+use super::flat_file::{Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, read_undo_payload};
+use super::{Obfuscation, Result, SourceFile};
+use crate::disk::{Disk, File};
+use crate::wire::{Cursor, Hash};
+
+/// No undo data is longer: a block of 1,000,000 bytes without its witness has at most 24,390
+/// inputs, and a coin takes at most 10,000 bytes of script and 18 more.
+const UNDO_BYTES_MAX: u32 = 256 << 20;
+/// Read at once while frames are walked: small records come many to a window, and of a large one
+/// little is read beside its frame.
+const WINDOW_BYTES: u64 = 4 << 10;
+/// What a frame tells: magic, length, and the number of transactions as a CompactSize.
+const HEAD_BYTES: usize = STORAGE_HEADER_BYTES as usize + 5;
+
+/// The undo data in the rev file beside a source's block file, where no block index says what
+/// belongs to which block.
+///
+/// Records stand in the order in which their blocks were connected. Blocks that were connected and
+/// taken back have theirs among them, and a block that never was connected has none.
+pub struct UndoFile {
+    file: File,
+    obfuscation: Obfuscation,
+    records: Vec<UndoPlace>,
+}
+
+/// Where the undo data of some block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UndoPlace {
+    /// Offset of the undo data in its file, behind magic and length.
+    pub offset: u64,
+    /// Its length in bytes, without the checksum behind it.
+    pub len: u32,
+    /// Transactions that it holds spent coins of: all of the block but the coinbase.
+    pub spending_txs: u32,
+}
+
+impl UndoFile {
+    /// The rev file beside `file`, of a network with this magic; `None` if there is none, or if
+    /// `file` is none of Core's numbered files.
+    ///
+    /// Only the frames are read, up to the first that is none: the unwritten rest of the file, or
+    /// damage, behind which nothing can be told.
+    pub fn beside(file: &SourceFile, magic: [u8; 4]) -> Result<Option<Self>> {
+        let Some(number) = file.number else { return Ok(None) };
+        let directory = file.path.parent().unwrap_or(Path::new("."));
+        let path = Kind::Undo.path(directory, number);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let rev = Disk::new().open_read(&path)?;
+        let records = Walk::new(&rev, file.obfuscation)?.records(magic)?;
+        Ok(Some(Self { file: rev, obfuscation: file.obfuscation, records }))
+    }
+
+    /// The rev file's path.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Where undo data is, in the file's order.
+    pub fn records(&self) -> &[UndoPlace] {
+        &self.records
+    }
+
+    /// Reads the undo data at `place` into `payload`, in the place of what that held, and says
+    /// whether it is that of a block whose parent is `prev`, as its checksum tells; if not,
+    /// `payload` is empty.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has become shorter.
+    pub fn read(&self, place: UndoPlace, prev: &Hash, payload: &mut Vec<u8>) -> Result<bool> {
+        let UndoPlace { offset, len, .. } = place;
+        read_undo_payload(&self.file, self.obfuscation, offset, len, prev, payload)
+    }
+
+    /// Finds the undo data of the block of `tx_count` transactions whose parent is `prev` and
+    /// reads it; its index among [`UndoFile::records`], or `None` if it is not there.
+    ///
+    /// Tries the record at index `guess` first, then its neighbours ever further away, so that a
+    /// good guess costs one read: the index behind the last one found is good. A block without
+    /// any but the coinbase spends nothing and needs no undo data.
+    ///
+    /// Two blocks on the same parent can have as many transactions: see
+    /// [`UndoFile::find_fitting`].
+    ///
+    /// # Errors
+    /// As for [`UndoFile::read`].
+    pub fn find(
+        &self,
+        guess: usize,
+        prev: &Hash,
+        tx_count: usize,
+        payload: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        self.find_fitting(guess, prev, tx_count, payload, |_| true)
+    }
+
+    /// [`UndoFile::find`] that goes on where undo data does not fit the block for another reason,
+    /// which neither checksum nor count tell: a stale block's stands there too.
+    pub fn find_fitting(
+        &self,
+        guess: usize,
+        prev: &Hash,
+        tx_count: usize,
+        payload: &mut Vec<u8>,
+        mut fits: impl FnMut(&[u8]) -> bool,
+    ) -> Result<Option<usize>> {
+        payload.clear();
+        let Some(last) = self.records.len().checked_sub(1) else { return Ok(None) };
+        let guess = guess.min(last);
+        for distance in 0..=guess.max(last - guess) {
+            let after = guess.checked_add(distance).filter(|index| *index <= last);
+            let before = guess.checked_sub(distance).filter(|_| distance > 0);
+            for index in after.into_iter().chain(before) {
+                let place = self.records[index];
+                let can_be = place.spending_txs as usize + 1 == tx_count;
+                if can_be && self.read(place, prev, payload)? && fits(payload) {
+                    return Ok(Some(index));
+                }
+            }
+        }
+        payload.clear();
+        Ok(None)
+    }
+}
+
+/// A walk from frame to frame.
+struct Walk<'a> {
+    file: &'a File,
+    len: u64,
+    obfuscation: Obfuscation,
+    /// Revealed bytes of the file from `window_start`.
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(file: &'a File, obfuscation: Obfuscation) -> Result<Self> {
+        let (len, window) = (file.len()?, Vec::new());
+        Ok(Self { file, len, obfuscation, window, window_start: 0 })
+    }
+
+    fn records(mut self, magic: [u8; 4]) -> Result<Vec<UndoPlace>> {
+        let (mut records, mut at) = (Vec::new(), 0);
+        while at + u64::from(UNDO_DATA_DISK_OVERHEAD) < self.len {
+            let head = self.head(at)?;
+            let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+            let end = at + u64::from(UNDO_DATA_DISK_OVERHEAD) + u64::from(len);
+            if head[..4] != magic || len > UNDO_BYTES_MAX || end > self.len {
+                break;
+            }
+            let stated = &head[8..][..(len as usize).min(HEAD_BYTES - 8)];
+            // Without a count it is no block's; those behind it may be.
+            if let Ok(txs) = Cursor::new(stated).compact_size() {
+                let offset = at + u64::from(STORAGE_HEADER_BYTES);
+                records.push(UndoPlace { offset, len, spending_txs: txs as u32 });
+            }
+            at = end;
+        }
+        Ok(records)
+    }
+
+    /// The first bytes of the frame at `at`, which the file has.
+    fn head(&mut self, at: u64) -> Result<[u8; HEAD_BYTES]> {
+        let held = self.window_start..self.window_start + self.window.len() as u64;
+        if !(held.contains(&at) && at + HEAD_BYTES as u64 <= held.end) {
+            self.window.clear();
+            let len = WINDOW_BYTES.min(self.len - at) as usize;
+            self.file.append_to(&mut self.window, len, at)?;
+            self.obfuscation.apply(&mut self.window, at);
+            self.window_start = at;
+        }
+        let mut head = [0; HEAD_BYTES];
+        let from = (at - self.window_start) as usize;
+        head.copy_from_slice(&self.window[from..from + HEAD_BYTES]);
+        Ok(head)
+    }
+}
