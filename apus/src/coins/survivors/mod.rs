@@ -157,8 +157,8 @@ impl Survivors {
         let (mut ranges, mut start, mut seen) = (Vec::new(), 0, 0u128);
         for (i, bytes) in sizes.iter().enumerate() {
             seen += u128::from(*bytes);
-            // Of what is seen, the middle of a partition decides which range it is in.
-            let due = (seen * parts as u128 + total / 2) / total;
+            // A cut is made where it is nearest to where it should be, to half a partition.
+            let due = (2 * seen + u128::from(*bytes)) * parts as u128 / (2 * total);
             let is_last = i + 1 == sizes.len();
             if is_last || (due > ranges.len() as u128 && ranges.len() + 1 < parts) {
                 ranges.push(start..i + 1);

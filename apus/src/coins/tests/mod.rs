@@ -3,8 +3,8 @@ mod chainstate;
 mod codec;
 mod core;
 mod speed;
-mod undo;
 mod survivors;
+mod undo;
 
 use super::Coin;
 use crate::wire::{Hash, OutPoint, sha256};

@@ -114,6 +114,11 @@ fn coins_in_any_order_by_any_number_of_threads_come_out_sorted() {
         push(&survivors, &coins, threads).expect("pushed");
         let file = dir.path().join("survivors.dat");
         assert!(file.exists(), "{bits:?}");
+        if bits.0 == 6 {
+            let lens: Vec<usize> = survivors.ranges(4).into_iter().map(|r| r.len()).collect();
+            assert_eq!(lens.iter().sum::<usize>(), 64);
+            assert!(lens.len() == 4 && lens.iter().all(|len| (10..22).contains(len)), "{lens:?}");
+        }
         check(&survivors, coins, parts);
         survivors.destroy().expect("removed");
         assert!(!file.exists());

@@ -67,6 +67,7 @@ pub(super) fn attempt<A: Aggregate>(
     let todo: Vec<usize> =
         (0..plan.steps.len()).filter(|step| !state.done.contains(&height_of(*step))).collect();
     let times = Times::of_branch(&node.tree, plan.target);
+    tracing::debug!(mode = ?plan.mode, blocks = todo.len(), "working through blocks");
     let (shared, ledger) = node.split();
     let job = Job {
         shared: &shared,
@@ -87,6 +88,7 @@ pub(super) fn attempt<A: Aggregate>(
     }
     let State { gathered, undo, .. } = tracker.state;
     prove(&gathered, plan, &shared)?;
+    tracing::debug!(coins = gathered.tally.coins, "proved");
     if stop.load(Relaxed) {
         return Ok(Activated::Stopped);
     }
@@ -97,6 +99,7 @@ pub(super) fn attempt<A: Aggregate>(
     let height = plan.chain.height().unwrap_or(0);
     observer.observe(&Progress { height, ..Progress::of(Phase::WritingCoins) });
     commit(&shared, ledger, plan, &work.survivors, &undo, &gathered.tally, threads)?;
+    tracing::debug!("committed");
     work.survivors.destroy().map_err(Fault::Store)?;
     super::remove_directory(&disk, &directory).map_err(Fault::Store)?;
     Ok(Activated::Best)

@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
 use super::undo::UndoAt;
-use crate::coins::{Coin, CoinParts, CompactScript, SurvivorWriter, Survivors};
+use crate::coins::{Coin, CoinParts, SurvivorWriter, Survivors, compress_script};
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering, Salt};
@@ -106,6 +106,7 @@ pub(super) struct Worker<'a, A> {
     /// Scratch space, kept from block to block.
     unspent: Vec<u32>,
     undo: Vec<u8>,
+    script: Vec<u8>,
     created: Batch,
     spent: Batch,
 }
@@ -142,6 +143,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             gathered: Gathered::empty(job.salt),
             unspent: Vec::new(),
             undo: Vec::new(),
+            script: Vec::new(),
             created: Batch::default(),
             spent: Batch::default(),
         }
@@ -284,8 +286,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                 tally.coins += 1;
                 tally.amount = tally.amount.saturating_add(amount);
                 if let Some(survivors) = &mut self.survivors {
-                    let compact = CompactScript::new(script);
-                    let coin = CoinParts { amount, code, script: compact.as_bytes() };
+                    let script = compress_script(script, &mut self.script);
+                    let coin = CoinParts { amount, code, script };
                     survivors.push(txid, vout as u32, &coin).map_err(Fault::Store)?;
                 }
             }
