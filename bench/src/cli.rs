@@ -58,6 +58,9 @@ enum Command {
         /// MB of blocks
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
+        /// MiB for cached coins, as a list
+        #[arg(long, value_name = "MIB", value_delimiter = ',')]
+        dbcache: Option<Vec<usize>>,
     },
     /// How the cost grows with the chain
     Growth {
@@ -137,8 +140,9 @@ fn run(cli: Cli) -> Result<()> {
             let size = if common.quick { cache::Size::quick() } else { cache::Size::full() };
             common.finish(cache::run(&size)?)
         }
-        Command::Chain { size } => {
+        Command::Chain { size, dbcache } => {
             let mut wanted = chain::Size::full();
+            wanted.dbcaches = dbcache.unwrap_or(wanted.dbcaches);
             wanted.shape = common.shape(wanted.shape, size);
             (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
             common.finish(chain::run(&wanted, &common.programs()?, &common.dir)?)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::chain::made::{MadeChain, Shape};
-use crate::chain::runs::{Run, Runner};
+use crate::chain::runs::{How, Run, Runner};
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table, three_digits};
 use crate::svg::{Lines, Series};
@@ -66,11 +66,12 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
                 continue;
             }
             let dbcache = mib(2 * COIN_BYTES * chain.count("unspent")) + 64;
-            let run = runner.reindex(assumevalid, dbcache, stop, runs)?;
+            let how = How { assumevalid, stop, dbcache, hints: false };
+            let run = runner.reindex(how, runs)?;
             let coins = run.json["coins"].as_u64().unwrap_or(0);
             points.push(Point { scripts, cache: "everything", dbcache, run });
             let dbcache = mib(COIN_BYTES * coins / 10);
-            let run = runner.reindex(assumevalid, dbcache, stop, runs)?;
+            let run = runner.reindex(How { dbcache, ..how }, runs)?;
             points.push(Point { scripts, cache: "a tenth", dbcache, run });
         }
     }

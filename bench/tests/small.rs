@@ -40,6 +40,7 @@ fn every_way_to_read_write_and_hash_comes_to_the_same() {
     let report = kernels::run(kernels::Size::SMALL, &sample, dir.path()).unwrap();
     let mut found = rows(&report, "blocks and hashes");
     found.extend(rows(&report, "tables"));
+    found.extend(rows(&report, "hints"));
     for what in [
         "read block",
         "write block",
@@ -55,6 +56,9 @@ fn every_way_to_read_write_and_hash_comes_to_the_same() {
         "txids",
         "merkle root of txids",
         "SHA-256 of 1 MiB",
+        "encode hints, one index",
+        "decode hints, one index",
+        "open a hints file",
     ] {
         let same: Vec<_> =
             found.iter().filter(|row| row["what"] == what && row["digest"].is_string()).collect();
@@ -93,7 +97,11 @@ fn apus_and_core_come_to_the_same_utxo_set() {
     let dir = tempfile::tempdir().unwrap();
     let report = chain::run(&chain::Size::small(), &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
-    assert_eq!(found.len(), 8, "sync, 2 skipped, 2 full, Core, scripts, their share: {found:?}");
+    assert_eq!(
+        found.len(),
+        11,
+        "sync, 2 skipped, 2 full, hints, 2 SwiftSync, Core, scripts, their share: {found:?}"
+    );
     assert!(!rows(&report, "stages").is_empty());
     check_files(&report);
 }

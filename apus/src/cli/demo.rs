@@ -1,11 +1,12 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use super::progress::{Reporter, thousands};
 use super::report::precise;
-use crate::sync::{self, AssumeValid, Options, UtxoHash};
-use crate::wire::{Chain, Network};
+use crate::swiftsync::Format;
+use crate::sync::{self, AssumeValid, Options, Summary, UtxoHash, UtxoStats};
+use crate::wire::{Chain, Hash, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
 const BLOCKS: &[u8] = include_bytes!("../../../data/mainnet-0-14131.dat");
@@ -29,8 +30,8 @@ struct Figures {
     hash_serialized_3: &'static str,
 }
 
-/// Syncs the blocks that came with the program, every script checked, and compares the UTXO set
-/// with Bitcoin Core's figures. The directory is temporary unless `keep` names one.
+/// Syncs the blocks that came with the program in all three ways, and compares each UTXO set with
+/// Bitcoin Core's figures. The directory is temporary unless `keep` names one.
 pub fn run(keep: Option<PathBuf>, stop: &AtomicBool) -> Result<ExitCode, String> {
     let temporary = keep.is_none();
     let name = format!("apus-demo-{}", std::process::id());
@@ -40,67 +41,144 @@ pub fn run(keep: Option<PathBuf>, stop: &AtomicBool) -> Result<ExitCode, String>
         // The result counts; what cannot be removed is the temporary directory's own affair.
         let _ = std::fs::remove_dir_all(&root);
     } else {
-        println!("\nThe data directory is {}: bitcoind -datadir opens it.", root.display());
+        println!("\nThe data directories are in {}: bitcoind -datadir opens them.", root.display());
     }
     result
 }
 
-fn show(root: &std::path::Path, stop: &AtomicBool) -> Result<ExitCode, String> {
+/// One of the three ways, and what came of it.
+struct Way {
+    name: &'static str,
+    summary: Summary,
+    muhash: UtxoStats,
+    serialized: UtxoStats,
+}
+
+fn show(root: &Path, stop: &AtomicBool) -> Result<ExitCode, String> {
     let text = |error: std::io::Error| format!("{}: {error}", root.display());
-    let datadir = root.join("datadir");
-    if datadir.exists() {
-        return Err(format!("{} exists already: name another directory", datadir.display()));
+    let (in_order, assumed, full) =
+        (root.join("in-order"), root.join("swiftsync-assumevalid"), root.join("swiftsync-full"));
+    for directory in [&in_order, &assumed, &full] {
+        if directory.exists() {
+            return Err(format!("{} exists already: name another directory", directory.display()));
+        }
+        std::fs::create_dir_all(directory).map_err(text)?;
     }
-    std::fs::create_dir_all(&datadir).map_err(text)?;
-    let blocks = root.join("mainnet-0-14131.dat");
+    let (blocks, hints) = (root.join("mainnet-0-14131.dat"), root.join("mainnet-14131.hints"));
     std::fs::write(&blocks, BLOCKS).map_err(text)?;
 
-    let mut options = Options::new(datadir, Network::new(Chain::Main));
-    options.assumevalid = AssumeValid::Nothing;
-    println!("Syncing mainnet blocks 0 to {}, every script checked …", thousands(14_131));
+    println!("Syncing mainnet blocks 0 to {} in three ways …\n", thousands(14_131));
+    let options = |directory: &Path, assumevalid| {
+        let mut network = Network::new(Chain::Main);
+        // So early in the chain nothing is buried deep enough to be assumed valid otherwise.
+        network.minimum_chain_work = Hash::ZERO;
+        Options { assumevalid, ..Options::new(directory.to_path_buf(), network) }
+    };
+    let every_script = options(&in_order, AssumeValid::Nothing);
+    let Some(first) = sync_one_way("in order, every script checked", &every_script, &blocks, stop)?
+    else {
+        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+    };
+    make_hints(&every_script, &hints, stop)?;
+    let best = AssumeValid::Block(first.summary.best_block);
+    let with_hints = |options| Options { hints: Some(hints.clone()), ..options };
+    let ways = [
+        Ok(Some(first)),
+        sync_one_way(
+            "SwiftSync, assumed valid",
+            &with_hints(options(&assumed, best)),
+            &blocks,
+            stop,
+        ),
+        // The spent coins are in the rev files of the directory that was synced in order.
+        sync_one_way(
+            "SwiftSync, every script checked",
+            &with_hints(options(&full, AssumeValid::Nothing)),
+            &in_order,
+            stop,
+        ),
+    ];
+    println!();
+    let mut same = true;
+    for way in ways {
+        let Some(way) = way? else { return Ok(ExitCode::from(super::EXIT_INTERRUPTED)) };
+        same &= compare(&way);
+    }
+    if !same {
+        return Err("a UTXO set is not the one that Bitcoin Core computes".to_string());
+    }
+    println!("In all three ways the UTXO set is the one that Bitcoin Core computes.");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Syncs, says how long it took, and computes both hashes; `None` if it was interrupted.
+fn sync_one_way(
+    name: &'static str,
+    options: &Options,
+    source: &Path,
+    stop: &AtomicBool,
+) -> Result<Option<Way>, String> {
     let reporter = Reporter::new(false);
-    let summary = sync::sync(&options, &[blocks], &reporter, stop);
+    let summary = sync::sync(options, &[source.to_path_buf()], &reporter, stop);
     reporter.finish();
     let summary = summary.map_err(|error| error.to_string())?;
     if summary.interrupted {
-        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+        return Ok(None);
     }
     println!(
-        "{} blocks, {} transactions, {} scripts in {}\n",
+        "{name:<34} {:>7}: {} blocks, {} transactions, {} scripts",
+        precise(summary.elapsed),
         thousands(summary.counts.blocks),
         thousands(summary.counts.transactions),
         thousands(summary.counts.scripts),
-        precise(summary.elapsed)
     );
-
     let quiet = Reporter::new(true);
-    let stats = |hash| sync::txoutset_info(&options, hash, &quiet, stop);
-    let muhash = stats(UtxoHash::MuHash).map_err(|error| error.to_string())?;
-    let serialized = stats(UtxoHash::HashSerialized3).map_err(|error| error.to_string())?;
+    let stats =
+        |hash| sync::txoutset_info(options, hash, &quiet, stop).map_err(|error| error.to_string());
+    let (muhash, serialized) = (stats(UtxoHash::MuHash)?, stats(UtxoHash::HashSerialized3)?);
+    Ok(Some(Way { name, summary, muhash, serialized }))
+}
+
+fn make_hints(options: &Options, hints: &Path, stop: &AtomicBool) -> Result<(), String> {
+    let quiet = Reporter::new(true);
+    let made = sync::create_hints(options, None, Format::Bip456, hints, &quiet, stop);
+    let made = made.map_err(|error| error.to_string())?;
+    println!(
+        "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",
+        "hints made of it",
+        precise(made.elapsed),
+        thousands(made.unspent),
+        thousands(made.outputs.unwrap_or_default()),
+        thousands(made.bytes)
+    );
+    Ok(())
+}
+
+/// Prints a UTXO set's figures beside Core's; whether they are the same.
+fn compare(way: &Way) -> bool {
+    println!("{}", way.name);
+    let (summary, muhash, serialized) = (&way.summary, &way.muhash, &way.serialized);
     let rows = [
         ("height", summary.height.to_string(), CORE.height.to_string()),
         ("best block", summary.best_block.to_string(), CORE.best_block.to_string()),
         ("coins", thousands(muhash.txouts), thousands(CORE.txouts)),
         ("total amount (BTC)", muhash.total_amount_btc(), CORE.total_amount.to_string()),
-        ("muhash", hash_of(&muhash), CORE.muhash.to_string()),
-        ("hash_serialized_3", hash_of(&serialized), CORE.hash_serialized_3.to_string()),
+        ("muhash", hash_of(muhash), CORE.muhash.to_string()),
+        ("hash_serialized_3", hash_of(serialized), CORE.hash_serialized_3.to_string()),
     ];
     let mut same = true;
     for (name, ours, cores) in rows {
         same &= ours == cores;
         let verdict = if ours == cores { "as Bitcoin Core" } else { "NOT as Bitcoin Core" };
-        println!("{name:<19} {ours}  {verdict}");
+        println!("  {name:<19} {ours}  {verdict}");
         if ours != cores {
-            println!("{:<19} {cores}  (Bitcoin Core)", "");
+            println!("  {:<19} {cores}  (Bitcoin Core)", "");
         }
     }
-    if !same {
-        return Err("the UTXO set is not the one that Bitcoin Core computes".to_string());
-    }
-    println!("\nThe UTXO set is the one that Bitcoin Core computes.");
-    Ok(ExitCode::SUCCESS)
+    println!();
+    same
 }
 
-fn hash_of(stats: &sync::UtxoStats) -> String {
+fn hash_of(stats: &UtxoStats) -> String {
     stats.hash.map_or_else(String::new, |(_, hash)| hash.to_string())
 }

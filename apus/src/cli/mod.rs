@@ -1,6 +1,7 @@
 //! Commands, options, progress, exit codes. Knows what `sync` offers and nothing of its insides.
 
 mod demo;
+mod hints;
 mod options;
 mod progress;
 mod report;
@@ -47,6 +48,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
             with_engine(&engine, |options, reporter, stop| sync::reindex(options, reporter, stop))
         }
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info),
+        Command::Hints { command } => hints::run(command),
         Command::Demo { keep } => demo::run(keep, &stop_on_signal()),
     }
 }

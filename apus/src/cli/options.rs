@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::hints::HintsCommand;
 use crate::sync::{self, AssumeValid, UtxoHash};
 use crate::wire::{Chain, Hash, Network};
 
@@ -32,6 +33,7 @@ Examples:
   apus sync --from /old/node --datadir new     from the block files of another node
   apus reindex --datadir new --assumevalid 0   rebuild the UTXO set, checking every script
   apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
+  apus hints create -o mainnet.hints           which outputs are unspent, for SwiftSync
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
 Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
@@ -61,6 +63,11 @@ pub enum Command {
     Txoutset {
         #[command(subcommand)]
         command: TxOutSet,
+    },
+    /// Make and read hints files, with which blocks are synced in any order (SwiftSync).
+    Hints {
+        #[command(subcommand)]
+        command: HintsCommand,
     },
     /// Sync the first 14,132 blocks of mainnet, which came with this program, and compare.
     Demo {
@@ -102,6 +109,22 @@ impl From<HashType> for UtxoHash {
             HashType::Muhash => Self::MuHash,
             HashType::HashSerialized3 => Self::HashSerialized3,
             HashType::None => Self::None,
+        }
+    }
+}
+
+/// The sums of SwiftSync.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Aggregate {
+    Sha256,
+    Muhash,
+}
+
+impl From<Aggregate> for sync::AggregateKind {
+    fn from(aggregate: Aggregate) -> Self {
+        match aggregate {
+            Aggregate::Sha256 => Self::Sha256,
+            Aggregate::Muhash => Self::MuHash,
         }
     }
 }
@@ -154,6 +177,21 @@ pub struct Engine {
     /// of the best header, which has the network's minimum work and two weeks of work on top.
     #[arg(long, value_name = "HASH")]
     assumevalid: Option<String>,
+    /// Least work that the best chain of headers must have before anything is assumed valid, in
+    /// hex [default: what Bitcoin Core v31 has built in].
+    #[arg(long, value_name = "HEX", hide_short_help = true)]
+    minimumchainwork: Option<String>,
+    /// SwiftSync with this hints file: all cores take blocks in any order up to the hints' height,
+    /// without look-ups, and one comparison of sums proves the result.
+    ///
+    /// Needs every block up to that height to be assumed valid (--assumevalid=HASH may name it);
+    /// with --assumevalid=0 everything is checked instead, with the coins that the rev files beside
+    /// the blocks hold. Wrong hints cost time and nothing else.
+    #[arg(long, value_name = "FILE")]
+    hints: Option<PathBuf>,
+    /// What proves the hints; muhash is slower, and there to be compared.
+    #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
+    aggregate: Aggregate,
     /// MiB for cached coins, at least 16; more means fewer look-ups on disk.
     #[arg(long, value_name = "MIB", default_value_t = 450)]
     dbcache: usize,
@@ -227,13 +265,28 @@ impl Engine {
                 Err(why) => return Err(format!("--assumevalid: {why} (or 0)")),
             },
         };
+        let mut network = options.network.clone();
+        if let Some(hex) = &self.minimumchainwork {
+            let digits = hex.strip_prefix("0x").unwrap_or(hex);
+            network.minimum_chain_work = format!("{digits:0>64}").parse().map_err(|_| {
+                format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits")
+            })?;
+        }
         Ok(sync::Options {
+            network,
             assumevalid,
-            dbcache_bytes: self.dbcache.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20),
+            dbcache_bytes: cache_bytes(self.dbcache),
             stop_at_height: self.stopatheight.filter(|height| *height > 0),
+            hints: self.hints.as_deref().map(expand_home),
+            aggregate: self.aggregate.into(),
             ..options
         })
     }
+}
+
+/// Bytes of as many MiB as the user wants to give, if that is enough.
+pub fn cache_bytes(mib: usize) -> usize {
+    mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }
 
 fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::sync::{Observer, Progress};
+use crate::sync::{Observer, Phase, Progress};
 
 /// How often a line goes to a log that nobody scrolls back.
 const LOG_EVERY: Duration = Duration::from_secs(5);
@@ -78,7 +78,16 @@ impl Observer for Reporter {
 
 /// One line: what is going on, where, how fast, how long still.
 fn describe(progress: &Progress, base: &Progress, since: Duration) -> String {
-    let mut line = format!("{}: height {}", progress.phase.words(), progress.height);
+    let mut line = match progress.phase {
+        // Blocks come in any order here.
+        Phase::SwiftSync => format!(
+            "{}: {} of {} blocks",
+            progress.phase.words(),
+            thousands(progress.blocks),
+            thousands(progress.height.into())
+        ),
+        phase => format!("{}: height {}", phase.words(), progress.height),
+    };
     if progress.time > 0 {
         line += &format!(" ({})", date(i64::from(progress.time)));
     }

@@ -54,6 +54,14 @@ impl Disk {
         self.open_with(path, &options, "create the file")
     }
 
+    /// [`Disk::create`] for what only the owner may read.
+    fn create_private(&self, path: &Path) -> Result<File> {
+        self.before(path, &[])?;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        self.open_with(path, &options, "create the file")
+    }
+
     /// As [`Disk::create`], past the page cache (`O_DIRECT`) where the file system can: for much
     /// data that nobody reads soon. It costs neither a copy nor the pages that hold it, and a sync
     /// finds nothing left to write.
@@ -105,11 +113,21 @@ impl Disk {
     /// written to a temporary file, synced, renamed over, directory synced.
     pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
-        let temporary = temporary_name(path);
-        let file = self.create(&temporary)?;
-        file.write_all_at(bytes, 0)?;
-        file.sync()?;
-        self.rename(&temporary, path)?;
+        self.put_in_place(self.create(temporary_name(path))?, bytes, path)
+    }
+
+    /// [`Disk::write_atomically`] for what only the owner may read.
+    pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        // One that is there already would keep its mode.
+        self.remove_temporary(path)?;
+        self.put_in_place(self.create_private(&temporary_name(path))?, bytes, path)
+    }
+
+    fn put_in_place(&self, temporary: File, bytes: &[u8], path: &Path) -> Result<()> {
+        temporary.write_all_at(bytes, 0)?;
+        temporary.sync()?;
+        self.rename(&temporary.path, path)?;
         self.sync_dir(path.parent().unwrap_or(Path::new(".")))
     }
 
@@ -374,7 +392,7 @@ impl File {
 }
 
 /// Where the bytes go that are to replace a file.
-fn temporary_name(path: &Path) -> PathBuf {
+pub(super) fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".dbtmp");
     path.with_file_name(name)

@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod lock;
 mod power;
+mod replace;
 
 pub use error::StoreError;
 pub use file::{Disk, File};

@@ -5,7 +5,10 @@ const OP_PUSHDATA1: u8 = 0x4c;
 const OP_PUSHDATA2: u8 = 0x4d;
 const OP_1: u8 = 0x51;
 const OP_16: u8 = 0x60;
+const OP_RETURN: u8 = 0x6a;
+const OP_DUP: u8 = 0x76;
 const OP_EQUAL: u8 = 0x87;
+const OP_EQUALVERIFY: u8 = 0x88;
 const OP_HASH160: u8 = 0xa9;
 const OP_CHECKSIG: u8 = 0xac;
 const OP_CHECKSIGVERIFY: u8 = 0xad;
@@ -80,9 +83,44 @@ impl<'a> Iterator for Ops<'a> {
 /// Signature operations in every scriptSig and scriptPubKey, a CHECKMULTISIG counted as 20 (Core's
 /// `GetLegacySigOpCount`).
 pub fn legacy_sigops(tx: &TxView) -> u32 {
-    let inputs: u32 = tx.inputs().map(|input| script_sigops(input.script_sig(), false)).sum();
-    let outputs: u32 = tx.outputs().map(|output| script_sigops(output.script(), false)).sum();
+    let inputs: u32 = tx.inputs().map(|input| script_sig_sigops(input.script_sig())).sum();
+    let outputs: u32 = tx.outputs().map(|output| output_sigops(output.script())).sum();
     inputs + outputs
+}
+
+/// [`script_sigops`] of a scriptSig, at a glance for what most are: nothing, or one or two pushes.
+#[inline]
+fn script_sig_sigops(script: &[u8]) -> u32 {
+    let Some(&first) = script.first() else { return 0 };
+    let end = 1 + usize::from(first);
+    if first < OP_PUSHDATA1 {
+        let pushed_twice = match script.get(end) {
+            Some(&second) => second < OP_PUSHDATA1 && end + 1 + usize::from(second) == script.len(),
+            None => end == script.len(),
+        };
+        if pushed_twice {
+            return 0;
+        }
+    }
+    script_sigops(script, false)
+}
+
+/// [`script_sigops`] of an output, at a glance for the usual forms. Which form comes next cannot
+/// be foretold, so all are compared with and there is a single branch.
+#[inline]
+fn output_sigops(script: &[u8]) -> u32 {
+    let (&[first, second, third, ..], &[.., before_last, last]) = (script, script) else {
+        return script_sigops(script, false);
+    };
+    let len = script.len();
+    let one_push = (second < OP_PUSHDATA1) & (usize::from(second) + 2 == len);
+    // A witness program or OP_RETURN.
+    let data = one_push & ((first == 0) | (first == OP_RETURN) | (OP_1..=OP_16).contains(&first));
+    let p2sh = (len == 23) & (first == OP_HASH160) & (second == 20) & (last == OP_EQUAL);
+    let p2pkh = (len == 25)
+        & ([first, second, third] == [OP_DUP, OP_HASH160, 20])
+        & ([before_last, last] == [OP_EQUALVERIFY, OP_CHECKSIG]);
+    if data | p2sh | p2pkh { u32::from(p2pkh) } else { script_sigops(script, false) }
 }
 
 /// What an input costs beside its transaction's legacy signature operations, in units of a quarter
@@ -162,5 +200,65 @@ fn witness_sigops((version, program): (u8, &[u8]), input: &InputView) -> u32 {
         (0, 20) => 1,
         (0, 32) => input.witness().last().map_or(0, |script| script_sigops(script, true)),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes that matter in scripts: lengths of pushes, what the usual forms hold, signature
+    /// operations.
+    fn byte() -> impl Strategy<Value = u8> {
+        let known = vec![0, 1, 20, 32, 33, 72, 75, 76, 77, 0x51, 0x60, 0x6a, 0x76, 0x87, 0x88];
+        prop_oneof![
+            prop::sample::select(known),
+            prop::sample::select(vec![OP_HASH160, OP_CHECKSIG, OP_CHECKMULTISIG]),
+            any::<u8>(),
+        ]
+    }
+
+    /// One of the usual forms, at most two of its bytes changed, at most two more or fewer.
+    fn script() -> impl Strategy<Value = Vec<u8>> {
+        let forms = vec![
+            [&[OP_DUP, OP_HASH160, 20][..], &[0xac; 20], &[OP_EQUALVERIFY, OP_CHECKSIG]].concat(),
+            [&[OP_HASH160, 20][..], &[0xac; 20], &[OP_EQUAL]].concat(),
+            [&[0, 20][..], &[0xac; 20]].concat(),
+            [&[OP_1, 32][..], &[0xac; 32]].concat(),
+            [&[OP_RETURN, 75][..], &[0xac; 75]].concat(),
+            [&[72][..], &[0xac; 72], &[33], &[0xae; 33]].concat(),
+            [&[22][..], &[0xac; 22]].concat(),
+            vec![OP_CHECKSIG],
+            vec![],
+        ];
+        let changes = prop::collection::vec((0..10usize, byte()), 0..3);
+        (prop::sample::select(forms), changes, -2..3isize, byte()).prop_map(
+            |(mut script, changes, longer, byte)| {
+                let len = script.len();
+                for (place, byte) in changes.into_iter().filter(|_| len > 0) {
+                    // At the ends, where the forms differ.
+                    let back = len - 1 - place / 2 % len;
+                    script[if place % 2 == 0 { place / 2 % len } else { back }] = byte;
+                }
+                script.resize(script.len().saturating_add_signed(longer), byte);
+                script
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn at_a_glance_is_the_same(script in prop_oneof![
+            4 => script(),
+            1 => prop::collection::vec(byte(), 0..60),
+        ]) {
+            let expected = script_sigops(&script, false);
+            prop_assert_eq!(output_sigops(&script), expected);
+            prop_assert_eq!(script_sig_sigops(&script), expected);
+        }
     }
 }

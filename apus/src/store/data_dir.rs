@@ -18,11 +18,14 @@ pub struct DataDirOptions {
     pub blocks_dir: Option<PathBuf>,
     /// How block files are laid out.
     pub files: BlockFilesOptions,
+    /// Whether nothing may be made or changed but the lock files; the directory is still locked.
+    pub read_only: bool,
 }
 
 impl Default for DataDirOptions {
     fn default() -> Self {
-        Self { use_xor: true, prune: false, blocks_dir: None, files: BlockFilesOptions::default() }
+        let files = BlockFilesOptions::default();
+        Self { use_xor: true, prune: false, blocks_dir: None, files, read_only: false }
     }
 }
 
@@ -62,8 +65,10 @@ impl DataDir {
             Some(base) => base.join(network.subdirectory).join("blocks"),
             None => path.join("blocks"),
         };
-        disk.create_dir_all(&path)?;
-        disk.create_dir_all(&blocks)?;
+        if !options.read_only {
+            disk.create_dir_all(&path)?;
+            disk.create_dir_all(&blocks)?;
+        }
         let locks = [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?];
         let snapshot = path.join("chainstate_snapshot");
         if snapshot.exists() {
@@ -71,14 +76,19 @@ impl DataDir {
                 let Bitcoin Core finish that, or delete the directory";
             return Err(StoreError::new(snapshot, what));
         }
-        let obfuscation = init_xor_key(disk, &blocks, options.use_xor)?;
+        let obfuscation = match options.read_only {
+            true => read_xor_key(&blocks)?.unwrap_or(Obfuscation::NONE),
+            false => init_xor_key(disk, &blocks, options.use_xor)?,
+        };
         check_first_file(&blocks, obfuscation, network)?;
-        // Only now: to Core, a directory of blocks that holds anything has had its first run.
-        disk.create_dir_all(path.join("blocks").join("index"))?;
-        disk.create_dir_all(path.join("chainstate"))?;
-        disk.sync_dir(path.join("blocks"))?;
-        disk.sync_dir(&path)?;
-        disk.sync_dir(root)?;
+        if !options.read_only {
+            // Only now: to Core, a directory of blocks that holds anything has had its first run.
+            disk.create_dir_all(path.join("blocks").join("index"))?;
+            disk.create_dir_all(path.join("chainstate"))?;
+            disk.sync_dir(path.join("blocks"))?;
+            disk.sync_dir(&path)?;
+            disk.sync_dir(root)?;
+        }
         let network = network.clone();
         let disk = disk.clone();
         Ok(Self { disk, network, path, blocks, obfuscation, options, _locks: locks })
@@ -90,7 +100,10 @@ impl DataDir {
     /// The index cannot be read, is another network's (no genesis block), names blk files that are
     /// gone, or says that files were pruned and [`DataDirOptions::prune`] is off.
     pub fn open_blocks(&self) -> Result<(IndexDb, BlockIndex, BlockFiles)> {
-        let db = IndexDb::open(&self.disk, &self.index_path())?;
+        let db = match self.options.read_only {
+            true => IndexDb::open_read_only(&self.disk, &self.index_path())?,
+            false => IndexDb::open(&self.disk, &self.index_path())?,
+        };
         let index = db.load(&self.network)?;
         if index.pruned && !self.options.prune {
             let what = "block files of this directory were pruned; \
@@ -99,7 +112,7 @@ impl DataDir {
         }
         let files = self.block_files(&index);
         files.check_present(&index.entries)?;
-        if index.pruned {
+        if index.pruned && !self.options.read_only {
             files.remove_pruned()?;
         }
         Ok((db, index, files))

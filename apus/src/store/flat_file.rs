@@ -79,9 +79,9 @@ pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
     hasher.finish()
 }
 
-/// Reads the `len` bytes of undo data at `offset` of a rev file into `payload`, in the place of what
-/// that held, and the checksum behind them; if that is not one of a block whose parent is `prev`,
-/// `payload` is empty and the answer false. `len` is for the caller to bound.
+/// Reads the `len` bytes of undo data at `offset` of a rev file into `payload`, in the place of
+/// what that held, and the checksum behind them; if that is not one of a block whose parent is
+/// `prev`, `payload` is empty and the answer false. `len` is for the caller to bound.
 pub(super) fn read_undo_payload(
     file: &File,
     obfuscation: Obfuscation,

@@ -48,7 +48,15 @@ type Change = (Vec<u8>, Option<Vec<u8>>);
 impl IndexDb {
     /// Opens the index in the directory `path`, or makes it.
     pub fn open(disk: &Disk, path: &Path) -> Result<Self> {
-        let options = Options { create_if_missing: true, ..Options::default() };
+        Self::open_with(disk, path, Options { create_if_missing: true, ..Options::default() })
+    }
+
+    /// Opens the index in the directory `path`, in which nothing is changed.
+    pub fn open_read_only(disk: &Disk, path: &Path) -> Result<Self> {
+        Self::open_with(disk, path, Options { read_only: true, ..Options::default() })
+    }
+
+    fn open_with(disk: &Disk, path: &Path, options: Options) -> Result<Self> {
         let db = Db::open(disk.clone(), path, options)?;
         let path = path.to_path_buf();
         let obfuscation = match db.get(OBFUSCATION_KEY)? {

@@ -97,7 +97,8 @@ fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     steps
 }
 
-fn step(node: &Node, id: BlockId) -> Option<Step> {
+/// A block's place and weight, if its bytes are at hand.
+pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
     let entry = node.entry(id);
     if let Some(pos) = entry.block_pos() {
         let weight = 81 + u64::from(entry.tx_count) * TX_BYTES;
@@ -138,7 +139,7 @@ fn connect(
 }
 
 /// A source's copy of a block is not what its header promises: another copy is tried.
-fn drop_copy(node: &mut Node, step: Step, what: &str) {
+pub(super) fn drop_copy(node: &mut Node, step: Step, what: &str) {
     let refusal = refusal(node, &step, what.to_string());
     node.refusals.push(refusal);
     if let Place::Source(place) = step.place {
@@ -146,7 +147,7 @@ fn drop_copy(node: &mut Node, step: Step, what: &str) {
     }
 }
 
-fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
+pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
     let block = Some(node.tree.node(step.id).hash);
     match step.place {
         Place::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },

@@ -7,6 +7,40 @@ use crate::rules::{Work, equivalent_time};
 /// Work that must lie on top of a block before its scripts are skipped, as time.
 const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
+/// Whether `option` lets every block up to `target` pass as valid: the assumed block is `target` or
+/// builds on it, and the best header has the network's minimum work. Under the block that is built
+/// in, two weeks of work must lie on top as well; of one that the user names, the user knows.
+///
+/// # Errors
+/// Why not, and what to do.
+pub(super) fn vouches_for(option: AssumeValid, tree: &Tree, target: BlockId) -> Result<(), String> {
+    let assumed = Assumed::new(option, tree);
+    let height = tree.node(target).height;
+    let instead = "--assumevalid=0 checks everything (with undo data), and without --hints a \
+                   sync in order needs nobody's word";
+    match assumed.below {
+        None => Err(format!(
+            "nobody vouches for the blocks up to the hints' height of {height}: the block assumed \
+             valid is not among the headers, or they lack the network's minimum work; name a block \
+             that you know with --assumevalid=HASH; {instead}"
+        )),
+        Some((block, _)) if tree.ancestor(block, height) != Some(target) => Err(format!(
+            "the hints are for height {height}, and the block assumed valid is at {}: name a later \
+             one that you know with --assumevalid=HASH; {instead}",
+            tree.node(block).height
+        )),
+        Some((_, best))
+            if option == AssumeValid::BuiltIn && !assumed.is_buried(tree, target, best) =>
+        {
+            Err(format!(
+                "two weeks of blocks must lie on top of the hints' height of {height} before it is \
+                 assumed valid: bring more blocks, or name it with --assumevalid=HASH; {instead}"
+            ))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 /// Blocks whose scripts are taken as valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assumed {

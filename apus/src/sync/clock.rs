@@ -11,6 +11,8 @@ pub(super) enum Stage {
     Read,
     /// Parsing, hashing, rules without coins.
     Check,
+    /// SwiftSync: splitting outputs, and the aggregate.
+    Sum,
     /// Looking coins up in the tables.
     LookUp,
     /// Storing blocks that came from a source.
@@ -27,10 +29,11 @@ pub(super) enum Stage {
     Merge,
 }
 
-const STAGES: [(Stage, &str); 10] = [
+const STAGES: [(Stage, &str); 11] = [
     (Stage::Headers, "headers"),
     (Stage::Read, "read"),
     (Stage::Check, "check"),
+    (Stage::Sum, "sum"),
     (Stage::LookUp, "look_up"),
     (Stage::Store, "store"),
     (Stage::Connect, "connect"),

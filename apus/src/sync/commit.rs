@@ -12,7 +12,7 @@ use super::prepare::BlockBytes;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::CoinsCache;
 use crate::disk::StoreError;
-use crate::store::{BlockFiles, BlockStatus, IndexDb, IndexEntry};
+use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
 use crate::wire::BlockView;
 
 /// A crash loses at most this much work.
@@ -102,14 +102,26 @@ impl Ledger {
             return Ok(());
         }
         let pos = files.append_block(block.bytes(), entry.height, entry.header.time)?;
+        self.note_stored(id, pos, block.tx_count() as u32, segwit_height);
+        Ok(())
+    }
+
+    /// Says where a block of `tx_count` transactions was appended to the block files.
+    pub fn note_stored(
+        &mut self,
+        id: BlockId,
+        pos: FlatFilePos,
+        tx_count: u32,
+        segwit_height: u32,
+    ) {
+        let entry = self.change(id);
         (entry.file, entry.data_pos) = (pos.file, pos.pos);
-        entry.tx_count = block.tx_count() as u32;
+        entry.tx_count = tx_count;
         entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
         if entry.height >= segwit_height {
             entry.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
         }
         entry.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
-        Ok(())
     }
 
     /// Makes a block whose checks are finished the tip, and writes its undo data.
@@ -147,8 +159,10 @@ impl Ledger {
         let (changed, bytes) = (shared.cache.changed(), shared.cache.bytes());
         tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
         self.write_index(shared.files)?;
-        if let Some(tip) = self.active.tip() {
-            let best = shared.tree.node(tip).hash;
+        let best = self.active.tip().map(|tip| shared.tree.node(tip).hash);
+        // With nothing new, a run of tables would only have to be merged.
+        let is_new = changed > 0 || shared.chainstate.best_block()? != best;
+        if let Some(best) = best.filter(|_| is_new) {
             shared
                 .pool
                 .install(|| shared.cache.sync(|changes| shared.chainstate.write(changes, &best)))?;

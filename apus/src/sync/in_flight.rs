@@ -164,7 +164,7 @@ impl InFlight {
         match (chunk, self.script_flags) {
             (Chunk::Rules, _) => self.check_rules(network),
             (Chunk::Undo, _) => {
-                self.undo.get_or_init(|| self.encode_undo());
+                self.undo.get_or_init(|| encode_undo(&self.prepared, &self.coins));
                 Ok(())
             }
             (Chunk::Scripts { first_tx, end_tx }, Some(flags)) => {
@@ -266,28 +266,26 @@ impl InFlight {
     pub fn undo(&self) -> &[u8] {
         self.undo.get().map_or(&[], Vec::as_slice)
     }
+}
 
-    fn encode_undo(&self) -> Vec<u8> {
-        let view = self.prepared.block.view();
-        let mut undo = Vec::with_capacity(self.input_count() * 32 + view.tx_count() * 2 + 5);
-        put_compact_size(&mut undo, view.tx_count() as u64 - 1);
-        for index in 1..view.tx_count() {
-            let sources = self.sources_of(index);
-            put_compact_size(&mut undo, sources.len() as u64);
-            for source in sources {
-                match *source {
-                    CoinSource::External(at) => self.coins[at as usize].encode_undo(&mut undo),
-                    CoinSource::Inside { tx, vout } => {
-                        let output = view.tx(tx as usize).output(vout as usize);
-                        let amount = output.value().unsigned_abs();
-                        let height = self.prepared.height;
-                        Coin::new(amount, output.script(), height, tx == 0).encode_undo(&mut undo);
-                    }
+/// The undo data of a block that spends `coins` ([`Prepared::external`]).
+pub(super) fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
+    let view = prepared.block.view();
+    let mut undo = Vec::with_capacity(prepared.sources.len() * 32 + view.tx_count() * 2 + 5);
+    put_compact_size(&mut undo, view.tx_count() as u64 - 1);
+    let mut sources = prepared.sources.iter();
+    for tx in view.txs().skip(1) {
+        put_compact_size(&mut undo, tx.input_count() as u64);
+        for source in sources.by_ref().take(tx.input_count()) {
+            match *source {
+                CoinSource::External(at) => coins[at as usize].encode_undo(&mut undo),
+                CoinSource::Inside { tx, vout } => {
+                    prepared.coin_inside(tx, vout).encode_undo(&mut undo);
                 }
             }
         }
-        undo
     }
+    undo
 }
 
 /// Cuts a block's inputs into chunks of about equal work.

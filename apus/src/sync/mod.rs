@@ -9,6 +9,7 @@ mod clock;
 mod commit;
 mod connect;
 mod disconnect;
+mod hints;
 mod in_flight;
 mod info;
 mod node;
@@ -19,6 +20,7 @@ mod rebuild;
 mod resources;
 mod scan;
 mod sources;
+mod swift;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -27,13 +29,15 @@ use std::time::Instant;
 
 use crate::disk::Disk;
 
+pub use hints::{HintsSummary, conversion_needs_blocks, convert_hints, create_hints};
 pub use info::txoutset_info;
 pub use options::{
-    AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary, SyncError,
-    Unobserved,
+    AggregateKind, AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary,
+    SyncError, Unobserved,
 };
 
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+pub use swift::{DIRECTORY as SWIFTSYNC_DIRECTORY, verify_hints};
 
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};
 
@@ -42,6 +46,7 @@ use clock::Stage;
 use node::{Coins, Node};
 use rebuild::Rebuild;
 use scan::scan_sources;
+use swift::HintsFile;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
 /// in order of height.
@@ -70,12 +75,20 @@ pub fn sync_on(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
+    let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
     let mut node = Node::open(options, disk, Coins::InPlace)?;
+    let mut rebuild = None;
+    if hints.as_ref().is_some_and(|hints| swift::has_to_start_over(&node, hints)) {
+        drop(node);
+        let beside = rebuild.insert(Rebuild::begin(disk, options)?);
+        node = Node::open(options, disk, Coins::Beside(beside))?;
+    }
     let scanning = Instant::now();
     scan_sources(&mut node, sources, observer, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
-    run(&mut node, started, observer, stop)
+    let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
+    end(node, rebuild, summary)
 }
 
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
@@ -101,25 +114,39 @@ pub fn reindex_on(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
+    let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
     let rebuild = Rebuild::begin(disk, options)?;
     let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
-    let summary = run(&mut node, started, observer, stop)?;
-    if !summary.interrupted {
-        let Node { chainstate, dir, .. } = node;
-        drop(chainstate);
+    let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
+    end(node, Some(rebuild), summary)
+}
+
+/// Closes the data directory, with the rebuilt chainstate in its place.
+fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
+    let Node { chainstate, dir, .. } = node;
+    drop(chainstate);
+    if let Some(rebuild) = rebuild.filter(|_| !summary.interrupted) {
         rebuild.take_place()?;
-        drop(dir);
     }
+    drop(dir);
     Ok(summary)
 }
 
 fn run(
     node: &mut Node,
+    hints: Option<&HintsFile>,
     started: Instant,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let mut interrupted = stop.load(Relaxed);
+    match hints {
+        Some(hints) if !swift::is_behind(node, hints) && !interrupted => {
+            interrupted = swift::build(node, hints, observer, stop)? == Activated::Stopped;
+        }
+        Some(_) => {}
+        None => swift::forget(node)?,
+    }
     if !interrupted {
         interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
     }

@@ -4,10 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::disk::StoreError;
+use crate::swiftsync::HintsError;
 use crate::wire::{Hash, Network};
 
 /// MiB of coins that Core caches without being told otherwise (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
+
+/// Saving costs a second or two of writing out what is held in memory.
+const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 
 /// Where and how to sync.
 #[derive(Clone, Debug)]
@@ -24,6 +28,12 @@ pub struct Options {
     pub threads: usize,
     /// Connect no block above this height.
     pub stop_at_height: Option<u32>,
+    /// A hints file: SwiftSync up to its height.
+    pub hints: Option<PathBuf>,
+    /// What proves the hints.
+    pub aggregate: AggregateKind,
+    /// How often SwiftSync saves what is done; a crash loses no more than this.
+    pub save_every: Duration,
 }
 
 impl Options {
@@ -36,6 +46,9 @@ impl Options {
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
+            hints: None,
+            aggregate: AggregateKind::Sha256,
+            save_every: SAVE_EVERY,
         }
     }
 }
@@ -51,6 +64,15 @@ pub enum AssumeValid {
     Block(Hash),
 }
 
+/// The sums that SwiftSync compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateKind {
+    /// Of salted SHA-256, modulo 2^256.
+    Sha256,
+    /// MuHash3072, as IBD Booster had it first.
+    MuHash,
+}
+
 /// What is going on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -60,12 +82,16 @@ pub enum Phase {
     Connecting,
     /// Taking back blocks of a chain that is no longer the best.
     Disconnecting,
+    /// SwiftSync: working through blocks in any order.
+    SwiftSync,
     /// Writing changed coins to the tables.
     WritingCoins,
     /// Merging the tables into one level.
     Merging,
     /// Reading the whole UTXO set.
     ReadingCoins,
+    /// Reading blocks to say which of their outputs are unspent.
+    MakingHints,
 }
 
 impl Phase {
@@ -75,9 +101,11 @@ impl Phase {
             Self::Headers => "Reading headers",
             Self::Connecting => "Connecting blocks",
             Self::Disconnecting => "Disconnecting blocks",
+            Self::SwiftSync => "SwiftSync",
             Self::WritingCoins => "Writing coins",
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
+            Self::MakingHints => "Making hints",
         }
     }
 }
@@ -100,6 +128,14 @@ pub struct Progress {
     /// Share of this phase's work that is done, 0 to 1; 0 if unknown. For blocks it follows their
     /// bytes, which is what the time goes to.
     pub fraction: f64,
+}
+
+impl Progress {
+    /// The beginning of a phase of which no more is known.
+    pub fn of(phase: Phase) -> Self {
+        let (height, time, blocks, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0.0);
+        Self { phase, height, time, blocks, bytes, coins, fraction }
+    }
 }
 
 /// Whoever wants to see progress. Called often, from the thread that connects: be quick.
@@ -190,15 +226,40 @@ impl fmt::Display for Refusal {
 pub enum SyncError {
     /// The disk is to blame.
     Store(StoreError),
+    /// A hints file is to blame, or its format.
+    Hints(HintsError),
     /// What was asked for cannot be done.
     Usage(String),
+    /// SwiftSync's hints are to blame. Nothing was committed; in order it works without them.
+    WrongHints { path: PathBuf, error: HintsError },
+    /// SwiftSync came upon a block that is not valid, or undo data that is wrong. Nothing was
+    /// committed.
+    Refused(Refusal),
+    /// SwiftSync cannot prove this chain. Nothing was committed.
+    Unproved(String),
 }
 
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
+            Self::Hints(error) => error.fmt(f),
             Self::Usage(what) => f.write_str(what),
+            Self::WrongHints { path, error } => write!(
+                f,
+                "{}: {error}. Nothing was committed: get the right hints, or sync without --hints",
+                path.display()
+            ),
+            Self::Refused(refusal) => {
+                write!(
+                    f,
+                    "{refusal}. Nothing was committed: a sync without --hints finds the best \
+                    valid chain"
+                )
+            }
+            Self::Unproved(what) => {
+                write!(f, "{what}. Nothing was committed: sync without --hints")
+            }
         }
     }
 }
@@ -208,5 +269,11 @@ impl std::error::Error for SyncError {}
 impl From<StoreError> for SyncError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<HintsError> for SyncError {
+    fn from(error: HintsError) -> Self {
+        Self::Hints(error)
     }
 }

@@ -23,7 +23,9 @@ use super::sources::{Place, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::coins::{Chainstate, Coin, CoinsCache};
 use crate::disk::StoreError;
-use crate::rules::{BlockContext, RuleClass, RuleError, check_block, check_block_in_context};
+use crate::rules::{
+    BlockContext, CheckedBlock, RuleClass, RuleError, check_block, check_block_in_context,
+};
 use crate::store::BlockFiles;
 use crate::wire::{BlockView, Network, OutPoint};
 
@@ -306,11 +308,12 @@ impl Shared<'_> {
             self.read(step)?
         };
         let _timer = self.clock.start(Stage::Check);
-        self.check(step, bytes)
+        let height = self.tree.node(step.id).height;
+        Ok(Prepared::new(self.check(step, bytes)?, height))
     }
 
     /// Reads a block's bytes; our own must be there, a source's may have gone bad.
-    fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
+    pub fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
         match step.place {
             Place::Stored(pos) => self.files.read_block(pos).map_err(BlockFault::Store),
             Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
@@ -318,7 +321,11 @@ impl Shared<'_> {
     }
 
     /// Parses a block and checks all rules that need no coins.
-    fn check(&self, step: Step, bytes: BlockBytes) -> Result<Prepared, BlockFault> {
+    pub fn check(
+        &self,
+        step: Step,
+        bytes: BlockBytes,
+    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
         let node = self.tree.node(step.id);
         let view = BlockView::parse(bytes)
             .map_err(|error| self.damaged(step, format!("not a block: {error}")))?;
@@ -343,7 +350,7 @@ impl Shared<'_> {
                 Err(error) => Err((error.class == RuleClass::Mutated, error)),
             });
         match checked {
-            Ok(block) => Ok(Prepared::new(block, node.height)),
+            Ok(block) => Ok(block),
             Err((true, error)) => Err(self.damaged(step, error.to_string())),
             Err((false, error)) => Err(BlockFault::Rule(error)),
         }

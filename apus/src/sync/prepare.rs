@@ -70,6 +70,12 @@ impl Prepared {
         Self { height, sources, external, created, created_by_coinbase, fault, block }
     }
 
+    /// The coin that the output `vout` of the block's own transaction `tx` is.
+    pub fn coin_inside(&self, tx: u32, vout: u32) -> Coin {
+        let output = self.block.view().tx(tx as usize).output(vout as usize);
+        Coin::new(output.value().unsigned_abs(), output.script(), self.height, tx == 0)
+    }
+
     /// The transaction that spends the outpoint at `index` of [`Prepared::external`].
     pub fn tx_of_external(&self, index: usize) -> usize {
         let wanted = CoinSource::External(index as u32);

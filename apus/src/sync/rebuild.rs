@@ -17,7 +17,8 @@ pub const MARK: &str = "chainstate-reindex.unfinished";
 pub(super) struct Rebuild {
     disk: Disk,
     network_dir: PathBuf,
-    assumevalid: AssumeValid,
+    /// What of the result is taken as valid.
+    trust: String,
 }
 
 impl Rebuild {
@@ -33,7 +34,11 @@ impl Rebuild {
                 network_dir.display()
             )));
         }
-        Ok(Self { disk: disk.clone(), network_dir, assumevalid: options.assumevalid })
+        let mut trust = format!("{:?}", options.assumevalid);
+        if options.hints.is_some() && options.assumevalid != AssumeValid::Nothing {
+            trust += ", with hints";
+        }
+        Ok(Self { disk: disk.clone(), network_dir, trust })
     }
 
     /// The directory to build in: as an interrupted rebuild left it if that took no more scripts
@@ -41,7 +46,7 @@ impl Rebuild {
     pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         let mark = self.network_dir.join(MARK);
-        let wanted = format!("{:?}", self.assumevalid).into_bytes();
+        let wanted = self.trust.clone().into_bytes();
         let every_script = format!("{:?}", AssumeValid::Nothing).into_bytes();
         let goes_on = |begun: &Vec<u8>| *begun == wanted || *begun == every_script;
         if !disk.read(&mark)?.as_ref().is_some_and(goes_on) {

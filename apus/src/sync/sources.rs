@@ -40,6 +40,11 @@ impl Sources {
         first
     }
 
+    /// The files of all sources, in the order of [`SourcePlace::file`].
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
     /// Notes a copy of a block.
     pub fn note(&mut self, id: BlockId, place: SourcePlace) {
         if self.places.len() <= id.index() {

@@ -1,6 +1,6 @@
 use super::{
-    Cursor, HEADER_BYTES, Hash, Header, MerkleRoot, OutPoint, ParseError, Sha256d,
-    compact_size_len, merkle_root, sha256d, sha256d_64,
+    Cursor, HEADER_BYTES, Hash, Header, MerkleRoot, OutPoint, ParseError, Pieces, Sha256d,
+    compact_size_len, merkle_root, sha256d, sha256d_64, sha256d_many,
 };
 
 /// What a coinbase output's script starts with when it commits to the witnesses (BIP141):
@@ -144,12 +144,12 @@ impl<B: AsRef<[u8]>> BlockView<B> {
 
     /// Every txid in order.
     pub fn txids(&self) -> Vec<Hash> {
-        self.txs().map(|tx| tx.txid()).collect()
+        sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())
     }
 
     /// The merkle root over the wtxids, the coinbase's counted as zero (BIP141).
     pub fn witness_merkle_root(&self) -> MerkleRoot {
-        let mut hashes: Vec<Hash> = self.txs().map(|tx| tx.wtxid()).collect();
+        let mut hashes = sha256d_many(self.txs.len(), |index| [self.tx(index).bytes(), &[], &[]]);
         if let Some(coinbase) = hashes.first_mut() {
             *coinbase = Hash::ZERO;
         }
@@ -380,15 +380,20 @@ impl<'a> TxView<'a> {
 
     /// The txid: the double hash of the transaction without its witnesses.
     pub fn txid(&self) -> Hash {
-        if !self.span.has_witness {
-            return sha256d(self.bytes());
-        }
-        let start = self.span.start as usize;
         let mut hasher = Sha256d::default();
-        hasher.update(&self.bytes[start..start + 4]);
-        hasher.update(&self.bytes[start + 6..self.span.body_end as usize]);
-        hasher.update(&self.bytes[self.span.end as usize - 4..self.span.end as usize]);
+        self.base_pieces().iter().for_each(|piece| hasher.update(piece));
         hasher.finish()
+    }
+
+    /// Its bytes without marker, flag and witnesses.
+    #[inline]
+    fn base_pieces(&self) -> Pieces<'a> {
+        if !self.span.has_witness {
+            return [self.bytes(), &[], &[]];
+        }
+        let (start, end) = (self.span.start as usize, self.span.end as usize);
+        let body = &self.bytes[start + 6..self.span.body_end as usize];
+        [&self.bytes[start..start + 4], body, &self.bytes[end - 4..end]]
     }
 
     /// The wtxid: the double hash of all its bytes (BIP141).

@@ -4,6 +4,8 @@ use std::str::FromStr;
 use sha2::digest::generic_array::{GenericArray, typenum::U64};
 use sha2::{Digest, Sha256, compress256};
 
+use super::sha256::INITIAL_STATE;
+
 /// 32 bytes of hash in their internal order; shown, as everywhere in Bitcoin, reversed in hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
@@ -155,11 +157,6 @@ pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {
     block[62] = 0x01;
     Hash(compress_all(&[block]))
 }
-
-/// SHA-256's initial state (FIPS 180-4, section 5.3.3).
-const INITIAL_STATE: [u32; 8] = [
-    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
-];
 
 /// The state after whole, already padded blocks, as bytes.
 #[inline]

@@ -1,4 +1,4 @@
-use super::{Hash, sha256d_64};
+use super::{Hash, sha256d_pairs};
 
 /// A merkle root, and whether the list it was made of could be another one with the same root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,14 +15,10 @@ pub fn merkle_root(hashes: &mut Vec<Hash>) -> MerkleRoot {
     while hashes.len() > 1 {
         mutated |= hashes.chunks_exact(2).any(|pair| pair[0] == pair[1]);
         let parents = hashes.len().div_ceil(2);
-        for parent in 0..parents {
-            let left = hashes[2 * parent];
-            let right = *hashes.get(2 * parent + 1).unwrap_or(&left);
-            let mut pair = [0; 64];
-            pair[..32].copy_from_slice(&left.0);
-            pair[32..].copy_from_slice(&right.0);
-            hashes[parent] = sha256d_64(&pair);
+        if hashes.len() % 2 == 1 {
+            hashes.extend_from_within(hashes.len() - 1..);
         }
+        sha256d_pairs(hashes);
         hashes.truncate(parents);
     }
     MerkleRoot { root: hashes.first().copied().unwrap_or_default(), mutated }

@@ -11,6 +11,7 @@ mod header;
 mod merkle;
 mod network;
 mod script;
+mod sha256;
 
 pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
 pub use cursor::{Cursor, ParseError, compact_size_len, put_compact_size, put_varint, varint_len};
@@ -19,3 +20,4 @@ pub use header::{HEADER_BYTES, Header};
 pub use merkle::{MerkleRoot, merkle_root};
 pub use network::{Chain, Network, ScriptFlags, flags, genesis_block};
 pub use script::{MAX_SCRIPT_BYTES, is_unspendable};
+pub use sha256::{Midstate, Pieces, State, sha256d_many, sha256d_pairs};

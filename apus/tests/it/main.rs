@@ -5,6 +5,7 @@ mod blocks;
 mod broken_rules;
 mod crash;
 mod format;
+mod hints;
 mod judged;
 mod kernel;
 mod real_chains;

@@ -16,7 +16,7 @@ use crate::svg::Bars;
 use crate::{Result, machine};
 
 use made::{MadeChain, Shape};
-use runs::{Run, Runner};
+use runs::{How, Run, Runner};
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -45,10 +45,17 @@ impl Size {
     }
 }
 
+/// MiB that SwiftSync may use: Core's default.
+const SWIFTSYNC_DBCACHE: usize = 450;
+
 /// Everything measured on one chain.
 struct Measured {
     chain: MadeChain,
     sync: Run,
+    hints: Run,
+    /// SwiftSync, assumed valid, and with every script.
+    swift: Run,
+    swift_full: Option<Run>,
     /// By dbcache: scripts skipped, and every script checked.
     skipped: Vec<(usize, Run)>,
     full: Vec<(usize, Run)>,
@@ -109,19 +116,25 @@ fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
     let all = |runner: &mut Runner, assumevalid: &str, runs: usize| -> Result<Vec<_>> {
         let mut found = Vec::new();
         for dbcache in size.dbcaches.iter().filter(|_| runs > 0) {
-            found.push((*dbcache, runner.reindex(assumevalid, *dbcache, None, runs)?));
+            let how = How { assumevalid, dbcache: *dbcache, ..How::default() };
+            found.push((*dbcache, runner.reindex(how, runs)?));
         }
         Ok(found)
     };
     let skipped = all(&mut runner, &tip, size.runs)?;
+    let hints = runner.hints()?;
+    let swift = How { assumevalid: &tip, dbcache: SWIFTSYNC_DBCACHE, hints: true, stop: None };
+    let every_script = How { assumevalid: "0", ..swift };
+    let swift = runner.reindex(swift, size.runs)?;
     let full = all(&mut runner, "0", size.full_runs)?;
-    let (mut engine, mut scripts) = (None, None);
+    let (mut engine, mut scripts, mut swift_full) = (None, None, None);
     if size.full_runs > 0 {
+        swift_full = Some(runner.reindex(every_script, size.full_runs)?);
         scripts = Some(runner.scripts_alone(size.full_runs)?);
         engine = Some(runner.engine(size.full_runs)?);
     }
     runner.remove()?;
-    Ok(Measured { chain, sync, skipped, full, engine, scripts })
+    Ok(Measured { chain, sync, hints, swift, swift_full, skipped, full, engine, scripts })
 }
 
 /// What Core v31.99 took for this chain's shape without scripts, by dbcache (DESIGN.md, 7).
@@ -143,8 +156,14 @@ impl Measured {
             let core = core_without_scripts(&self.chain, *dbcache);
             all.push(("apus reindex, scripts skipped", Some(*dbcache), run, core));
         }
+        let (dbcache, core) = (SWIFTSYNC_DBCACHE, core_without_scripts(&self.chain, 4000));
+        all.push(("apus hints create", Some(dbcache), &self.hints, None));
+        all.push(("SwiftSync, assumed valid", Some(dbcache), &self.swift, core));
         for (dbcache, run) in &self.full {
             all.push(("apus reindex, every script", Some(*dbcache), run, engine));
+        }
+        if let Some(run) = &self.swift_full {
+            all.push(("SwiftSync, every script", Some(dbcache), run, engine));
         }
         if let Some(run) = &self.engine {
             all.push(("Core's reindex, every script", Some(450), run, engine));
@@ -237,6 +256,7 @@ impl Measured {
             let color = match name {
                 _ if name.starts_with("Core") => 1,
                 _ if name.starts_with("the scripts") => 5,
+                _ if name.starts_with("SwiftSync") => 2,
                 _ if name.ends_with("every script") => 3,
                 _ => 0,
             };

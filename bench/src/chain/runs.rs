@@ -32,12 +32,26 @@ impl Run {
     }
 }
 
+/// How to rebuild the UTXO set.
+#[derive(Clone, Copy, Default)]
+pub struct How<'a> {
+    /// The block up to which scripts are skipped, or `0`.
+    pub assumevalid: &'a str,
+    /// MiB for cached coins.
+    pub dbcache: usize,
+    /// Up to this height.
+    pub stop: Option<u32>,
+    /// With the hints that [`Runner::hints`] made.
+    pub hints: bool,
+}
+
 /// Runs programs on one data directory.
 pub struct Runner<'a> {
     programs: &'a Programs,
     chain: &'a MadeChain,
     datadir: PathBuf,
     copy: PathBuf,
+    hints: PathBuf,
     /// The UTXO set's hash by height.
     digests: BTreeMap<u64, String>,
 }
@@ -47,17 +61,21 @@ impl<'a> Runner<'a> {
     pub fn new(programs: &'a Programs, chain: &'a MadeChain, dir: &Path) -> Result<Self> {
         let datadir = dir.join(format!("{}-datadir", chain.name));
         let copy = dir.join(format!("{}-datadir-core", chain.name));
-        let runner = Self { programs, chain, datadir, copy, digests: BTreeMap::new() };
+        let hints = dir.join(format!("{}.hints", chain.name));
+        let runner = Self { programs, chain, datadir, copy, hints, digests: BTreeMap::new() };
         runner.remove()?;
         Ok(runner)
     }
 
-    /// Removes the data directory and its copy.
+    /// Removes the data directory, its copy and its hints.
     pub fn remove(&self) -> Result<()> {
         for dir in [&self.datadir, &self.copy] {
             if dir.exists() {
                 std::fs::remove_dir_all(dir)?;
             }
+        }
+        if self.hints.exists() {
+            std::fs::remove_file(&self.hints)?;
         }
         Ok(())
     }
@@ -78,21 +96,27 @@ impl<'a> Runner<'a> {
         Ok(run)
     }
 
-    /// Rebuilds the UTXO set `runs` times, up to the height `stop` if there is one.
-    pub fn reindex(
-        &mut self,
-        assumevalid: &str,
-        dbcache: usize,
-        stop: Option<u32>,
-        runs: usize,
-    ) -> Result<Run> {
+    /// Makes hints of the data directory's tip.
+    pub fn hints(&mut self) -> Result<Run> {
+        let mut command = self.apus(&["hints", "create", "--json", "--force", "-o"]);
+        command.arg(&self.hints);
+        self.run("apus hints create", command)
+    }
+
+    /// Rebuilds the UTXO set `runs` times.
+    pub fn reindex(&mut self, how: How, runs: usize) -> Result<Run> {
         let mut all = Vec::new();
+        let How { assumevalid, dbcache, stop, hints } = how;
         let full = assumevalid == "0";
         let scripts = if full { "every script" } else { "scripts skipped" };
-        let name = format!("apus reindex, {scripts}, dbcache {dbcache}");
+        let way = if hints { "SwiftSync" } else { "in order" };
+        let name = format!("apus reindex, {way}, {scripts}, dbcache {dbcache}");
         for _ in 0..runs.max(1) {
             let mut command = self.apus(&["reindex", "--json", "--assumevalid", assumevalid]);
             command.arg("--dbcache").arg(dbcache.to_string());
+            if hints {
+                command.arg("--hints").arg(&self.hints);
+            }
             if let Some(height) = stop {
                 command.arg("--stopatheight").arg(height.to_string());
             }

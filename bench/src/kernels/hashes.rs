@@ -1,7 +1,8 @@
 use std::hint::black_box;
 
 use apus::coins::MuHash;
-use apus::wire::{sha256, sha256d_64};
+use apus::swiftsync::{Aggregate, Elements, MuHashAggregate, Salt, SumAggregate};
+use apus::wire::{Hash, sha256, sha256d_64, sha256d_pairs};
 use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
 
 use super::figures::Amount::{Bytes, Records};
@@ -17,6 +18,13 @@ const PAIRS: usize = 4096;
 const ELEMENTS: u64 = 512;
 /// Outpoint, height, amount and a short script, as in Core's MuHash of the UTXO set.
 const ELEMENT_BYTES: usize = 80;
+/// Outpoint, height and coinbase flag, amount and a usual script.
+const COIN_BYTES: usize = 70;
+/// What a busy block creates.
+const OUTPOINTS: usize = 8192;
+const SUM_WHATS: [&str; 2] = ["SHA-256 aggregate: outpoint", "SHA-256 aggregate: coin of 70 bytes"];
+const MUHASH_WHATS: [&str; 2] =
+    ["MuHash aggregate: outpoint", "MuHash aggregate: coin of 70 bytes"];
 
 /// SHA-256 of much and of little, and MuHash.
 pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
@@ -32,6 +40,17 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let ours = || pairs.iter().map(|pair| sha256d_64(pair).0).collect::<Vec<_>>();
     let (time, hashes) = effort.time(ours);
     figures.add(what, APUS, amount, time, digest(hashes.as_flattened()))?;
+    let level: Vec<Hash> =
+        pairs.iter().flat_map(|pair| pair.as_chunks().0).map(|half| Hash(*half)).collect();
+    let together = |mut level: Vec<Hash>| {
+        sha256d_pairs(&mut level);
+        level.truncate(PAIRS);
+        level
+    };
+    let (time, hashes) = effort.time_with(|| level.clone(), together);
+    let hashes: Vec<_> = hashes.iter().map(|hash| hash.0).collect();
+    let lanes = (Kind::Apus, "Apus, side by side");
+    figures.add(what, lanes, amount, time, digest(hashes.as_flattened()))?;
     let theirs = || pairs.iter().map(|pair| theirs_twice::Hash::hash(&pair[..]).to_byte_array());
     let (time, hashes) = effort.time(|| theirs().collect::<Vec<_>>());
     figures.add(what, BITCOIN, amount, time, digest(hashes.as_flattened()))?;
@@ -47,5 +66,39 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     figures.core("SHA-256 of 1 MiB", "budget (DESIGN.md, 7)", LONG_BYTES as f64 / 1.9e9);
     figures.core(what, "budget (DESIGN.md, 7)", 0.1e-6);
     figures.core("MuHash element", "budget (DESIGN.md, 7)", 3.9e-6);
+    aggregates::<SumAggregate>(effort, &long, OUTPOINTS, SUM_WHATS, figures)?;
+    aggregates::<MuHashAggregate>(effort, &long, ELEMENTS as usize, MUHASH_WHATS, figures)?;
+    figures.core(SUM_WHATS[0], "budget (DESIGN.md, 7)", 54e-9);
+    Ok(())
+}
+
+/// SwiftSync's sums: outpoints in batches and one by one, then coins.
+fn aggregates<A: Aggregate>(
+    effort: Effort,
+    bytes: &[u8],
+    count: usize,
+    whats: [&'static str; 2],
+    figures: &mut Figures,
+) -> Result<()> {
+    let outpoints = &bytes.as_chunks::<36>().0[..count];
+    let mut coins = Elements::default();
+    bytes.chunks_exact(COIN_BYTES).take(count).for_each(|coin| coins.push(coin));
+    let one_by_one: (Kind, &str) = (Kind::Small, "Apus, one by one");
+    type Add<'a, A> = &'a dyn Fn(&mut A);
+    let ways: [(_, _, Add<A>); 4] = [
+        (whats[0], APUS, &|sums| sums.create_outpoints(black_box(outpoints))),
+        (whats[0], one_by_one, &|sums| outpoints.iter().for_each(|element| sums.create(element))),
+        (whats[1], APUS, &|sums| sums.create_many(black_box(&coins))),
+        (whats[1], one_by_one, &|sums| coins.iter().for_each(|element| sums.create(element))),
+    ];
+    for (what, by, add) in ways {
+        let (time, sums) = effort.time(|| {
+            let mut sums = A::new(&Salt::new([5; 64]));
+            add(&mut sums);
+            sums
+        });
+        let result = digest(&sums.to_bytes());
+        figures.add(what, by, Records(count as u64), time, result)?;
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod fields;
 mod figures;
 mod hashes;
+mod hints;
 mod obfuscation;
 mod sample;
 mod storage;
@@ -25,13 +26,15 @@ pub struct Size {
     pub effort: Effort,
     /// Records in the tables.
     pub records: u64,
+    /// Blocks with hints.
+    pub hinted_blocks: u64,
 }
 
 impl Size {
     /// For figures.
-    pub const FULL: Self = Self { effort: Effort::FULL, records: 1_000_000 };
+    pub const FULL: Self = Self { effort: Effort::FULL, records: 1_000_000, hinted_blocks: 4_000 };
     /// For tests.
-    pub const SMALL: Self = Self { effort: Effort::SMALL, records: 20_000 };
+    pub const SMALL: Self = Self { effort: Effort::SMALL, records: 20_000, hinted_blocks: 50 };
 }
 
 /// Measures everything on `sample`, with files in a new directory below `dir`.
@@ -81,6 +84,9 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
             "time of one record, each step to the right ten times as long",
         ),
     ));
+    let mut figures = Figures::default();
+    hints::run(size.effort, size.hinted_blocks, &mut figures)?;
+    report.tables.push(figures.table("hints"));
     report.tables.push(core_pr_31551());
     Ok(report)
 }

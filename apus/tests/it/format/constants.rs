@@ -77,8 +77,8 @@ fn leveldb() -> Vec<(&'static str, Value)> {
 }
 
 fn sync() -> Vec<(&'static str, Value)> {
-    use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK};
-    named![REBUILD_DIRECTORY REBUILD_MARK]
+    use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK, SWIFTSYNC_DIRECTORY};
+    named![REBUILD_DIRECTORY REBUILD_MARK SWIFTSYNC_DIRECTORY]
 }
 
 #[test]

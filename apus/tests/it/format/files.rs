@@ -1,10 +1,14 @@
 //! The files that are there, against those that the document names.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use apus::sync::{Unobserved, reindex};
+use apus::sync::{
+    Observer, Options, Phase, Progress, SWIFTSYNC_DIRECTORY, Unobserved, create_hints, reindex,
+};
 use apus::wire::Chain;
 
 use super::document::Document;
@@ -51,7 +55,7 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 #[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
-        let times = ["always", "rebuild", "moment"];
+        let times = ["always", "rebuild", "swiftsync", "moment"];
         assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
     }
     let place = Place::new(Chain::Regtest);
@@ -64,4 +68,28 @@ fn the_document_names_every_file() {
 
     place.try_reindex().unwrap();
     assert_files(&files_below(&place.network_dir()), &["always"]);
+
+    let hints = place.root().join("hints");
+    let options = place.options();
+    let (stop, format) = (AtomicBool::new(false), apus::swiftsync::Format::Bip456);
+    create_hints(&options, None, format, &hints, &Unobserved, &stop).unwrap();
+    let options = Options { hints: Some(hints), ..options };
+    let stopped = reindex(&options, &StopAmidst(&stop), &stop).unwrap();
+    assert!(stopped.interrupted);
+    let times = ["always", "rebuild", "swiftsync"];
+    assert_files(&files_below(&place.network_dir()), &times);
+    let progress = place.network_dir().join(SWIFTSYNC_DIRECTORY).join("progress");
+    assert_eq!(progress.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+
+    assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
+    assert_files(&files_below(&place.network_dir()), &["always"]);
+}
+
+/// Stops a SwiftSync once it works on blocks.
+struct StopAmidst<'a>(&'a AtomicBool);
+
+impl Observer for StopAmidst<'_> {
+    fn observe(&self, progress: &Progress) {
+        self.0.fetch_or(progress.phase == Phase::SwiftSync, Relaxed);
+    }
 }

@@ -1,0 +1,344 @@
+//! `apus hints …`: hints files made, told about and converted.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::options::{self, Directory, cache_bytes};
+use super::progress::{Reporter, thousands};
+use super::report::{precise, summary_json as summary_json_of_sync};
+use crate::disk::Disk;
+use crate::swiftsync::hints::{self, Statistics};
+use crate::swiftsync::{Format, Hints};
+use crate::sync::{self, AssumeValid, HintsSummary};
+
+#[derive(Subcommand)]
+pub enum HintsCommand {
+    Create(Create),
+    Info(Info),
+    Verify(Verify),
+    Convert(Convert),
+}
+
+/// Make a hints file from a synced directory.
+///
+/// Hints say which outputs of blocks 1 to N are unspent at height N; with them, anybody can build
+/// the UTXO set of that height from the blocks in any order, in parallel and without a look-up,
+/// and prove at the end that it is right: hints need no trust.
+///
+/// The directory, Bitcoin Core's or one of `apus sync`, is read and not changed, but nobody else
+/// may have it open. Every block up to N must be in it (no pruning) and, for a height below its
+/// tip, the undo data of those above.
+#[derive(Args)]
+#[command(after_help = CREATE_EXAMPLES)]
+pub struct Create {
+    #[command(flatten)]
+    directory: Directory,
+    /// Which outputs are unspent at this height [default: the directory's tip].
+    #[arg(long, value_name = "N")]
+    height: Option<u32>,
+    #[command(flatten)]
+    output: Output,
+    /// MiB for sorting the unspent outputs, at least 16; what has no room waits on disk.
+    #[arg(long, value_name = "MIB", default_value_t = 450)]
+    dbcache: usize,
+}
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  apus hints create -o mainnet.hints                   at the tip of Bitcoin Core's own directory
+  apus hints create --height 840000 -o 840000.hints    at a height below it; nothing is rewound
+  apus hints create --format booster -o bitmap.bin     for IBD Booster";
+
+/// Tell what a hints file holds: height, outputs, size, and how near that is to the least possible.
+#[derive(Args)]
+pub struct Info {
+    /// The hints file, in any format.
+    file: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prove that a hints file fits the blocks of a synced directory, and keep nothing.
+///
+/// What SwiftSync proves at its end: every output up to the hints' height that is not hinted as
+/// unspent was spent, exactly once.
+#[derive(Args)]
+pub struct Verify {
+    /// The hints file, in any format.
+    file: PathBuf,
+    #[command(flatten)]
+    directory: Directory,
+    /// Check every script and rule too, with the coins that undo data holds.
+    #[arg(long)]
+    full: bool,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Write a hints file in another format.
+///
+/// bip456 and the other two count outputs in different ways (bip456 passes over those that nobody
+/// can spend), and bip456 does not hold how many outputs a block has. So a conversion between them
+/// reads the blocks that the hints are for, from a synced directory, which is not changed. booster
+/// to bitset, back, and a format to itself need no directory.
+#[derive(Args)]
+pub struct Convert {
+    /// The hints file to read.
+    input: PathBuf,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// What to write and where to.
+#[derive(Args)]
+struct Output {
+    /// The file to write.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// How it is written.
+    #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
+    format: FileFormat,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FileFormat {
+    /// Draft BIP 456, version 0 (Elias-Fano): the smallest, and the one to share.
+    Bip456,
+    /// IBD Booster's bitmap; has no room for a block of more than 65,535 outputs.
+    Booster,
+    /// A bitset a block with an index, as in Bitcoin Core's pull request 34004.
+    Bitset,
+}
+
+impl From<FileFormat> for Format {
+    fn from(format: FileFormat) -> Self {
+        match format {
+            FileFormat::Bip456 => Self::Bip456,
+            FileFormat::Booster => Self::Booster,
+            FileFormat::Bitset => Self::Bitset,
+        }
+    }
+}
+
+/// Runs one of the commands.
+pub fn run(command: HintsCommand) -> Result<ExitCode, String> {
+    match command {
+        HintsCommand::Create(create) => run_create(&create),
+        HintsCommand::Info(info) => run_info(&info),
+        HintsCommand::Verify(verify) => run_verify(&verify),
+        HintsCommand::Convert(convert) => run_convert(&convert),
+    }
+}
+
+fn run_create(create: &Create) -> Result<ExitCode, String> {
+    let dbcache_bytes = cache_bytes(create.dbcache);
+    let options = sync::Options { dbcache_bytes, ..create.directory.to_options()? };
+    create.output.write(|format, path, reporter| {
+        let stop = super::stop_on_signal();
+        sync::create_hints(&options, create.height, format, path, reporter, &stop)
+    })
+}
+
+fn run_verify(verify: &Verify) -> Result<ExitCode, String> {
+    let mut options = verify.directory.to_options()?;
+    if verify.full {
+        options.assumevalid = AssumeValid::Nothing;
+    }
+    let file = options::expand_home(&verify.file);
+    let reporter = Reporter::new(verify.json);
+    let stop = super::stop_on_signal();
+    let result = sync::verify_hints(&options, &file, &reporter, &stop);
+    reporter.finish();
+    let summary = result.map_err(|error| error.to_string())?;
+    if summary.interrupted {
+        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+    }
+    match verify.json {
+        true => println!("{}", summary_json_of_sync(&summary)),
+        false => println!(
+            "{} fits the chain up to height {}, block {}: {} outputs unspent, proved in {}",
+            file.display(),
+            thousands(summary.height.into()),
+            summary.best_block,
+            thousands(summary.coins.unwrap_or_default()),
+            precise(summary.elapsed)
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_convert(convert: &Convert) -> Result<ExitCode, String> {
+    let (hints, _) = open(&convert.input)?;
+    let needs_blocks = sync::conversion_needs_blocks(hints.as_ref(), convert.output.format.into());
+    let options = convert.directory.to_options()?;
+    let why = |error: String| match needs_blocks {
+        true => format!(
+            "{error}\nThis conversion needs the blocks that the hints are for, since the two \
+             formats count outputs in different ways: name a directory synced to height {} or \
+             above with --datadir",
+            hints.height()
+        ),
+        false => error,
+    };
+    let written = convert.output.write(|format, path, reporter| {
+        let stop = super::stop_on_signal();
+        sync::convert_hints(hints.as_ref(), &options, format, path, reporter, &stop)
+    });
+    written.map_err(why)
+}
+
+impl Output {
+    /// Makes the file with `work` and says what was made.
+    fn write(
+        &self,
+        work: impl FnOnce(Format, &Path, &Reporter) -> Result<HintsSummary, sync::SyncError>,
+    ) -> Result<ExitCode, String> {
+        let path = options::expand_home(&self.output);
+        if path.exists() && !self.force {
+            return Err(format!(
+                "{} exists already: name another file, or replace it with --force",
+                path.display()
+            ));
+        }
+        if path.is_dir() {
+            return Err(format!("{} is a directory", path.display()));
+        }
+        let reporter = Reporter::new(self.json);
+        let result = work(self.format.into(), &path, &reporter);
+        reporter.finish();
+        let summary = result.map_err(|error| error.to_string())?;
+        match self.json {
+            true => println!("{}", summary_json(&summary, self.format.into(), &path)),
+            false => println!("{}", summary_text(&summary, &path)),
+        }
+        Ok(match summary.interrupted {
+            true => ExitCode::from(super::EXIT_INTERRUPTED),
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct SummaryJson {
+    file: String,
+    format: &'static str,
+    height: u32,
+    bestblock: Option<String>,
+    blocks: u32,
+    outputs: Option<u64>,
+    unspent: u64,
+    bytes: u64,
+    seconds: f64,
+    interrupted: bool,
+}
+
+fn summary_json(summary: &HintsSummary, format: Format, path: &Path) -> String {
+    let json = SummaryJson {
+        file: path.display().to_string(),
+        format: format.name(),
+        height: summary.height,
+        bestblock: summary.best_block.map(|hash| hash.to_string()),
+        blocks: summary.blocks,
+        outputs: summary.outputs,
+        unspent: summary.unspent,
+        bytes: summary.bytes,
+        seconds: summary.elapsed.as_secs_f64(),
+        interrupted: summary.interrupted,
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+fn summary_text(summary: &HintsSummary, path: &Path) -> String {
+    if summary.interrupted {
+        return format!("Interrupted: {} was not written", path.display());
+    }
+    let block = summary.best_block.map_or(String::new(), |hash| format!(", block {hash}"));
+    let of = summary.outputs.map_or(String::new(), |all| format!(" of {}", thousands(all)));
+    format!(
+        "Hints for height {}{block}\n{}{of} outputs unspent, {} bytes in {}, made in {}",
+        summary.height,
+        thousands(summary.unspent),
+        thousands(summary.bytes),
+        path.display(),
+        precise(summary.elapsed),
+    )
+}
+
+/// A hints file that is mapped into memory, and its length.
+fn open(path: &Path) -> Result<(Box<dyn Hints>, u64), String> {
+    let path = options::expand_home(path);
+    let named = |error: hints::HintsError| format!("{}: {error}", path.display());
+    let file = Disk::new().open_read(&path).map_err(|error| error.to_string())?;
+    let bytes = file.len().map_err(|error| error.to_string())?;
+    if !path.is_file() || bytes == 0 {
+        return Err(format!("{}: this is not a hints file", path.display()));
+    }
+    let map = file.map().map_err(|error| error.to_string())?;
+    Ok((hints::open(map).map_err(named)?, bytes))
+}
+
+#[derive(Serialize)]
+struct InfoJson {
+    file: String,
+    format: &'static str,
+    height: u32,
+    blocks_with_unspent: u32,
+    unspent: u64,
+    bytes: u64,
+    bits_per_output: f64,
+    bound_bytes: f64,
+    times_bound: f64,
+}
+
+fn run_info(info: &Info) -> Result<ExitCode, String> {
+    let (hints, bytes) = open(&info.file)?;
+    let statistics = hints::statistics(hints.as_ref(), bytes)
+        .map_err(|error| format!("{}: {error}", info.file.display()))?;
+    let Statistics { height, blocks, unspent, bits_per_output, bound_bits, .. } = statistics;
+    let bound_bytes = bound_bits / 8.0;
+    let times_bound = if bound_bytes > 0.0 { bytes as f64 / bound_bytes } else { 0.0 };
+    let format = hints.format().name();
+    if info.json {
+        let file = info.file.display().to_string();
+        let json = InfoJson {
+            file,
+            format,
+            height,
+            blocks_with_unspent: blocks,
+            unspent,
+            bytes,
+            bits_per_output,
+            bound_bytes,
+            times_bound,
+        };
+        println!("{}", serde_json::to_string(&json).expect("plain data"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "format           {format}\n\
+         height           {}\n\
+         outputs unspent  {} in {} blocks\n\
+         bytes            {}\n\
+         bits per output  {bits_per_output:.2}\n\
+         least possible   {} bytes ({times_bound:.2} times as many are used)",
+        thousands(u64::from(height)),
+        thousands(unspent),
+        thousands(u64::from(blocks)),
+        thousands(bytes),
+        thousands(bound_bytes.ceil() as u64),
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,139 @@
+//! Draft BIP 456, version 0: magic 55 54 58 4f, version byte 00, height (u32, little endian), then
+//! the Elias-Fano code of each block from height 1.
+
+use super::elias_fano::{self, BitOrder, CUT_SHORT, Shape};
+use super::offsets::Offsets;
+use super::{Format, Hints, HintsEncoder, HintsError, block_of, check_block};
+
+pub(super) const MAGIC: [u8; 4] = *b"UTXO";
+pub(super) const VERSION: u8 = 0;
+/// Magic, version, height.
+pub(super) const HEAD_BYTES: usize = 9;
+
+/// An open file. Beside its bytes it takes 4 1/8 bytes of memory for each block.
+pub struct Bip456<B> {
+    bytes: B,
+    order: BitOrder,
+    /// Where the block of height i + 1 begins, and at last where the file ends.
+    offsets: Offsets,
+}
+
+impl<B: AsRef<[u8]>> Bip456<B> {
+    /// Walks over the file once: its index, its bit order, and all that can be refused without
+    /// decoding.
+    ///
+    /// # Errors
+    /// Not a file of this format and version, cut short, with bytes behind its end, or with a
+    /// block whose number of indices, last index or bits cannot be right.
+    pub fn open(bytes: B) -> Result<Self, HintsError> {
+        let (order, offsets) = walk(bytes.as_ref())?;
+        Ok(Self { bytes, order, offsets })
+    }
+
+    /// Which bit of a byte comes first.
+    pub fn bit_order(&self) -> BitOrder {
+        self.order
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> Hints for Bip456<B> {
+    fn format(&self) -> Format {
+        Format::Bip456
+    }
+
+    fn height(&self) -> u32 {
+        self.offsets.len().saturating_sub(1) as u32
+    }
+
+    fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), HintsError> {
+        let bytes = block_of(self.bytes.as_ref(), &self.offsets, height, 1)?;
+        let decoded = elias_fano::decode(bytes, self.order, unspent);
+        decoded.map(|_| ()).map_err(|what| HintsError::at(height, what))
+    }
+
+    fn output_count(&self, _height: u32) -> Option<u32> {
+        None
+    }
+}
+
+/// Reads the head that this format shares with Core PR 34004's: the height.
+pub(super) fn read_head(bytes: &[u8]) -> Result<u32, HintsError> {
+    let Some((head, _)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+        return Err(HintsError::new("the hints file ends inside its head"));
+    };
+    let [m0, m1, m2, m3, version, h0, h1, h2, h3] = *head;
+    if [m0, m1, m2, m3] != MAGIC {
+        return Err(HintsError::new("this is not a hints file"));
+    }
+    if version != VERSION {
+        let what = format!("the hints file is of version {version}, of which nothing is known");
+        return Err(HintsError::new(what));
+    }
+    Ok(u32::from_le_bytes([h0, h1, h2, h3]))
+}
+
+pub(super) fn put_head(height: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&MAGIC);
+    out.push(VERSION);
+    out.extend_from_slice(&height.to_le_bytes());
+}
+
+fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
+    let height = read_head(bytes)?;
+    let mut at = HEAD_BYTES;
+    let mut offsets = Offsets::with_capacity((height as usize).min(bytes.len()) + 1);
+    // The first block that is not of this order.
+    let (mut not_lsb, mut not_msb) = (None, None);
+    for height in 1..=height {
+        let wrong = |what| HintsError::at(height, what);
+        let (head, shape) = Shape::read(&bytes[at..]).map_err(wrong)?;
+        if !offsets.push(at) {
+            return Err(wrong(CUT_SHORT));
+        }
+        at += head;
+        let Some(shape) = shape else { continue };
+        let code = bytes.get(at..at + shape.bytes()).ok_or_else(|| wrong(CUT_SHORT))?;
+        at += shape.bytes();
+        if !shape.counts_right(code) {
+            return Err(wrong("its number of indices is not what its bits say"));
+        }
+        for (order, not) in [(BitOrder::Lsb, &mut not_lsb), (BitOrder::Msb, &mut not_msb)] {
+            if not.is_none() && !shape.ends_right(code, order) {
+                *not = Some(height);
+            }
+        }
+    }
+    if at != bytes.len() || !offsets.push(at) {
+        let what = format!("the hints file has {} bytes behind its end", bytes.len() - at);
+        return Err(HintsError::new(what));
+    }
+    match (not_lsb, not_msb) {
+        (None, _) => Ok((BitOrder::Lsb, offsets)),
+        (_, None) => Ok((BitOrder::Msb, offsets)),
+        (Some(a), Some(b)) => {
+            let what = "its last index is not the one that was announced, in either bit order";
+            Err(HintsError::at(a.max(b), what))
+        }
+    }
+}
+
+/// Writes what the crate `hintsfile` 0.2.1 writes.
+pub struct Encoder;
+
+impl HintsEncoder for Encoder {
+    fn put_head(&self, height: u32, out: &mut Vec<u8>) {
+        put_head(height, out);
+    }
+
+    fn put_block(
+        &self,
+        unspent: &[u32],
+        outputs: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), HintsError> {
+        check_block(unspent, outputs)?;
+        elias_fano::encode(unspent, out).map_err(HintsError::new)
+    }
+
+    fn put_tail(&self, _out: &mut Vec<u8>) {}
+}

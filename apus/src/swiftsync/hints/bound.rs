@@ -1,0 +1,72 @@
+//! How small hints can be: choosing k of n outputs takes log2 C(n, k) bits, if nothing is known
+//! about them but their numbers.
+
+use std::f64::consts::{LN_2, PI};
+
+use super::{Hints, HintsError};
+
+/// What a hints file holds, and what that takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Statistics {
+    /// The height at which the outputs are unspent.
+    pub height: u32,
+    /// Blocks with at least one output that stays unspent.
+    pub blocks: u32,
+    /// Outputs that stay unspent.
+    pub unspent: u64,
+    /// The file's length.
+    pub bytes: u64,
+    /// Bits of the file for each output that stays unspent; 0 if there is none.
+    pub bits_per_output: f64,
+    /// The information-theoretic bound, in bits, given how many outputs each block has and how
+    /// many of them stay unspent; where the format does not tell the former, given the last index.
+    pub bound_bits: f64,
+}
+
+/// Decodes every block of a file that is `bytes` long.
+///
+/// # Errors
+/// A block's hints cannot be right.
+pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsError> {
+    let height = hints.height();
+    let (mut blocks, mut unspent, mut bound_bits) = (0, 0, 0.0);
+    let mut indices = Vec::new();
+    for height in 1..=height {
+        hints.unspent(height, &mut indices)?;
+        bound_bits += block_bound_bits(&indices, hints.output_count(height));
+        blocks += u32::from(!indices.is_empty());
+        unspent += indices.len() as u64;
+    }
+    let bits_per_output = if unspent == 0 { 0.0 } else { bytes as f64 * 8.0 / unspent as f64 };
+    Ok(Statistics { height, blocks, unspent, bytes, bits_per_output, bound_bits })
+}
+
+/// The bound for one block, in bits.
+pub fn block_bound_bits(unspent: &[u32], outputs: Option<u32>) -> f64 {
+    match (outputs, unspent.last()) {
+        (_, None) => 0.0,
+        (Some(outputs), _) => log2_choose(outputs, unspent.len() as u32),
+        // The last index is known, the others are below it.
+        (None, Some(last)) => log2_choose(*last, unspent.len() as u32 - 1),
+    }
+}
+
+/// log2 C(n, k); 0 where k > n.
+pub fn log2_choose(n: u32, k: u32) -> f64 {
+    if k >= n {
+        return 0.0;
+    }
+    (ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)) / LN_2
+}
+
+/// ln n!, to 12 digits: exactly up to 20!, from there on by Stirling's series.
+fn ln_factorial(n: u32) -> f64 {
+    if n <= 20 {
+        return ((1..=u64::from(n)).product::<u64>() as f64).ln();
+    }
+    let n = f64::from(n);
+    let inverse = 1.0 / n;
+    let square = inverse * inverse;
+    let series = inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0)));
+    n * n.ln() - n + 0.5 * (2.0 * PI * n).ln() + series
+}

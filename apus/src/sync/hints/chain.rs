@@ -1,0 +1,179 @@
+//! The chain of a directory that is only read: where the blocks and their undo data are.
+
+use std::ops::Range;
+
+use rayon::ThreadPool;
+
+use super::Halt;
+use crate::coins::Chainstate;
+use crate::disk::{Disk, StoreError};
+use crate::leveldb;
+use crate::store::{
+    BlockFiles, BlockIndex, BlockStatus, DataDir, DataDirOptions, FlatFilePos, IndexEntry,
+};
+use crate::sync::{Options, SyncError};
+use crate::wire::{BlockView, Hash, merkle_root};
+
+/// A block of the chain.
+#[derive(Clone, Copy)]
+pub(super) struct StoredBlock {
+    pub hash: Hash,
+    /// Where it is; `None` if it was pruned.
+    pub pos: Option<FlatFilePos>,
+    /// Where in the rev file of the same number its undo data is, if it is stored.
+    pub undo_pos: Option<u32>,
+    pub tx_count: u32,
+}
+
+/// A synced directory, locked and never changed: the blocks from genesis to the best block of its
+/// chainstate. 56 bytes of memory for each, and 400 while it is opened.
+pub(super) struct StoredChain {
+    pub files: BlockFiles,
+    pub chainstate: Chainstate,
+    /// By height.
+    pub blocks: Vec<StoredBlock>,
+    /// Holds the lock, and so must be dropped last.
+    _dir: DataDir,
+}
+
+impl StoredChain {
+    pub fn open(options: &Options, pool: &ThreadPool) -> Result<Self, SyncError> {
+        let directory = options.datadir.join(options.network.subdirectory);
+        for needed in ["chainstate", "blocks/index"] {
+            if !directory.join(needed).is_dir() {
+                return Err(SyncError::Usage(format!(
+                    "{} holds no {needed}; `apus sync --from` makes one",
+                    directory.display()
+                )));
+            }
+        }
+        let disk = Disk::new();
+        let how = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };
+        let dir = DataDir::open(&disk, &options.datadir, &options.network, how)?;
+        let (_, index, files) = pool.install(|| dir.open_blocks())?;
+        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+        let chainstate = Chainstate::open(disk, &dir.chainstate_path(), tables)?;
+        let blocks = match chainstate.best_block()? {
+            Some(tip) => active_chain(&index, tip, &dir)?,
+            None => {
+                let what = "the chainstate is empty; `apus sync --from` connects blocks";
+                return Err(StoreError::new(dir.chainstate_path(), what).into());
+            }
+        };
+        Ok(Self { files, chainstate, blocks, _dir: dir })
+    }
+
+    /// Height of the best block.
+    pub fn height(&self) -> u32 {
+        self.blocks.len().saturating_sub(1) as u32
+    }
+
+    /// The heights of a range of blocks in the order in which they lie in the files.
+    ///
+    /// # Errors
+    /// One of them is not stored.
+    pub fn in_file_order(&self, heights: Range<u32>) -> Result<Vec<u32>, SyncError> {
+        let mut placed = Vec::with_capacity(heights.len());
+        for height in heights {
+            let pos = self.blocks[height as usize].pos.ok_or_else(|| {
+                SyncError::Usage(format!(
+                    "block {height} is not stored here, its file was pruned: hints are made from \
+                     all blocks, so use a directory that holds them"
+                ))
+            })?;
+            placed.push((pos, height));
+        }
+        placed.sort_unstable();
+        Ok(placed.into_iter().map(|(_, height)| height).collect())
+    }
+
+    /// Reads the block at `height` into `bytes`; it is the one that the index names, to the last
+    /// byte of its transactions. Returns the txids as well.
+    pub fn read<'a>(
+        &self,
+        height: u32,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<(BlockView<&'a [u8]>, Vec<Hash>), Halt> {
+        let stored = &self.blocks[height as usize];
+        let pos = stored.pos.unwrap_or(FlatFilePos { file: 0, pos: 0 });
+        self.files.read_block_into(pos, bytes)?;
+        let wrong = |what: String| {
+            let path = self.files.block_path(pos.file);
+            Halt::from(StoreError::corrupt(path, u64::from(pos.pos), what))
+        };
+        let block = BlockView::parse(&bytes[..]).map_err(|e| wrong(format!("not a block: {e}")))?;
+        let txids = block.txids();
+        let root = merkle_root(&mut txids.clone()).root;
+        if block.hash() != stored.hash || root != block.header().merkle_root {
+            return Err(wrong(format!("this is not block {height}, {}", stored.hash)));
+        }
+        Ok((block, txids))
+    }
+
+    /// Reads the undo data of the block at `height`, whose parent is `prev`.
+    pub fn read_undo(
+        &self,
+        height: u32,
+        prev: &Hash,
+        undo: &mut Vec<u8>,
+    ) -> Result<FlatFilePos, Halt> {
+        let stored = &self.blocks[height as usize];
+        let place = stored.pos.zip(stored.undo_pos);
+        let pos = place.map(|(block, pos)| FlatFilePos { file: block.file, pos });
+        let pos = pos.ok_or_else(|| self.no_undo(height))?;
+        self.files.read_undo_into(pos, prev, undo)?;
+        Ok(pos)
+    }
+
+    /// Why hints cannot be made for a height below `height`, and for which they can.
+    fn no_undo(&self, height: u32) -> SyncError {
+        let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
+        let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);
+        SyncError::Usage(format!(
+            "block {height} has no undo data here, without which nothing tells what it spent: \
+             make hints for height {lowest} or above"
+        ))
+    }
+}
+
+/// The blocks from genesis to `tip`.
+fn active_chain(
+    index: &BlockIndex,
+    tip: Hash,
+    dir: &DataDir,
+) -> Result<Vec<StoredBlock>, SyncError> {
+    let find = |hash: &Hash| {
+        let found = index.entries.binary_search_by(|entry| entry.hash.cmp(hash));
+        found.map(|at| &index.entries[at]).map_err(|_| {
+            let what = format!(
+                "block {hash} of the chainstate's chain is not in the block index; \
+                 `apus reindex` rebuilds the chainstate from the blocks"
+            );
+            SyncError::from(StoreError::new(dir.index_path(), what))
+        })
+    };
+    let mut entry = find(&tip)?;
+    let mut blocks = Vec::new();
+    loop {
+        blocks.push(stored(entry));
+        let Some(below) = entry.height.checked_sub(1) else { break };
+        let height = entry.height;
+        entry = find(&entry.header.prev)?;
+        if entry.height != below {
+            let what = format!("the parent of block {height} is at height {}", entry.height);
+            return Err(StoreError::new(dir.index_path(), what).into());
+        }
+    }
+    blocks.reverse();
+    Ok(blocks)
+}
+
+fn stored(entry: &IndexEntry) -> StoredBlock {
+    let has_undo = entry.status.has(BlockStatus::BLOCK_HAVE_UNDO);
+    StoredBlock {
+        hash: entry.hash,
+        pos: entry.block_pos(),
+        undo_pos: has_undo.then_some(entry.undo_pos),
+        tx_count: entry.tx_count,
+    }
+}

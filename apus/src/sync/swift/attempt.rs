@@ -1,0 +1,293 @@
+//! One SwiftSync from its start, or from where it was interrupted, to its end.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use super::super::activate::Activated;
+use super::super::commit::Ledger;
+use super::super::in_flight::Times;
+use super::super::node::Node;
+use super::super::options::{Observer, Phase, Progress};
+use super::HintsFile;
+use super::fault::Fault;
+use super::finish::{commit, prove};
+use super::plan::{Mode, Plan};
+use super::recent::Recent;
+use super::run::{Coordinate, Ended, run};
+use super::saved::{Key, Saved};
+use super::worker::{Done, Gathered, Job, Tally};
+use crate::chain::BlockId;
+use crate::coins::{SavedSurvivors, Survivors};
+use crate::disk::{Disk, StoreError};
+use crate::swiftsync::{Aggregate, Salt};
+
+/// Of the memory for cached coins, the share that coins to be written may take; the rest is for
+/// the blocks under way and for building tables.
+const SURVIVORS_PERCENT: usize = 70;
+
+/// What a SwiftSync works with that does not change while it runs.
+struct Work {
+    key: Key,
+    salt: Salt,
+    survivors: Survivors,
+    recent: Option<Recent>,
+}
+
+/// What is done of it.
+struct State<A> {
+    gathered: Gathered<A>,
+    /// Heights of blocks that are done.
+    done: HashSet<u32>,
+    /// Where undo data was written that the index does not know yet.
+    undo: Vec<(BlockId, u32)>,
+}
+
+impl<A: Aggregate> State<A> {
+    fn new(salt: &Salt) -> Self {
+        Self { gathered: Gathered::empty(salt), done: HashSet::new(), undo: Vec::new() }
+    }
+}
+
+/// Builds the chainstate up to the plan's target.
+pub(super) fn attempt<A: Aggregate>(
+    node: &mut Node,
+    hints: &HintsFile,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
+    let directory = node.dir.path().join(super::DIRECTORY);
+    let disk = node.dir.disk().clone();
+    let (work, state) = begin::<A>(node, hints, plan, &directory)?;
+    let (threads, save_every) = (node.options.threads, node.options.save_every);
+    let height_of = |step: usize| node.tree.node(plan.steps[step].id).height;
+    let todo: Vec<usize> =
+        (0..plan.steps.len()).filter(|step| !state.done.contains(&height_of(*step))).collect();
+    let times = Times::of_branch(&node.tree, plan.target);
+    let (shared, ledger) = node.split();
+    let job = Job {
+        shared: &shared,
+        hints,
+        plan,
+        salt: &work.salt,
+        todo: &todo,
+        survivors: Some(&work.survivors),
+        recent: work.recent.as_ref(),
+        times,
+        next: AtomicUsize::new(0),
+        pause: AtomicBool::new(false),
+    };
+    let mut tracker = Tracker::new(&job, ledger, state, observer);
+    tracker.saving = Some(Saving { work: &work, disk: &disk, path: saved_path(&directory) });
+    if let Ended::Stopped = run(&job, threads, save_every, stop, &mut tracker)? {
+        return Ok(Activated::Stopped);
+    }
+    let State { gathered, undo, .. } = tracker.state;
+    prove(&gathered, plan, &shared)?;
+    if stop.load(Relaxed) {
+        return Ok(Activated::Stopped);
+    }
+    let undo = match &work.recent {
+        Some(recent) => recent.write_undo(&shared, &ledger.entries)?,
+        None => undo,
+    };
+    let height = plan.chain.height().unwrap_or(0);
+    observer.observe(&Progress { height, ..Progress::of(Phase::WritingCoins) });
+    commit(&shared, ledger, plan, &work.survivors, &undo, &gathered.tally, threads)?;
+    work.survivors.destroy().map_err(Fault::Store)?;
+    super::remove_directory(&disk, &directory).map_err(Fault::Store)?;
+    Ok(Activated::Best)
+}
+
+/// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
+pub(super) fn verify<A: Aggregate>(
+    node: &mut Node,
+    hints: &HintsFile,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<Tally>, Fault> {
+    let directory = node.dir.path().to_path_buf();
+    let salt = new_salt(&directory).map_err(Fault::Store)?;
+    let threads = node.options.threads;
+    let todo: Vec<usize> = (0..plan.steps.len()).collect();
+    let times = Times::of_branch(&node.tree, plan.target);
+    let (shared, ledger) = node.split();
+    let job = Job {
+        shared: &shared,
+        hints,
+        plan,
+        salt: &salt,
+        todo: &todo,
+        survivors: None,
+        recent: None,
+        times,
+        next: AtomicUsize::new(0),
+        pause: AtomicBool::new(false),
+    };
+    let mut tracker = Tracker::<A>::new(&job, ledger, State::new(&salt), observer);
+    if let Ended::Stopped = run(&job, threads, Duration::MAX, stop, &mut tracker)? {
+        return Ok(None);
+    }
+    let gathered = tracker.state.gathered;
+    prove(&gathered, plan, &shared)?;
+    Ok(Some(gathered.tally))
+}
+
+fn new_salt(place: &Path) -> Result<Salt, StoreError> {
+    Salt::random()
+        .map_err(|error| StoreError::new(place, format!("no randomness for a salt: {error}")))
+}
+
+/// Takes up what an interrupted run has saved, if that was the same work; else begins anew.
+fn begin<A: Aggregate>(
+    node: &mut Node,
+    hints: &HintsFile,
+    plan: &Plan,
+    directory: &Path,
+) -> Result<(Work, State<A>), Fault> {
+    let disk = node.dir.disk().clone();
+    let target = node.tree.node(plan.target).hash;
+    let kind = format!("{:?} {:?}", plan.mode, node.options.aggregate);
+    let key = Key { target, kind, hints: hints.digest };
+    let recent = match plan.mode {
+        Mode::AssumeValid => Some(Recent::collect(node, plan)?),
+        Mode::Full => None,
+    };
+    let memory = node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT;
+    if let Some(saved) = load(&disk, directory, &key).map_err(Fault::Store)?
+        && let Some(taken) = take_up(&saved, plan, &disk, directory, memory, recent.as_ref())?
+    {
+        let (salt, survivors, state) = taken;
+        tracing::debug!(blocks = state.done.len(), "carrying on with an interrupted SwiftSync");
+        return Ok((Work { key, salt, survivors, recent }, state));
+    }
+    super::remove_directory(&disk, directory).map_err(Fault::Store)?;
+    let salt = new_salt(directory).map_err(Fault::Store)?;
+    let survivors = Survivors::new(&disk, directory, memory);
+    let state = State::new(&salt);
+    Ok((Work { key, salt, survivors, recent }, state))
+}
+
+fn load(disk: &Disk, directory: &Path, key: &Key) -> Result<Option<Saved>, StoreError> {
+    let bytes = disk.read(saved_path(directory))?;
+    let saved = bytes.and_then(|bytes| Saved::parse(&bytes));
+    Ok(saved.filter(|saved| saved.key == *key))
+}
+
+/// What was saved, ready to be carried on; `None` if it is not whole.
+fn take_up<A: Aggregate>(
+    saved: &Saved,
+    plan: &Plan,
+    disk: &Disk,
+    directory: &Path,
+    memory: usize,
+    recent: Option<&Recent>,
+) -> Result<Option<(Salt, Survivors, State<A>)>, Fault> {
+    let Ok(salt) = <[u8; 64]>::try_from(&saved.salt[..]) else { return Ok(None) };
+    let salt = Salt::new(salt);
+    let Some(aggregate) = A::from_bytes(&salt, &saved.aggregate) else { return Ok(None) };
+    let Ok(survivors) = SavedSurvivors::from_bytes(&saved.survivors) else { return Ok(None) };
+    if recent.is_some_and(|recent| !recent.restore(&saved.recent)) {
+        return Ok(None);
+    }
+    let survivors = Survivors::resume(disk, directory, memory, &survivors).map_err(Fault::Store)?;
+    let height = plan.chain.height().unwrap_or(0);
+    let done = (1..=height).filter(|height| saved.is_done(*height)).collect();
+    let undo = saved.undo.iter();
+    let undo = undo.filter_map(|(height, pos)| Some((plan.chain.at(*height)?, *pos))).collect();
+    let gathered = Gathered { aggregate, tally: saved.tally.clone() };
+    Ok(Some((salt, survivors, State { gathered, done, undo })))
+}
+
+fn saved_path(directory: &Path) -> PathBuf {
+    directory.join("progress")
+}
+
+/// Keeps the books while workers run.
+pub(super) struct Tracker<'a, A> {
+    job: &'a Job<'a>,
+    ledger: &'a mut Ledger,
+    state: State<A>,
+    observer: &'a dyn Observer,
+    weight_total: u64,
+    weight_done: u64,
+    bytes: u64,
+    saving: Option<Saving<'a>>,
+}
+
+/// Where to save to, and what does not change.
+struct Saving<'a> {
+    work: &'a Work,
+    disk: &'a Disk,
+    path: PathBuf,
+}
+
+impl<'a, A: Aggregate> Tracker<'a, A> {
+    fn new(
+        job: &'a Job<'a>,
+        ledger: &'a mut Ledger,
+        state: State<A>,
+        observer: &'a dyn Observer,
+    ) -> Self {
+        let weight = |index: &usize| job.plan.steps[*index].weight;
+        let weight_total = job.plan.steps.iter().map(|step| step.weight).sum();
+        let weight_done = weight_total - job.todo.iter().map(weight).sum::<u64>();
+        Self { job, ledger, state, observer, weight_total, weight_done, bytes: 0, saving: None }
+    }
+}
+
+impl<A: Aggregate> Coordinate<A> for Tracker<'_, A> {
+    fn done(&mut self, done: Done) {
+        let step = self.job.plan.steps[done.step];
+        let shared = self.job.shared;
+        if let Some(pos) = done.stored {
+            self.ledger.note_stored(step.id, pos, done.tx_count, shared.network.segwit_height);
+        }
+        if let Some(pos) = done.undo_pos {
+            self.state.undo.push((step.id, pos));
+        }
+        self.state.done.insert(shared.tree.node(step.id).height);
+        self.weight_done += step.weight;
+        self.bytes += done.bytes;
+    }
+
+    fn gather(&mut self, gathered: Gathered<A>) {
+        self.state.gathered.add(gathered);
+    }
+
+    fn save(&mut self) -> Result<(), Fault> {
+        let Some(Saving { work, disk, path }) = &self.saving else { return Ok(()) };
+        self.ledger.write_index(self.job.shared.files).map_err(Fault::Store)?;
+        let survivors = work.survivors.save().map_err(Fault::Store)?;
+        let height_of = |id: &BlockId| self.job.shared.tree.node(*id).height;
+        let saved = Saved {
+            key: work.key.clone(),
+            salt: work.salt.as_bytes().to_vec(),
+            aggregate: self.state.gathered.aggregate.to_bytes(),
+            tally: self.state.gathered.tally.clone(),
+            done: Saved::bits(&self.state.done),
+            survivors: survivors.to_bytes(),
+            recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
+            undo: self.state.undo.iter().map(|(id, pos)| (height_of(id), *pos)).collect(),
+        };
+        if let Some(directory) = path.parent() {
+            disk.create_dir_all(directory).map_err(Fault::Store)?;
+        }
+        disk.write_private(path, &saved.to_bytes()).map_err(Fault::Store)
+    }
+
+    fn report(&mut self) {
+        let blocks = self.state.done.len() as u64;
+        self.observer.observe(&Progress {
+            height: self.job.plan.chain.height().unwrap_or(0),
+            blocks,
+            bytes: self.bytes,
+            fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+            ..Progress::of(Phase::SwiftSync)
+        });
+    }
+}

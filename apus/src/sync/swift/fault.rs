@@ -1,0 +1,68 @@
+use std::path::PathBuf;
+
+use super::super::node::Node;
+use super::super::options::{Refusal, SyncError};
+use super::super::pipeline::{BlockFault, Step};
+use super::super::sources::Place;
+use super::HintsFile;
+use crate::chain::BlockId;
+use crate::disk::StoreError;
+use crate::rules::RuleError;
+use crate::swiftsync::HintsError;
+
+/// Why SwiftSync cannot go on.
+pub(in super::super) enum Fault {
+    /// The disk is to blame.
+    Store(StoreError),
+    /// The hints are.
+    Hints(HintsError),
+    /// A source's bytes are: another copy may be good.
+    Damaged(Step, String),
+    /// The block breaks a rule, or its undo data is wrong.
+    Rule(Step, RuleError),
+    /// The undo data of a block is.
+    Undo { id: BlockId, path: PathBuf, what: String },
+    /// The chain as a whole is, or cannot be judged out of order.
+    Chain(String),
+}
+
+impl Fault {
+    /// What a block could not be made ready for.
+    pub fn of_block(step: Step, fault: BlockFault) -> Self {
+        match fault {
+            BlockFault::Store(error) => Self::Store(error),
+            BlockFault::Damaged(what) => Self::Damaged(step, what),
+            BlockFault::Rule(error) => Self::Rule(step, error),
+        }
+    }
+
+    /// The error for the caller.
+    pub fn into_error(self, node: &Node, hints: &HintsFile) -> SyncError {
+        let block = |id: BlockId| Some(node.tree.node(id).hash);
+        match self {
+            Self::Store(error) => SyncError::Store(error),
+            Self::Hints(error) => hints.error(error),
+            Self::Chain(what) => SyncError::Unproved(what),
+            Self::Damaged(step, what) => refused(node, step, what),
+            Self::Rule(step, error) => refused(node, step, error.to_string()),
+            Self::Undo { id, path, what } => {
+                let reason = format!("its undo data is wrong: {what}");
+                SyncError::Refused(Refusal {
+                    path: Some(path),
+                    offset: None,
+                    block: block(id),
+                    reason,
+                })
+            }
+        }
+    }
+}
+
+fn refused(node: &Node, step: Step, reason: String) -> SyncError {
+    let height = node.tree.node(step.id).height;
+    let mut refusal = super::super::activate::refusal(node, &step, reason);
+    if let Place::Stored(_) = step.place {
+        refusal.reason = format!("at height {height}: {}", refusal.reason);
+    }
+    SyncError::Refused(refusal)
+}

@@ -1,0 +1,110 @@
+//! The end of a SwiftSync: the proof, and then block and undo files, index, tables and best block,
+//! in the order that a crash may cut anywhere.
+
+use rayon::prelude::*;
+
+use super::super::clock::Stage;
+use super::super::commit::Ledger;
+use super::super::pipeline::Shared;
+use super::fault::Fault;
+use super::plan::{Mode, Plan};
+use super::worker::{Gathered, Tally};
+use crate::chain::BlockId;
+use crate::coins::{Survivors, WriteError};
+use crate::rules::subsidy;
+use crate::store::BlockStatus;
+use crate::swiftsync::{Aggregate, HintsError};
+use crate::wire::Hash;
+
+/// Parts of the coins that each thread writes: enough to even out, and few enough that tables
+/// are not cut short.
+const PARTS_PER_THREAD: usize = 4;
+
+/// The proof: whatever was created and does not stay was spent, exactly once, and what stays is no
+/// more than the subsidies.
+pub(super) fn prove<A: Aggregate>(
+    gathered: &Gathered<A>,
+    plan: &Plan,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let height = plan.chain.height().unwrap_or(0);
+    if !gathered.aggregate.is_balanced() {
+        let what = match plan.mode {
+            Mode::AssumeValid => "the hints are not those of this chain",
+            Mode::Full => "the hints are not those of this chain, or undo data is wrong",
+        };
+        return Err(Fault::Hints(HintsError::new(format!(
+            "up to height {height}, the outputs that they say are spent are not those that the \
+             blocks spend: {what}"
+        ))));
+    }
+    let subsidies = (1..=height).map(|height| subsidy(height, shared.network).unsigned_abs());
+    let supply: u64 = subsidies.sum();
+    if gathered.tally.amount > supply {
+        return Err(Fault::Chain(format!(
+            "{} satoshi are unspent at height {height}, and only {supply} were issued: the blocks \
+             are not valid, though they were to be taken as such",
+            gathered.tally.amount
+        )));
+    }
+    match repeated(&gathered.tally.coinbases) {
+        None => Ok(()),
+        Some((txid, first, second)) => Err(Fault::Chain(format!(
+            "the blocks at heights {first} and {second} have the same coinbase transaction {txid}: \
+             whether BIP30 allows it, only a sync in order can tell"
+        ))),
+    }
+}
+
+/// A coinbase that came twice.
+fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
+    let mut sorted = coinbases.to_vec();
+    sorted.sort_unstable();
+    let pair = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0)?;
+    Some((pair[0].0, pair[0].1, pair[1].1))
+}
+
+/// Makes the target the tip: writes the index, the coins that stay as tables, and the best block.
+pub(super) fn commit(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    plan: &Plan,
+    survivors: &Survivors,
+    undo: &[(BlockId, u32)],
+    tally: &Tally,
+    threads: usize,
+) -> Result<(), Fault> {
+    let _timer = shared.clock.start(Stage::Commit);
+    for step in &plan.steps {
+        if !ledger.entries[step.id.index()].status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
+            ledger.change(step.id).status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
+        }
+    }
+    for (id, pos) in undo {
+        let entry = ledger.change(*id);
+        entry.undo_pos = *pos;
+        entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+    }
+    ledger.write_index(shared.files).map_err(Fault::Store)?;
+    let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+    let ranges = survivors.ranges(threads * PARTS_PER_THREAD);
+    shared.pool.install(|| {
+        ranges.into_par_iter().try_for_each(|range| {
+            let mut writer = bulk.writer();
+            survivors.write_range(range, &mut writer).map_err(|error| match error {
+                WriteError::Store(error) => Fault::Store(error),
+                WriteError::Twice(outpoint) => Fault::Chain(format!(
+                    "the output {outpoint} was created twice: only a sync in order can tell \
+                     whether BIP30 allows it"
+                )),
+            })?;
+            writer.finish().map_err(Fault::Store)
+        })
+    })?;
+    let best = shared.tree.node(plan.target).hash;
+    bulk.commit(&best).map_err(Fault::Store)?;
+    ledger.active = plan.chain.clone();
+    ledger.coins = Some(tally.coins as i64);
+    ledger.counts = tally.counts;
+    Ok(())
+}

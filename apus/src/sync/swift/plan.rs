@@ -1,0 +1,163 @@
+//! What a SwiftSync is to do, and whether it may: everything that can be known to be wrong before
+//! the first block is read.
+
+use std::collections::HashMap;
+
+use super::super::assumevalid::vouches_for;
+use super::super::node::Node;
+use super::super::options::{AssumeValid, SyncError};
+use super::super::pipeline::Step;
+use super::super::sources::Place;
+use super::HintsFile;
+use super::undo::{UndoAt, UndoCopies};
+use crate::chain::{ActiveChain, BlockId};
+use crate::disk::StoreError;
+use crate::rules::{bip30_applies, bip34_implies_bip30};
+use crate::swiftsync::HintsError;
+use crate::wire::{Hash, Network};
+
+/// What is proved, and of what the sums are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Mode {
+    /// The blocks are taken as valid but for rules that need no coins; sums of outpoints.
+    AssumeValid,
+    /// Every rule and script is checked with the coins that undo data holds; sums of coins.
+    Full,
+}
+
+/// The blocks that one SwiftSync works through.
+pub(in super::super) struct Plan {
+    pub mode: Mode,
+    /// The block at the hints' height, and its ancestors.
+    pub target: BlockId,
+    pub chain: ActiveChain,
+    /// The blocks from height 1 to the target's, in the order in which they lie in the files.
+    pub steps: Vec<Step>,
+    /// For each step, where the coins that its block spends are; nothing for [`Mode::AssumeValid`].
+    pub undo: Vec<UndoAt>,
+    pub undo_copies: UndoCopies,
+    /// Whether the chain has the network's block at the height of BIP34.
+    bip34_matches: bool,
+}
+
+impl Plan {
+    /// The way to the hints' height on the best chain of headers.
+    ///
+    /// # Errors
+    /// The hints go beyond the headers, a block or its undo data is not there, or nobody vouches
+    /// for the blocks.
+    pub fn new(node: &Node, hints: &HintsFile) -> Result<Self, SyncError> {
+        let target = target(node, hints)?;
+        let mode = match node.options.assumevalid {
+            AssumeValid::Nothing => Mode::Full,
+            option => {
+                vouches_for(option, &node.tree, target).map_err(SyncError::Usage)?;
+                Mode::AssumeValid
+            }
+        };
+        if node.options.stop_at_height.is_some_and(|stop| stop < hints.reader.height()) {
+            return Err(SyncError::Usage(format!(
+                "--stopatheight is below the hints' height of {}: sync without --hints",
+                hints.reader.height()
+            )));
+        }
+        Self::of(node, target, mode)
+    }
+
+    /// The way to `target`.
+    pub fn of(node: &Node, target: BlockId, mode: Mode) -> Result<Self, SyncError> {
+        let chain = ActiveChain::to(&node.tree, target);
+        let mut steps = steps(node, &chain)?;
+        steps.sort_by_key(|step| match step.place {
+            Place::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
+            Place::Source(place) => (1, place.file, place.offset),
+        });
+        let (undo, undo_copies) = match mode {
+            Mode::AssumeValid => (Vec::new(), UndoCopies::default()),
+            Mode::Full => find_undo(node, &steps)?,
+        };
+        let network = &node.options.network;
+        let bip34 = chain.at(network.bip34_height).map(|id| node.tree.node(id).hash);
+        let bip34_matches = bip34 == Some(network.bip34_hash);
+        Ok(Self { mode, target, chain, steps, undo, undo_copies, bip34_matches })
+    }
+
+    /// Whether nothing but BIP30 keeps the coinbase of a block from coming twice.
+    pub fn needs_bip30(&self, network: &Network, height: u32, hash: &Hash) -> bool {
+        let bip34 = height > network.bip34_height && self.bip34_matches;
+        bip30_applies(height, hash, bip34) && !bip34_implies_bip30(network, height)
+    }
+
+    /// The blocks whose undo data must be there for reorganisations and for bitcoind's check at
+    /// its start: the last ones below the target, it included.
+    pub fn recent(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let height = self.chain.height().unwrap_or(0);
+        let first = (height + 1).saturating_sub(super::UNDO_BLOCKS_MIN).max(1);
+        (first..=height).filter_map(|height| self.chain.at(height))
+    }
+}
+
+/// The block at the hints' height on the best chain of headers.
+fn target(node: &Node, hints: &HintsFile) -> Result<BlockId, SyncError> {
+    let best = node.tree.best_header();
+    let (height, known) = (hints.reader.height(), node.tree.node(best).height);
+    node.tree.ancestor(best, height).ok_or_else(|| {
+        hints.error(HintsError::new(format!(
+            "the hints are for height {height}, and the best chain of headers ends at {known}: \
+             bring more blocks, or hints for a lower height"
+        )))
+    })
+}
+
+fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, SyncError> {
+    let height = chain.height().unwrap_or(0);
+    let ids = (1..=height).filter_map(|height| chain.at(height));
+    ids.map(|id| {
+        super::super::activate::step(node, id).ok_or_else(|| {
+            let missing = node.tree.node(id);
+            SyncError::Usage(format!(
+                "block {} at height {} is in no source and not in the data directory: SwiftSync \
+                 needs every block up to height {height}; without --hints, those before it sync",
+                missing.hash, missing.height
+            ))
+        })
+    })
+    .collect()
+}
+
+/// Where the undo data of each step's block is: in the data directory, or in the rev file beside
+/// the block file that a copy of the block lies in.
+fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), SyncError> {
+    let copies = UndoCopies::open(node)?;
+    // In a rev file the records lie in the order in which the blocks were connected: about by
+    // height.
+    let mut by_height: Vec<usize> = (0..steps.len()).collect();
+    by_height.sort_unstable_by_key(|index| node.tree.node(steps[*index].id).height);
+    let mut undo = vec![None; steps.len()];
+    let mut before: HashMap<u32, usize> = HashMap::new();
+    for index in by_height {
+        let id = steps[index].id;
+        let from_source = node.sources.place(id).filter(|place| copies.has_file(place.file));
+        let from_source = from_source.map(|place| {
+            let count = before.entry(place.file).or_default();
+            *count += 1;
+            UndoAt::Source { file: place.file, guess: *count - 1 }
+        });
+        undo[index] = node.entry(id).undo_pos().map(UndoAt::Stored).or(from_source);
+    }
+    let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();
+    let found = all.ok_or_else(|| {
+        let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
+        let heights = missing.map(|(_, step)| node.tree.node(step.id).height);
+        let first = heights.min().unwrap_or(0);
+        StoreError::new(
+            node.files.undo_path(0).parent().unwrap_or(node.dir.path()),
+            format!(
+                "no undo data for block {first}: checking everything with hints needs the rev \
+                 files beside the block files; with --assumevalid=HASH, or without --hints, it \
+                 works without"
+            ),
+        )
+    })?;
+    Ok((found, copies))
+}

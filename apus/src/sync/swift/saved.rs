@@ -1,0 +1,139 @@
+//! The progress of a SwiftSync on disk. It holds the salt, so that only its owner may read it,
+//! and is removed when the salt has done its work.
+
+use std::collections::HashSet;
+
+use super::super::options::Counts;
+use super::worker::Tally;
+use crate::wire::{Cursor, Hash, ParseError, sha256d};
+
+/// First bytes of the file, the last one its version.
+const MAGIC: &[u8; 8] = b"apusss\x00\x01";
+
+/// What a run has to have in common with the one that was interrupted.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The block at the hints' height.
+    pub target: Hash,
+    /// Mode and aggregate, by name.
+    pub kind: String,
+    /// Hash of the hints file.
+    pub hints: Hash,
+}
+
+/// What has to be known to carry on.
+pub(super) struct Saved {
+    pub key: Key,
+    pub salt: Vec<u8>,
+    pub aggregate: Vec<u8>,
+    pub tally: Tally,
+    /// A bit for each height, bit 0 of a byte first: whether the block is done.
+    pub done: Vec<u8>,
+    pub survivors: Vec<u8>,
+    /// Coins that the last blocks spend.
+    pub recent: Vec<u8>,
+    /// Heights, and where undo data was written.
+    pub undo: Vec<(u32, u32)>,
+}
+
+impl Saved {
+    /// The bytes of the file: magic, parts, checksum.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&self.key.target.0);
+        put_bytes(&mut out, self.key.kind.as_bytes());
+        out.extend_from_slice(&self.key.hints.0);
+        put_bytes(&mut out, &self.salt);
+        put_bytes(&mut out, &self.aggregate);
+        put_tally(&mut out, &self.tally);
+        put_bytes(&mut out, &self.done);
+        put_bytes(&mut out, &self.survivors);
+        put_bytes(&mut out, &self.recent);
+        out.extend_from_slice(&(self.undo.len() as u64).to_le_bytes());
+        for (height, pos) in &self.undo {
+            out.extend_from_slice(&height.to_le_bytes());
+            out.extend_from_slice(&pos.to_le_bytes());
+        }
+        let checksum = sha256d(&out);
+        out.extend_from_slice(&checksum.0);
+        out
+    }
+
+    /// What [`Saved::to_bytes`] wrote; `None` for anything else.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (content, checksum) = bytes.split_last_chunk::<32>()?;
+        if sha256d(content).0 != *checksum {
+            return None;
+        }
+        let mut cursor = Cursor::new(content);
+        let saved = Self::read(&mut cursor).ok()?;
+        (cursor.remaining() == 0).then_some(saved)
+    }
+
+    fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
+        if cursor.array::<8>()? != *MAGIC {
+            return Err(cursor.error("not the progress of a SwiftSync"));
+        }
+        let target = Hash(cursor.array()?);
+        let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
+        let key = Key { target, kind, hints: Hash(cursor.array()?) };
+        let (salt, aggregate) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
+        let tally = read_tally(cursor)?;
+        let (done, survivors) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
+        let recent = bytes(cursor)?.to_vec();
+        let mut undo = Vec::new();
+        for _ in 0..cursor.u64()? {
+            undo.push((cursor.u32()?, cursor.u32()?));
+        }
+        Ok(Self { key, salt, aggregate, tally, done, survivors, recent, undo })
+    }
+
+    /// The bits of `done`.
+    pub fn bits(heights: &HashSet<u32>) -> Vec<u8> {
+        let bytes = heights.iter().max().map_or(0, |highest| *highest as usize / 8 + 1);
+        let mut bits = vec![0; bytes];
+        heights.iter().for_each(|height| bits[*height as usize / 8] |= 1 << (height % 8));
+        bits
+    }
+
+    /// Whether the block at `height` is done.
+    pub fn is_done(&self, height: u32) -> bool {
+        let byte = self.done.get(height as usize / 8).copied().unwrap_or(0);
+        byte >> (height % 8) & 1 == 1
+    }
+}
+
+/// Parts can be longer than what a CompactSize of a message may say.
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn bytes<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {
+    let len = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
+    cursor.take(len)
+}
+
+fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
+    let Counts { blocks, bytes, transactions, inputs, scripts } = tally.counts;
+    for number in [tally.coins, tally.amount, blocks, bytes, transactions, inputs, scripts] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&(tally.coinbases.len() as u64).to_le_bytes());
+    for (txid, height) in &tally.coinbases {
+        out.extend_from_slice(&txid.0);
+        out.extend_from_slice(&height.to_le_bytes());
+    }
+}
+
+fn read_tally(cursor: &mut Cursor) -> Result<Tally, ParseError> {
+    let (coins, amount) = (cursor.u64()?, cursor.u64()?);
+    let (blocks, bytes, transactions) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+    let (inputs, scripts) = (cursor.u64()?, cursor.u64()?);
+    let counts = Counts { blocks, bytes, transactions, inputs, scripts };
+    let mut coinbases = Vec::new();
+    for _ in 0..cursor.u64()? {
+        coinbases.push((Hash(cursor.array()?), cursor.u32()?));
+    }
+    Ok(Tally { coins, amount, counts, coinbases })
+}

@@ -1,0 +1,70 @@
+//! The proof alone: whether hints fit a synced directory.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use super::super::node::{Coins, Node};
+use super::super::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
+use super::super::resources;
+use super::HintsFile;
+use super::attempt::verify;
+use super::plan::{Mode, Plan};
+use crate::disk::Disk;
+use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
+
+/// Whether a hints file fits the active chain of a synced data directory: runs SwiftSync's proof,
+/// and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too, else the blocks
+/// are taken as valid, which they were when they were connected.
+///
+/// The summary is of the block at the hints' height, with the number of coins at that height.
+///
+/// # Errors
+/// The hints do not fit or go beyond the tip, the directory is in use or holds no blocks, a block
+/// or undo data is damaged.
+pub fn verify_hints(
+    options: &Options,
+    hints: &std::path::Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
+    let hints = HintsFile::open(hints)?;
+    let directory = options.datadir.join(options.network.subdirectory);
+    if !directory.join("chainstate").is_dir() {
+        return Err(SyncError::Usage(format!(
+            "{} holds no synced chain; `apus sync --from` makes one",
+            directory.display()
+        )));
+    }
+    let mut node = Node::open(options, &Disk::new(), Coins::InPlace)?;
+    let height = hints.reader.height();
+    let target = node.ledger.active.at(height).ok_or_else(|| {
+        let tip = node.ledger.active.height().unwrap_or(0);
+        let what = format!("the hints are for height {height}, and the tip is at {tip}");
+        hints.error(HintsError::new(what))
+    })?;
+    let mode = match options.assumevalid {
+        AssumeValid::Nothing => Mode::Full,
+        _ => Mode::AssumeValid,
+    };
+    let plan = Plan::of(&node, target, mode)?;
+    let proved = match options.aggregate {
+        AggregateKind::Sha256 => verify::<SumAggregate>(&mut node, &hints, &plan, observer, stop),
+        AggregateKind::MuHash => {
+            verify::<MuHashAggregate>(&mut node, &hints, &plan, observer, stop)
+        }
+    };
+    let tally = proved.map_err(|fault| fault.into_error(&node, &hints))?;
+    Ok(Summary {
+        height,
+        best_block: node.tree.node(target).hash,
+        coins: tally.as_ref().map(|tally| tally.coins),
+        interrupted: tally.is_none(),
+        counts: tally.map_or_else(Default::default, |tally| tally.counts),
+        elapsed: started.elapsed(),
+        cpu: resources::cpu_time(),
+        peak_memory: resources::peak_memory(),
+        refusals: Vec::new(),
+        stages: node.clock.stages(),
+    })
+}

@@ -1,0 +1,451 @@
+//! What a worker does with one block, in whatever order blocks come: checks it, and splits its
+//! outputs into those that stay and those that the aggregate has to meet again.
+
+use std::iter::{Copied, Peekable};
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::super::clock::Stage;
+use super::super::in_flight::{InFlight, Times};
+use super::super::options::Counts;
+use super::super::pipeline::{Shared, Step};
+use super::super::prepare::{BlockBytes, Prepared};
+use super::super::sources::Place;
+use super::HintsFile;
+use super::fault::Fault;
+use super::plan::{Mode, Plan};
+use super::recent::Recent;
+use super::undo::UndoAt;
+use crate::coins::{Coin, CoinParts, CompactScript, SurvivorWriter, Survivors};
+use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
+use crate::store::{FlatFilePos, UndoRecord};
+use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering, Salt};
+use crate::wire::{Hash, OutPoint, is_unspendable};
+
+/// What all workers share.
+pub(super) struct Job<'a> {
+    pub shared: &'a Shared<'a>,
+    pub hints: &'a HintsFile,
+    pub plan: &'a Plan,
+    pub salt: &'a Salt,
+    /// Steps to do, as indices of the plan's.
+    pub todo: &'a [usize],
+    /// Where coins that stay go; none if only the proof is wanted.
+    pub survivors: Option<&'a Survivors>,
+    pub recent: Option<&'a Recent>,
+    pub times: Arc<Vec<u32>>,
+    /// The next of `todo` that nobody has taken.
+    pub next: AtomicUsize,
+    /// Whether workers are to hand over what they have and wait.
+    pub pause: AtomicBool,
+}
+
+/// What workers have gathered that goes into the proof, since they last handed it over.
+pub(super) struct Gathered<A> {
+    pub aggregate: A,
+    pub tally: Tally,
+}
+
+impl<A: Aggregate> Gathered<A> {
+    /// Nothing.
+    pub fn empty(salt: &Salt) -> Self {
+        Self { aggregate: A::new(salt), tally: Tally::default() }
+    }
+
+    /// Adds what somebody else has gathered.
+    pub fn add(&mut self, other: Self) {
+        self.aggregate.combine(&other.aggregate);
+        self.tally.add(other.tally);
+    }
+}
+
+/// Sums beside the aggregate.
+#[derive(Clone, Default)]
+pub(super) struct Tally {
+    /// Outputs that stay, and their amounts in satoshi.
+    pub coins: u64,
+    pub amount: u64,
+    pub counts: Counts,
+    /// Txids of the coinbases that nothing but BIP30 keeps apart, and their heights.
+    pub coinbases: Vec<(Hash, u32)>,
+}
+
+impl Tally {
+    /// Adds what another worker has.
+    pub fn add(&mut self, other: Self) {
+        self.coins += other.coins;
+        self.amount = self.amount.saturating_add(other.amount);
+        let (a, b) = (&mut self.counts, other.counts);
+        a.blocks += b.blocks;
+        a.bytes += b.bytes;
+        a.transactions += b.transactions;
+        a.inputs += b.inputs;
+        a.scripts += b.scripts;
+        self.coinbases.extend(other.coinbases);
+    }
+}
+
+/// A block that is done.
+pub(super) struct Done {
+    /// Index of the plan's steps.
+    pub step: usize,
+    pub tx_count: u32,
+    /// Where it was stored, if it came from a source.
+    pub stored: Option<FlatFilePos>,
+    /// Where its undo data was written in the rev file of the same number, if it was not there.
+    pub undo_pos: Option<u32>,
+    pub bytes: u64,
+}
+
+/// One worker's own.
+pub(super) struct Worker<'a, A> {
+    job: &'a Job<'a>,
+    survivors: Option<SurvivorWriter<'a>>,
+    gathered: Gathered<A>,
+    /// Scratch space, kept from block to block.
+    unspent: Vec<u32>,
+    undo: Vec<u8>,
+    created: Batch,
+    spent: Batch,
+}
+
+/// Elements for the aggregate, of one block.
+#[derive(Default)]
+struct Batch {
+    outpoints: Vec<[u8; 36]>,
+    coins: Elements,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.outpoints.clear();
+        self.coins.clear();
+    }
+
+    /// Adds a coin: outpoint, then coin as the chainstate holds it, which tells height, coinbase
+    /// flag, amount and script.
+    fn push_coin(&mut self, outpoint: &OutPoint, coin: &Coin) {
+        self.coins.push_with(|bytes| {
+            bytes.extend_from_slice(&outpoint.to_bytes());
+            coin.encode(bytes);
+        });
+    }
+}
+
+impl<'a, A: Aggregate> Worker<'a, A> {
+    /// A worker that has gathered nothing.
+    pub fn new(job: &'a Job<'a>) -> Self {
+        Self {
+            job,
+            survivors: job.survivors.map(Survivors::writer),
+            gathered: Gathered::empty(job.salt),
+            unspent: Vec::new(),
+            undo: Vec::new(),
+            created: Batch::default(),
+            spent: Batch::default(),
+        }
+    }
+
+    /// Works at the next block that nobody has taken; `None` when there is none.
+    pub fn next(&mut self) -> Option<Result<Done, Fault>> {
+        let index = self.job.next.fetch_add(1, Ordering::Relaxed);
+        let step = *self.job.todo.get(index)?;
+        Some(match self.job.plan.mode {
+            Mode::AssumeValid => self.sum_outpoints(step),
+            Mode::Full => self.check_everything(step),
+        })
+    }
+
+    /// Hands over what was gathered.
+    pub fn hand_over(&mut self) -> Result<Gathered<A>, Fault> {
+        if let Some(survivors) = &mut self.survivors {
+            survivors.flush().map_err(Fault::Store)?;
+        }
+        Ok(std::mem::replace(&mut self.gathered, Gathered::empty(self.job.salt)))
+    }
+
+    /// A block whose scripts and amounts are taken as valid.
+    fn sum_outpoints(&mut self, index: usize) -> Result<Done, Fault> {
+        let shared = self.job.shared;
+        let step = self.job.plan.steps[index];
+        let block = self.checked(step)?;
+        let height = shared.tree.node(step.id).height;
+        {
+            let _timer = shared.clock.start(Stage::Sum);
+            self.take_hints(height)?;
+            self.created.clear();
+            self.spent.clear();
+            self.split_outpoints(&block, height)?;
+            for tx in block.view().txs().skip(1) {
+                self.spent.outpoints.extend(tx.inputs().map(|input| *input.outpoint_bytes()));
+            }
+            self.gathered.aggregate.create_outpoints(&self.created.outpoints);
+            self.gathered.aggregate.spend_outpoints(&self.spent.outpoints);
+        }
+        let stored = self.store(step, &block)?;
+        let inputs = self.spent.outpoints.len() as u64;
+        Ok(self.done(index, &block, stored, None, Counts { inputs, ..Counts::default() }))
+    }
+
+    /// A block of which every rule and script is checked with the coins of its undo data.
+    fn check_everything(&mut self, index: usize) -> Result<Done, Fault> {
+        let shared = self.job.shared;
+        let step = self.job.plan.steps[index];
+        let block = self.checked(step)?;
+        let prepared = Prepared::new(block, shared.tree.node(step.id).height);
+        let block = self.validate(index, prepared)?;
+        let prepared = &block.prepared;
+        {
+            let _timer = shared.clock.start(Stage::Sum);
+            self.take_hints(prepared.height)?;
+            self.created.clear();
+            self.spent.clear();
+            self.split_coins(prepared)?;
+            for (outpoint, coin) in prepared.external.iter().zip(&block.coins) {
+                self.spent.push_coin(outpoint, coin);
+            }
+            self.gathered.aggregate.create_many(&self.created.coins);
+            self.gathered.aggregate.spend_many(&self.spent.coins);
+        }
+        let stored = self.store(step, &prepared.block)?;
+        let undo_pos = self.store_undo(index, stored, block.undo())?;
+        let inputs = block.input_count() as u64;
+        let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
+        Ok(self.done(index, &prepared.block, stored, undo_pos, counts))
+    }
+
+    fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, Fault> {
+        let shared = self.job.shared;
+        let bytes = {
+            let _timer = shared.clock.start(Stage::Read);
+            shared.read(step).map_err(|error| Fault::of_block(step, error))?
+        };
+        let _timer = shared.clock.start(Stage::Check);
+        shared.check(step, bytes).map_err(|error| Fault::of_block(step, error))
+    }
+
+    /// Checks all rules that need coins, and the scripts.
+    fn validate(&mut self, index: usize, prepared: Prepared) -> Result<InFlight, Fault> {
+        let (shared, plan) = (self.job.shared, self.job.plan);
+        let step = plan.steps[index];
+        let coins = {
+            let _timer = shared.clock.start(Stage::Read);
+            let (at, copies) = (plan.undo[index], &plan.undo_copies);
+            copies.coins(shared, step.id, at, &prepared, &mut self.undo)?
+        };
+        let _timer = shared.clock.start(Stage::Validate);
+        let node = shared.tree.node(step.id);
+        let parent = node.prev.map_or(0, |prev| shared.tree.median_time_past(prev));
+        let times = Times { parent: parent.into(), by_height: Arc::clone(&self.job.times) };
+        let flags = Some(script_flags(shared.network, node.height, &node.hash));
+        let missing = prepared.fault;
+        let block = InFlight::new(step.id, prepared, coins, missing, flags, times);
+        block.work(shared.network);
+        match block.take_error() {
+            Some(error) => Err(Fault::Rule(step, error)),
+            None => Ok(block),
+        }
+    }
+
+    fn take_hints(&mut self, height: u32) -> Result<(), Fault> {
+        let unspent = self.job.hints.reader.unspent(height, &mut self.unspent);
+        unspent.map_err(Fault::Hints)
+    }
+
+    /// Sends the outputs that stay to the survivors, and the outpoints of the others to `created`.
+    fn split_outpoints(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+    ) -> Result<(), Fault> {
+        let recent = self.job.recent;
+        let mut numbers = Numbers::new(self.job.hints, block, height, &self.unspent);
+        let tally = &mut self.gathered.tally;
+        for (position, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+            let recent = recent.filter(|recent| recent.may_want(txid));
+            let code = height << 1 | u32::from(position == 0);
+            for (vout, output) in tx.outputs().enumerate() {
+                let script = output.script();
+                let Some(stays) = numbers.next(position, script)? else { continue };
+                let outpoint = OutPoint { txid: *txid, vout: vout as u32 };
+                if !stays {
+                    self.created.outpoints.push(outpoint.to_bytes());
+                    if let Some(recent) = recent {
+                        let amount = output.value().unsigned_abs();
+                        recent.keep(&outpoint, || Coin::new(amount, script, height, position == 0));
+                    }
+                    continue;
+                }
+                if recent.is_some_and(|recent| recent.wants(&outpoint)) {
+                    return Err(numbers.spent_later());
+                }
+                let amount = output.value().unsigned_abs();
+                tally.coins += 1;
+                tally.amount = tally.amount.saturating_add(amount);
+                if let Some(survivors) = &mut self.survivors {
+                    let compact = CompactScript::new(script);
+                    let coin = CoinParts { amount, code, script: compact.as_bytes() };
+                    survivors.push(txid, vout as u32, &coin).map_err(Fault::Store)?;
+                }
+            }
+        }
+        numbers.finish()
+    }
+
+    /// Sends the coins that stay to the survivors, and the others that the block leaves behind to
+    /// `created`.
+    fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
+        let (block, height) = (&prepared.block, prepared.height);
+        let mut numbers = Numbers::new(self.job.hints, block, height, &self.unspent);
+        let mut left = prepared.created.iter().peekable();
+        let tally = &mut self.gathered.tally;
+        for (position, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+            for (vout, output) in tx.outputs().enumerate() {
+                let outpoint = OutPoint { txid: *txid, vout: vout as u32 };
+                let coin = left.next_if(|(created, _)| *created == outpoint);
+                let Some(stays) = numbers.next(position, output.script())? else { continue };
+                match (coin, stays) {
+                    (Some((_, coin)), false) => self.created.push_coin(&outpoint, coin),
+                    (Some((_, coin)), true) => {
+                        tally.coins += 1;
+                        tally.amount = tally.amount.saturating_add(coin.amount);
+                        if let Some(survivors) = &mut self.survivors {
+                            let pushed = survivors.push(txid, vout as u32, &coin.parts());
+                            pushed.map_err(Fault::Store)?;
+                        }
+                    }
+                    (None, true) => return Err(numbers.spent_later()),
+                    (None, false) => {}
+                }
+            }
+        }
+        numbers.finish()
+    }
+
+    /// Appends a block that came from a source to our own files.
+    fn store(
+        &self,
+        step: Step,
+        block: &CheckedBlock<BlockBytes>,
+    ) -> Result<Option<FlatFilePos>, Fault> {
+        let (Place::Source(_), Some(_)) = (step.place, self.job.survivors) else { return Ok(None) };
+        let shared = self.job.shared;
+        let _timer = shared.clock.start(Stage::Store);
+        let node = shared.tree.node(step.id);
+        let bytes = block.view().bytes();
+        let pos = shared.files.append_block(bytes, node.height, node.header.time);
+        pos.map(Some).map_err(Fault::Store)
+    }
+
+    /// Appends undo data that came from a source.
+    fn store_undo(
+        &self,
+        index: usize,
+        stored: Option<FlatFilePos>,
+        payload: &[u8],
+    ) -> Result<Option<u32>, Fault> {
+        let step = self.job.plan.steps[index];
+        let file = match (stored, step.place, self.job.plan.undo[index]) {
+            (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
+            _ => return Ok(None),
+        };
+        if self.job.survivors.is_none() {
+            return Ok(None);
+        }
+        let shared = self.job.shared;
+        let _timer = shared.clock.start(Stage::Undo);
+        let node = shared.tree.node(step.id);
+        let undo = UndoRecord { file, height: node.height, prev: &node.header.prev, payload };
+        shared.files.append_undo(undo).map(Some).map_err(Fault::Store)
+    }
+
+    fn done(
+        &mut self,
+        step: usize,
+        block: &CheckedBlock<BlockBytes>,
+        stored: Option<FlatFilePos>,
+        undo_pos: Option<u32>,
+        counts: Counts,
+    ) -> Done {
+        let (shared, view) = (self.job.shared, block.view());
+        let height = shared.tree.node(self.job.plan.steps[step].id).height;
+        let tally = &mut self.gathered.tally;
+        if self.job.plan.needs_bip30(shared.network, height, block.hash()) {
+            tally.coinbases.push((block.txids()[0], height));
+        }
+        let bytes = view.len() as u64;
+        let (blocks, transactions) = (1, view.tx_count() as u64);
+        let counts = Counts { blocks, bytes, transactions, ..counts };
+        tally.add(Tally { counts, ..Tally::default() });
+        Done { step, tx_count: view.tx_count() as u32, stored, undo_pos, bytes }
+    }
+}
+
+/// Counts a block's outputs as its hints do.
+struct Numbers<'a> {
+    height: u32,
+    /// Whether outputs that are never there to be spent have an index too.
+    counts_all: bool,
+    /// Whether the coinbase is one of the two that BIP30's exceptions overwrote.
+    overwritten: bool,
+    hinted: Peekable<Copied<slice::Iter<'a, u32>>>,
+    index: u32,
+}
+
+impl<'a> Numbers<'a> {
+    fn new<B: AsRef<[u8]>>(
+        hints: &HintsFile,
+        block: &CheckedBlock<B>,
+        height: u32,
+        unspent: &'a [u32],
+    ) -> Self {
+        Self {
+            height,
+            counts_all: hints.reader.format().numbering() == Numbering::All,
+            overwritten: is_bip30_unspendable(height, block.hash()),
+            hinted: unspent.iter().copied().peekable(),
+            index: 0,
+        }
+    }
+
+    /// Whether the block's next output stays; `None` if it is never there to be spent. It is one of
+    /// the transaction at `position`, with this script.
+    #[inline]
+    fn next(&mut self, position: usize, script: &[u8]) -> Result<Option<bool>, Fault> {
+        let overwritten = self.overwritten && position == 0;
+        let is_gone = is_unspendable(script) || overwritten;
+        if is_gone && !self.counts_all {
+            return Ok(None);
+        }
+        let stays = self.hinted.next_if_eq(&self.index).is_some();
+        self.index += 1;
+        // An overwritten one has the outpoint of another that does stay, and may be hinted as that.
+        if stays && is_gone && !overwritten {
+            let what = "nobody can ever spend it";
+            return Err(self.wrong(self.index - 1, what));
+        }
+        Ok((!is_gone).then_some(stays))
+    }
+
+    /// The output before is hinted, and spent by a block that the hints count in.
+    fn spent_later(&self) -> Fault {
+        self.wrong(self.index - 1, "a block up to there spends it")
+    }
+
+    /// Behind the last output.
+    fn finish(mut self) -> Result<(), Fault> {
+        match self.hinted.next() {
+            None => Ok(()),
+            Some(index) => {
+                let what = format!("the block has {} outputs", self.index);
+                Err(self.wrong(index, &what))
+            }
+        }
+    }
+
+    fn wrong(&self, index: u32, what: &str) -> Fault {
+        let what = format!("output {index} is hinted as unspent, and {what}");
+        Fault::Hints(HintsError::at(self.height, what))
+    }
+}

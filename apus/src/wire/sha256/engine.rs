@@ -1,0 +1,129 @@
+use sha2::compress256;
+use sha2::digest::generic_array::GenericArray;
+
+use super::x86::{Avx512, ShaNi};
+use super::{K, LANES, State};
+
+/// With so many lanes or fewer, one pair after the other takes less time than sixteen at once.
+const PAIRED_LANES_MAX: usize = 8;
+
+/// What the processor can do.
+#[derive(Clone, Copy)]
+pub struct Engine {
+    sixteen: Option<Avx512>,
+    pair: Option<ShaNi>,
+}
+
+impl Engine {
+    /// The fastest one here.
+    #[inline]
+    pub fn best() -> Self {
+        Self { sixteen: Avx512::detect(), pair: ShaNi::detect() }
+    }
+
+    /// Every one that runs here, down to what needs nothing.
+    #[cfg(test)]
+    pub fn all() -> Vec<Self> {
+        let best = Self::best();
+        vec![
+            best,
+            Self { pair: None, ..best },
+            Self { sixteen: None, ..best },
+            Self { sixteen: None, pair: None },
+        ]
+    }
+
+    /// Takes into each state the blocks of its list; the lists are of one length, and at most
+    /// [`LANES`] in number.
+    pub fn compress(self, states: &mut [State], blocks: &[&[[u8; 64]]]) {
+        debug_assert!(states.len() == blocks.len() && states.len() <= LANES);
+        if let Some(sixteen) = self.sixteen
+            && states.len() > PAIRED_LANES_MAX
+        {
+            let mut lists = [blocks[0]; LANES];
+            lists[..blocks.len()].copy_from_slice(blocks);
+            return on_all_lanes(states, |states| sixteen.compress(states, &lists));
+        }
+        let (pairs, last) = states.as_chunks_mut::<2>();
+        let (paired, unpaired) = blocks.as_chunks::<2>();
+        for (states, blocks) in pairs.iter_mut().zip(paired) {
+            match self.pair {
+                Some(pair) => pair.compress(states, *blocks),
+                None => states.iter_mut().zip(blocks).for_each(|(s, blocks)| one(s, blocks)),
+            }
+        }
+        last.iter_mut().zip(unpaired).for_each(|(state, blocks)| one(state, blocks));
+    }
+
+    /// Takes one and the same block into every state; at most [`LANES`] of them.
+    pub fn compress_constant(self, states: &mut [State], constant: &Constant) {
+        match self.sixteen {
+            Some(sixteen) if states.len() > PAIRED_LANES_MAX => {
+                on_all_lanes(states, |all| sixteen.compress_constant(all, &constant.schedule));
+            }
+            _ => {
+                let lists = [std::slice::from_ref(&constant.block); LANES];
+                self.compress(states, &lists[..states.len()]);
+            }
+        }
+    }
+}
+
+/// Without a copy where every lane is in use.
+#[inline]
+fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])) {
+    if let Ok(all) = <&mut [State; LANES]>::try_from(&mut *states) {
+        return compress(all);
+    }
+    let mut all = [[0; 8]; LANES];
+    all[..states.len()].copy_from_slice(states);
+    compress(&mut all);
+    states.copy_from_slice(&all[..states.len()]);
+}
+
+fn one(state: &mut State, blocks: &[[u8; 64]]) {
+    for block in blocks {
+        compress256(state, std::slice::from_ref(GenericArray::from_slice(block)));
+    }
+}
+
+/// A block known beforehand, with its schedule.
+pub struct Constant {
+    block: [u8; 64],
+    /// Of each round, the word and `K` added.
+    schedule: [u32; 64],
+}
+
+impl Constant {
+    /// The block that follows 64 bytes when a message is just these.
+    pub const PADDING_OF_64_BYTES: Self = {
+        let mut block = [0; 64];
+        block[0] = 0x80;
+        block[62] = 0x02; // 512 bits
+        Self::new(block)
+    };
+
+    const fn new(block: [u8; 64]) -> Self {
+        let mut words = [0; 64];
+        let mut i = 0;
+        while i < 16 {
+            let at = 4 * i;
+            words[i] = u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+            i += 1;
+        }
+        while i < 64 {
+            let (x, y): (u32, u32) = (words[i - 15], words[i - 2]);
+            let near = x.rotate_right(7) ^ x.rotate_right(18) ^ (x >> 3);
+            let far = y.rotate_right(17) ^ y.rotate_right(19) ^ (y >> 10);
+            words[i] = far.wrapping_add(near).wrapping_add(words[i - 7]);
+            words[i] = words[i].wrapping_add(words[i - 16]);
+            i += 1;
+        }
+        i = 0;
+        while i < 64 {
+            words[i] = words[i].wrapping_add(K[i]);
+            i += 1;
+        }
+        Self { block, schedule: words }
+    }
+}

@@ -1,0 +1,105 @@
+use super::engine::Engine;
+use super::{INITIAL_STATE, LANES, Midstate, Pieces, State};
+
+/// Lengths from this many blocks on are not told apart when messages are sorted.
+const SORTED_BLOCKS_MAX: usize = 256;
+
+/// A message that is being hashed.
+#[derive(Default)]
+struct Lane {
+    /// Its number.
+    message: usize,
+    /// The message, padded to whole blocks; what stands behind `end` is of earlier messages.
+    blocks: Vec<[u8; 64]>,
+    at: usize,
+    end: usize,
+}
+
+/// See [`Midstate::hash_many`].
+pub fn hash_many<'a>(
+    engine: Engine,
+    start: &Midstate,
+    count: usize,
+    message: impl Fn(usize) -> Pieces<'a>,
+    mut each: impl FnMut(usize, &State),
+) {
+    let mut waiting = longest_first(count, |i| block_count(&message(i))).into_iter();
+    let mut lanes: [Lane; LANES] = Default::default();
+    let mut states = [INITIAL_STATE; LANES];
+    let mut busy = 0;
+    for number in waiting.by_ref().take(LANES) {
+        lanes[busy].load(number, &message(number), start.bytes);
+        states[busy] = start.state;
+        busy += 1;
+    }
+    while busy > 0 {
+        let step = lanes[..busy].iter().map(|lane| lane.end - lane.at).min().unwrap_or(0);
+        let lists: [&[[u8; 64]]; LANES] = std::array::from_fn(|i| match lanes[..busy].get(i) {
+            Some(lane) => &lane.blocks[lane.at..lane.at + step],
+            None => &[],
+        });
+        engine.compress(&mut states[..busy], &lists[..busy]);
+        for i in (0..busy).rev() {
+            lanes[i].at += step;
+            if lanes[i].at < lanes[i].end {
+                continue;
+            }
+            each(lanes[i].message, &states[i]);
+            if let Some(number) = waiting.next() {
+                lanes[i].load(number, &message(number), start.bytes);
+                states[i] = start.state;
+            } else {
+                busy -= 1;
+                lanes.swap(i, busy);
+                states.swap(i, busy);
+            }
+        }
+    }
+}
+
+impl Lane {
+    /// Takes a message, with `before` bytes of it already in the state.
+    fn load(&mut self, number: usize, pieces: &Pieces, before: u64) {
+        self.message = number;
+        self.at = 0;
+        self.end = block_count(pieces);
+        if self.blocks.len() < self.end {
+            self.blocks.resize(self.end, [0; 64]);
+        }
+        let bytes = self.blocks[..self.end].as_flattened_mut();
+        let mut len = 0;
+        for piece in pieces {
+            bytes[len..len + piece.len()].copy_from_slice(piece);
+            len += piece.len();
+        }
+        let length_at = bytes.len() - 8;
+        bytes[len] = 0x80;
+        bytes[len + 1..length_at].fill(0);
+        bytes[length_at..].copy_from_slice(&(8 * (before + len as u64)).to_be_bytes());
+    }
+}
+
+/// Blocks of the message with its padding: a marker byte and eight of length.
+fn block_count(pieces: &Pieces) -> usize {
+    (pieces.iter().map(|piece| piece.len()).sum::<usize>() + 9).div_ceil(64)
+}
+
+/// The numbers below `count`, those of more blocks first, so that messages side by side end
+/// together, and none is left to run alone at the end.
+fn longest_first(count: usize, blocks: impl Fn(usize) -> usize) -> Vec<usize> {
+    let rank = |i| SORTED_BLOCKS_MAX - blocks(i).min(SORTED_BLOCKS_MAX);
+    let mut ends = [0; SORTED_BLOCKS_MAX + 1];
+    (0..count).for_each(|i| ends[rank(i)] += 1);
+    let mut places = 0;
+    for end in &mut ends {
+        places += *end;
+        *end = places;
+    }
+    let mut sorted = vec![0; count];
+    for i in (0..count).rev() {
+        let end = &mut ends[rank(i)];
+        *end -= 1;
+        sorted[*end] = i;
+    }
+    sorted
+}

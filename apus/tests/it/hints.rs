@@ -1,0 +1,436 @@
+//! Hints from directories: the same as a directory that stopped there gives, the same as a count
+//! by hand gives, for any number of threads and any memory; and in words what cannot be.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::atomic::AtomicBool;
+
+use apus::coins::{Chainstate, Coin};
+use apus::disk::Disk;
+use apus::store::{BlockStatus, DataDir, DataDirOptions};
+use apus::swiftsync::Format;
+use apus::swiftsync::hints::{Numbering, open};
+use apus::sync::{
+    self, HintsSummary, Observer, Options, Phase, Progress, SyncError, Unobserved, convert_hints,
+    create_hints,
+};
+use apus::wire::{Chain as Network, Hash, OutPoint};
+use apus_testchain::{Chain, Spec};
+
+use crate::support::{Place, blocks_of, data, with_genesis};
+
+const FORMATS: [Format; 3] = [Format::Bip456, Format::Booster, Format::Bitset];
+
+fn try_create(
+    options: &Options,
+    height: Option<u32>,
+    format: Format,
+    out: &Path,
+) -> Result<HintsSummary, SyncError> {
+    create_hints(options, height, format, out, &Unobserved, &AtomicBool::new(false))
+}
+
+/// The hints of a place at a height, in a format; by many ways that must not differ.
+fn created(place: &Place, height: Option<u32>, format: Format) -> Vec<u8> {
+    let out = place.root().join("hints");
+    let mut made: Option<Vec<u8>> = None;
+    for (threads, memory) in [(1, 450 << 20), (2, 10_000), (3, 50_000), (8, 500_000)] {
+        let options = Options { threads, dbcache_bytes: memory, ..place.options() };
+        let summary = try_create(&options, height, format, &out).unwrap();
+        let bytes = std::fs::read(&out).unwrap();
+        assert_eq!(summary.bytes, bytes.len() as u64);
+        assert!(!summary.interrupted);
+        assert_eq!(made.get_or_insert(bytes.clone()), &bytes, "{threads} threads, {memory} bytes");
+    }
+    made.unwrap()
+}
+
+/// Hints as lists: by height, the number of outputs and the indices that stay.
+type Counted = BTreeMap<u32, (u32, Vec<u32>)>;
+
+fn decoded(bytes: &[u8]) -> Counted {
+    let hints = open(bytes.to_vec()).unwrap();
+    let mut unspent = Vec::new();
+    let block = |height| {
+        hints.unspent(height, &mut unspent).unwrap();
+        let outputs = hints.output_count(height).unwrap_or(0);
+        (height, (outputs, unspent.clone()))
+    };
+    (1..=hints.height()).map(block).collect()
+}
+
+/// The same by hand: every block up to `height` is played into a set.
+fn by_hand(blocks: &[Vec<u8>], height: u32, numbering: Numbering) -> Counted {
+    let blocks: Vec<bitcoin::Block> = blocks[..=height as usize]
+        .iter()
+        .map(|block| bitcoin::consensus::deserialize(block).unwrap())
+        .collect();
+    let spent: HashSet<bitcoin::OutPoint> = blocks
+        .iter()
+        .flat_map(|block| &block.txdata)
+        .flat_map(|tx| tx.input.iter().map(|input| input.previous_output))
+        .collect();
+    let mut counted = Counted::new();
+    for (height, block) in (0..).zip(&blocks).skip(1) {
+        let (mut outputs, mut unspent) = (0, Vec::new());
+        for tx in &block.txdata {
+            let txid = tx.compute_txid();
+            for (vout, output) in (0..).zip(&tx.output) {
+                let script = &output.script_pubkey;
+                let can_be_spent = !script.is_op_return() && script.len() <= 10_000;
+                if !can_be_spent && numbering == Numbering::Spendable {
+                    continue;
+                }
+                if can_be_spent && !spent.contains(&bitcoin::OutPoint::new(txid, vout)) {
+                    unspent.push(outputs);
+                }
+                outputs += 1;
+            }
+        }
+        counted.insert(height, (outputs, unspent));
+    }
+    counted
+}
+
+/// The hints of all formats are those of a count by hand.
+#[track_caller]
+fn assert_right(place: &Place, blocks: &[Vec<u8>], height: u32) {
+    for format in FORMATS {
+        let mut expected = by_hand(blocks, height, format.numbering());
+        if format == Format::Bip456 {
+            expected.values_mut().for_each(|block| block.0 = 0);
+        }
+        assert!(decoded(&created(place, Some(height), format)) == expected, "{format:?}");
+    }
+}
+
+fn small() -> Chain {
+    Chain::new(Spec::small(5))
+}
+
+/// Every file below a directory but the locks, with its content and time of change.
+fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(snapshot(&path));
+        } else {
+            let modified = path.metadata().unwrap().modified().unwrap();
+            found.insert(path.clone(), (std::fs::read(&path).unwrap(), modified));
+        }
+    }
+    found
+}
+
+#[test]
+fn of_a_generated_chain_at_any_height_as_counted_by_hand() {
+    let chain = small();
+    let blocks = with_genesis(&chain);
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &blocks)]);
+    let before = snapshot(&place.datadir());
+    for height in [0, 1, 100, 149, 151, 163, 190, 199, 200] {
+        assert_right(&place, &blocks, height);
+    }
+    assert!(snapshot(&place.datadir()) == before, "the directory was changed");
+
+    // At the tip they name the UTXO set that the generator knows.
+    let tip = created(&place, None, Format::Bip456);
+    assert_eq!(tip, created(&place, Some(200), Format::Bip456));
+    let mut of_block = BTreeMap::new();
+    chain.utxos().for_each(|coin| *of_block.entry(coin.height).or_insert(0) += 1);
+    let counted = decoded(&tip).into_iter().map(|(height, (_, unspent))| (height, unspent.len()));
+    let counted: BTreeMap<u32, usize> = counted.filter(|(_, count)| *count > 0).collect();
+    assert_eq!(counted, of_block);
+    let summary = try_create(&place.options(), None, Format::Bip456, &place.root().join("x"));
+    let summary = summary.unwrap();
+    assert_eq!((summary.height, summary.blocks), (200, 200));
+    assert_eq!(summary.unspent, chain.totals().unspent);
+    assert_eq!(summary.best_block, Some(Hash(*chain.tip().as_ref())));
+}
+
+#[test]
+fn of_a_height_below_the_tip_as_of_a_directory_that_stopped_there() {
+    let source = data("mainnet-0-14131.dat");
+    let place = Place::new(Network::Main);
+    place.sync(std::slice::from_ref(&source));
+    assert_right(&place, &blocks_of(&source), 14_131);
+    for height in [1, 170, 5_000, 14_130] {
+        let stopped = Place::new(Network::Main);
+        let options = Options { stop_at_height: Some(height), ..stopped.options() };
+        let stop = AtomicBool::new(false);
+        sync::sync(&options, std::slice::from_ref(&source), &Unobserved, &stop).unwrap();
+        let format = Format::Bip456;
+        assert!(created(&place, Some(height), format) == created(&stopped, None, format));
+    }
+}
+
+#[test]
+fn branches_that_lost_do_not_count() {
+    let (main, fork) = (small(), small().fork(160, 45, 9));
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("main", &with_genesis(&main))]);
+    place.sync(&[place.write("fork", &with_genesis(&fork)[161..])]);
+    for height in [155, 160, 161, 180, 204, 205] {
+        assert_right(&place, &with_genesis(&fork), height);
+    }
+}
+
+#[test]
+fn blocks_in_any_order_of_files() {
+    let chain = small();
+    let blocks = with_genesis(&chain);
+    let mut shuffled = blocks.clone();
+    for i in (1..shuffled.len()).rev() {
+        shuffled.swap(i, i * 7919 % (i + 1));
+    }
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("shuffled", &shuffled)]);
+    for height in [160, 200] {
+        assert_right(&place, &blocks, height);
+    }
+}
+
+#[test]
+fn a_format_becomes_another_as_if_it_had_been_made_so() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    let (input, out) = (place.root().join("in"), place.root().join("out"));
+    let nowhere = Options { datadir: place.root().join("nowhere"), ..place.options() };
+    for height in [0, 150, 200] {
+        for from in FORMATS {
+            try_create(&place.options(), Some(height), from, &input).unwrap();
+            let hints = open(std::fs::read(&input).unwrap()).unwrap();
+            for to in FORMATS {
+                let stop = AtomicBool::new(false);
+                let convert = |options: &Options| {
+                    convert_hints(hints.as_ref(), options, to, &out, &Unobserved, &stop)
+                };
+                let summary = convert(&place.options()).unwrap();
+                let expected = created(&place, Some(height), to);
+                assert!(std::fs::read(&out).unwrap() == expected, "{from:?} to {to:?}");
+                assert_eq!((summary.height, summary.bytes), (height, expected.len() as u64));
+                // Without the blocks only where both count alike.
+                let alone = convert(&nowhere);
+                let is_enough = height == 0 || from.numbering() == to.numbering();
+                assert_eq!(alone.is_ok(), is_enough, "{from:?} to {to:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hints_for_another_chain_are_not_converted() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    let other = Place::new(Network::Regtest);
+    other.sync(&[other.write("chain", &with_genesis(&Chain::new(Spec::small(6))))]);
+    let longer = Place::new(Network::Regtest);
+    longer.sync(&[longer.write("chain", &with_genesis(&small().fork(200, 3, 1)))]);
+    let out = place.root().join("out");
+    for (source, word) in [(&other, "which the hints do not fit"), (&longer, "sync it further")] {
+        for (from, to) in [(Format::Bip456, Format::Booster), (Format::Booster, Format::Bip456)] {
+            let hints = open(created(source, None, from)).unwrap();
+            let options = place.options();
+            let stop = AtomicBool::new(false);
+            let result = convert_hints(hints.as_ref(), &options, to, &out, &Unobserved, &stop);
+            let text = result.unwrap_err().to_string();
+            assert!(text.contains(word) || text.contains("another chain"), "{text}");
+            assert!(!out.exists());
+        }
+    }
+}
+
+fn refused(place: &Place, height: Option<u32>) -> String {
+    let out = place.root().join("refused");
+    let error = try_create(&place.options(), height, Format::Bip456, &out).unwrap_err();
+    let beside = std::fs::read_dir(place.root()).unwrap();
+    let names: Vec<_> = beside.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|n| n.to_string_lossy().starts_with("refused")), "{names:?}");
+    error.to_string()
+}
+
+#[test]
+fn what_cannot_be_made_is_told() {
+    let place = Place::new(Network::Regtest);
+    assert!(refused(&place, None).contains("holds no chainstate"));
+    assert!(!place.datadir().exists());
+    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    assert!(refused(&place, Some(201)).contains("the chainstate is at height 200"));
+
+    // A byte of a block, and one of undo data.
+    let blocks = place.network_dir().join("blocks");
+    let chain = with_genesis(&small());
+    let in_coinbase = chain[..200].iter().map(|block| block.len() + 8).sum::<usize>() + 8 + 130;
+    for (name, at, height, words) in [
+        ("blk00000.dat", in_coinbase, Some(200), ["blk00000.dat at byte", "not block 200"]),
+        ("rev00000.dat", 100_000, Some(150), ["rev00000.dat at byte", "checksum"]),
+    ] {
+        let whole = std::fs::read(blocks.join(name)).unwrap();
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        std::fs::write(blocks.join(name), &damaged).unwrap();
+        let text = refused(&place, height);
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        std::fs::write(blocks.join(name), &whole).unwrap();
+    }
+    assert!(
+        try_create(&place.options(), Some(150), Format::Bip456, &place.root().join("x")).is_ok()
+    );
+    std::fs::remove_file(blocks.join("rev00000.dat")).unwrap();
+    assert!(refused(&place, Some(150)).contains("rev00000.dat"));
+    assert!(try_create(&place.options(), None, Format::Bip456, &place.root().join("x")).is_ok());
+    std::fs::remove_file(blocks.join("blk00000.dat")).unwrap();
+    assert!(refused(&place, None).contains("blk00000.dat"));
+}
+
+/// Changes the entries of the block index.
+fn change_index(place: &Place, change: impl Fn(&mut apus::store::IndexEntry)) {
+    let options = DataDirOptions::default();
+    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
+    let (db, mut index, files) = dir.open_blocks().unwrap();
+    index.entries.iter_mut().for_each(change);
+    db.write(&files.flush().unwrap(), &index.entries).unwrap();
+}
+
+#[test]
+fn blocks_and_undo_data_that_are_not_stored_are_told_with_what_to_do() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    change_index(&place, |entry| {
+        if entry.height == 180 {
+            entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+        }
+    });
+    let text = refused(&place, Some(170));
+    assert!(text.contains("block 180 has no undo data") && text.contains("height 180"), "{text}");
+    let out = place.root().join("x");
+    assert!(try_create(&place.options(), Some(180), Format::Bip456, &out).is_ok());
+    change_index(&place, |entry| {
+        if entry.height < 100 {
+            entry.forget_data();
+        }
+    });
+    let text = refused(&place, None);
+    assert!(text.contains("is not stored here, its file was pruned"), "{text}");
+}
+
+#[test]
+fn a_chainstate_that_does_not_fit_the_blocks_is_told() {
+    let place = Place::new(Network::Regtest);
+    let chain = small();
+    place.sync(&[place.write("chain", &with_genesis(&chain))]);
+    let best = Hash(*chain.tip().as_ref());
+    let coinbase = chain.decoded(7).txdata[0].compute_txid();
+    let known = Hash(*coinbase.as_ref());
+    for (txid, vout, height, word) in [
+        (Hash([7; 32]), 0, 7, "block 7 has no output 0 of a transaction"),
+        (known, 60_000, 7, "block 7 has no output 60000"),
+        (known, 0, 8, "block 8 has no output 0"),
+        (known, 0, 0, "of block 0, which has none"),
+        (known, 0, 999, "of block 999, which has none"),
+    ] {
+        let options = apus::leveldb::Options::default();
+        let path = place.network_dir().join("chainstate");
+        let chainstate = Chainstate::open(Disk::new(), &path, options).unwrap();
+        let bulk = chainstate.bulk().unwrap();
+        let mut writer = bulk.writer();
+        let coin = Coin::new(1, &[0x51], height, false);
+        writer.put(&OutPoint { txid, vout }, &coin.parts()).unwrap();
+        writer.finish().unwrap();
+        bulk.commit(&best).unwrap();
+        drop(chainstate);
+        let text = refused(&place, None);
+        assert!(text.contains(word) && text.contains("apus reindex"), "{text}");
+    }
+}
+
+/// Stops at the first block that is seen in a phase.
+struct StopAt<'a>(Phase, &'a AtomicBool);
+
+impl Observer for StopAt<'_> {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase == self.0 {
+            self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn interrupted_nothing_is_written_and_nothing_left() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    let names = || std::fs::read_dir(place.root()).unwrap().count();
+    let before = names();
+    for phase in [Phase::ReadingCoins, Phase::MakingHints] {
+        let stop = AtomicBool::new(false);
+        let options = Options { dbcache_bytes: 0, ..place.options() };
+        let (out, observer) = (place.root().join("out"), StopAt(phase, &stop));
+        let summary =
+            create_hints(&options, Some(190), Format::Bip456, &out, &observer, &stop).unwrap();
+        assert!(summary.interrupted);
+        assert_eq!(names(), before);
+    }
+}
+
+fn apus(args: &[&str]) -> Output {
+    assert_cmd::Command::cargo_bin("apus").unwrap().arg("hints").args(args).output().unwrap()
+}
+
+#[track_caller]
+fn says(output: &Output, code: i32, words: &[&str]) {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for word in words {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
+
+#[test]
+fn on_the_command_line() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    let datadir = format!("--datadir={}", place.datadir().display());
+    let path = |name: &str| place.root().join(name).to_str().unwrap().to_string();
+    let (out, bitmap, back) = (path("a.hints"), path("a.bitmap"), path("back.hints"));
+    let create =
+        |more: &[&str]| apus(&[&["create", "--regtest", &datadir, "-o", &out][..], more].concat());
+    says(&create(&[]), 0, &["Hints for height 200, block", "outputs unspent", &out]);
+    says(&create(&[]), 1, &["exists already", "--force"]);
+    let json = create(&["--force", "--json", "--height=170", "--par=1"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["height"], &json["format"]), (&170.into(), &"bip456".into()));
+    assert_eq!(json["bytes"], std::fs::metadata(&out).unwrap().len());
+    says(&create(&["--force", "--height=201"]), 1, &["is at height 200"]);
+
+    says(&apus(&["info", &out]), 0, &["bip456", "170", "bits per output", "least possible"]);
+    let info: serde_json::Value =
+        serde_json::from_slice(&apus(&["info", "--json", &out]).stdout).unwrap();
+    assert_eq!((&info["unspent"], &info["bytes"]), (&json["unspent"], &json["bytes"]));
+
+    let to_booster = ["convert", &out, "--format=booster", "-o", &bitmap, "--regtest"];
+    let nowhere = format!("--datadir={}", path("nowhere"));
+    says(
+        &apus(&[&to_booster[..], &[&nowhere]].concat()),
+        1,
+        &["needs the blocks", "--datadir", "height 170"],
+    );
+    says(&apus(&[&to_booster[..], &[&datadir]].concat()), 0, &["Hints for height 170"]);
+    says(&apus(&["info", &bitmap]), 0, &["booster"]);
+    says(&apus(&["convert", &bitmap, "-o", &back, "--regtest", &datadir]), 0, &["Hints for"]);
+    assert_eq!(std::fs::read(&back).unwrap(), std::fs::read(&out).unwrap());
+
+    says(&apus(&["info", &path("chain")]), 1, &["this is not a hints file"]);
+    says(&apus(&["info", &path("nothing")]), 1, &["nothing"]);
+    std::fs::write(&back, []).unwrap();
+    says(&apus(&["info", &back]), 1, &["this is not a hints file"]);
+    let bytes = std::fs::read(&out).unwrap();
+    std::fs::write(&back, &bytes[..bytes.len() - 1]).unwrap();
+    says(&apus(&["info", &back]), 1, &["back.hints: "]);
+    says(&apus(&["create", "--help"]), 0, &["hints need no trust", "Examples"]);
+    says(&apus(&["convert", "--help"]), 0, &["count outputs in different ways"]);
+    says(&apus(&["create"]), 2, &["--output"]);
+}
