@@ -27,6 +27,9 @@ use crate::swiftsync::{Aggregate, Salt};
 /// Of the memory for cached coins, the share that coins to be written may take; the rest is for
 /// the blocks under way and for building tables.
 const SURVIVORS_PERCENT: usize = 70;
+/// More gains nothing: touching memory for the first time costs as much as writing it out past the
+/// page cache, in pieces of 200 KiB.
+const SURVIVORS_BYTES_MAX: usize = 200 << 20;
 
 /// What a SwiftSync works with that does not change while it runs.
 struct Work {
@@ -160,7 +163,7 @@ fn begin<A: Aggregate>(
         Mode::AssumeValid => Some(Recent::collect(node, plan)?),
         Mode::Full => None,
     };
-    let memory = node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT;
+    let memory = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
     if let Some(saved) = load(&disk, directory, &key).map_err(Fault::Store)?
         && let Some(taken) = take_up(&saved, plan, &disk, directory, memory, recent.as_ref())?
     {

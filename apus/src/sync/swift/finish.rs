@@ -1,7 +1,8 @@
 //! The end of a SwiftSync: the proof, and then block and undo files, index, tables and best block,
 //! in the order that a crash may cut anywhere.
 
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use super::super::clock::Stage;
 use super::super::commit::Ledger;
@@ -10,15 +11,17 @@ use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::worker::{Gathered, Tally};
 use crate::chain::BlockId;
-use crate::coins::{Survivors, WriteError};
+use crate::coins::{Bulk, Survivors, WriteError};
 use crate::rules::subsidy;
 use crate::store::BlockStatus;
 use crate::swiftsync::{Aggregate, HintsError};
 use crate::wire::Hash;
 
+/// Threads for each core that write tables: one waits for the disk while another sorts.
+const WRITERS_PER_CORE: usize = 2;
 /// Parts of the coins that each thread writes: enough to even out, and few enough that tables
 /// are not cut short.
-const PARTS_PER_THREAD: usize = 4;
+const PARTS_PER_WRITER: usize = 4;
 
 /// The proof: whatever was created and does not stay was spent, exactly once, and what stays is no
 /// more than the subsidies.
@@ -87,24 +90,43 @@ pub(super) fn commit(
     }
     ledger.write_index(shared.files).map_err(Fault::Store)?;
     let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
-    let ranges = survivors.ranges(threads * PARTS_PER_THREAD);
-    shared.pool.install(|| {
-        ranges.into_par_iter().try_for_each(|range| {
-            let mut writer = bulk.writer();
-            survivors.write_range(range, &mut writer).map_err(|error| match error {
-                WriteError::Store(error) => Fault::Store(error),
-                WriteError::Twice(outpoint) => Fault::Chain(format!(
-                    "the output {outpoint} was created twice: only a sync in order can tell \
-                     whether BIP30 allows it"
-                )),
-            })?;
-            writer.finish().map_err(Fault::Store)
-        })
-    })?;
+    write_tables(survivors, &bulk, threads)?;
     let best = shared.tree.node(plan.target).hash;
     bulk.commit(&best).map_err(Fault::Store)?;
     ledger.active = plan.chain.clone();
     ledger.coins = Some(tally.coins as i64);
     ledger.counts = tally.counts;
     Ok(())
+}
+
+/// Sorts the coins that stay and writes them as the bottom level, all parts at once.
+fn write_tables(survivors: &Survivors, bulk: &Bulk, threads: usize) -> Result<(), Fault> {
+    let writers = threads * WRITERS_PER_CORE;
+    let ranges = survivors.ranges(writers * PARTS_PER_WRITER);
+    let next = AtomicUsize::new(0);
+    let write = || -> Result<(), Fault> {
+        while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut writer = bulk.writer();
+            survivors.write_range(range.clone(), &mut writer).map_err(|error| match error {
+                WriteError::Store(error) => Fault::Store(error),
+                WriteError::Twice(outpoint) => Fault::Chain(format!(
+                    "the output {outpoint} was created twice: only a sync in order can tell \
+                     whether BIP30 allows it"
+                )),
+            })?;
+            writer.finish().map_err(Fault::Store)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let start = |number| {
+            thread::Builder::new()
+                .name(format!("apus-table-{number}"))
+                .spawn_scoped(scope, write)
+                .expect("the system lets us start a thread")
+        };
+        let writers: Vec<_> = (0..writers).map(start).collect();
+        let panicked = |panic| std::panic::resume_unwind(panic);
+        writers.into_iter().try_for_each(|writer| writer.join().unwrap_or_else(panicked))
+    })
 }
