@@ -2,14 +2,8 @@ use std::fmt;
 
 use bitcoin::secp256k1::PublicKey;
 
+use crate::wire::opcodes::{OP_CHECKSIG, OP_DUP, OP_EQUAL, OP_EQUALVERIFY, OP_HASH160, OP_RETURN};
 use crate::wire::{Cursor, MAX_SCRIPT_BYTES, ParseError, is_unspendable, put_varint, varint_len};
-
-const OP_RETURN: u8 = 0x6a;
-const OP_DUP: u8 = 0x76;
-const OP_EQUAL: u8 = 0x87;
-const OP_EQUALVERIFY: u8 = 0x88;
-const OP_HASH160: u8 = 0xa9;
-const OP_CHECKSIG: u8 = 0xac;
 
 /// Values of the leading VARINT below this name a special type (Core's `nSpecialScripts`).
 pub const SPECIAL_TYPES: u64 = 6;

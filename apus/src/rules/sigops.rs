@@ -1,19 +1,5 @@
+use crate::wire::opcodes::*;
 use crate::wire::{InputView, ScriptFlags, TxView, flags};
-
-pub(super) const OP_PUSHDATA4: u8 = 0x4e;
-const OP_PUSHDATA1: u8 = 0x4c;
-const OP_PUSHDATA2: u8 = 0x4d;
-const OP_1: u8 = 0x51;
-const OP_16: u8 = 0x60;
-const OP_RETURN: u8 = 0x6a;
-const OP_DUP: u8 = 0x76;
-const OP_EQUAL: u8 = 0x87;
-const OP_EQUALVERIFY: u8 = 0x88;
-const OP_HASH160: u8 = 0xa9;
-const OP_CHECKSIG: u8 = 0xac;
-const OP_CHECKSIGVERIFY: u8 = 0xad;
-const OP_CHECKMULTISIG: u8 = 0xae;
-const OP_CHECKMULTISIGVERIFY: u8 = 0xaf;
 
 /// What a CHECKMULTISIG counts where its number of keys is not known (Core's
 /// `MAX_PUBKEYS_PER_MULTISIG`).

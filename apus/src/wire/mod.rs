@@ -10,6 +10,7 @@ mod hash;
 mod header;
 mod merkle;
 mod network;
+pub mod opcodes;
 mod script;
 mod sha256;
 

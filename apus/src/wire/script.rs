@@ -1,3 +1,5 @@
+use super::opcodes::OP_RETURN;
+
 /// Core's `MAX_SCRIPT_SIZE`: a longer script can never be satisfied.
 pub const MAX_SCRIPT_BYTES: usize = 10_000;
 
@@ -5,7 +7,7 @@ pub const MAX_SCRIPT_BYTES: usize = 10_000;
 /// (Core's `CScript::IsUnspendable`): it starts with OP_RETURN or is over 10,000 bytes long.
 #[inline]
 pub fn is_unspendable(script: &[u8]) -> bool {
-    script.first() == Some(&0x6a) || script.len() > MAX_SCRIPT_BYTES
+    script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_BYTES
 }
 
 #[cfg(test)]
