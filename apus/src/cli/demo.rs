@@ -144,7 +144,7 @@ fn make_hints(options: &Options, hints: &Path, stop: &AtomicBool) -> Result<(), 
         "hints made of it",
         precise(made.elapsed),
         thousands(made.unspent),
-        thousands(made.outputs),
+        thousands(made.outputs.unwrap_or_default()),
         thousands(made.bytes)
     );
     Ok(())

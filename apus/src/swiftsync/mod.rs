@@ -2,7 +2,9 @@
 //! aggregate proves that all others were spent, exactly once (draft BIPs 455 to 457). Does not
 //! know the order of blocks, nor files: any split of heights over workers gives the same sum.
 
+mod aggregate;
 pub mod hints;
 
+pub use aggregate::{Aggregate, Elements, MuHashAggregate, Salt, SumAggregate};
 pub use hints::{Format, Hints, HintsEncoder, HintsError, Numbering, open};
 mod stub; pub use stub::*;

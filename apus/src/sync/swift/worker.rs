@@ -20,7 +20,7 @@ use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, CompactScript, SurvivorWriter, Survivors};
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
-use crate::swiftsync::{Aggregate, HintsError, Numbering, Salt};
+use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering, Salt};
 use crate::wire::{Hash, OutPoint, is_unspendable};
 
 /// What all workers share.
@@ -106,31 +106,30 @@ pub(super) struct Worker<'a, A> {
     /// Scratch space, kept from block to block.
     unspent: Vec<u32>,
     undo: Vec<u8>,
-    created: Elements,
-    spent: Elements,
+    created: Batch,
+    spent: Batch,
 }
 
-/// Elements for the aggregate: outpoints, or the bytes of coins one after the other.
+/// Elements for the aggregate, of one block.
 #[derive(Default)]
-struct Elements {
+struct Batch {
     outpoints: Vec<[u8; 36]>,
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    coins: Elements,
 }
 
-impl Elements {
+impl Batch {
     fn clear(&mut self) {
         self.outpoints.clear();
-        self.bytes.clear();
-        self.ends.clear();
+        self.coins.clear();
     }
 
     /// Adds a coin: outpoint, then coin as the chainstate holds it, which tells height, coinbase
     /// flag, amount and script.
     fn push_coin(&mut self, outpoint: &OutPoint, coin: &Coin) {
-        self.bytes.extend_from_slice(&outpoint.to_bytes());
-        coin.encode(&mut self.bytes);
-        self.ends.push(self.bytes.len());
+        self.coins.push_with(|bytes| {
+            bytes.extend_from_slice(&outpoint.to_bytes());
+            coin.encode(bytes);
+        });
     }
 }
 
@@ -143,8 +142,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             gathered: Gathered::empty(job.salt),
             unspent: Vec::new(),
             undo: Vec::new(),
-            created: Elements::default(),
-            spent: Elements::default(),
+            created: Batch::default(),
+            spent: Batch::default(),
         }
     }
 
@@ -206,9 +205,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             for (outpoint, coin) in prepared.external.iter().zip(&block.coins) {
                 self.spent.push_coin(outpoint, coin);
             }
-            let (created, spent) = (&self.created, &self.spent);
-            self.gathered.aggregate.create_many(&created.bytes, &created.ends);
-            self.gathered.aggregate.spend_many(&spent.bytes, &spent.ends);
+            self.gathered.aggregate.create_many(&self.created.coins);
+            self.gathered.aggregate.spend_many(&self.spent.coins);
         }
         let stored = self.store(step, &prepared.block)?;
         let undo_pos = self.store_undo(index, stored, block.undo())?;

@@ -77,8 +77,10 @@ fn compress_16(states: &mut [State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
         let start = state;
         sixteen_rounds(&mut state, |i| _mm512_add_epi32(words[i], broadcast(K[i])));
         for k in K[16..].as_chunks::<16>().0 {
-            expand(&mut words);
-            sixteen_rounds(&mut state, |i| _mm512_add_epi32(words[i], broadcast(k[i])));
+            sixteen_rounds(&mut state, |i| {
+                expand(&mut words, i);
+                _mm512_add_epi32(words[i], broadcast(k[i]))
+            });
         }
         add(&mut state, &start);
     }
@@ -98,7 +100,7 @@ fn compress_constant_16(states: &mut [State; LANES], schedule: &[u32; 64]) {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn sixteen_rounds(state: &mut [Words; 8], word_and_k: impl Fn(usize) -> Words) {
+fn sixteen_rounds(state: &mut [Words; 8], mut word_and_k: impl FnMut(usize) -> Words) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     macro_rules! round {
         ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $i:expr) => {
@@ -114,30 +116,34 @@ fn sixteen_rounds(state: &mut [Words; 8], word_and_k: impl Fn(usize) -> Words) {
             $h = _mm512_add_epi32(first, _mm512_add_epi32(sum_a, majority));
         };
     }
-    for half in [0, 8] {
-        round!(a b c d e f g h, half);
-        round!(h a b c d e f g, half + 1);
-        round!(g h a b c d e f, half + 2);
-        round!(f g h a b c d e, half + 3);
-        round!(e f g h a b c d, half + 4);
-        round!(d e f g h a b c, half + 5);
-        round!(c d e f g h a b, half + 6);
-        round!(b c d e f g h a, half + 7);
-    }
+    round!(a b c d e f g h, 0);
+    round!(h a b c d e f g, 1);
+    round!(g h a b c d e f, 2);
+    round!(f g h a b c d e, 3);
+    round!(e f g h a b c d, 4);
+    round!(d e f g h a b c, 5);
+    round!(c d e f g h a b, 6);
+    round!(b c d e f g h a, 7);
+    round!(a b c d e f g h, 8);
+    round!(h a b c d e f g, 9);
+    round!(g h a b c d e f, 10);
+    round!(f g h a b c d e, 11);
+    round!(e f g h a b c d, 12);
+    round!(d e f g h a b c, 13);
+    round!(c d e f g h a b, 14);
+    round!(b c d e f g h a, 15);
     *state = [a, b, c, d, e, f, g, h];
 }
 
-/// From sixteen words of the schedule to the next sixteen.
+/// Puts the schedule's word 16 places behind word `i` in its place.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn expand(w: &mut [Words; 16]) {
-    for i in 0..16 {
-        let (x, y) = (w[(i + 1) % 16], w[(i + 14) % 16]);
-        let near = xor(_mm512_ror_epi32(x, 7), _mm512_ror_epi32(x, 18), _mm512_srli_epi32(x, 3));
-        let far = xor(_mm512_ror_epi32(y, 17), _mm512_ror_epi32(y, 19), _mm512_srli_epi32(y, 10));
-        let old = _mm512_add_epi32(w[i], w[(i + 9) % 16]);
-        w[i] = _mm512_add_epi32(old, _mm512_add_epi32(near, far));
-    }
+fn expand(w: &mut [Words; 16], i: usize) {
+    let (x, y) = (w[(i + 1) % 16], w[(i + 14) % 16]);
+    let near = xor(_mm512_ror_epi32(x, 7), _mm512_ror_epi32(x, 18), _mm512_srli_epi32(x, 3));
+    let far = xor(_mm512_ror_epi32(y, 17), _mm512_ror_epi32(y, 19), _mm512_srli_epi32(y, 10));
+    let old = _mm512_add_epi32(w[i], w[(i + 9) % 16]);
+    w[i] = _mm512_add_epi32(old, _mm512_add_epi32(near, far));
 }
 
 #[inline]
@@ -232,23 +238,19 @@ fn compress_2(states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
     for (first, second) in blocks[0].iter().zip(blocks[1]) {
         let start = (abef, cdgh);
         let mut words = [load_block(first), load_block(second)];
-        for step in 0..16 {
-            let [i0, i1, i2, i3] = [0, 1, 2, 3].map(|i| (step + i) % 4);
-            // SAFETY: step is below 16, so the four words read are within K's 64.
-            let k = unsafe { _mm_loadu_si128(K.as_ptr().add(4 * step).cast()) };
-            for lane in 0..2 {
-                let w = &mut words[lane];
-                if step >= 4 {
-                    let near = _mm_sha256msg1_epu32(w[i0], w[i1]);
-                    let sum = _mm_add_epi32(near, _mm_alignr_epi8(w[i3], w[i2], 4));
-                    w[i0] = _mm_sha256msg2_epu32(sum, w[i3]);
+        macro_rules! four_rounds {
+            ($($step:literal)*) => {$(
+                let k = load_k::<$step>();
+                for lane in 0..2 {
+                    let wk = _mm_add_epi32(schedule::<$step>(&mut words[lane]), k);
+                    cdgh[lane] = _mm_sha256rnds2_epu32(cdgh[lane], abef[lane], wk);
+                    let wk = _mm_shuffle_epi32(wk, 0x0e);
+                    abef[lane] = _mm_sha256rnds2_epu32(abef[lane], cdgh[lane], wk);
                 }
-                let wk = _mm_add_epi32(w[i0], k);
-                cdgh[lane] = _mm_sha256rnds2_epu32(cdgh[lane], abef[lane], wk);
-                let wk = _mm_shuffle_epi32(wk, 0x0e);
-                abef[lane] = _mm_sha256rnds2_epu32(abef[lane], cdgh[lane], wk);
-            }
+            )*};
         }
+        // Spelled out, since a loop would keep the words in memory.
+        four_rounds!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         for lane in 0..2 {
             abef[lane] = _mm_add_epi32(abef[lane], start.0[lane]);
             cdgh[lane] = _mm_add_epi32(cdgh[lane], start.1[lane]);
@@ -257,6 +259,28 @@ fn compress_2(states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
     for lane in 0..2 {
         store_state(&mut states[lane], abef[lane], cdgh[lane]);
     }
+}
+
+/// The words of rounds 4 · `STEP` and after; from the fifth step on they take the place of those
+/// 16 rounds before.
+#[inline]
+#[target_feature(enable = "sha,sse4.1,avx")]
+fn schedule<const STEP: usize>(w: &mut [__m128i; 4]) -> __m128i {
+    let [i0, i1, i2, i3] = [0, 1, 2, 3].map(|i| (STEP + i) % 4);
+    if STEP >= 4 {
+        let near = _mm_sha256msg1_epu32(w[i0], w[i1]);
+        let sum = _mm_add_epi32(near, _mm_alignr_epi8(w[i3], w[i2], 4));
+        w[i0] = _mm_sha256msg2_epu32(sum, w[i3]);
+    }
+    w[i0]
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn load_k<const STEP: usize>() -> __m128i {
+    const { assert!(4 * STEP + 4 <= K.len()) };
+    // SAFETY: the four words read are in K, as asserted.
+    unsafe { _mm_loadu_si128(K.as_ptr().add(4 * STEP).cast()) }
 }
 
 /// The state as SHA-NI wants it: a, b, e, f and c, d, g, h, highest word first.
