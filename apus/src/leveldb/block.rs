@@ -1,4 +1,7 @@
-use super::format::{common_prefix, get_u32, get_varint32, put_varint, user_key};
+use super::format::{get_u32, get_varint32, put_short, put_varint_at, user_key};
+
+/// Bytes of an entry's three lengths at most.
+const LENGTHS_BYTES_MAX: usize = 15;
 
 /// Builds a block: entries in ascending order, each key without the bytes it shares with the one
 /// before, except at every `restart_interval`-th entry, whose offset is listed at the end.
@@ -6,9 +9,9 @@ pub(super) struct BlockBuilder {
     restart_interval: usize,
     since_restart: usize,
     restarts: Vec<u32>,
+    /// The entries, and room for more.
     bytes: Vec<u8>,
-    first_key: Vec<u8>,
-    last_key: Vec<u8>,
+    used: usize,
 }
 
 impl BlockBuilder {
@@ -18,70 +21,64 @@ impl BlockBuilder {
             since_restart: 0,
             restarts: vec![0],
             bytes: Vec::new(),
-            first_key: Vec::new(),
-            last_key: Vec::new(),
+            used: 0,
         }
     }
 
-    /// Appends an entry whose key is `key` followed by `tail`; the caller keeps the order.
+    /// Appends an entry whose key is `key` followed by `tail`; the caller keeps the order, and
+    /// knows that the first `shared` bytes of `key` are those of the key before.
     #[inline]
-    pub(super) fn add(&mut self, key: &[u8], tail: &[u8], value: &[u8]) {
+    pub(super) fn add(&mut self, key: &[u8], shared: usize, tail: &[u8], value: &[u8]) {
         let shared = if self.since_restart < self.restart_interval {
-            // Where `key` is all shared, bytes of `tail` are stored though they may be shared too.
-            common_prefix(&self.last_key, key)
+            shared
         } else {
-            self.restarts.push(self.bytes.len() as u32);
+            self.restarts.push(self.used as u32);
             self.since_restart = 0;
             0
         };
-        put_varint(&mut self.bytes, shared as u64);
-        put_varint(&mut self.bytes, (key.len() - shared + tail.len()) as u64);
-        put_varint(&mut self.bytes, value.len() as u64);
-        self.bytes.extend_from_slice(&key[shared..]);
-        self.bytes.extend_from_slice(tail);
-        self.bytes.extend_from_slice(value);
-        self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&key[shared..]);
-        self.last_key.extend_from_slice(tail);
-        self.since_restart += 1;
-        if self.first_key.is_empty() {
-            self.first_key.clone_from(&self.last_key);
+        let unshared = &key[shared..];
+        let room = LENGTHS_BYTES_MAX + unshared.len() + tail.len() + value.len();
+        if self.bytes.len() - self.used < room {
+            self.bytes.resize((self.used + room).next_power_of_two(), 0);
         }
-    }
-
-    /// Key of the first entry.
-    pub(super) fn first_key(&self) -> &[u8] {
-        &self.first_key
-    }
-
-    /// Key of the last entry.
-    pub(super) fn last_key(&self) -> &[u8] {
-        &self.last_key
+        let out = &mut self.bytes[self.used..];
+        let mut at = 0;
+        let lengths = [shared, unshared.len() + tail.len(), value.len()];
+        if lengths[0] | lengths[1] | lengths[2] < 0x80 {
+            out[..3].copy_from_slice(&lengths.map(|len| len as u8));
+            at = 3;
+        } else {
+            lengths.into_iter().for_each(|len| put_varint_at(out, &mut at, len as u64));
+        }
+        for bytes in [unshared, tail, value] {
+            put_short(&mut out[at..], bytes);
+            at += bytes.len();
+        }
+        self.used += at;
+        self.since_restart += 1;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.used == 0
     }
 
     /// Bytes that the block would have if it ended here.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() + 4 * self.restarts.len() + 4
+        self.used + 4 * self.restarts.len() + 4
     }
 
     /// Appends the block to `out` and starts the next one.
     pub(super) fn finish_into(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes);
+        out.extend_from_slice(&self.bytes[..self.used]);
         for restart in &self.restarts {
             out.extend_from_slice(&restart.to_le_bytes());
         }
         out.extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
-        self.bytes.clear();
+        self.used = 0;
         self.restarts.clear();
         self.restarts.push(0);
         self.since_restart = 0;
-        self.first_key.clear();
-        self.last_key.clear();
     }
 }
 

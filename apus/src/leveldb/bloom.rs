@@ -86,11 +86,14 @@ impl FilterBuilder {
         let start = self.filters.len();
         self.filters.resize(start + bytes, 0);
         let filter = &mut self.filters[start..];
-        let bits = (bytes * 8) as u32;
+        let bits = (bytes * 8) as u64;
+        // h % bits by two multiplications, exact for 32 bits (Lemire, Kaser, Kurz 2019).
+        let inverse = u64::MAX / bits + 1;
         for hash in self.hashes.drain(..) {
             let mut h = hash;
             for _ in 0..probes {
-                let bit = (h % bits) as usize;
+                let fraction = inverse.wrapping_mul(h.into());
+                let bit = (u128::from(fraction) * u128::from(bits) >> 64) as usize;
                 filter[bit / 8] |= 1 << (bit % 8);
                 h = h.wrapping_add(hash.rotate_right(17));
             }

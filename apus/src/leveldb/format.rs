@@ -50,6 +50,40 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Writes `value` as a varint at `*at` of `out`, and moves behind it.
+pub(super) fn put_varint_at(out: &mut [u8], at: &mut usize, mut value: u64) {
+    while value >= 0x80 {
+        out[*at] = value as u8 | 0x80;
+        *at += 1;
+        value >>= 7;
+    }
+    out[*at] = value as u8;
+    *at += 1;
+}
+
+/// Copies `bytes` to the start of `out`: up to 48 of them, as keys and values are, in pieces of a
+/// known size that overlap, without a call.
+#[inline(always)]
+pub(super) fn put_short(out: &mut [u8], bytes: &[u8]) {
+    let len = bytes.len();
+    let out = &mut out[..len];
+    match len {
+        8..=15 => {
+            out[..8].copy_from_slice(&bytes[..8]);
+            out[len - 8..].copy_from_slice(&bytes[len - 8..]);
+        }
+        16..=32 => {
+            out[..16].copy_from_slice(&bytes[..16]);
+            out[len - 16..].copy_from_slice(&bytes[len - 16..]);
+        }
+        33..=48 => {
+            out[..32].copy_from_slice(&bytes[..32]);
+            out[len - 16..].copy_from_slice(&bytes[len - 16..]);
+        }
+        _ => out.copy_from_slice(bytes),
+    }
+}
+
 /// Reads a varint at `*at` and moves behind it; `None` if it does not end or exceeds 64 bits.
 #[inline]
 pub(super) fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {

@@ -105,7 +105,7 @@ fn merge_runs(inner: &Arc<Inner>, version: &Version, count: usize, level: usize)
     let bytes: u64 = runs.iter().map(SortedRun::bytes).sum();
     let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;
     let cuts = split(runs, usize::try_from(parts).unwrap_or(usize::MAX))?;
-    let output = Output::new(inner);
+    let output = Output::new(inner, false);
     (0..=cuts.len()).into_par_iter().try_for_each(|i| {
         let from = if i == 0 { &[][..] } else { &cuts[i - 1] };
         merge_part(&output, runs, from, cuts.get(i).map(Vec::as_slice), forget)

@@ -108,7 +108,7 @@ fn write_tables(
                 let path = table_path(dir, number);
                 writer.insert(match options.read_only {
                     true => TableWriter::in_memory(disk, path, number, options),
-                    false => TableWriter::create(disk, path, number, options)?,
+                    false => TableWriter::create(disk, path, number, options, false)?,
                 })
             }
         };

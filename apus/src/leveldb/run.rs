@@ -39,7 +39,7 @@ impl RunBuilder {
             return Err(StoreError::new(&inner.dir, "the database is out of sequence numbers"));
         }
         *writing = true;
-        let output = Output::new(inner);
+        let output = Output::new(inner, replaces);
         Ok(Self { output, sequence, replaces, failed: AtomicBool::new(false) })
     }
 
@@ -121,12 +121,15 @@ pub(super) struct Output {
     numbers: Mutex<Vec<u64>>,
     tables: Mutex<Vec<Arc<Table>>>,
     keep: AtomicBool,
+    /// Whether the tables go past the page cache.
+    direct: bool,
 }
 
 impl Output {
-    pub(super) fn new(inner: &Arc<Inner>) -> Self {
+    /// `direct` for more tables than the page cache is to hold.
+    pub(super) fn new(inner: &Arc<Inner>, direct: bool) -> Self {
         let (numbers, tables) = (Mutex::default(), Mutex::default());
-        Self { inner: inner.clone(), numbers, tables, keep: AtomicBool::new(false) }
+        Self { inner: inner.clone(), numbers, tables, keep: AtomicBool::new(false), direct }
     }
 
     /// A writer for one part of the keys.
@@ -212,5 +215,6 @@ fn create(output: &Output) -> Result<TableWriter> {
     let inner = &output.inner;
     let number = inner.new_number();
     output.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
-    TableWriter::create(&inner.disk, table_path(&inner.dir, number), number, &inner.options)
+    let path = table_path(&inner.dir, number);
+    TableWriter::create(&inner.disk, path, number, &inner.options, output.direct)
 }

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use super::block::BlockBuilder;
 use super::bloom::{self, FilterBuilder};
 use super::format::{
-    BLOCK_TRAILER_BYTES, ENTRY_BYTES_MAX, FILTER_KEY, Handle, Kind, Result, footer, mask,
-    shorten_separator, trailer, user_key,
+    BLOCK_TRAILER_BYTES, ENTRY_BYTES_MAX, FILTER_KEY, Handle, Kind, Result, TRAILER_BYTES,
+    common_prefix, footer, mask, put_short, shorten_separator, trailer,
 };
 use super::options::Options;
 use super::table::Table;
@@ -20,43 +20,53 @@ pub(super) struct TableWriter {
     number: u64,
     /// `None` for a table that stays in memory.
     file: Option<File>,
-    /// Bytes not yet written, and the offset in the file of the first of them.
+    /// From `base` on, where a page starts, the bytes not yet written.
     buffer: Vec<u8>,
+    base: usize,
+    /// Offset in the file of the first of them.
     written: u64,
     block_bytes: usize,
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<FilterBuilder>,
-    /// Last key of the block that ended, and where that block lies; its index entry waits for the
-    /// next key, so that a short separator can be found.
+    /// Where the block that ended lies; its index entry waits for the next key, so that a short
+    /// separator can be found.
     ended: Option<Handle>,
     separator: Vec<u8>,
+    /// First and last internal key.
     smallest: Vec<u8>,
     largest: Vec<u8>,
     scratch: Vec<u8>,
 }
 
 impl TableWriter {
-    /// Creates the table `number` at `path`.
+    /// Creates the table `number` at `path`; `direct` for one that is not read soon.
     pub(super) fn create(
         disk: &Disk,
         path: PathBuf,
         number: u64,
         options: &Options,
+        direct: bool,
     ) -> Result<Self> {
-        let file = disk.create(&path)?;
+        let file = if direct { disk.create_direct(&path)? } else { disk.create(&path)? };
         Ok(Self { file: Some(file), ..Self::in_memory(disk, path, number, options) })
     }
 
     /// The same, without a file; `path` is for messages.
     pub(super) fn in_memory(disk: &Disk, path: PathBuf, number: u64, options: &Options) -> Self {
         let bloom = options.bloom_bits_per_key;
+        // Behind the data come a filter and an index of some hundredths of its size.
+        let tail = 2 * options.block_bytes + (options.table_bytes_max / 16) as usize;
+        let mut buffer: Vec<u8> = Vec::with_capacity(Disk::DIRECT_BYTES + WRITE_BYTES + tail);
+        let base = buffer.as_ptr().align_offset(Disk::DIRECT_BYTES).min(Disk::DIRECT_BYTES);
+        buffer.resize(base, 0);
         Self {
             disk: disk.clone(),
             path,
             number,
             file: None,
-            buffer: Vec::with_capacity(WRITE_BYTES + 2 * options.block_bytes),
+            buffer,
+            base,
             written: 0,
             block_bytes: options.block_bytes,
             data: BlockBuilder::new(options.restart_interval),
@@ -78,15 +88,21 @@ impl TableWriter {
         if key.len() > ENTRY_BYTES_MAX || value.len() > ENTRY_BYTES_MAX {
             return Err(StoreError::new(&self.path, "a key or value is longer than 512 MiB"));
         }
-        if self.data.is_empty() {
-            self.start_block(key)?;
-        } else if user_key(self.data.last_key()) >= key {
-            return Err(out_of_order(&self.path));
+        // Where `key` is all shared, bytes of the trailer are stored though they may be shared too.
+        let shared = common_prefix(&self.largest, key);
+        if !self.ascends(key, shared) {
+            let what = "keys must be written in ascending order, each once";
+            return Err(StoreError::new(&self.path, what));
         }
         if let Some(filter) = &mut self.filter {
             filter.add(bloom::hash(key));
         }
-        self.data.add(key, &trailer(sequence, kind).to_le_bytes(), value);
+        let trailer = trailer(sequence, kind).to_le_bytes();
+        let shared = if self.data.is_empty() { self.start_block(key, &trailer) } else { shared };
+        self.data.add(key, shared, &trailer, value);
+        self.largest.resize(key.len() + TRAILER_BYTES, 0);
+        put_short(&mut self.largest, key);
+        self.largest[key.len()..].copy_from_slice(&trailer);
         if self.data.len() >= self.block_bytes { self.end_block() } else { Ok(()) }
     }
 
@@ -112,7 +128,7 @@ impl TableWriter {
             let handle = self.put_block(|out| out.extend_from_slice(&bytes));
             self.scratch.clear();
             handle.put(&mut self.scratch);
-            metaindex.add(FILTER_KEY, &[], &self.scratch);
+            metaindex.add(FILTER_KEY, 0, &[], &self.scratch);
         }
         let metaindex = self.put_block(|out| metaindex.finish_into(out));
         let mut index = std::mem::replace(&mut self.index, BlockBuilder::new(1));
@@ -121,36 +137,44 @@ impl TableWriter {
         let bytes = self.offset();
         let keys = (self.smallest.as_slice().into(), self.largest.as_slice().into());
         if self.file.is_some() {
-            self.write_out()?;
+            self.write_rest()?;
             let table = Table::new(self.disk, self.path, self.number, bytes, keys);
             return Ok((table, self.file));
         }
         let table = Table::new(self.disk, self.path, self.number, bytes, keys);
-        Ok((table.in_memory(self.buffer)?, None))
+        Ok((table.in_memory(self.buffer.split_off(self.base))?, None))
     }
 
     fn offset(&self) -> u64 {
-        self.written + self.buffer.len() as u64
+        self.written + (self.buffer.len() - self.base) as u64
     }
 
-    fn start_block(&mut self, key: &[u8]) -> Result<()> {
+    /// Whether `key`, which has `shared` bytes in common with the last internal key, is greater
+    /// than the last user key, or the first.
+    #[inline]
+    fn ascends(&self, key: &[u8], shared: usize) -> bool {
+        let Some(last) = self.largest.len().checked_sub(TRAILER_BYTES) else { return true };
+        match (key.get(shared), shared < last) {
+            (Some(byte), true) => self.largest[shared] < *byte,
+            _ => key.len() > last && shared >= last,
+        }
+    }
+
+    /// Prepares for the first entry of a block; how much its key shares.
+    fn start_block(&mut self, key: &[u8], trailer: &[u8]) -> usize {
+        if self.smallest.is_empty() {
+            self.smallest.extend_from_slice(key);
+            self.smallest.extend_from_slice(trailer);
+        }
         if let Some(handle) = self.ended.take() {
-            if user_key(&self.separator) >= key {
-                return Err(out_of_order(&self.path));
-            }
             shorten_separator(&mut self.separator, Some(key));
             self.add_to_index(handle);
         }
-        Ok(())
+        0
     }
 
     fn end_block(&mut self) -> Result<()> {
-        self.separator.clear();
-        self.separator.extend_from_slice(self.data.last_key());
-        self.largest.clone_from(&self.separator);
-        if self.smallest.is_empty() {
-            self.smallest.extend_from_slice(self.data.first_key());
-        }
+        self.separator.clone_from(&self.largest);
         let mut data = std::mem::replace(&mut self.data, BlockBuilder::new(1));
         let handle = self.put_block(|out| data.finish_into(out));
         self.data = data;
@@ -159,7 +183,7 @@ impl TableWriter {
         if let Some(filter) = &mut self.filter {
             filter.block_starts(offset);
         }
-        if self.file.is_some() && self.buffer.len() >= WRITE_BYTES {
+        if self.file.is_some() && self.buffer.len() - self.base >= WRITE_BYTES {
             self.write_out()?;
         }
         Ok(())
@@ -168,7 +192,7 @@ impl TableWriter {
     fn add_to_index(&mut self, handle: Handle) {
         self.scratch.clear();
         handle.put(&mut self.scratch);
-        self.index.add(&self.separator, &[], &self.scratch);
+        self.index.add(&self.separator, 0, &[], &self.scratch);
     }
 
     /// Appends a block, its type and its checksum.
@@ -184,16 +208,30 @@ impl TableWriter {
         Handle { offset, size }
     }
 
+    /// Writes what was gathered; past the page cache, whole pages only.
     fn write_out(&mut self) -> Result<()> {
-        if let Some(file) = &self.file {
-            file.write_all_at(&self.buffer, self.written)?;
-            self.written += self.buffer.len() as u64;
-            self.buffer.clear();
-        }
+        let Some(file) = &self.file else { return Ok(()) };
+        let gathered = self.buffer.len() - self.base;
+        let len = match file.is_direct() {
+            true => gathered / Disk::DIRECT_BYTES * Disk::DIRECT_BYTES,
+            false => gathered,
+        };
+        file.write_all_at(&self.buffer[self.base..self.base + len], self.written)?;
+        self.written += len as u64;
+        self.buffer.copy_within(self.base + len.., self.base);
+        self.buffer.truncate(self.base + gathered - len);
         Ok(())
     }
-}
 
-fn out_of_order(path: &std::path::Path) -> StoreError {
-    StoreError::new(path, "keys must be written in ascending order, each once")
+    /// Writes the rest, which may end inside a page.
+    fn write_rest(&mut self) -> Result<()> {
+        self.write_out()?;
+        let Some(file) = self.file.as_ref().filter(|_| self.buffer.len() > self.base) else {
+            return Ok(());
+        };
+        let end = self.offset();
+        self.buffer.resize(self.base + Disk::DIRECT_BYTES, 0);
+        file.write_all_at(&self.buffer[self.base..], self.written)?;
+        file.set_len(end)
+    }
 }

@@ -7,4 +7,3 @@ pub mod hints;
 
 pub use aggregate::{Aggregate, Elements, MuHashAggregate, Salt, SumAggregate};
 pub use hints::{Format, Hints, HintsEncoder, HintsError, Numbering, open};
-mod stub; pub use stub::*;

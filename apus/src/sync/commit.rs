@@ -159,8 +159,10 @@ impl Ledger {
         let (changed, bytes) = (shared.cache.changed(), shared.cache.bytes());
         tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
         self.write_index(shared.files)?;
-        if let Some(tip) = self.active.tip() {
-            let best = shared.tree.node(tip).hash;
+        let best = self.active.tip().map(|tip| shared.tree.node(tip).hash);
+        // With nothing new, a run of tables would only have to be merged.
+        let is_new = changed > 0 || shared.chainstate.best_block()? != best;
+        if let Some(best) = best.filter(|_| is_new) {
             shared
                 .pool
                 .install(|| shared.cache.sync(|changes| shared.chainstate.write(changes, &best)))?;

@@ -73,10 +73,8 @@ pub enum WriteError {
 
 impl Survivors {
     /// None yet. Up to `memory_bytes_max` are held, beside 4 MiB for each writer; what is more
-    /// goes to a file in `dir`, which is made when first needed.
-    ///
-    /// Of the memory, most is touched by the first few thousand coins: give what is expected, not
-    /// what there is. The least is 4 MiB.
+    /// goes to a file in `dir`, which is made when first needed. Each slot has an equal share, so
+    /// that a tenth more than all coins take is room for all of them. The least is 4 MiB.
     pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize) -> Self {
         Self::with_bits(disk, dir, memory_bytes_max, BITS)
     }

@@ -20,8 +20,9 @@ const HELD_BYTES: usize = 1 << 20;
 /// counts the outputs in another way, or holds how many there are, which `hints` do not tell.
 pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
     let holds_counts = matches!(format, Format::Booster | Format::Bitset);
-    let has_counts = hints.height() == 0 || hints.output_count(1).is_some();
-    hints.format().numbering() != format.numbering() || (holds_counts && !has_counts)
+    let has_counts = hints.output_count(1).is_some();
+    let counts_alike = hints.format().numbering() == format.numbering();
+    hints.height() > 0 && (!counts_alike || (holds_counts && !has_counts))
 }
 
 /// Writes hints in another format. Where [`conversion_needs_blocks`], those of the synced

@@ -1,16 +1,9 @@
 //! The index of an output in its block, as hints name it.
 
-use crate::rules::is_bip30_unspendable;
 use crate::swiftsync::hints::Numbering;
 use crate::wire::{BlockView, Hash, is_unspendable};
 
 use super::survivors::{Survivor, txid_of, txid_start, vout_of};
-
-/// Whether this block's coinbase is one of the two that BIP30's exceptions overwrote: it is no
-/// longer there, although nobody spent it.
-pub(super) fn is_overwritten(height: u32, block: &Hash) -> bool {
-    is_bip30_unspendable(height, block)
-}
 
 /// An output of a block.
 pub(super) struct Numbered {
@@ -96,4 +89,63 @@ fn stranger(survivors: &[Survivor], txids: &[Hash]) -> Survivor {
     let is_known =
         |survivor: &&Survivor| txids.iter().any(|id| txid_start(id) == txid_of(survivor));
     *survivors.iter().find(|survivor| !is_known(survivor)).unwrap_or(&survivors[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::survivors::survivor;
+    use super::*;
+    use crate::testdata::{blocks_of, data};
+    use crate::wire::OutPoint;
+
+    #[test]
+    fn survivors_are_numbered_and_strangers_told() {
+        // Height 2 of regtest has two outputs, of which the second is OP_RETURN; 170 of mainnet has
+        // three in two transactions.
+        let regtest = blocks_of(&data("regtest-1-206.dat"));
+        let mainnet = blocks_of(&data("mainnet-0-14131.dat"));
+        for (bytes, spendable, all) in [(&regtest[1], 1, 2), (&mainnet[170], 3, 3)] {
+            let block = BlockView::parse(&bytes[..]).unwrap();
+            let txids = block.txids();
+            let mut survivors: Vec<Survivor> = outputs(&block, false)
+                .filter(|output| !output.is_gone)
+                .map(|output| OutPoint { txid: txids[output.tx], vout: output.vout })
+                .map(|outpoint| survivor(7, &outpoint))
+                .collect();
+            survivors.sort_unstable();
+            let mut unspent = Vec::new();
+            let mut number = |overwritten, numbering, survivors: &[Survivor]| {
+                number(&block, &txids, overwritten, numbering, survivors, &mut unspent)
+                    .map(|count| (count, unspent.clone()))
+            };
+            let indices: Vec<u32> = (0..spendable).collect();
+            let of_kind = [(Numbering::Spendable, spendable), (Numbering::All, all)];
+            for (numbering, count) in of_kind {
+                assert_eq!(number(false, numbering, &survivors), Ok((count, indices.clone())));
+                assert_eq!(number(false, numbering, &[]), Ok((count, vec![])));
+                for len in 1..survivors.len() {
+                    let (_, found) = number(false, numbering, &survivors[..len]).unwrap();
+                    assert_eq!(found.len(), len);
+                }
+                // A coinbase that was overwritten is never there, and has an index or none.
+                let left = match numbering {
+                    Numbering::Spendable => spendable - 1,
+                    Numbering::All => all,
+                };
+                assert_eq!(number(true, numbering, &[]), Ok((left, vec![])));
+                assert!(number(true, numbering, &survivors).is_err());
+                // One that the block has not, one twice, one that cannot be spent.
+                for vout in [0, 1, 60_000] {
+                    let txid = Hash([0; 32]);
+                    let strange = survivor(7, &OutPoint { txid, vout });
+                    let with = [&[strange], &survivors[..]].concat();
+                    assert_eq!(number(false, numbering, &with), Err(strange));
+                }
+                let twice = [&survivors[..1], &survivors[..]].concat();
+                assert!(number(false, numbering, &twice).is_err());
+            }
+            let unspendable = survivor(7, &OutPoint { txid: txids[0], vout: 1 });
+            assert_eq!(number(false, Numbering::All, &[unspendable]), Err(unspendable));
+        }
+    }
 }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use rayon::ThreadPool;
 
 use super::chain::StoredChain;
-use super::number::is_overwritten;
 use super::spill::Spill;
 use super::workers::{check, in_order};
 use super::{GROUP_BYTES_MAX, GROUP_BYTES_MIN, GROUPS_PER_THREAD, Halt};
 use crate::disk::{Disk, File};
+use crate::rules::is_bip30_unspendable;
 use crate::swiftsync::{HintsEncoder, HintsError};
 use crate::sync::{Observer, Phase, Progress, SyncError};
 use crate::wire::{BlockView, Hash};
@@ -36,7 +36,8 @@ pub(super) struct HintedBlock<'a> {
     pub place: u32,
     pub view: BlockView<&'a [u8]>,
     pub txids: Vec<Hash>,
-    /// Whether its coinbase was overwritten.
+    /// Whether its coinbase is one of the two that BIP30's exceptions overwrote: it is no longer
+    /// there, although nobody spent it.
     pub overwritten: bool,
 }
 
@@ -121,10 +122,9 @@ pub(super) fn write_hints<U: Unspent>(
     source: &U,
 ) -> Result<Totals, Halt> {
     let spill = Spill::beside(work.out, ".pieces.tmp");
-    let done = Done { blocks: AtomicU64::new(0), bytes: AtomicU64::new(0), total: order.len() };
-    let write = |written: &mut Written<U::Group>, index: usize| {
-        write_group(work, &order[..], (index, &groups[index]), source, &spill, written, &done)
-    };
+    let (blocks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let writing = Writing { work, order, groups, source, spill: &spill, blocks, bytes };
+    let write = |written: &mut _, index| writing.write_group(written, index);
     let threads = in_order(work.pool, 0..groups.len(), work.stop, Written::default, write)?;
     let mut pieces: Pieces = vec![(0, 0); order.len()];
     let mut totals = Totals::default();
@@ -139,46 +139,51 @@ pub(super) fn write_hints<U: Unspent>(
     Ok(totals)
 }
 
-struct Done {
+/// What all threads share while they read blocks.
+struct Writing<'a, U> {
+    work: &'a Work<'a>,
+    order: &'a [u32],
+    groups: &'a [Range<u32>],
+    source: &'a U,
+    spill: &'a Spill,
+    /// Blocks that are done, and their bytes.
     blocks: AtomicU64,
     bytes: AtomicU64,
-    total: usize,
 }
 
-fn write_group<U: Unspent>(
-    work: &Work,
-    order: &[u32],
-    (index, group): (usize, &Range<u32>),
-    source: &U,
-    spill: &Spill,
-    written: &mut Written<U::Group>,
-    done: &Done,
-) -> Result<(), Halt> {
-    source.load(index, &mut written.group)?;
-    written.encoded.clear();
-    let first_piece = written.pieces.len();
-    for place in group.clone() {
-        check(work.stop)?;
-        let height = order[place as usize];
+impl<U: Unspent> Writing<'_, U> {
+    fn write_group(&self, written: &mut Written<U::Group>, index: usize) -> Result<(), Halt> {
+        self.source.load(index, &mut written.group)?;
+        written.encoded.clear();
+        let first_piece = written.pieces.len();
+        for place in self.groups[index].clone() {
+            check(self.work.stop)?;
+            self.write_block(written, place)?;
+        }
+        let offset = self.spill.append(&written.encoded)?;
+        written.pieces[first_piece..].iter_mut().for_each(|piece| piece.1 += offset);
+        Ok(())
+    }
+
+    fn write_block(&self, written: &mut Written<U::Group>, place: u32) -> Result<(), Halt> {
+        let work = self.work;
+        let height = self.order[place as usize];
         let (view, txids) = work.chain.read(height, &mut written.bytes)?;
-        let overwritten = is_overwritten(height, &view.hash());
+        let overwritten = is_bip30_unspendable(height, &view.hash());
         let (len, time) = (view.len() as u64, view.header().time);
         let block = HintedBlock { height, place, view, txids, overwritten };
-        let outputs = source.tell(&written.group, &block, &mut written.unspent)?;
+        let outputs = self.source.tell(&written.group, &block, &mut written.unspent)?;
         let start = written.encoded.len();
         put_block(work.encoder, height, &written.unspent, outputs, &mut written.encoded)?;
         written.pieces.push((height, start as u64, (written.encoded.len() - start) as u32));
         written.totals.outputs += u64::from(outputs);
         written.totals.unspent += written.unspent.len() as u64;
-        let blocks = done.blocks.fetch_add(1, Relaxed) + 1;
-        let bytes = done.bytes.fetch_add(len, Relaxed) + len;
-        let fraction = blocks as f64 / done.total as f64;
-        let phase = Phase::MakingHints;
+        let blocks = self.blocks.fetch_add(1, Relaxed) + 1;
+        let bytes = self.bytes.fetch_add(len, Relaxed) + len;
+        let (phase, fraction) = (Phase::MakingHints, blocks as f64 / self.order.len() as f64);
         work.observer.observe(&Progress { phase, height, time, blocks, bytes, coins: 0, fraction });
+        Ok(())
     }
-    let offset = spill.append(&written.encoded)?;
-    written.pieces[first_piece..].iter_mut().for_each(|piece| piece.1 += offset);
-    Ok(())
 }
 
 /// Encodes a block; an error names it.
