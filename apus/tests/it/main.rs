@@ -11,3 +11,4 @@ mod real_chains;
 mod reorganisation;
 mod review;
 mod support;
+mod swiftsync;
