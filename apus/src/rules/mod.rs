@@ -77,7 +77,7 @@ pub use header::{
 pub use scripts::{TxScripts, check_tx_scripts, script_flags};
 pub use sigops::{input_sigop_cost, legacy_sigops};
 pub use spend::{
-    BlockSpends, Prevout, bip30_applies, bip34_implies_bip30, is_bip30_repeat,
+    BlockSpends, Prevout, bip30_applies, bip30_repeat_of, bip34_implies_bip30, is_bip30_repeat,
     is_bip30_unspendable, subsidy,
 };
 pub use work::{Work, block_work, equivalent_time};

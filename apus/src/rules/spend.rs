@@ -269,6 +269,14 @@ pub fn is_bip30_repeat(height: u32, hash: &Hash) -> bool {
     BIP30_REPEATS.contains(&(height, *hash))
 }
 
+/// The height of the block whose coinbase overwrites that of this one, if this is one of the two
+/// that were overwritten.
+pub fn bip30_repeat_of(height: u32, hash: &Hash) -> Option<u32> {
+    let overwritten = BIP30_UNSPENDABLE.iter().position(|block| *block == (height, *hash))?;
+    // The first repeat is of the second one.
+    Some(BIP30_REPEATS[1 - overwritten].0)
+}
+
 /// Whether this is one of the two blocks whose coinbase is overwritten later (Core's
 /// `IsBIP30Unspendable`).
 pub fn is_bip30_unspendable(height: u32, hash: &Hash) -> bool {

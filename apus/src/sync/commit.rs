@@ -153,6 +153,20 @@ impl Ledger {
             && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
+    /// Stands at the end of `active`, which is committed, with so many coins; `counts` is what this
+    /// run did for it.
+    pub fn stand_at(&mut self, active: ActiveChain, coins: u64, counts: Counts) {
+        self.active = active;
+        self.coins = Some(coins as i64);
+        self.counts = counts;
+        self.note_commit();
+    }
+
+    fn note_commit(&mut self) {
+        self.last_commit = Instant::now();
+        self.committed_blocks = self.counts.blocks;
+    }
+
     /// Makes everything retired so far durable. Nothing may be in flight.
     pub fn commit(&mut self, shared: &Shared) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
@@ -170,8 +184,7 @@ impl Ledger {
         if shared.cache.bytes() > self.cache_bytes_max {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
         }
-        self.last_commit = Instant::now();
-        self.committed_blocks = self.counts.blocks;
+        self.note_commit();
         Ok(())
     }
 

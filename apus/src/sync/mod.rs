@@ -1,7 +1,8 @@
 //! The pipelines, and the only module that starts threads. Does not know argument parsing.
 //!
 //! In order ([`sync`], [`reindex`]): find the headers in all sources, choose the best chain,
-//! connect it block by block (`pipeline`, `connect`), and commit now and then (`commit`).
+//! connect it block by block (`pipeline`, `connect`), and commit now and then (`commit`). With hints,
+//! SwiftSync (`swift`) first goes to their height, in any order.
 
 mod activate;
 mod assumevalid;
@@ -141,11 +142,12 @@ fn run(
 ) -> Result<Summary, SyncError> {
     let mut interrupted = stop.load(Relaxed);
     match hints {
-        Some(hints) if !swift::is_behind(node, hints) && !interrupted => {
-            interrupted = swift::build(node, hints, observer, stop)? == Activated::Stopped;
+        Some(hints) if !swift::is_behind(node, hints) => {
+            if !interrupted {
+                interrupted = swift::build(node, hints, observer, stop)? == Activated::Stopped;
+            }
         }
-        Some(_) => {}
-        None => swift::forget(node)?,
+        _ => swift::forget(node)?,
     }
     if !interrupted {
         interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;

@@ -166,6 +166,19 @@ pub struct Counts {
     pub scripts: u64,
 }
 
+impl Counts {
+    /// What came on top of `before`.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            blocks: self.blocks - before.blocks,
+            bytes: self.bytes - before.bytes,
+            transactions: self.transactions - before.transactions,
+            inputs: self.inputs - before.inputs,
+            scripts: self.scripts - before.scripts,
+        }
+    }
+}
+
 /// How a sync ended.
 #[derive(Clone, Debug)]
 pub struct Summary {

@@ -9,7 +9,7 @@ use super::super::commit::Ledger;
 use super::super::pipeline::Shared;
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
-use super::worker::{Gathered, Tally};
+use super::worker::Gathered;
 use crate::chain::BlockId;
 use crate::coins::{Bulk, Survivors, WriteError};
 use crate::rules::subsidy;
@@ -67,14 +67,14 @@ fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
     Some((pair[0].0, pair[0].1, pair[1].1))
 }
 
-/// Makes the target the tip: writes the index, the coins that stay as tables, and the best block.
+/// Makes the target the best block on disk: writes the index, the coins that stay as tables, and
+/// then that.
 pub(super) fn commit(
     shared: &Shared,
     ledger: &mut Ledger,
     plan: &Plan,
     survivors: &Survivors,
     undo: &[(BlockId, u32)],
-    tally: &Tally,
     threads: usize,
 ) -> Result<(), Fault> {
     let _timer = shared.clock.start(Stage::Commit);
@@ -92,11 +92,7 @@ pub(super) fn commit(
     let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
     write_tables(survivors, &bulk, threads)?;
     let best = shared.tree.node(plan.target).hash;
-    bulk.commit(&best).map_err(Fault::Store)?;
-    ledger.active = plan.chain.clone();
-    ledger.coins = Some(tally.coins as i64);
-    ledger.counts = tally.counts;
-    Ok(())
+    bulk.commit(&best).map_err(Fault::Store)
 }
 
 /// Sorts the coins that stay and writes them as the bottom level, all parts at once.

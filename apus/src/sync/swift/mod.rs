@@ -67,8 +67,8 @@ impl HintsFile {
     }
 }
 
-/// Builds the chainstate of `node`, which holds no coins, up to the height of `hints`, and makes
-/// that block the tip. Interrupted, it carries on when it is called again.
+/// Builds the chainstate of `node` up to the height of `hints`, in the place of what it holds, and
+/// makes that block the tip. Interrupted, it carries on when it is called again.
 ///
 /// # Errors
 /// Hints, blocks or undo data are wrong, or do not reach as far as needed. Nothing is committed
@@ -88,11 +88,18 @@ pub(super) fn build(
         match result {
             Ok(activated) => return Ok(activated),
             // Another copy may be good; what was saved is carried on from.
-            Err(Fault::Damaged(step, what)) if node.sources.place(step.id).is_some() => {
+            Err(Fault::Damaged(step, what)) if node.sources.copies(step.id).nth(1).is_some() => {
                 drop_copy(node, step, &what);
             }
             Err(fault) => {
-                let keeps = matches!(fault, Fault::Store(_));
+                let directory = node.dir.path().join(DIRECTORY);
+                let keeps = match &fault {
+                    // What was put aside came back damaged: carrying on would end here again.
+                    Fault::Store(error) => {
+                        error.source.is_some() || !error.path.starts_with(&directory)
+                    }
+                    _ => false,
+                };
                 let error = fault.into_error(node, hints);
                 if !keeps {
                     // The blocks are good whatever the hints are.

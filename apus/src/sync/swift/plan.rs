@@ -12,7 +12,7 @@ use super::HintsFile;
 use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId};
 use crate::disk::StoreError;
-use crate::rules::{bip30_applies, bip34_implies_bip30};
+use crate::rules::{bip30_applies, bip30_repeat_of, bip34_implies_bip30};
 use crate::swiftsync::HintsError;
 use crate::wire::{Hash, Network};
 
@@ -67,6 +67,7 @@ impl Plan {
     /// The way to `target`.
     pub fn of(node: &Node, target: BlockId, mode: Mode) -> Result<Self, SyncError> {
         let chain = ActiveChain::to(&node.tree, target);
+        no_coinbase_between_bip30_twins(node, &chain)?;
         let mut steps = steps(node, &chain)?;
         steps.sort_by_key(|step| match step.place {
             Place::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
@@ -107,6 +108,24 @@ fn target(node: &Node, hints: &HintsFile) -> Result<BlockId, SyncError> {
              bring more blocks, or hints for a lower height"
         )))
     })
+}
+
+/// Between a coinbase that BIP30's exceptions overwrote and the one that did it, the first is a coin
+/// like any other; hints have no number for it.
+fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), SyncError> {
+    let height = chain.height().unwrap_or(0);
+    for first in 1..=height {
+        let hash = chain.at(first).map(|id| node.tree.node(id).hash);
+        let second = hash.and_then(|hash| bip30_repeat_of(first, &hash));
+        if let Some(second) = second.filter(|second| *second > height) {
+            return Err(SyncError::Usage(format!(
+                "hints for height {height} cannot be complete: they have no number for the \
+                 coinbase of block {first}, which block {second} overwrites; take hints for \
+                 height {second} or above"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, SyncError> {
@@ -154,8 +173,8 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), S
             node.files.undo_path(0).parent().unwrap_or(node.dir.path()),
             format!(
                 "no undo data for block {first}: checking everything with hints needs the rev \
-                 files beside the block files; with --assumevalid=HASH, or without --hints, it \
-                 works without"
+                 files beside the block files; with the blocks assumed valid \
+                 (--assumevalid=HASH), or in order, it works without"
             ),
         )
     })?;

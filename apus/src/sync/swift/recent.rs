@@ -20,7 +20,7 @@ use crate::store::{IndexEntry, UndoRecord};
 use crate::wire::{Cursor, Hash, OutPoint, put_compact_size};
 
 /// Bits of the first look at a txid: with at most 3 million transactions of interest, as 288 full
-/// blocks spend from, one in five of the others is looked up in vain. 2 MiB, which caches hold.
+/// blocks spend from, one in six of the others is looked up in vain. 2 MiB, which caches hold.
 const FILTER_BITS: usize = 1 << 24;
 
 /// The coins that the last blocks spend.
@@ -88,18 +88,18 @@ impl Recent {
         bytes
     }
 
-    /// Takes back what [`Recent::to_bytes`] wrote; whether it was that.
-    pub fn restore(&self, bytes: &[u8]) -> bool {
+    /// Takes back what [`Recent::to_bytes`] wrote; nothing if it was anything else.
+    pub fn restore(&self, bytes: &[u8]) -> Option<()> {
         let mut cursor = Cursor::new(bytes);
+        let mut kept = Vec::new();
         while cursor.remaining() > 0 {
-            let (Ok(index), Ok(coin)) = (cursor.compact_size(), Coin::decode_undo(&mut cursor))
-            else {
-                return false;
-            };
-            let Some(slot) = self.coins.get(index) else { return false };
+            let (index, coin) = (cursor.compact_size(), Coin::decode_undo(&mut cursor));
+            kept.push((self.coins.get(index.ok()?)?, coin.ok()?));
+        }
+        for (slot, coin) in kept {
             slot.get_or_init(|| coin);
         }
-        true
+        Some(())
     }
 
     /// Writes the undo data of the last blocks, which are all stored, where there is none that

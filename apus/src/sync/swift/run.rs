@@ -98,7 +98,8 @@ pub(super) fn run<A: Aggregate>(
     let quit = AtomicBool::new(false);
     // A few bytes for each block, so that nothing but blocks holds a worker up.
     let (sender, events) = unbounded();
-    thread::scope(|scope| {
+    let left = events.clone();
+    let result = thread::scope(|scope| {
         for number in 0..threads {
             let (sender, gate, quit) = (sender.clone(), &gate, &quit);
             thread::Builder::new()
@@ -108,9 +109,17 @@ pub(super) fn run<A: Aggregate>(
         }
         drop(sender);
         let _ending = Ending { job, gate: &gate, quit: &quit };
-        let mut conductor = Conductor { job, gate: &gate, events, alive: threads, coordinator };
+        let mut conductor =
+            Conductor { job, gate: &gate, events, alive: threads, coordinator: &mut *coordinator };
         conductor.conduct(save_every, stop)
-    })
+    });
+    // Whatever ended it: these blocks are stored.
+    for event in left.try_iter() {
+        if let Event::Done(done) = event {
+            coordinator.done(done);
+        }
+    }
+    result
 }
 
 /// Ends all workers when it is dropped, those at the gate too, even in a panic.

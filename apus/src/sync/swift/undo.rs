@@ -67,8 +67,12 @@ impl UndoCopies {
         let mut coins = Err("there is none for this block".to_string());
         match at {
             UndoAt::Stored(pos) => {
-                shared.files.read_undo_into(pos, prev, payload).map_err(Fault::Store)?;
-                coins = external_coins(prepared, payload);
+                coins = match shared.files.read_undo_into(pos, prev, payload) {
+                    Ok(()) => external_coins(prepared, payload),
+                    // It can be read and is damaged.
+                    Err(error) if error.source.is_none() => Err(error.to_string()),
+                    Err(error) => return Err(Fault::Store(error)),
+                };
             }
             UndoAt::Source { file, guess } => {
                 let tx_count = prepared.block.view().tx_count();

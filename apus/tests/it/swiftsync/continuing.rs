@@ -11,9 +11,7 @@ use apus_testchain::Chain;
 use super::refusals::{Blame, assert_unchanged};
 use crate::support::judge::Judge;
 use crate::support::model::encode;
-use crate::support::swift::{
-    MODES, Mode, World, small_chain, try_reindex_with, try_sync_with,
-};
+use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 use crate::support::{Place, with_genesis};
 
 fn in_order_up_to(world: &World, height: u32) -> Place {
@@ -125,7 +123,8 @@ fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
     let tip = world.height();
     let right = world.in_order();
     for mode in MODES {
-        for (synced, hinted) in [(1, tip), (115, tip), (tip - 1, tip), (120, tip - 10), (140, 130)] {
+        for (synced, hinted) in [(1, tip), (115, tip), (tip - 1, tip), (120, tip - 10), (140, 130)]
+        {
             let what = format!("{mode:?}, synced to {synced}, hints for {hinted}");
             let place = in_order_up_to(&world, synced);
             let hints = world.write_hints(&place, hinted);

@@ -90,8 +90,7 @@ fn hints_below_the_tip_are_those_of_a_directory_that_stopped_there() {
     let place = world.in_order();
     for height in [1, 111, 130, world.height() - 1] {
         let stopped = world.place();
-        let options =
-            sync::Options { stop_at_height: Some(height), ..stopped.options() };
+        let options = sync::Options { stop_at_height: Some(height), ..stopped.options() };
         let source = stopped.write("blocks", &world.blocks);
         let stop = AtomicBool::new(false);
         assert_eq!(sync::sync(&options, &[source], &Unobserved, &stop).unwrap().height, height);

@@ -7,9 +7,7 @@ use apus::sync::{AggregateKind, Summary, UtxoHash};
 use apus::wire::Chain as Network;
 
 use crate::support::judge::Judge;
-use crate::support::swift::{
-    MODES, Mode, World, small_chain, try_reindex_with, try_sync_with,
-};
+use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 use crate::support::{Place, blocks_of, data, hash_of, shared, with_genesis};
 
 /// Blocks below the hints' height that have undo data in any case.
@@ -171,10 +169,8 @@ fn shuffled_directory(world: &World) -> Place {
     let place = world.place();
     let hints = world.write_hints(&place, world.height());
     let sources = world.sources(&place, Mode::AssumeValid, &world.shuffled(3));
-    let one = apus::sync::Options {
-        threads: 1,
-        ..world.options(&place, Mode::AssumeValid, &hints)
-    };
+    let one =
+        apus::sync::Options { threads: 1, ..world.options(&place, Mode::AssumeValid, &hints) };
     try_sync_with(&one, &sources).unwrap();
     let (index, _) = place.blocks();
     let mut entries = index.entries;

@@ -99,7 +99,8 @@ impl Spoiler {
             let bytes = self.changed(|hints| hints[at].0.truncate(self.right[at].0.len() - 1));
             self.add(name, bytes, UNBALANCED);
         }
-        let holes = |unspent: &[u32], outputs| unspent.len() > 2 && unspent.len() + 2 < outputs as usize;
+        let holes =
+            |unspent: &[u32], outputs| unspent.len() > 2 && unspent.len() + 2 < outputs as usize;
         let (a, b) = (self.block(holes), self.block(|u, n| holes(u, n) && u.len() % 2 == 0));
         let hole = |hints: &[Hinted], at: usize| {
             (0..hints[at].1).find(|index| !hints[at].0.contains(index)).unwrap()
@@ -125,7 +126,8 @@ impl Spoiler {
         self.add("a block's bits shifted by one", bytes, Due(Blame::Hints, &[]));
         let bytes = self.changed(|hints| hints[111..].rotate_right(1));
         self.add("shifted by a block", bytes, Due(Blame::Hints, &[]));
-        let bytes = self.changed(|hints| hints.iter_mut().for_each(|(u, n)| *u = (0..*n).collect()));
+        let bytes =
+            self.changed(|hints| hints.iter_mut().for_each(|(u, n)| *u = (0..*n).collect()));
         self.add("all set", bytes, Due(Blame::Hints, &[]));
         let bytes = self.changed(|hints| hints.iter_mut().for_each(|(u, _)| u.clear()));
         self.add("none set", bytes, UNBALANCED);
@@ -182,7 +184,8 @@ impl Spoiler {
 
     fn codes(&mut self) {
         // Blocks of the file, so that one may be replaced.
-        let code = |hinted: &Hinted| encode(std::slice::from_ref(hinted), Format::Bip456)[9..].to_vec();
+        let code =
+            |hinted: &Hinted| encode(std::slice::from_ref(hinted), Format::Bip456)[9..].to_vec();
         let with = |right: &[Hinted], at: usize, own: Vec<u8>| {
             let mut bytes = encode(right, Format::Bip456)[..9].to_vec();
             for (index, hinted) in right.iter().enumerate() {
@@ -299,8 +302,7 @@ fn the_proof_alone_refuses_every_kind_too() {
             let mut options = world.options(&synced, mode, &hints);
             options.hints = None;
             let stop = std::sync::atomic::AtomicBool::new(false);
-            let result =
-                apus::sync::verify_hints(&options, &hints, &apus::sync::Unobserved, &stop);
+            let result = apus::sync::verify_hints(&options, &hints, &apus::sync::Unobserved, &stop);
             assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
         }
     }
