@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,21 +50,38 @@ pub(super) trait Coordinate<A> {
 
 /// The gate at which workers wait while what they handed over is saved.
 struct Gate {
-    closed: Mutex<bool>,
+    /// Whether it is closed, and how often it was opened.
+    state: Mutex<(bool, u64)>,
     opened: Condvar,
 }
 
 impl Gate {
-    fn set(&self, closed: bool) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+    fn close(&self) {
+        self.lock().0 = true;
+    }
+
+    fn open(&self) {
+        let mut state = self.lock();
+        *state = (false, state.1 + 1);
         self.opened.notify_all();
     }
 
-    fn wait(&self) {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        while *closed {
-            closed = self.opened.wait(closed).unwrap_or_else(PoisonError::into_inner);
+    /// How often it was opened, to be told to [`Gate::wait`].
+    fn openings(&self) -> u64 {
+        self.lock().1
+    }
+
+    /// Waits until it is open, or was since it had been opened `before` times: whoever wakes late
+    /// finds it closed for the next time, for which it has handed over nothing yet.
+    fn wait(&self, before: u64) {
+        let mut state = self.lock();
+        while *state == (true, before) {
+            state = self.opened.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (bool, u64)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,7 +94,7 @@ pub(super) fn run<A: Aggregate>(
     stop: &AtomicBool,
     coordinator: &mut dyn Coordinate<A>,
 ) -> Result<Ended, Fault> {
-    let gate = Gate { closed: Mutex::new(false), opened: Condvar::new() };
+    let gate = Gate { state: Mutex::new((false, 0)), opened: Condvar::new() };
     let quit = AtomicBool::new(false);
     // A few bytes for each block, so that nothing but blocks holds a worker up.
     let (sender, events) = unbounded();
@@ -107,7 +124,7 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         self.quit.store(true, SeqCst);
         self.job.pause.store(false, SeqCst);
-        self.gate.set(false);
+        self.gate.open();
     }
 }
 
@@ -123,6 +140,7 @@ impl<A: Aggregate> Thread<'_, A> {
         let mut worker = Worker::<A>::new(self.job);
         loop {
             if self.job.pause.load(SeqCst) {
+                let openings = self.gate.openings();
                 let event = match worker.hand_over() {
                     Ok(gathered) => Event::Paused(Box::new(gathered)),
                     Err(fault) => Event::Failed(fault),
@@ -130,7 +148,7 @@ impl<A: Aggregate> Thread<'_, A> {
                 if self.sender.send(event).is_err() {
                     return;
                 }
-                self.gate.wait();
+                self.gate.wait(openings);
             }
             if self.quit.load(SeqCst) {
                 return;
@@ -186,7 +204,7 @@ impl<A> Conductor<'_, A> {
                     return Ok(Ended::Stopped);
                 }
                 self.job.pause.store(false, SeqCst);
-                self.gate.set(false);
+                self.gate.open();
             }
         }
         Ok(Ended::Done)
@@ -212,7 +230,7 @@ impl<A> Conductor<'_, A> {
 
     /// Has every worker hand over what it has, and saves all of it; the gate stays closed.
     fn pause_and_save(&mut self) -> Result<(), Fault> {
-        self.gate.set(true);
+        self.gate.close();
         self.job.pause.store(true, SeqCst);
         let mut waiting = 0;
         while waiting < self.alive {
