@@ -44,6 +44,8 @@ impl Recent {
         });
         let mut outpoints: Vec<OutPoint> = collected?.into_iter().flatten().collect();
         outpoints.sort_unstable();
+        // Blocks that are not valid may spend one twice.
+        outpoints.dedup();
         let mut filter = vec![0; FILTER_BITS / 64];
         let mut wanted = HashMap::with_capacity(outpoints.len());
         for (index, outpoint) in outpoints.into_iter().enumerate() {
