@@ -390,6 +390,8 @@ struct Numbers<'a> {
     /// Whether the coinbase is one of the two that BIP30's exceptions overwrote.
     overwritten: bool,
     hinted: Peekable<Copied<slice::Iter<'a, u32>>>,
+    /// How many outputs the hints say there are, where their format tells.
+    announced: Option<u32>,
     index: u32,
 }
 
@@ -405,6 +407,7 @@ impl<'a> Numbers<'a> {
             counts_all: hints.reader.format().numbering() == Numbering::All,
             overwritten: is_bip30_unspendable(height, block.hash()),
             hinted: unspent.iter().copied().peekable(),
+            announced: hints.reader.output_count(height),
             index: 0,
         }
     }
@@ -435,11 +438,15 @@ impl<'a> Numbers<'a> {
 
     /// Behind the last output.
     fn finish(mut self) -> Result<(), Fault> {
-        match self.hinted.next() {
+        let outputs = self.index;
+        if let Some(index) = self.hinted.next() {
+            return Err(self.wrong(index, &format!("the block has {outputs} outputs")));
+        }
+        match self.announced.filter(|announced| *announced != outputs) {
             None => Ok(()),
-            Some(index) => {
-                let what = format!("the block has {} outputs", self.index);
-                Err(self.wrong(index, &what))
+            Some(announced) => {
+                let what = format!("hints for {announced} outputs, and the block has {outputs}");
+                Err(Fault::Hints(HintsError::at(self.height, what)))
             }
         }
     }
