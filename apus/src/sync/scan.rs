@@ -105,9 +105,12 @@ impl Scan<'_> {
                 Ok(id) => {
                     self.blocks += 1;
                     self.node.ledger.follow(&self.node.tree);
-                    if self.node.entry(id).block_pos().is_none() {
+                    let entry = self.node.entry(id);
+                    if entry.block_pos().is_none() {
                         self.node.sources.note(id, waiting.place);
                         self.node.tree.offer(id, Offer::AtHand);
+                    } else if entry.undo_pos().is_none() {
+                        self.node.sources.note_stored(id, waiting.place);
                     }
                     queue.extend(self.waiting.remove(&waiting.hash).unwrap_or_default());
                 }

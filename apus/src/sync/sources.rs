@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use crate::chain::BlockId;
 use crate::store::{BlockSource, FlatFilePos, SourceFile};
 
@@ -30,6 +32,9 @@ pub(super) struct Sources {
     files: Vec<SourceFile>,
     /// By block, every copy found.
     places: Vec<Vec<SourcePlace>>,
+    /// By index of a block that is stored without undo data, every copy found: undo data may lie
+    /// beside it.
+    beside: HashMap<usize, Vec<SourcePlace>>,
 }
 
 impl Sources {
@@ -51,6 +56,17 @@ impl Sources {
             self.places.resize_with(id.index() + 1, Vec::new);
         }
         self.places[id.index()].push(place);
+    }
+
+    /// Notes a copy of a block that is stored, without its undo data.
+    pub fn note_stored(&mut self, id: BlockId, place: SourcePlace) {
+        self.beside.entry(id.index()).or_default().push(place);
+    }
+
+    /// Every copy beside which a block's undo data may lie.
+    pub fn copies(&self, id: BlockId) -> impl Iterator<Item = SourcePlace> + '_ {
+        let places = self.places.get(id.index()).into_iter();
+        places.chain(self.beside.get(&id.index())).flatten().copied()
     }
 
     /// The first good copy of a block.

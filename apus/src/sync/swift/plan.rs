@@ -126,7 +126,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, SyncError> {
 }
 
 /// Where the undo data of each step's block is: in the data directory, or in the rev file beside
-/// the block file that a copy of the block lies in.
+/// a block file that a copy of the block lies in.
 fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), SyncError> {
     let copies = UndoCopies::open(node)?;
     // In a rev file the records lie in the order in which the blocks were connected: about by
@@ -137,7 +137,7 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), S
     let mut before: HashMap<u32, usize> = HashMap::new();
     for index in by_height {
         let id = steps[index].id;
-        let from_source = node.sources.place(id).filter(|place| copies.has_file(place.file));
+        let from_source = node.sources.copies(id).find(|place| copies.has_file(place.file));
         let from_source = from_source.map(|place| {
             let count = before.entry(place.file).or_default();
             *count += 1;
