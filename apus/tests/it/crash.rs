@@ -14,16 +14,6 @@ use apus_testchain::{Chain, Spec};
 use crate::support::judge::Judge;
 use crate::support::{Place, with_genesis};
 
-/// Block and undo files are reserved in steps of 16 MiB, which a test would copy again and again.
-fn shrink(place: &Place) {
-    for name in ["blk00000.dat", "rev00000.dat"] {
-        let path = place.network_dir().join("blocks").join(name);
-        let bytes = std::fs::read(&path).unwrap();
-        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        std::fs::write(&path, &bytes[..end.next_multiple_of(16)]).unwrap();
-    }
-}
-
 /// UTXO sets of the chain's last blocks, by height.
 fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) -> Vec<String> {
     let place = place.copy();
@@ -43,7 +33,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
     let base = Place::new(Network::Regtest);
     let blocks = with_genesis(&chain);
     base.sync(&[base.write("base", &blocks[..181])]);
-    shrink(&base);
+    base.shrink();
     let source = base.write("all", &blocks[..191]);
     let expected = sets(&base, &source, 180..=190);
 

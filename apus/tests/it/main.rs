@@ -12,3 +12,4 @@ mod real_chains;
 mod reorganisation;
 mod review;
 mod support;
+mod swiftsync;

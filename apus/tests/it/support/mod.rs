@@ -1,6 +1,8 @@
 //! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
 
 pub mod judge;
+pub mod model;
+pub mod swift;
 #[path = "../../../src/testdata.rs"]
 mod testdata;
 

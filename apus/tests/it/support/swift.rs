@@ -1,0 +1,230 @@
+//! SwiftSync in tests: chains with their hints, sources in Core's layout, and runs of each mode.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use apus::store::BlockStatus;
+use apus::swiftsync::Format;
+use apus::sync::{self, AssumeValid, Options, SWIFTSYNC_DIRECTORY, Summary, SyncError, Unobserved};
+use apus::wire::{Chain as Network, Hash, sha256d};
+use apus_testchain::{Chain, Mix, Rng, Spec};
+
+use super::model::Model;
+use super::{Place, hash_of, with_genesis};
+
+/// The two ways that hints open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    AssumeValid,
+    Full,
+}
+
+pub const MODES: [Mode; 2] = [Mode::AssumeValid, Mode::Full];
+
+/// A chain of many small blocks with every kind of output.
+pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
+    Chain::new(Spec {
+        seed,
+        quiet_blocks: 110,
+        busy_blocks,
+        busy_bytes,
+        busy_txs_max: u32::MAX,
+        empty_blocks_after: 3,
+        keys: 16,
+        in_block_percent: 15,
+        never_spent_percent: 20,
+        mix: Mix::varied(),
+    })
+}
+
+/// Blocks, genesis first, and all that was found by playing them.
+pub struct World {
+    pub network: Network,
+    pub blocks: Vec<Vec<u8>>,
+    pub model: Model,
+}
+
+impl World {
+    pub fn new(network: Network, blocks: Vec<Vec<u8>>) -> Self {
+        let model = Model::of(&blocks);
+        Self { network, blocks, model }
+    }
+
+    pub fn of(chain: &Chain) -> Self {
+        Self::new(Network::Regtest, with_genesis(chain))
+    }
+
+    pub fn height(&self) -> u32 {
+        self.model.height()
+    }
+
+    pub fn tip(&self) -> Hash {
+        self.hash(self.height())
+    }
+
+    pub fn hash(&self, height: u32) -> Hash {
+        hash_of(&self.blocks[height as usize])
+    }
+
+    pub fn place(&self) -> Place {
+        Place::new(self.network)
+    }
+
+    /// A directory that was synced in order.
+    pub fn in_order(&self) -> Place {
+        let place = self.place();
+        let summary = place.sync(&[place.write("blocks", &self.blocks)]);
+        assert_eq!((summary.height, summary.best_block), (self.height(), self.tip()));
+        assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
+        place
+    }
+
+    /// Writes right hints for a height beside the data directory.
+    pub fn write_hints(&self, place: &Place, height: u32) -> PathBuf {
+        let bytes = self.model.hints_file(height, Format::Bip456);
+        place.write_bytes(&format!("{height}.hints"), &bytes)
+    }
+
+    /// A source in Core's layout: a blk file with all blocks in this order of heights, and a rev
+    /// file with their undo data by height, as it comes to lie there.
+    pub fn write_source(&self, place: &Place, name: &str, order: &[usize]) -> PathBuf {
+        let undo = (1..=self.height()).map(|height| self.model.undo(height));
+        let records = (1..=self.height()).zip(undo).collect::<Vec<_>>();
+        self.write_source_with(place, name, order, &records)
+    }
+
+    /// The same with undo data by height, in this order.
+    pub fn write_source_with(
+        &self,
+        place: &Place,
+        name: &str,
+        order: &[usize],
+        undo: &[(u32, Vec<u8>)],
+    ) -> PathBuf {
+        let dir = place.root().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        place.write(&format!("{name}/blk00000.dat"), order.iter().map(|at| &self.blocks[*at]));
+        let mut rev = Vec::new();
+        for (height, payload) in undo {
+            let prev = self.hash(height - 1);
+            rev.extend(frame_undo(&place.network.magic, &prev, payload));
+        }
+        std::fs::write(dir.join("rev00000.dat"), rev).unwrap();
+        dir
+    }
+
+    /// What each mode syncs from: all blocks in this order of heights, with undo data.
+    pub fn sources(&self, place: &Place, mode: Mode, order: &[usize]) -> Vec<PathBuf> {
+        vec![match mode {
+            Mode::AssumeValid => place.write("blocks", order.iter().map(|at| &self.blocks[*at])),
+            Mode::Full => self.write_source(place, "source", order),
+        }]
+    }
+
+    /// Heights of all blocks, ascending.
+    pub fn file_order(&self) -> Vec<usize> {
+        (0..self.blocks.len()).collect()
+    }
+
+    /// Heights of all blocks at random.
+    pub fn shuffled(&self, seed: u64) -> Vec<usize> {
+        let (mut order, mut rng) = (self.file_order(), Rng::new(seed, 0));
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        order
+    }
+
+    /// Options of a SwiftSync that takes this chain's blocks as valid, or none.
+    pub fn options(&self, place: &Place, mode: Mode, hints: &Path) -> Options {
+        let mut options = place.options();
+        options.hints = Some(hints.to_path_buf());
+        if mode == Mode::AssumeValid {
+            options.assumevalid = AssumeValid::Block(self.tip());
+            options.network.minimum_chain_work = Hash::ZERO;
+        }
+        options
+    }
+
+    pub fn try_swift(
+        &self,
+        place: &Place,
+        mode: Mode,
+        hints: &Path,
+        sources: &[PathBuf],
+    ) -> Result<Summary, SyncError> {
+        try_sync_with(&self.options(place, mode, hints), sources)
+    }
+
+    /// A fresh directory, synced with right hints for `height`.
+    pub fn swift(&self, mode: Mode, height: u32) -> Place {
+        let place = self.place();
+        let hints = self.write_hints(&place, height);
+        let sources = self.sources(&place, mode, &self.file_order());
+        let summary = self.try_swift(&place, mode, &hints, &sources).unwrap();
+        assert_eq!((summary.height, summary.best_block), (self.height(), self.tip()));
+        place
+    }
+}
+
+/// A record of a rev file: magic, length, undo data, checksum with the parent's hash.
+pub fn frame_undo(magic: &[u8; 4], prev: &Hash, payload: &[u8]) -> Vec<u8> {
+    let mut record = magic.to_vec();
+    record.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    record.extend_from_slice(payload);
+    let checked: Vec<u8> = prev.0.iter().chain(payload).copied().collect();
+    record.extend_from_slice(&sha256d(&checked).0);
+    record
+}
+
+pub fn try_sync_with(options: &Options, sources: &[PathBuf]) -> Result<Summary, SyncError> {
+    sync::sync(options, sources, &Unobserved, &AtomicBool::new(false))
+}
+
+pub fn try_reindex_with(options: &Options) -> Result<Summary, SyncError> {
+    sync::reindex(options, &Unobserved, &AtomicBool::new(false))
+}
+
+/// What the index says of a block: height, status and number of transactions.
+pub type Indexed = (u32, BlockStatus, u32);
+
+impl Place {
+    /// Writes any file beside the data directory.
+    pub fn write_bytes(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.root().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Where SwiftSync keeps what is unfinished.
+    pub fn swift_dir(&self) -> PathBuf {
+        self.network_dir().join(SWIFTSYNC_DIRECTORY)
+    }
+
+    /// The block index, without where things lie.
+    pub fn index(&self) -> BTreeMap<Hash, Indexed> {
+        let (index, _) = self.blocks();
+        let entries = index.entries.into_iter();
+        entries.map(|e| (e.hash, (e.height, e.status, e.tx_count))).collect()
+    }
+
+    /// Undo data by block, of all that have it.
+    pub fn undo(&self) -> BTreeMap<Hash, Vec<u8>> {
+        let (index, files) = self.blocks();
+        let with_undo = index.entries.iter().filter_map(|e| Some((e, e.undo_pos()?)));
+        let read = |pos, e: &apus::store::IndexEntry| files.read_undo(pos, &e.header.prev).unwrap();
+        with_undo.map(|(entry, pos)| (entry.hash, read(pos, entry))).collect()
+    }
+
+    /// Block and undo files are reserved in steps of 16 MiB, which tests would copy again and
+    /// again.
+    pub fn shrink(&self) {
+        for name in ["blk00000.dat", "rev00000.dat"] {
+            let path = self.network_dir().join("blocks").join(name);
+            let bytes = std::fs::read(&path).unwrap();
+            let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            std::fs::write(&path, &bytes[..end.next_multiple_of(16)]).unwrap();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What comes before and after a SwiftSync: directories that hold something already, several
+//! sources, blocks above the hints' height, other branches.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved};
+use apus::wire::Hash;
+use apus_testchain::Chain;
+
+use super::refusals::{Blame, assert_unchanged};
+use crate::support::judge::Judge;
+use crate::support::model::encode;
+use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
+use crate::support::{Place, with_genesis};
+
+fn in_order_up_to(world: &World, height: u32) -> Place {
+    let place = world.place();
+    let options = Options { stop_at_height: Some(height), ..place.options() };
+    let summary = try_sync_with(&options, &[place.write("blocks", &world.blocks)]).unwrap();
+    assert_eq!(summary.height, height);
+    place
+}
+
+/// The tip, the coins, and undo data for the last blocks.
+fn assert_whole(world: &World, place: &Place, right: &Place, what: &str) {
+    assert_eq!(place.muhash(), right.muhash(), "{what}");
+    let (ours, theirs) = (place.undo(), right.undo());
+    for height in world.height().saturating_sub(287).max(1)..=world.height() {
+        let hash = world.hash(height);
+        assert!(ours.contains_key(&hash), "{what}: no undo data for block {height}");
+        assert_eq!(ours[&hash], theirs[&hash], "{what}: block {height}");
+    }
+    assert!(!place.swift_dir().exists(), "{what}");
+}
+
+#[test]
+fn in_order_carries_on_above_the_hints() {
+    let world = World::of(&small_chain(71, 60, 5_000));
+    let tip = world.height();
+    let right = world.in_order();
+    for mode in MODES {
+        for height in [tip, tip - 1, tip - 20, tip / 2, 1] {
+            let what = format!("{mode:?}, hints for {height}");
+            let place = world.swift(mode, height);
+            assert_whole(&world, &place, &right, &what);
+            assert_eq!(place.index().len(), right.index().len(), "{what}");
+        }
+        // The same command again has nothing to do.
+        let place = world.swift(mode, tip - 20);
+        let hints = world.write_hints(&place, tip - 20);
+        let summary = world.try_swift(&place, mode, &hints, &[]).unwrap();
+        assert_eq!((summary.height, summary.counts.blocks), (tip, 0));
+        // It may stop at the hints' height, and go on later.
+        let place = world.place();
+        let hints = world.write_hints(&place, tip - 20);
+        let sources = world.sources(&place, mode, &world.shuffled(1));
+        let mut options = world.options(&place, mode, &hints);
+        options.stop_at_height = Some(tip - 20);
+        assert_eq!(try_sync_with(&options, &sources).unwrap().height, tip - 20);
+        assert_eq!(place.muhash(), in_order_up_to(&world, tip - 20).muhash());
+        assert_eq!(place.sync(&sources).height, tip);
+        assert_whole(&world, &place, &right, "later");
+    }
+}
+
+fn coins_of(chain: &Chain) -> (String, u64) {
+    World::of(chain).in_order().muhash()
+}
+
+#[test]
+fn a_better_branch_below_the_hints_wins_afterwards() {
+    let chain = small_chain(72, 345, 1_500);
+    let world = World::of(&chain);
+    let tip = world.height();
+    let main = world.in_order().muhash();
+    for mode in MODES {
+        let base = world.swift(mode, tip);
+        // A directory that Apus wrote can take back 288 blocks, whatever wrote it.
+        for depth in [1, 30, 288] {
+            let fork = chain.fork(tip - depth, depth + 1, u64::from(depth));
+            let place = base.copy();
+            let branch = with_genesis(&fork).split_off((tip - depth) as usize + 1);
+            let summary = place.sync(&[place.write("branch", &branch)]);
+            assert_eq!(summary.height, tip + 1, "{mode:?}, {depth} blocks");
+            assert_eq!(place.muhash(), coins_of(&fork), "{mode:?}, {depth} blocks");
+            let judge = Judge::open(&place).expect("the engine opens it");
+            assert_eq!(judge.tip(), (tip + 1, summary.best_block));
+        }
+    }
+    // One block more: in full mode there is undo data, and else it is told that there is none.
+    let fork = chain.fork(tip - 289, 290, 9);
+    let branch = with_genesis(&fork).split_off((tip - 289) as usize + 1);
+    let place = world.swift(Mode::Full, tip);
+    assert_eq!(place.sync(&[place.write("branch", &branch)]).height, tip + 1);
+    assert_eq!(place.muhash(), coins_of(&fork));
+    let place = world.swift(Mode::AssumeValid, tip);
+    let error = place.try_sync(&[place.write("branch", &branch)]).unwrap_err();
+    assert_eq!(Blame::of(&error), Blame::Disk, "{error}");
+    assert!(error.to_string().contains("undo data"), "{error}");
+    assert_eq!(place.muhash(), main, "the coins stay");
+}
+
+#[test]
+fn the_engine_takes_back_blocks_of_a_swiftsync() {
+    let chain = small_chain(73, 40, 3_000);
+    let world = World::of(&chain);
+    let fork = chain.fork(world.height() - 30, 31, 5);
+    for mode in MODES {
+        let place = world.swift(mode, world.height());
+        {
+            let judge = Judge::open(&place).expect("the engine opens it");
+            judge.process(&with_genesis(&fork)[1..]);
+            assert_eq!(judge.tip().0, world.height() + 1);
+        }
+        assert_eq!(place.muhash(), coins_of(&fork), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
+    let world = World::of(&small_chain(74, 60, 4_000));
+    let tip = world.height();
+    let right = world.in_order();
+    for mode in MODES {
+        for (synced, hinted) in [(1, tip), (115, tip), (tip - 1, tip), (120, tip - 10), (140, 130)]
+        {
+            let what = format!("{mode:?}, synced to {synced}, hints for {hinted}");
+            let place = in_order_up_to(&world, synced);
+            let hints = world.write_hints(&place, hinted);
+            let sources = world.sources(&place, mode, &world.shuffled(2));
+            let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
+            assert_eq!(summary.best_block, world.tip(), "{what}");
+            let anew = if synced < hinted { tip } else { tip - synced };
+            assert_eq!(summary.counts.blocks, u64::from(anew), "{what}");
+            assert_whole(&world, &place, &right, &what);
+            assert!(!place.network_dir().join(sync::REBUILD_DIRECTORY).exists(), "{what}");
+        }
+        // Wrong hints leave what was synced as it was.
+        let place = in_order_up_to(&world, 130);
+        let before = place.muhash();
+        let mut wrong = world.model.hints(tip, apus::swiftsync::Numbering::Spendable);
+        wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
+        let wrong = place.write_bytes("wrong", &encode(&wrong, apus::swiftsync::Format::Bip456));
+        let sources = world.sources(&place, mode, &world.file_order());
+        let error = world.try_swift(&place, mode, &wrong, &sources).unwrap_err();
+        assert_eq!(Blame::of(&error), Blame::Hints, "{error}");
+        assert_unchanged(&place, &before, "wrong hints");
+        assert_eq!(place.sync(&sources).height, tip);
+        assert_whole(&world, &place, &right, "in order, afterwards");
+    }
+}
+
+#[test]
+fn right_hints_succeed_after_wrong_ones() {
+    let world = World::of(&small_chain(75, 30, 4_000));
+    let right = world.in_order();
+    let mut wrong = world.model.hints(world.height(), apus::swiftsync::Numbering::Spendable);
+    wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
+    let wrong = encode(&wrong, apus::swiftsync::Format::Bip456);
+    for mode in MODES {
+        let place = world.place();
+        let wrong = place.write_bytes("wrong", &wrong);
+        let hints = world.write_hints(&place, world.height());
+        let sources = world.sources(&place, mode, &world.shuffled(3));
+        let error = world.try_swift(&place, mode, &wrong, &sources).unwrap_err();
+        assert_eq!(Blame::of(&error), Blame::Hints, "{error}");
+        let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
+        assert_eq!(summary.best_block, world.tip());
+        assert_whole(&world, &place, &right, &format!("{mode:?}"));
+        assert_eq!(place.undo().len(), right.undo().len(), "{mode:?}");
+    }
+}
+
+#[test]
+fn blocks_lie_in_several_sources_with_duplicates_and_damaged_copies() {
+    let world = World::of(&small_chain(76, 60, 4_000));
+    let right = world.in_order();
+    let tip = world.height() as usize;
+    let mut damaged = World::new(world.network, world.blocks.clone());
+    for height in [1, 115, 140, tip - 4] {
+        let last = damaged.blocks[height].len() - 10;
+        damaged.blocks[height][last] ^= 1;
+    }
+    let first_half: Vec<usize> = world.shuffled(4).into_iter().filter(|at| *at <= 150).collect();
+    let second_half: Vec<usize> = world.shuffled(5).into_iter().filter(|at| *at >= 130).collect();
+    let twice: Vec<usize> = first_half.iter().chain(&first_half).copied().collect();
+    let records: Vec<_> =
+        (1..=world.height()).map(|height| (height, world.model.undo(height))).collect();
+    for mode in MODES {
+        let place = world.place();
+        let hints = world.write_hints(&place, world.height());
+        let part = |of: &World, name: &str, order: &[usize]| match mode {
+            Mode::AssumeValid => place.write(name, order.iter().map(|at| &of.blocks[*at])),
+            Mode::Full => of.write_source_with(&place, name, order, &records),
+        };
+        let sources: Vec<PathBuf> = vec![
+            part(&damaged, "damaged", &world.shuffled(6)),
+            part(&world, "twice", &twice),
+            part(&world, "second", &second_half),
+        ];
+        let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
+        assert_eq!(summary.best_block, world.tip(), "{mode:?}");
+        let mut refused: Vec<Hash> = summary.refusals.iter().filter_map(|r| r.block).collect();
+        refused.sort_unstable();
+        refused.dedup();
+        assert_eq!(refused.len(), 4, "{mode:?}: {:?}", summary.refusals);
+        let text = summary.refusals[0].to_string();
+        assert!(text.contains("damaged") && text.contains("at byte"), "{text}");
+        assert_whole(&world, &place, &right, &format!("{mode:?}"));
+        let judge = Judge::open(&place).expect("the engine opens it");
+        assert_eq!(judge.tip(), (world.height(), world.tip()));
+    }
+}
+
+/// Asks to stop when this phase has reached a height.
+struct StopAt<'a> {
+    stop: &'a AtomicBool,
+    phase: Phase,
+    height: u32,
+}
+
+impl Observer for StopAt<'_> {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase == self.phase && progress.height >= self.height {
+            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round() {
+    let world = World::of(&small_chain(77, 200, 3_000));
+    let right = world.in_order();
+    right.shrink();
+    for mode in MODES {
+        for hinted in [world.height(), world.height() - 40] {
+            let place = right.copy();
+            let hints = world.write_hints(&place, hinted);
+            let stop = AtomicBool::new(false);
+            let observer = StopAt { stop: &stop, phase: Phase::Connecting, height: 150 };
+            let options = Options { threads: 1, ..place.options() };
+            let summary = sync::reindex(&options, &observer, &stop).unwrap();
+            assert!(summary.interrupted && summary.height < hinted, "{}", summary.height);
+            let options = world.options(&place, mode, &hints);
+            let summary = try_reindex_with(&options).unwrap();
+            assert_eq!(summary.best_block, world.tip());
+            assert_whole(&world, &place, &right, &format!("{mode:?}, in order before"));
+        }
+        // SwiftSync, interrupted above the hints' height; then everything is checked in order.
+        let place = right.copy();
+        let hints = world.write_hints(&place, 120);
+        let stop = AtomicBool::new(false);
+        let observer = StopAt { stop: &stop, phase: Phase::Connecting, height: 130 };
+        let options = Options { threads: 1, ..world.options(&place, mode, &hints) };
+        assert!(sync::reindex(&options, &observer, &stop).unwrap().interrupted);
+        let summary =
+            sync::reindex(&place.options(), &Unobserved, &AtomicBool::new(false)).unwrap();
+        assert_eq!(summary.best_block, world.tip());
+        let anew = mode == Mode::AssumeValid;
+        let all = summary.counts.scripts == right.try_reindex().unwrap().counts.scripts;
+        assert_eq!(all, anew, "what was taken as valid is not carried on from");
+        assert_whole(&world, &place, &right, &format!("{mode:?}, hints before"));
+    }
+}
+
+#[test]
+fn assumevalid_may_name_a_block_above_the_hints() {
+    let world = World::of(&small_chain(78, 30, 4_000));
+    let right = world.in_order().muhash();
+    for (assumed, hinted) in [(world.height(), 120), (130, 130), (130, 111)] {
+        let place = world.place();
+        let hints = world.write_hints(&place, hinted);
+        let sources = world.sources(&place, Mode::AssumeValid, &world.file_order());
+        let mut options = world.options(&place, Mode::AssumeValid, &hints);
+        options.assumevalid = AssumeValid::Block(world.hash(assumed));
+        assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
+        assert_eq!(place.muhash(), right);
+    }
+}

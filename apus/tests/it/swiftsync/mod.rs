@@ -1,0 +1,11 @@
+//! SwiftSync as a whole: the same result as in order whatever the order of blocks and the number
+//! of workers, nothing committed of what is wrong, and an end after any interruption.
+
+mod continuing;
+mod hints_files;
+mod interrupted;
+mod refusals;
+mod same_results;
+mod wrong_blocks;
+mod wrong_hints;
+mod wrong_undo;

@@ -1,0 +1,118 @@
+//! What every refusal comes to: an error of the right kind that says what to do, nothing
+//! committed, and a sync in order that succeeds in the same directory.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK, Summary, SyncError, UtxoHash};
+use apus::wire::sha256d;
+
+use crate::support::Place;
+
+/// Who is to blame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blame {
+    Hints,
+    Block,
+    Disk,
+    User,
+    Chain,
+}
+
+impl Blame {
+    pub fn of(error: &SyncError) -> Self {
+        match error {
+            SyncError::WrongHints { .. } | SyncError::Hints(_) => Self::Hints,
+            SyncError::Refused(_) => Self::Block,
+            SyncError::Store(_) => Self::Disk,
+            SyncError::Usage(_) => Self::User,
+            SyncError::Unproved(_) => Self::Chain,
+        }
+    }
+}
+
+/// What a case must end in: who is to blame, and words of the message.
+#[derive(Clone, Copy, Debug)]
+pub struct Due(pub Blame, pub &'static [&'static str]);
+
+/// The run failed as it should, and the message tells what to do next.
+#[track_caller]
+pub fn assert_due(due: &Due, result: Result<Summary, SyncError>, what: &str) {
+    let Err(error) = result else { panic!("{what}: it was taken") };
+    let text = error.to_string();
+    assert_eq!(Blame::of(&error), due.0, "{what}: {text}");
+    for word in due.1 {
+        assert!(text.contains(word), "{what}: '{word}' is not in: {text}");
+    }
+    if due.0 != Blame::Disk {
+        assert!(text.contains("without --hints"), "{what}: it does not say what to do: {text}");
+    }
+}
+
+/// Nothing of SwiftSync's work is there, and no coin.
+#[track_caller]
+pub fn assert_nothing_committed(place: &Place, what: &str) {
+    assert!(!place.swift_dir().exists(), "{what}: its directory, with the salt, was left behind");
+    if !place.network_dir().join("chainstate").exists() {
+        return;
+    }
+    let stats = apus::sync::txoutset_info(
+        &place.options(),
+        UtxoHash::None,
+        &apus::sync::Unobserved,
+        &std::sync::atomic::AtomicBool::new(false),
+    );
+    if let Ok(stats) = stats {
+        assert_eq!((stats.height, stats.txouts), (0, 0), "{what}: something was committed");
+    }
+}
+
+/// A directory's chainstate is what it was.
+#[track_caller]
+pub fn assert_unchanged(place: &Place, muhash: &(String, u64), what: &str) {
+    assert!(!place.swift_dir().exists(), "{what}: its directory, with the salt, was left behind");
+    assert_eq!(&place.muhash(), muhash, "{what}");
+    if place.network_dir().join(REBUILD_DIRECTORY).exists() {
+        assert!(place.network_dir().join(REBUILD_MARK).exists(), "{what}: {REBUILD_DIRECTORY}");
+    }
+}
+
+/// A sync in order, in the same directory, comes to the right coins.
+#[track_caller]
+pub fn assert_in_order_succeeds(
+    place: &Place,
+    sources: &[PathBuf],
+    muhash: &(String, u64),
+    what: &str,
+) {
+    let summary = place.try_sync(sources).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(!summary.interrupted, "{what}");
+    assert_eq!(&place.muhash(), muhash, "{what}: in order, afterwards");
+}
+
+/// Every file below a directory and what is in it, but for the manifests that a LevelDB writes
+/// whenever it is opened.
+pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::wire::Hash> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = entry_name(&path);
+        match path.is_dir() {
+            _ if name == "CURRENT" || name.starts_with("MANIFEST-") => {}
+            true => files.append(&mut contents(&path)),
+            false => drop(files.insert(path.clone(), sha256d(&std::fs::read(&path).unwrap()))),
+        }
+    }
+    files
+}
+
+/// Names of the files that are not as they were.
+pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus::wire::Hash>) -> Vec<PathBuf> {
+    let after = contents(dir);
+    let names: std::collections::BTreeSet<&PathBuf> = after.keys().chain(before.keys()).collect();
+    names.into_iter().filter(|name| after.get(*name) != before.get(*name)).cloned().collect()
+}
+
+fn entry_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

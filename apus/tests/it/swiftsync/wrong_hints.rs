@@ -1,0 +1,347 @@
+//! Hints that are wrong, one kind after the other.
+
+use std::path::PathBuf;
+
+use apus::swiftsync::{Format, Numbering};
+use apus::wire::put_compact_size;
+use apus_testchain::Chain;
+
+use super::refusals::{
+    Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
+    contents, differences,
+};
+use crate::support::model::{Hinted, encode};
+use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with};
+
+/// A spoiled hints file, and what becomes of it in each mode.
+struct Case {
+    name: &'static str,
+    bytes: Vec<u8>,
+    /// In assumevalid mode, and in full mode.
+    due: [Due; 2],
+}
+
+const UNBALANCED: Due = Due(Blame::Hints, &["are not those that the blocks spend"]);
+
+/// The chain: 110 quiet blocks, then busy ones; the last 288 begin at height 176.
+struct Spoiler {
+    chain: Chain,
+    world: World,
+    right: Vec<Hinted>,
+    cases: Vec<Case>,
+}
+
+impl Spoiler {
+    fn new() -> Self {
+        let chain = small_chain(41, 350, 1_800);
+        let world = World::of(&chain);
+        let right = world.model.hints(world.height(), Numbering::Spendable);
+        Self { chain, world, right, cases: Vec::new() }
+    }
+
+    fn add(&mut self, name: &'static str, bytes: Vec<u8>, due: Due) {
+        self.add_by_mode(name, bytes, [due, due]);
+    }
+
+    fn add_by_mode(&mut self, name: &'static str, bytes: Vec<u8>, due: [Due; 2]) {
+        self.cases.push(Case { name, bytes, due });
+    }
+
+    /// The right hints after a change.
+    fn changed(&self, change: impl FnOnce(&mut Vec<Hinted>)) -> Vec<u8> {
+        let mut hints = self.right.clone();
+        change(&mut hints);
+        encode(&hints, Format::Bip456)
+    }
+
+    /// A block, by height, and the index of one of its outputs that is spent in between these
+    /// heights.
+    fn spent_output(&self, from: u32, to: u32, wanted: impl Fn(u32, u32) -> bool) -> (usize, u32) {
+        for (height, deeds) in (0u32..).zip(&self.world.model.blocks).skip(1) {
+            let spendable = deeds.outputs.iter().filter(|output| output.spendable);
+            for (index, output) in (0..).zip(spendable) {
+                let fits = |at: u32| (from..=to).contains(&at) && wanted(height, at);
+                if output.spent_at.is_some_and(fits) {
+                    return (height as usize, index);
+                }
+            }
+        }
+        panic!("no output of a block is spent in {from} to {to}");
+    }
+
+    fn with_bit(&self, (height, index): (usize, u32)) -> Vec<u8> {
+        self.changed(|hints| {
+            let unspent = &mut hints[height - 1].0;
+            unspent.push(index);
+            unspent.sort_unstable();
+        })
+    }
+
+    /// A busy block, by its place in the hints, where this holds.
+    fn block(&self, fits: impl Fn(&[u32], u32) -> bool) -> usize {
+        let busy = 150..self.right.len();
+        let mut blocks = busy.filter(|at| fits(&self.right[*at].0, self.right[*at].1));
+        blocks.next().expect("a block like that")
+    }
+
+    fn bits(&mut self) {
+        let early = self.with_bit(self.spent_output(111, 174, |made, at| made < at));
+        self.add("one bit too many, spent long ago", early, UNBALANCED);
+        let recent = self.with_bit(self.spent_output(180, 460, |made, at| made < at));
+        let told = Due(Blame::Hints, &["is hinted as unspent, and a block up to there spends it"]);
+        self.add_by_mode("one bit too many, spent lately", recent, [told, UNBALANCED]);
+        let inside = self.with_bit(self.spent_output(111, 174, |made, at| made == at));
+        self.add_by_mode("a bit on what its own block spends", inside, [UNBALANCED, told]);
+        let inside = self.with_bit(self.spent_output(200, 460, |made, at| made == at));
+        self.add_by_mode("a bit on what its own late block spends", inside, [UNBALANCED, told]);
+        for (name, at) in [("one bit too few", 160), ("the last block's bit is missing", 462)] {
+            let at = (0..=at).rev().find(|at| !self.right[*at].0.is_empty()).unwrap();
+            let bytes = self.changed(|hints| hints[at].0.truncate(self.right[at].0.len() - 1));
+            self.add(name, bytes, UNBALANCED);
+        }
+        let holes =
+            |unspent: &[u32], outputs| unspent.len() > 2 && unspent.len() + 2 < outputs as usize;
+        let (a, b) = (self.block(holes), self.block(|u, n| holes(u, n) && u.len() % 2 == 0));
+        let hole = |hints: &[Hinted], at: usize| {
+            (0..hints[at].1).find(|index| !hints[at].0.contains(index)).unwrap()
+        };
+        let bytes = self.changed(|hints| {
+            let other = hole(hints, b);
+            hints[a].0.remove(0);
+            hints[b].0.push(other);
+            hints[b].0.sort_unstable();
+        });
+        self.add("a bit swapped between two blocks", bytes, Due(Blame::Hints, &[]));
+        let bytes = self.changed(|hints| {
+            let other = hole(hints, a);
+            hints[a].0[0] = other;
+            hints[a].0.sort_unstable();
+        });
+        self.add("a bit moved within its block", bytes, Due(Blame::Hints, &[]));
+    }
+
+    fn blocks(&mut self) {
+        let roomy = self.block(|u, n| u.len() > 2 && u.last().is_some_and(|last| last + 1 < n));
+        let bytes = self.changed(|hints| hints[roomy].0.iter_mut().for_each(|index| *index += 1));
+        self.add("a block's bits shifted by one", bytes, Due(Blame::Hints, &[]));
+        let bytes = self.changed(|hints| hints[111..].rotate_right(1));
+        self.add("shifted by a block", bytes, Due(Blame::Hints, &[]));
+        let bytes =
+            self.changed(|hints| hints.iter_mut().for_each(|(u, n)| *u = (0..*n).collect()));
+        self.add("all set", bytes, Due(Blame::Hints, &[]));
+        let bytes = self.changed(|hints| hints.iter_mut().for_each(|(u, _)| u.clear()));
+        self.add("none set", bytes, UNBALANCED);
+        let bytes = self.changed(|hints| {
+            let (unspent, outputs) = &mut hints[200];
+            unspent.push(*outputs);
+            *outputs += 1;
+        });
+        let beyond = Due(Blame::Hints, &["block 201: output ", "and the block has "]);
+        self.add("an index beyond the block's outputs", bytes, beyond);
+        let height = self.world.height();
+        let other = World::of(&small_chain(42, 350, 1_800));
+        let bytes = other.model.hints_file(height, Format::Bip456);
+        self.add("of another chain of this length", bytes, Due(Blame::Hints, &[]));
+        let fork = World::of(&self.chain.fork(height - 20, 20, 1));
+        let bytes = fork.model.hints_file(height, Format::Bip456);
+        self.add("of a fork", bytes, Due(Blame::Hints, &[]));
+        let longer = World::of(&self.chain.fork(height, 1, 1));
+        let mut hints = longer.model.hints(height + 1, Numbering::Spendable);
+        hints.pop();
+        let bytes = encode(&hints, Format::Bip456);
+        self.add("of one height more", bytes, Due(Blame::Hints, &[]));
+        let mut hints = self.world.model.hints(height - 10, Numbering::Spendable);
+        hints.extend_from_slice(&self.right[height as usize - 10..]);
+        self.add("of ten heights less", encode(&hints, Format::Bip456), Due(Blame::Hints, &[]));
+        let bytes = longer.model.hints_file(height + 1, Format::Bip456);
+        let early = Due(Blame::Hints, &["the hints are for height 464", "headers ends at 463"]);
+        self.add("for a height beyond the headers", bytes, early);
+    }
+
+    fn files(&mut self) {
+        let right = encode(&self.right, Format::Bip456);
+        let named = |words| Due(Blame::Hints, words);
+        let cut = right[..right.len() - 1].to_vec();
+        self.add("cut short by a byte", cut, named(&["ends inside its hints"]));
+        let cut = right[..right.len() / 2].to_vec();
+        self.add("cut in half", cut, named(&["ends inside its hints"]));
+        self.add("cut inside its head", right[..7].to_vec(), named(&["ends inside its head"]));
+        let longer = [&right[..], &[0]].concat();
+        self.add("a byte behind its end", longer, named(&["1 bytes behind its end"]));
+        let spoil = |at: usize, byte: u8| {
+            let mut bytes = right.clone();
+            bytes[at] = byte;
+            bytes
+        };
+        self.add("wrong magic", spoil(0, b'u'), named(&["not a hints file"]));
+        self.add("wrong version", spoil(4, 1), named(&["of version 1"]));
+        let height = self.world.height().to_le_bytes()[0];
+        self.add("height + 1 in its head", spoil(5, height + 1), named(&["ends inside its hints"]));
+        self.add("height - 1 in its head", spoil(5, height - 1), named(&["behind its end"]));
+        self.add("empty", Vec::new(), named(&["the file is empty"]));
+        self.add("a text", b"not hints at all\n".to_vec(), named(&["not a hints file"]));
+    }
+
+    fn codes(&mut self) {
+        // Blocks of the file, so that one may be replaced.
+        let code =
+            |hinted: &Hinted| encode(std::slice::from_ref(hinted), Format::Bip456)[9..].to_vec();
+        let with = |right: &[Hinted], at: usize, own: Vec<u8>| {
+            let mut bytes = encode(right, Format::Bip456)[..9].to_vec();
+            for (index, hinted) in right.iter().enumerate() {
+                bytes.extend(if index == at { own.clone() } else { code(hinted) });
+            }
+            bytes
+        };
+        let low = |u: &[u32]| (u[u.len() - 1] + 1) / u.len() as u32;
+        let at = self.block(|u, _| u.len() > 2 && low(u) > 1);
+        let mut msb = Vec::new();
+        hintsfile_msb::EliasFano::compress(&self.right[at].0).write(&mut msb).unwrap();
+        let mixed = with(&self.right, at, msb);
+        let orders = Due(Blame::Hints, &["in either bit order"]);
+        self.add("one block in the other bit order", mixed, orders);
+        let own = code(&self.right[at]);
+        let mut garbage = own.clone();
+        garbage[2..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let garbage = with(&self.right, at, garbage);
+        self.add("garbage for a block's code", garbage, Due(Blame::Hints, &["block "]));
+        let mut many = vec![200];
+        put_compact_size(&mut many, 7);
+        many.extend([0xff; 30]);
+        let many = with(&self.right, at, many);
+        self.add("more indices than fit", many, Due(Blame::Hints, &["more indices than fit"]));
+        let mut far = vec![1];
+        put_compact_size(&mut far, 1 << 30);
+        let far = with(&self.right, at, far);
+        self.add("an index no block has", far, Due(Blame::Hints, &["larger than a block"]));
+        // [4, 5, 11] with one low bit each; the first two swapped: 5, 4.
+        let unsorted = vec![3, 11, 0b110 | 0b1, 0, 0];
+        let unsorted = with(&self.right, at, unsorted);
+        self.add("unsorted", unsorted, Due(Blame::Hints, &["block "]));
+    }
+
+    fn other_formats(&mut self) {
+        let all = self.world.model.hints(self.world.height(), Numbering::All);
+        let format_cases = [
+            (Format::Booster, "booster: a block's count is one more", 1),
+            (Format::Booster, "booster: a block's count is 99 more", 99),
+            (Format::Bitset, "bitset: a block's count is one more", 1),
+        ];
+        for (format, name, more) in format_cases {
+            let mut hints = all.clone();
+            hints[300].1 += more;
+            let counts = Due(Blame::Hints, &["block 301: hints for ", "and the block has "]);
+            self.add(name, encode(&hints, format), counts);
+        }
+        for (format, name) in
+            [(Format::Booster, "booster: too few"), (Format::Bitset, "bitset: too few")]
+        {
+            let mut hints = all.clone();
+            let at = (0..300).rev().find(|at| !hints[*at].0.is_empty()).unwrap();
+            hints[at].0.pop();
+            self.add(name, encode(&hints, format), UNBALANCED);
+        }
+        let blocks = &self.world.model.blocks;
+        let burnt = (1..blocks.len())
+            .find_map(|at| Some((at, blocks[at].outputs.iter().position(|o| !o.spendable)?)));
+        let (height, output) = burnt.expect("an output that nobody can spend");
+        let mut hints = all;
+        hints[height - 1].0.push(output as u32);
+        hints[height - 1].0.sort_unstable();
+        let never = Due(Blame::Hints, &["nobody can ever spend it"]);
+        self.add("booster: a bit on OP_RETURN", encode(&hints, Format::Booster), never);
+    }
+
+    fn all() -> Self {
+        let mut spoiler = Self::new();
+        spoiler.bits();
+        spoiler.blocks();
+        spoiler.files();
+        spoiler.codes();
+        spoiler.other_formats();
+        spoiler
+    }
+}
+
+#[test]
+fn every_kind_is_refused_and_in_order_sync_succeeds_where_it_was() {
+    let Spoiler { world, cases, .. } = Spoiler::all();
+    assert!(cases.len() >= 36, "{}", cases.len());
+    let synced = world.in_order();
+    synced.shrink();
+    let muhash = synced.muhash();
+    for (mode, at) in [(Mode::AssumeValid, 0), (Mode::Full, 1)] {
+        let reindexed = synced.copy();
+        for Case { name, bytes, due } in &cases {
+            let what = format!("{name}, {mode:?}");
+            let place = world.place();
+            let hints = place.write_bytes("wrong.hints", bytes);
+            let sources = world.sources(&place, mode, &world.file_order());
+            assert_due(&due[at], world.try_swift(&place, mode, &hints, &sources), &what);
+            assert_nothing_committed(&place, &what);
+            assert_in_order_succeeds(&place, &sources, &muhash, &what);
+            // On a directory that has coins already.
+            let result = try_reindex_with(&world.options(&reindexed, mode, &hints));
+            assert_due(&due[at], result, &format!("{what}, reindex"));
+            assert_unchanged(&reindexed, &muhash, &format!("{what}, reindex"));
+        }
+        assert_eq!(reindexed.try_reindex().unwrap().height, world.height());
+        assert_eq!(reindexed.muhash(), muhash, "a reindex after all of them");
+    }
+}
+
+#[test]
+fn the_proof_alone_refuses_every_kind_too() {
+    let Spoiler { world, cases, .. } = Spoiler::all();
+    let synced = world.in_order();
+    synced.shrink();
+    let before = contents(&synced.datadir());
+    for mode in MODES {
+        for Case { name, bytes, .. } in &cases {
+            let hints = synced.write_bytes("wrong.hints", bytes);
+            let mut options = world.options(&synced, mode, &hints);
+            options.hints = None;
+            let stop = std::sync::atomic::AtomicBool::new(false);
+            let result = apus::sync::verify_hints(&options, &hints, &apus::sync::Unobserved, &stop);
+            assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
+        }
+    }
+    assert_eq!(differences(&synced.datadir(), &before), [] as [PathBuf; 0], "it changes nothing");
+}
+
+#[test]
+fn what_is_known_early_is_told_early() {
+    let world = World::of(&small_chain(43, 10, 2_000));
+    let longer = World::of(&small_chain(43, 11, 2_000));
+    for mode in MODES {
+        let place = world.place();
+        let beyond = longer.write_hints(&place, longer.height());
+        let sources = world.sources(&place, mode, &world.file_order());
+        let due = Due(Blame::Hints, &["bring more blocks, or hints for a lower height"]);
+        assert_due(&due, world.try_swift(&place, mode, &beyond, &sources), "beyond");
+        let stored = place.index().values().filter(|(_, status, _)| status.has(8)).count();
+        assert_eq!(stored, 1, "no block but genesis was read and stored before");
+    }
+}
+
+#[test]
+fn a_file_that_is_none_is_named() {
+    let world = World::of(&small_chain(44, 5, 2_000));
+    let muhash = world.in_order().muhash();
+    for mode in MODES {
+        let place = world.place();
+        let sources = world.sources(&place, mode, &world.file_order());
+        let directory: PathBuf = place.root().join("directory.hints");
+        std::fs::create_dir(&directory).unwrap();
+        for (hints, words) in [
+            (place.root().join("nowhere.hints"), &["nowhere.hints", "No such file"][..]),
+            (directory, &["directory.hints"][..]),
+        ] {
+            let result = world.try_swift(&place, mode, &hints, &sources);
+            assert_due(&Due(Blame::Disk, words), result, "no file");
+            assert_nothing_committed(&place, "no file");
+            assert!(!place.datadir().exists(), "told before anything is touched");
+        }
+        assert_in_order_succeeds(&place, &sources, &muhash, "no file");
+    }
+}
