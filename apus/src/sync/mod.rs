@@ -141,11 +141,12 @@ fn run(
 ) -> Result<Summary, SyncError> {
     let mut interrupted = stop.load(Relaxed);
     match hints {
-        Some(hints) if !swift::is_behind(node, hints) && !interrupted => {
-            interrupted = swift::build(node, hints, observer, stop)? == Activated::Stopped;
+        Some(hints) if !swift::is_behind(node, hints) => {
+            interrupted = interrupted
+                || swift::build(node, hints, observer, stop)? == Activated::Stopped;
         }
-        Some(_) => {}
-        None => swift::forget(node)?,
+        // A crash may have come between the commit and the removal of the salt.
+        _ => swift::forget(node)?,
     }
     if !interrupted {
         interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
