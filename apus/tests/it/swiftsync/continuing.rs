@@ -278,3 +278,46 @@ fn assumevalid_may_name_a_block_above_the_hints() {
         assert_eq!(place.muhash(), right);
     }
 }
+
+#[test]
+fn undo_data_may_lie_beside_another_copy_and_a_good_copy_may_come_later() {
+    let world = World::of(&small_chain(79, 40, 4_000));
+    let right = world.in_order();
+    // The first copy of every block has no undo data beside it.
+    let place = world.place();
+    let hints = world.write_hints(&place, world.height());
+    let source = world.sources(&place, Mode::Full, &world.shuffled(1)).remove(0);
+    let sources = [place.write("plain", &world.blocks), source];
+    world.try_swift(&place, Mode::Full, &hints, &sources).unwrap();
+    assert_whole(&world, &place, &right, "undo data beside another copy");
+    assert_eq!(place.undo().len(), right.undo().len());
+    // The only copy of a block is damaged; what was done until then serves the next run.
+    let mut damaged = World::new(world.network, world.blocks.clone());
+    let middle = damaged.blocks[140].len() / 2;
+    damaged.blocks[140][middle] ^= 1;
+    for mode in MODES {
+        let place = world.place();
+        let hints = world.write_hints(&place, world.height());
+        let mut options = world.options(&place, mode, &hints);
+        options.save_every = std::time::Duration::ZERO;
+        let sources = damaged.sources(&place, mode, &world.file_order());
+        let error = try_sync_with(&options, &sources).unwrap_err();
+        assert_eq!(Blame::of(&error), Blame::User, "{error}");
+        let sources = world.sources(&place, mode, &world.file_order());
+        assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
+        assert_whole(&world, &place, &right, &format!("{mode:?}, a good copy"));
+    }
+}
+
+#[test]
+fn a_salt_that_a_crash_left_behind_is_removed() {
+    let world = World::of(&small_chain(80, 10, 3_000));
+    for mode in MODES {
+        let place = world.swift(mode, world.height());
+        let hints = world.write_hints(&place, world.height());
+        std::fs::create_dir(place.swift_dir()).unwrap();
+        std::fs::write(place.swift_dir().join("progress"), b"a salt").unwrap();
+        world.try_swift(&place, mode, &hints, &[]).unwrap();
+        assert!(!place.swift_dir().exists(), "{mode:?}");
+    }
+}

@@ -1,1 +1,399 @@
+//! Interruptions of every kind, fifty in all: a request to stop, a power cut, kill -9. What is
+//! left carries on or starts over, and ends right.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use apus::disk::{Disk, PowerCut};
+use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved, UtxoHash};
+use apus::wire::{Chain as NetworkName, Hash, Network};
+use apus_testchain::{Chain, Rng, Spec};
+
+use crate::support::Place;
+use crate::support::judge::Judge;
+use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
+
+/// Often enough that something is saved in every short run.
+const SAVE_EVERY: Duration = Duration::from_millis(2);
+
+fn progress_file(place: &Place) -> PathBuf {
+    place.swift_dir().join("progress")
+}
+
+/// What is saved is for its owner alone.
+fn assert_private(place: &Place) -> bool {
+    let Ok(metadata) = progress_file(place).metadata() else { return false };
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "it holds the salt");
+    true
+}
+
+/// Nothing is committed before the end.
+fn assert_no_coins(place: &Place) {
+    assert_eq!(committed(place), None, "a half-built UTXO set is not shown");
+}
+
+/// Height and hash of the best block whose coins are there.
+fn committed(place: &Place) -> Option<(u32, Hash)> {
+    let (options, stop) = (place.options(), AtomicBool::new(false));
+    // A directory that was not made whole yet has none.
+    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()?;
+    (stats.txouts > 0).then_some((stats.height, stats.best_block))
+}
+
+/// Asks to stop after so many looks at a SwiftSync, and remembers the last and first.
+struct StopAfter {
+    stop: AtomicBool,
+    looks: Mutex<u64>,
+    first: Mutex<Option<Progress>>,
+    last: Mutex<Option<Progress>>,
+}
+
+impl StopAfter {
+    fn new(looks: u64) -> Self {
+        let (first, last) = (Mutex::new(None), Mutex::new(None));
+        Self { stop: AtomicBool::new(false), looks: Mutex::new(looks), first, last }
+    }
+
+    fn blocks_seen(&self) -> Option<(u64, u64, u64)> {
+        let (first, last) = (self.first.lock().unwrap(), self.last.lock().unwrap());
+        let (first, last) = (first.as_ref()?, last.as_ref()?);
+        Some((first.blocks, last.blocks, last.bytes))
+    }
+}
+
+impl Observer for StopAfter {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase != Phase::SwiftSync {
+            return;
+        }
+        self.first.lock().unwrap().get_or_insert_with(|| progress.clone());
+        *self.last.lock().unwrap() = Some(progress.clone());
+        let mut looks = self.looks.lock().unwrap();
+        *looks = looks.saturating_sub(1);
+        if *looks == 0 {
+            self.stop.store(true, Relaxed);
+        }
+    }
+}
+
+/// One run; whether it was interrupted, and what its observer saw: blocks done at the first and
+/// last look, bytes of this run.
+fn run(
+    world: &World,
+    place: &Place,
+    (mode, sources): (Mode, &[PathBuf]),
+    looks: u64,
+    save_every: Duration,
+) -> (bool, (u64, u64, u64)) {
+    let hints = world.write_hints(place, world.height());
+    let observer = StopAfter::new(looks);
+    let options = Options { save_every, ..world.options(place, mode, &hints) };
+    let summary = sync::sync(&options, sources, &observer, &observer.stop).unwrap();
+    if !summary.interrupted {
+        assert_eq!(summary.best_block, world.tip());
+        assert_eq!(summary.counts.blocks, u64::from(world.height()));
+    }
+    (summary.interrupted, observer.blocks_seen().expect("there was work left"))
+}
+
+#[test]
+fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
+    let world = World::of(&small_chain(81, 60, 5_000));
+    let right = world.in_order().muhash();
+    let all_bytes: usize = world.blocks[1..].iter().map(Vec::len).sum();
+    let mut rng = Rng::new(81, 1);
+    for mode in MODES {
+        // How much is done before it notices depends on the machine.
+        let mut interruptions = 0;
+        for round in 0.. {
+            assert!(round < 60, "{mode:?}: it ends before it can be asked to stop");
+            let place = world.place();
+            let sources = world.sources(&place, mode, &world.shuffled(7));
+            let (mut done, mut bytes_done) = (0, 0);
+            loop {
+                let save_every = if rng.percent(50) { SAVE_EVERY } else { Duration::MAX };
+                let looks = if interruptions < 10 { rng.between(1, 3) } else { u64::MAX };
+                let (interrupted, (first, last, bytes)) =
+                    run(&world, &place, (mode, &sources), looks, save_every);
+                assert!(first >= done && last >= first, "{first} and {last} after {done}");
+                bytes_done += bytes;
+                if !interrupted {
+                    break;
+                }
+                (interruptions, done) = (interruptions + 1, last);
+                assert!(assert_private(&place), "{mode:?}");
+                assert_no_coins(&place);
+            }
+            // What was under way when it was asked to stop was counted by nobody's look.
+            assert!(bytes_done <= all_bytes as u64, "{mode:?}: a block was done twice");
+            assert_eq!(place.muhash(), right, "{mode:?}");
+            assert!(!place.swift_dir().exists(), "{mode:?}: the salt is gone");
+            let judge = Judge::open(&place).expect("the engine opens it");
+            assert_eq!(judge.tip(), (world.height(), world.tip()));
+            if interruptions >= 10 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_saved_serves_the_same_work_and_no_other() {
+    let world = World::of(&small_chain(82, 40, 5_000));
+    let right = world.in_order().muhash();
+    let all_bytes = world.blocks[1..].iter().map(|block| block.len() as u64).sum::<u64>();
+    let interrupted_place = |mode, sources: &dyn Fn(&Place) -> Vec<PathBuf>| {
+        for _ in 0..30 {
+            let place = world.place();
+            let from = sources(&place);
+            if run(&world, &place, (mode, &from), 1, Duration::MAX).0 {
+                return (place, from);
+            }
+        }
+        panic!("{mode:?}: it ends before it can be asked to stop");
+    };
+    let sources = |place: &Place| world.sources(place, Mode::Full, &world.file_order());
+    let spoil = |place: &Place| {
+        let file = progress_file(place);
+        let mut bytes = std::fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+    };
+    for mode in MODES {
+        let other = if mode == Mode::Full { Mode::AssumeValid } else { Mode::Full };
+        for (next, spoilt, anew) in [(mode, false, false), (other, false, true), (mode, true, true)]
+        {
+            let (place, from) = interrupted_place(mode, &sources);
+            assert!(assert_private(&place));
+            if spoilt {
+                spoil(&place);
+            }
+            let (_, (_, _, bytes)) = run(&world, &place, (next, &from), u64::MAX, Duration::MAX);
+            assert!(bytes <= all_bytes);
+            assert_eq!(bytes == all_bytes, anew, "{mode:?}, then {next:?}, spoilt: {spoilt}");
+            assert_eq!(place.muhash(), right);
+        }
+        // In order, it is forgotten.
+        let (place, from) = interrupted_place(mode, &sources);
+        assert_eq!(place.sync(&from).best_block, world.tip());
+        assert_eq!(place.muhash(), right);
+        assert!(!place.swift_dir().exists());
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_shows_all_or_nothing() {
+    let world = World::of(&small_chain(83, 25, 4_000));
+    let base = world.in_order();
+    base.shrink();
+    let right = base.muhash();
+    let mut rng = Rng::new(83, 1);
+    for mode in MODES {
+        let run = |place: &Place, power: &Arc<PowerCut>, save_every| {
+            let hints = world.write_hints(place, world.height());
+            let options = Options { save_every, ..world.options(place, mode, &hints) };
+            let disk = Disk::with_power_cut(Arc::clone(power));
+            sync::reindex_on(&disk, &options, &Unobserved, &AtomicBool::new(false))
+        };
+        // While it saves, how often depending on the clock; and then while it commits.
+        for (save_every, cuts, share) in [(Duration::ZERO, 4, 3), (Duration::MAX, 8, 1)] {
+            let counter = Arc::new(PowerCut::at(u64::MAX));
+            run(&base.copy(), &counter, save_every).unwrap();
+            let steps = counter.steps() / share;
+            assert!(steps >= 8, "there is something to cut: {steps}");
+            for number in 0..cuts {
+                let cut_at = steps * number / cuts + rng.between(1, steps / cuts);
+                let what = format!("{mode:?}, every {save_every:?}, cut at {cut_at} of {steps}");
+                let place = base.copy();
+                let power = Arc::new(PowerCut::at(cut_at));
+                let result = run(&place, &power, save_every);
+                assert!(result.is_err() || cut_at + 4 > steps, "{what}");
+                power.lose_unsynced().unwrap();
+                assert_private(&place);
+                assert_eq!(place.muhash(), right, "{what}: all of the old coins or the new");
+                let whole = Arc::new(PowerCut::at(u64::MAX));
+                let summary = run(&place, &whole, save_every).unwrap();
+                assert_eq!(summary.best_block, world.tip(), "{what}");
+                assert_eq!(place.muhash(), right, "{what}");
+                assert!(!place.swift_dir().exists(), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_while_blocks_are_stored_loses_no_block_that_counts() {
+    let world = World::of(&small_chain(84, 25, 4_000));
+    let right = world.in_order().muhash();
+    let base = world.place();
+    let first = base.write("first", &world.blocks[..1]);
+    base.sync(&[first]);
+    for (mode, cuts) in [(Mode::AssumeValid, [9, 17, 26]), (Mode::Full, [12, 21, 33])] {
+        for cut_at in cuts {
+            let place = base.copy();
+            let hints = world.write_hints(&place, world.height());
+            let sources = world.sources(&place, mode, &world.shuffled(8));
+            let mut options = world.options(&place, mode, &hints);
+            options.save_every = SAVE_EVERY;
+            let power = Arc::new(PowerCut::at(cut_at));
+            let disk = Disk::with_power_cut(Arc::clone(&power));
+            let stop = AtomicBool::new(false);
+            let result = sync::sync_on(&disk, &options, &sources, &Unobserved, &stop);
+            assert!(result.is_err(), "{mode:?}: the power failed at step {cut_at}");
+            power.lose_unsynced().unwrap();
+            assert_private(&place);
+            assert_no_coins(&place);
+            assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
+            assert_eq!(place.muhash(), right, "{mode:?}, cut at {cut_at}");
+            let judge = Judge::open(&place).expect("the engine opens it");
+            assert_eq!(judge.tip(), (world.height(), world.tip()));
+            if mode == Mode::Full {
+                judge.read_everything();
+            }
+        }
+    }
+}
+
+/// A chain that takes a second or so.
+fn long_chain() -> World {
+    let spec = Spec { empty_blocks_after: 0, ..Spec::mainnet_like(85, 60, 6_000_000) };
+    World::of(&Chain::new(spec))
+}
+
+fn start(world: &World, place: &Place, mode: Mode, hints: &Path, source: &Path) -> Child {
+    let assumevalid = match mode {
+        Mode::AssumeValid => world.tip().to_string(),
+        Mode::Full => "0".to_string(),
+    };
+    Command::new(assert_cmd::cargo::cargo_bin("apus"))
+        .args(["sync", "--regtest", "--minimumchainwork=0", "--par=2"])
+        .arg(format!("--assumevalid={assumevalid}"))
+        .arg(format!("--datadir={}", place.datadir().display()))
+        .arg(format!("--hints={}", hints.display()))
+        .arg("--from")
+        .arg(source)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn killed_at_random_moments_it_ends_right() {
+    let world = long_chain();
+    let right = world.in_order().muhash();
+    let mut rng = Rng::new(85, 1);
+    for mode in MODES {
+        let place = world.place();
+        let hints = world.write_hints(&place, world.height());
+        let source = world.sources(&place, mode, &world.shuffled(9)).remove(0);
+        let timed = world.place();
+        let begun = Instant::now();
+        let mut child = start(&world, &timed, mode, &hints, &source);
+        assert!(child.wait().unwrap().success(), "{mode:?}");
+        let whole = begun.elapsed();
+        assert_eq!(timed.muhash(), right);
+        for number in 0..3 {
+            // An interrupt saves what is done; then it is killed while it carries on.
+            for kind in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
+                let mut child = start(&world, &place, mode, &hints, &source);
+                let share = 5 + rng.below(25) as u32 + 10 * number;
+                std::thread::sleep(whole * share / 100);
+                signal(&child, kind);
+                child.wait().unwrap();
+                assert_private(&place);
+                let tip = committed(&place);
+                assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
+            }
+        }
+        let mut child = start(&world, &place, mode, &hints, &source);
+        assert!(child.wait().unwrap().success(), "{mode:?}");
+        assert_eq!(place.muhash(), right, "{mode:?}");
+        assert!(!place.swift_dir().exists(), "{mode:?}");
+        let judge = Judge::open(&place).expect("the engine opens it");
+        assert_eq!(judge.tip(), (world.height(), world.tip()));
+    }
+}
+
+/// Tells [`killed_child`] what to do: root directory, hash of the tip, and mode.
+const CHILD: &str = "APUS_TEST_SWIFTSYNC_CHILD";
+
+/// Not a test: what the test below starts and kills. It saves more often than the program does.
+#[test]
+#[ignore = "a process that another test starts and kills"]
+fn killed_child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let [root, tip, mode] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let root = Path::new(root);
+    let mut options = Options::new(root.join("datadir"), Network::new(NetworkName::Regtest));
+    options.network.minimum_chain_work = Hash::ZERO;
+    options.threads = 2;
+    options.save_every = SAVE_EVERY;
+    options.hints = Some(root.join("right.hints"));
+    options.assumevalid = match mode {
+        "Full" => AssumeValid::Nothing,
+        _ => AssumeValid::Block(tip.parse().unwrap()),
+    };
+    try_sync_with(&options, &[root.join("blocks-of-it")]).unwrap();
+}
+
+#[test]
+fn killed_after_it_has_saved_it_carries_on() {
+    let world = World::of(&small_chain(86, 200, 8_000));
+    let right = world.in_order().muhash();
+    for mode in MODES {
+        let place = world.place();
+        let hints = world.write_hints(&place, world.height());
+        std::fs::rename(&hints, place.root().join("right.hints")).unwrap();
+        let source = world.sources(&place, mode, &world.shuffled(10)).remove(0);
+        std::fs::rename(&source, place.root().join("blocks-of-it")).unwrap();
+        let told = format!("{}|{}|{mode:?}", place.root().display(), world.tip());
+        let start = || {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--ignored", "--exact", "swiftsync::interrupted::killed_child"])
+                .env(CHILD, &told)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let mut saved = 0;
+        let mut rng = Rng::new(86, 1);
+        for _ in 0..5 {
+            let mut child = start();
+            // Killed a moment after it has saved (again), if it does not end before.
+            let before = progress_file(&place).metadata().ok().map(|m| m.modified().unwrap());
+            let patience = Instant::now() + Duration::from_secs(20);
+            while Instant::now() < patience && child.try_wait().unwrap().is_none() {
+                let now = progress_file(&place).metadata().ok().map(|m| m.modified().unwrap());
+                if now.is_some() && now != before {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            std::thread::sleep(Duration::from_micros(rng.below(3_000)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            saved += usize::from(assert_private(&place));
+            let tip = committed(&place);
+            assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
+        }
+        assert!(saved > 0, "{mode:?}: it was killed while there was something to carry on from");
+        assert!(start().wait().unwrap().success(), "{mode:?}");
+        assert_eq!(place.muhash(), right, "{mode:?}");
+        assert!(!place.swift_dir().exists(), "{mode:?}");
+        let judge = Judge::open(&place).expect("the engine opens it");
+        assert_eq!(judge.tip(), (world.height(), world.tip()));
+    }
+}

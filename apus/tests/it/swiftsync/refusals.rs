@@ -90,15 +90,29 @@ pub fn assert_in_order_succeeds(
     assert_eq!(&place.muhash(), muhash, "{what}: in order, afterwards");
 }
 
-/// Every file below a directory and what is in it.
+/// Every file below a directory and what is in it, but for the manifests that a LevelDB writes
+/// whenever it is opened.
 pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::wire::Hash> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        let name = entry_name(&path);
         match path.is_dir() {
+            _ if name == "CURRENT" || name.starts_with("MANIFEST-") => {}
             true => files.append(&mut contents(&path)),
             false => drop(files.insert(path.clone(), sha256d(&std::fs::read(&path).unwrap()))),
         }
     }
     files
+}
+
+/// Names of the files that are not as they were.
+pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus::wire::Hash>) -> Vec<PathBuf> {
+    let after = contents(dir);
+    let names: std::collections::BTreeSet<&PathBuf> = after.keys().chain(before.keys()).collect();
+    names.into_iter().filter(|name| after.get(*name) != before.get(*name)).cloned().collect()
+}
+
+fn entry_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

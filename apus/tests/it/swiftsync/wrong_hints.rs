@@ -8,10 +8,10 @@ use apus_testchain::Chain;
 
 use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
-    contents,
+    contents, differences,
 };
 use crate::support::model::{Hinted, encode};
-use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with};
+use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 
 /// A spoiled hints file, and what becomes of it in each mode.
 struct Case {
@@ -306,7 +306,7 @@ fn the_proof_alone_refuses_every_kind_too() {
             assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
         }
     }
-    assert!(contents(&synced.datadir()) == before, "and changes nothing");
+    assert_eq!(differences(&synced.datadir(), &before), [] as [PathBuf; 0], "it changes nothing");
 }
 
 #[test]
@@ -344,4 +344,58 @@ fn a_file_that_is_none_is_named() {
         }
         assert_in_order_succeeds(&place, &sources, &muhash, "no file");
     }
+}
+
+#[test]
+fn what_was_saved_of_a_run_with_wrong_hints_is_removed_with_its_salt() {
+    let world = World::of(&small_chain(45, 30, 3_000));
+    let muhash = world.in_order().muhash();
+    let mut hints = world.model.hints(world.height(), Numbering::Spendable);
+    hints[130].0.pop().unwrap();
+    for mode in MODES {
+        let place = world.place();
+        let hints = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
+        let sources = world.sources(&place, mode, &world.file_order());
+        let mut options = world.options(&place, mode, &hints);
+        options.save_every = std::time::Duration::ZERO;
+        assert_due(&UNBALANCED, try_sync_with(&options, &sources), "saved often");
+        assert_nothing_committed(&place, "saved often");
+        assert_in_order_succeeds(&place, &sources, &muhash, "saved often");
+    }
+}
+
+#[test]
+fn the_program_says_it_in_a_sentence_and_fails() {
+    let world = World::of(&small_chain(46, 20, 3_000));
+    let place = world.place();
+    let mut hints = world.model.hints(world.height(), Numbering::Spendable);
+    hints[120].0.pop().unwrap();
+    let wrong = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
+    let right = world.write_hints(&place, world.height());
+    let source = world.sources(&place, Mode::Full, &world.file_order()).remove(0);
+    let tip = world.tip().to_string();
+    let apus = |command: &str, assumevalid: &str, hints: &PathBuf| {
+        let mut apus = assert_cmd::Command::cargo_bin("apus").unwrap();
+        apus.args([command, "--regtest", "--minimumchainwork=0"]);
+        apus.arg(format!("--assumevalid={assumevalid}"));
+        apus.arg(format!("--datadir={}", place.datadir().display()));
+        apus.arg(format!("--hints={}", hints.display()));
+        if command == "sync" {
+            apus.arg("--from").arg(&source);
+        }
+        apus.output().unwrap()
+    };
+    for assumevalid in ["0", &tip] {
+        let refused = apus("sync", assumevalid, &wrong);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains("wrong.hints") && text.contains("Nothing was committed"), "{text}");
+        assert_nothing_committed(&place, "the program");
+    }
+    assert_eq!(apus("sync", &tip, &right).status.code(), Some(0));
+    for assumevalid in ["0", &tip] {
+        assert_eq!(apus("reindex", assumevalid, &wrong).status.code(), Some(1));
+    }
+    assert_eq!(apus("reindex", &tip, &right).status.code(), Some(0));
+    assert_eq!(place.muhash(), world.in_order().muhash());
 }

@@ -119,8 +119,10 @@ impl Edit {
     }
 }
 
-/// All undo data, by height.
-fn records(world: &World) -> Vec<(u32, Vec<u8>)> {
+/// Undo data, by height.
+type Records = Vec<(u32, Vec<u8>)>;
+
+fn records(world: &World) -> Records {
     (1..=world.height()).map(|height| (height, world.model.undo(height))).collect()
 }
 
@@ -177,7 +179,7 @@ fn records_that_do_not_belong_are_refused() {
     let txs = |height: u32| world.model.blocks[height as usize].undo.len();
     let busy: Vec<u32> = (1..=world.height()).filter(|height| txs(*height) > 3).collect();
     let (a, b) = (busy[3] as usize - 1, busy[9] as usize - 1);
-    let spoil = |name, due, change: &dyn Fn(&mut Vec<(u32, Vec<u8>)>)| {
+    let spoil = |name, due, change: &dyn Fn(&mut Records)| {
         let mut undo = right.clone();
         change(&mut undo);
         check(&world, name, &undo, &due, &muhash);
