@@ -101,9 +101,11 @@ pub(super) fn build(
                     _ => false,
                 };
                 let error = fault.into_error(node, hints);
-                if !keeps {
+                if !matches!(error, SyncError::Store(_)) {
                     // The blocks are good whatever the hints are.
                     node.ledger.write_index(&node.files)?;
+                }
+                if !keeps {
                     forget(node)?;
                 }
                 return Err(error);

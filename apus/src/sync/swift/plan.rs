@@ -174,7 +174,7 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), S
             format!(
                 "no undo data for block {first}: checking everything with hints needs the rev \
                  files beside the block files; with the blocks assumed valid \
-                 (--assumevalid=HASH), or in order, it works without"
+                 (--assumevalid=HASH), or without --hints, it works without"
             ),
         )
     })?;

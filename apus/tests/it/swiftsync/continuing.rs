@@ -302,7 +302,7 @@ fn undo_data_may_lie_beside_another_copy_and_a_good_copy_may_come_later() {
         options.save_every = std::time::Duration::ZERO;
         let sources = damaged.sources(&place, mode, &world.file_order());
         let error = try_sync_with(&options, &sources).unwrap_err();
-        assert_eq!(Blame::of(&error), Blame::User, "{error}");
+        assert_eq!(Blame::of(&error), Blame::Block, "{error}");
         let sources = world.sources(&place, mode, &world.file_order());
         assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
         assert_whole(&world, &place, &right, &format!("{mode:?}, a good copy"));

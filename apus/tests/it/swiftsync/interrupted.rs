@@ -96,7 +96,8 @@ fn run(
     let summary = sync::sync(&options, sources, &observer, &observer.stop).unwrap();
     if !summary.interrupted {
         assert_eq!(summary.best_block, world.tip());
-        assert_eq!(summary.counts.blocks, u64::from(world.height()));
+        // Of this run alone.
+        assert!(summary.counts.blocks <= u64::from(world.height()));
     }
     (summary.interrupted, observer.blocks_seen().expect("there was work left"))
 }

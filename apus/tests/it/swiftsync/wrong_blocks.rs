@@ -22,7 +22,6 @@ fn block(reason: &'static [&'static str]) -> Due {
 
 /// Broken rules, what is due in assumevalid mode (nothing where it is not checked), and in full.
 fn broken_rules() -> Vec<(Break, Option<Due>, Due)> {
-    let absent = Due(Blame::User, &["is in no source and not in the data directory"]);
     let header = Due(Blame::Hints, &["the best chain of headers ends at"]);
     let same = |rule, due| (rule, Some(due), due);
     let full = |rule, due| (rule, None, due);
@@ -32,12 +31,12 @@ fn broken_rules() -> Vec<(Break, Option<Due>, Due)> {
     vec![
         same(Break::TimeTooOld, header),
         same(Break::BadDiffbits, header),
-        same(Break::BadTxnmrklroot, absent),
-        same(Break::BadWitnessMerkleMatchTx, absent),
-        same(Break::BadTxnsDuplicate, absent),
+        same(Break::BadTxnmrklroot, block(&["bad-txnmrklroot"])),
+        same(Break::BadWitnessMerkleMatchTx, block(&["bad-witness-merkle-match"])),
+        same(Break::BadTxnsDuplicate, block(&["bad-txns-duplicate"])),
         same(Break::BadCbHeight, block(&["bad-cb-height"])),
-        same(Break::BadCbMultiple, Due(Blame::User, &[])),
-        same(Break::BadTxnsInputsDuplicate, Due(Blame::User, &[])),
+        same(Break::BadCbMultiple, block(&["bad-cb-multiple"])),
+        same(Break::BadTxnsInputsDuplicate, block(&["bad-txns-inputs-duplicate"])),
         same(Break::BadTxnsNonfinalHeight, block(&["bad-txns-nonfinal"])),
         same(Break::BadTxnsNonfinalTime, block(&["bad-txns-nonfinal"])),
         unbalanced(Break::MissingNeverExisted),
@@ -247,7 +246,7 @@ fn blocks_that_are_not_there_are_named() {
         let place = world.place();
         let hints = world.write_hints(&place, world.height());
         let sources = damaged.sources(&place, mode, &world.file_order());
-        let due = Due(Blame::User, &["at height 120 is in no source"]);
+        let due = Due(Blame::Block, &["bad-txnmrklroot"]);
         assert_due(&due, world.try_swift(&place, mode, &hints, &sources), "a damaged block");
         assert_nothing_committed(&place, "a damaged block");
         assert_eq!(place.try_sync(&sources).unwrap().height, 119);

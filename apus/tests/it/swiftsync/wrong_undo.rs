@@ -300,7 +300,7 @@ fn wrong_undo_data_of_our_own_stops_a_reindex_and_the_coins_stay() {
         overwrite(&place, &world, height, &world.model.undo(height), false);
     }
     overwrite(&place, &world, 130, &world.model.undo(130), true);
-    let due = Due(Blame::Disk, &["rev00000.dat", "at byte", "checksum"]);
+    let due = Due(Blame::Block, &["rev00000.dat", "at byte", "checksum"]);
     assert_due(&due, try_reindex_with(&options), "a bad checksum");
     assert_unchanged(&place, &muhash, "a bad checksum");
     overwrite(&place, &world, 130, &world.model.undo(130), false);
