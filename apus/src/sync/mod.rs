@@ -142,8 +142,8 @@ fn run(
     let mut interrupted = stop.load(Relaxed);
     match hints {
         Some(hints) if !swift::is_behind(node, hints) => {
-            interrupted = interrupted
-                || swift::build(node, hints, observer, stop)? == Activated::Stopped;
+            interrupted =
+                interrupted || swift::build(node, hints, observer, stop)? == Activated::Stopped;
         }
         // A crash may have come between the commit and the removal of the salt.
         _ => swift::forget(node)?,
