@@ -134,7 +134,7 @@ fn any_order_from_many_threads() {
 
 fn small_file() -> Vec<u8> {
     let mut random = Random(15);
-    compressed(&(0..60).map(|_| random.any_block(200)).collect::<Vec<_>>())
+    compressed(&(0..300).map(|_| random.any_block(500)).collect::<Vec<_>>())
 }
 
 #[test]
@@ -223,7 +223,8 @@ fn damage_behind_right_checksums_never_panics() {
         }
         refused += u32::from(try_all(with_checksums(damaged)).is_err());
     }
-    assert!(refused > 5_000, "{refused} of {} refused", 6 * file.len() + 2_000);
+    let tried = 6 * file.len() as u32 + 2_000;
+    assert!(refused > tried / 10 * 9, "{refused} of {tried} refused");
 }
 
 #[test]
@@ -242,7 +243,8 @@ fn tables_of_any_shape_are_read_as_they_were_written() {
         let mut census = Census::default();
         for _ in 0..random.below(2_000) {
             let (contexts, tokens) = (1 + random.below(CONTEXTS as u64), 1 + random.below(68));
-            for _ in 0..random.below(1 << random.below(9)) {
+            let most = 1 << random.below(9);
+            for _ in 0..random.below(most) {
                 census.count(random.below(contexts) as usize, random.below(tokens) as usize);
             }
         }
