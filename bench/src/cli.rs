@@ -141,9 +141,7 @@ fn run(cli: Cli) -> Result<()> {
             size.records = records.map_or(size.records, |thousands| thousands * 1_000).max(1);
             common.finish(kernels::run(size, &Sample::large()?, &common.dir)?)
         }
-        Command::Hints { files } => {
-            common.finish(kernels::run_hints(kernels::Size::FULL, &files)?)
-        }
+        Command::Hints { files } => common.finish(kernels::run_hints(kernels::Size::FULL, &files)?),
         Command::Cache => {
             let size = if common.quick { cache::Size::quick() } else { cache::Size::full() };
             common.finish(cache::run(&size)?)

@@ -28,7 +28,8 @@ pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
         while at < outputs {
             if random.below(100_000) < clusters as u64 {
                 let stride = 1 + (random.below(4) as u32).saturating_sub(1).min(2);
-                let end = (at + 2 + (random.below(9) * random.below(9)) as u32 * stride).min(outputs);
+                let end =
+                    (at + 2 + (random.below(9) * random.below(9)) as u32 * stride).min(outputs);
                 while at < end {
                     if random.below(10) != 0 {
                         unspent.push(at);

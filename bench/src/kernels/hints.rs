@@ -1,8 +1,7 @@
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use apus::swiftsync::hints::elias_fano::{BitOrder, decode};
 use apus::swiftsync::hints::compressed::compress;
+use apus::swiftsync::hints::elias_fano::{BitOrder, decode};
 use apus::swiftsync::hints::{Bip456, Compressed, Format, Hints, HintsError, encoder};
 use hintsfile::{EliasFano, Hintsfile};
 
@@ -67,10 +66,9 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     let file = file?;
     figures.add("compress hints, one index", APUS, Records(indices), time, digest(&file))?;
     let bytes = Bytes(elias_fano.len());
-    for (what, amount) in [
-        ("expand hints, one index", Records(indices)),
-        ("expand hints, as Elias-Fano", bytes),
-    ] {
+    for (what, amount) in
+        [("expand hints, one index", Records(indices)), ("expand hints, as Elias-Fano", bytes)]
+    {
         for (by, threads) in [("Apus", 1), ("Apus, 2 threads", 2)] {
             // Opened anew, so that nothing is held decoded.
             let open = || Compressed::open(&file);
@@ -82,34 +80,27 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     figures.add("open compressed hints", APUS, Bytes(file.len()), time, u64::from(height?))
 }
 
-/// The sum of all indices; threads take blocks in turn, some at a time.
-fn sum_of_all(hints: &dyn Hints, threads: usize) -> Result<u64> {
-    let next = AtomicU32::new(0);
-    let one = || {
+/// The sum of all indices; each thread has its own part of the blocks.
+fn sum_of_all(hints: &dyn Hints, threads: u32) -> Result<u64> {
+    let part = &|thread: u32| {
         let (mut sum, mut unspent) = (0, Vec::new());
-        loop {
-            let first = next.fetch_add(BLOCKS_AT_ONCE, Relaxed) + 1;
-            if first > hints.height() {
-                return Ok::<u64, HintsError>(sum);
-            }
-            for height in first..(first + BLOCKS_AT_ONCE).min(hints.height() + 1) {
-                hints.unspent(height, &mut unspent)?;
-                sum += sum_of(&unspent);
-            }
+        let bound =
+            |thread: u32| (u64::from(hints.height()) * u64::from(thread)) / u64::from(threads);
+        for height in bound(thread) + 1..=bound(thread + 1) {
+            hints.unspent(height as u32, &mut unspent)?;
+            sum += sum_of(&unspent);
         }
+        Ok::<u64, HintsError>(sum)
     };
     if threads == 1 {
-        return Ok(one()?);
+        return Ok(part(0)?);
     }
     let sums: Vec<_> = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let all: Vec<_> = (0..threads).map(|i| scope.spawn(move || part(i))).collect();
         all.into_iter().map(|thread| thread.join()).collect()
     });
     sums.into_iter().try_fold(0, |sum, one| Ok(sum + one.map_err(|_| "a thread panicked")??))
 }
-
-/// What a worker of SwiftSync takes from a file of blocks.
-const BLOCKS_AT_ONCE: u32 = 16;
 
 pub fn encode_file(blocks: &[Vec<u32>]) -> Result<Vec<u8>> {
     let encoder = encoder(Format::Bip456);

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -83,7 +84,7 @@ fn compress(
         let (mut totals, mut entries) = (Totals::default(), Vec::new());
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
             check(stop)?;
-            let one = |range: &std::ops::Range<u32>| {
+            let one = |range: &Range<u32>| {
                 let done = compressor.range(hints, range.clone());
                 seen.add(range.len());
                 done
@@ -118,5 +119,70 @@ impl Seen<'_> {
         let (phase, height) = (Phase::MakingHints, blocks as u32);
         let progress = Progress { phase, height, time: 0, blocks, bytes: 0, coins: 0, fraction };
         self.observer.observe(&progress);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swiftsync::hints::{Format, compressed, encoder, open};
+    use crate::sync::Unobserved;
+
+    /// A bip456 file of `height` blocks.
+    fn bip456(height: u32) -> Vec<u8> {
+        let (encoder, mut file) = (encoder(Format::Bip456), Vec::new());
+        encoder.put_head(height, &mut file);
+        for height in 1..=height {
+            let unspent: Vec<u32> = (0..height % 50).map(|i| i * (1 + height % 7)).collect();
+            encoder.put_block(&unspent, 1_000, &mut file).unwrap();
+        }
+        file
+    }
+
+    #[test]
+    fn any_number_of_threads_writes_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, stop) = (dir.path().join("out"), AtomicBool::new(false));
+        for height in [0, 1, 60_000] {
+            let file = bip456(height);
+            let hints = open(file.clone()).unwrap();
+            let expected = compressed::compress(hints.as_ref()).unwrap();
+            for threads in [1, 2, 3, 8] {
+                let made = compress_hints(hints.as_ref(), threads, &out, &Unobserved, &stop);
+                let summary = made.unwrap();
+                assert!(std::fs::read(&out).unwrap() == expected);
+                assert_eq!(summary.bytes, expected.len() as u64);
+                assert_eq!(summary.unspent, (1..=u64::from(height)).map(|h| h % 50).sum::<u64>());
+            }
+            let again = dir.path().join("again");
+            let hints = open(expected).unwrap();
+            let options = crate::sync::Options::new(dir.path().into(), network());
+            let (format, observer) = (Format::Bip456, &Unobserved);
+            super::super::convert_hints(hints.as_ref(), &options, format, &again, observer, &stop)
+                .unwrap();
+            assert!(std::fs::read(again).unwrap() == file);
+        }
+    }
+
+    fn network() -> crate::wire::Network {
+        crate::wire::Network::new(crate::wire::Chain::Regtest)
+    }
+
+    #[test]
+    fn stopped_or_refused_it_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let hints = open(bip456(20_000)).unwrap();
+        let stop = AtomicBool::new(true);
+        let summary = compress_hints(hints.as_ref(), 2, &out, &Unobserved, &stop).unwrap();
+        assert!(summary.interrupted);
+        let mut booster = vec![1, 0, 0];
+        encoder(Format::Booster).put_block(&[1], 3, &mut booster).unwrap();
+        booster.extend([0, 0]);
+        let hints = open(booster).unwrap();
+        let stop = AtomicBool::new(false);
+        let error = compress_hints(hints.as_ref(), 2, &out, &Unobserved, &stop).unwrap_err();
+        assert!(error.to_string().contains("apus hints convert"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

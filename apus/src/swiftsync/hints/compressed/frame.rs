@@ -12,10 +12,11 @@ use super::rans::{self, STATE_START, Share, Words};
 use super::token::{self, TOKENS};
 
 /// Indices that a frame has at most: 512 KiB, decoded in 1 ms. A block has at most 111,111.
-pub const INDICES_MAX: usize = 1 << 17;
+pub const FRAME_INDICES_MAX: usize = 1 << 17;
 /// Blocks that a frame has at most.
-pub const BLOCKS_MAX: usize = 1 << 12;
-const LANES: usize = 4;
+pub const FRAME_BLOCKS_MAX: usize = 1 << 12;
+/// Numbers that are decoded at once.
+pub const LANES: usize = 4;
 const STATES_BYTES: usize = 4 * LANES;
 /// How many bytes of bits there are.
 const BITS_HEAD_BYTES: usize = 4;
@@ -46,7 +47,7 @@ impl Frame {
 
     /// Whether so many more are too many.
     pub fn is_full(&self, indices: usize) -> bool {
-        self.blocks() == BLOCKS_MAX || self.indices.len() + indices > INDICES_MAX
+        self.blocks() == FRAME_BLOCKS_MAX || self.indices.len() + indices > FRAME_INDICES_MAX
     }
 
     /// Adds a block; its indices ascend.
@@ -213,7 +214,7 @@ impl<'a> Input<'a> {
     }
 
     fn frame(&mut self, blocks: usize) -> Option<Frame> {
-        if blocks > BLOCKS_MAX {
+        if blocks > FRAME_BLOCKS_MAX {
             return None;
         }
         let (mut counts, mut firsts) = (History::NEW, History::NEW);
@@ -229,7 +230,7 @@ impl<'a> Input<'a> {
                 gaps += count as usize - 1;
             }
             end += count;
-            if end as usize > INDICES_MAX {
+            if end as usize > FRAME_INDICES_MAX {
                 return None;
             }
             ends.push(end);

@@ -25,39 +25,44 @@ pub use write::{CompressedRange, Compressor, Survey, compress, ranges};
 
 /// What docs/format.md names.
 pub mod layout {
-    pub use super::frame::{BLOCKS_MAX, INDICES_MAX};
+    pub use super::frame::{FRAME_BLOCKS_MAX, FRAME_INDICES_MAX, LANES};
     pub use super::model::{CONTEXTS, TABLES_MAX};
     pub use super::rans::{SLOT_BITS, STATE_START};
     pub use super::token::TOKENS;
-
-    pub const COMPRESSED_MAGIC: [u8; 4] = *b"APHC";
-    pub const COMPRESSED_VERSION: u8 = 0;
-    /// Magic, version, height, length of the model.
-    pub const COMPRESSED_HEAD_BYTES: usize = 13;
-    /// A frame's number of blocks, length and CRC-32C.
-    pub const COMPRESSED_ENTRY_BYTES: usize = 10;
-    /// Number of frames, and the CRC-32C of all but the frames.
-    pub const COMPRESSED_TAIL_BYTES: usize = 8;
+    pub use super::{COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_MAGIC};
+    pub use super::{COMPRESSED_TAIL_BYTES, COMPRESSED_VERSION};
 }
 
-use layout::{
-    COMPRESSED_ENTRY_BYTES as ENTRY_BYTES, COMPRESSED_HEAD_BYTES as HEAD_BYTES,
-    COMPRESSED_MAGIC as MAGIC, COMPRESSED_TAIL_BYTES as TAIL_BYTES, COMPRESSED_VERSION as VERSION,
-};
+/// What the file begins with.
+pub const COMPRESSED_MAGIC: [u8; 4] = *b"APHC";
+/// Stands behind the magic.
+pub const COMPRESSED_VERSION: u8 = 0;
+/// Magic, version, height, length of the model.
+pub const COMPRESSED_HEAD_BYTES: usize = 13;
+/// A frame's number of blocks, length and CRC-32C.
+pub const COMPRESSED_ENTRY_BYTES: usize = 10;
+/// Number of frames, and the CRC-32C of all but the frames.
+pub const COMPRESSED_TAIL_BYTES: usize = 8;
 
-/// Frames that are held decoded: enough for workers that are a thousand blocks apart. 8.3 MiB at
-/// most, of which one is decoded by each worker at most, which takes 0.5 MiB more.
-const SLOTS: usize = 16;
+/// Frames that are held decoded, for workers that are a thousand blocks apart and more: 8.5 MiB at
+/// most, and 1 MiB for each thread while it decodes one.
+const FRAMES_HELD: usize = 16;
 
-/// An open file. Beside its bytes it takes 2 MiB of memory for tables, 9 MiB for decoded frames,
-/// and 16 bytes for each frame.
+/// An open file. Beside its bytes it takes at most 2 MiB of memory for tables and 9 MiB for
+/// decoded frames, and 16 bytes for each frame.
 pub struct Compressed<B> {
     bytes: B,
     height: u32,
     decoder: Decoder,
     frames: Vec<Place>,
-    /// Frame i has its place at i mod 16.
-    slots: [Mutex<Option<(usize, Arc<Frame>)>>; SLOTS],
+    /// Frame i at i mod 16.
+    held: [Mutex<Option<Held>>; FRAMES_HELD],
+}
+
+/// A decoded frame.
+struct Held {
+    index: usize,
+    frame: Arc<Frame>,
 }
 
 /// Where a frame is, and its first block's height.
@@ -73,15 +78,16 @@ impl<B: AsRef<[u8]>> Compressed<B> {
     /// Not a file of this format and version, cut short, with bytes behind its end, or damaged.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
         let (height, decoder, frames) = walk(bytes.as_ref())?;
-        let slots = std::array::from_fn(|_| Mutex::new(None));
-        Ok(Self { bytes, height, decoder, frames, slots })
+        let held = std::array::from_fn(|_| Mutex::new(None));
+        Ok(Self { bytes, height, decoder, frames, held })
     }
 
     /// The frame at `index`, decoded. Who wants the same at the same time waits for it.
     fn frame(&self, index: usize) -> Result<Arc<Frame>, HintsError> {
-        let mut slot = self.slots[index % SLOTS].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, frame)) = slot.as_ref().filter(|(held, _)| *held == index) {
-            return Ok(Arc::clone(frame));
+        let slot = &self.held[index % FRAMES_HELD];
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = slot.as_ref().filter(|held| held.index == index) {
+            return Ok(Arc::clone(&held.frame));
         }
         *slot = None;
         let (here, next) = (&self.frames[index], &self.frames[index + 1]);
@@ -91,7 +97,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         let decoded = Frame::decode(bytes, blocks, &self.decoder);
         let frame = decoded.map_err(|error| HintsError::at(here.first_height, error.what))?;
         let frame = Arc::new(frame);
-        *slot = Some((index, Arc::clone(&frame)));
+        *slot = Some(Held { index, frame: Arc::clone(&frame) });
         Ok(frame)
     }
 }
@@ -127,24 +133,25 @@ const DAMAGED: &str = "the hints file is damaged: download or make it again";
 /// The height, the tables, and the frames with the end of the last one.
 fn walk(bytes: &[u8]) -> Result<(u32, Decoder, Vec<Place>), HintsError> {
     let cut_short = || HintsError::new("the hints file is cut short, or has bytes behind its end");
-    let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or_else(cut_short)?;
+    let (head, rest) = bytes.split_first_chunk::<COMPRESSED_HEAD_BYTES>().ok_or_else(cut_short)?;
     let [m0, m1, m2, m3, version, h0, h1, h2, h3, l0, l1, l2, l3] = *head;
-    if [m0, m1, m2, m3] != MAGIC {
+    if [m0, m1, m2, m3] != COMPRESSED_MAGIC {
         return Err(HintsError::new("this is not a compressed hints file"));
     }
-    if version != VERSION {
+    if version != COMPRESSED_VERSION {
         let what = format!("the compressed hints file is of version {version}: update Apus");
         return Err(HintsError::new(what));
     }
     let height = u32::from_le_bytes([h0, h1, h2, h3]);
     let model_len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
     let (model, rest) = rest.split_at_checked(model_len).ok_or_else(cut_short)?;
-    let (rest, tail) = rest.split_last_chunk::<TAIL_BYTES>().ok_or_else(cut_short)?;
+    let (rest, tail) = rest.split_last_chunk::<COMPRESSED_TAIL_BYTES>().ok_or_else(cut_short)?;
     let [f0, f1, f2, f3, crc @ ..] = *tail;
-    let index_len = (u32::from_le_bytes([f0, f1, f2, f3]) as usize).checked_mul(ENTRY_BYTES);
+    let index_len =
+        (u32::from_le_bytes([f0, f1, f2, f3]) as usize).checked_mul(COMPRESSED_ENTRY_BYTES);
     let frames_len = index_len.and_then(|len| rest.len().checked_sub(len)).ok_or_else(cut_short)?;
     let (frames, index) = rest.split_at(frames_len);
-    let frames_start = HEAD_BYTES + model_len;
+    let frames_start = COMPRESSED_HEAD_BYTES + model_len;
     let seen = crc32c::crc32c(&bytes[..frames_start]);
     let seen = crc32c::crc32c_append(seen, &bytes[frames_start + frames_len..bytes.len() - 4]);
     if seen != u32::from_le_bytes(crc) {
@@ -161,9 +168,9 @@ fn walk(bytes: &[u8]) -> Result<(u32, Decoder, Vec<Place>), HintsError> {
 
 /// The places of the frames, the first of which begins at `start`, and of their end.
 fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<Place>, HintsError> {
-    let mut places = Vec::with_capacity(index.len() / ENTRY_BYTES + 1);
+    let mut places = Vec::with_capacity(index.len() / COMPRESSED_ENTRY_BYTES + 1);
     let (mut first_height, mut at) = (1u32, 0);
-    for entry in index.as_chunks::<ENTRY_BYTES>().0 {
+    for entry in index.as_chunks::<COMPRESSED_ENTRY_BYTES>().0 {
         let Entry { blocks, len, crc } = Entry::read(*entry);
         let bytes = frames.get(at..).and_then(|rest| rest.get(..len as usize));
         if bytes.is_none_or(|bytes| crc32c::crc32c(bytes) != crc) || blocks == 0 {
@@ -190,7 +197,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn read(bytes: [u8; ENTRY_BYTES]) -> Self {
+    fn read(bytes: [u8; COMPRESSED_ENTRY_BYTES]) -> Self {
         let [b0, b1, l0, l1, l2, l3, crc @ ..] = bytes;
         let (blocks, len) = (u16::from_le_bytes([b0, b1]), u32::from_le_bytes([l0, l1, l2, l3]));
         Self { blocks, len, crc: u32::from_le_bytes(crc) }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use super::super::elias_fano::OUTPUTS_MAX;
 use super::super::tests::{Block, Random, edge_blocks, file_of};
 use super::super::{encoder, open, statistics};
-use super::frame::{BLOCKS_MAX, INDICES_MAX};
+use super::frame::{FRAME_BLOCKS_MAX, FRAME_INDICES_MAX};
 use super::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES, CONTEXTS, TOKENS,
 };
@@ -50,13 +50,14 @@ fn what_was_compressed_comes_back() {
     check(&[(vec![], 1)]);
     check(&[(vec![0], 1)]);
     check(&[(vec![OUTPUTS_MAX - 1], OUTPUTS_MAX)]);
-    check(&vec![(vec![], 1); 3 * BLOCKS_MAX + 1]);
-    check(&vec![(vec![0], 1); BLOCKS_MAX]);
+    check(&vec![(vec![], 1); 3 * FRAME_BLOCKS_MAX + 1]);
+    check(&vec![(vec![0], 1); FRAME_BLOCKS_MAX]);
     check(&edge_blocks());
     let mut random = Random(10);
     for most in [1, 2, 10, 300, 5_000, 70_000] {
         for _ in 0..12 {
-            let count = 1 + random.below(if most > 1_000 { 60 } else { 3 * BLOCKS_MAX as u64 });
+            let count =
+                1 + random.below(if most > 1_000 { 60 } else { 3 * FRAME_BLOCKS_MAX as u64 });
             check(&(0..count).map(|_| random.any_block(most)).collect::<Vec<_>>());
         }
     }
@@ -69,7 +70,7 @@ fn what_was_compressed_comes_back() {
 fn blocks_with_the_most_outputs_fill_frames() {
     let all = || ((0..OUTPUTS_MAX).collect(), OUTPUTS_MAX);
     check(&[all()]);
-    let small = ((0..INDICES_MAX as u32 - OUTPUTS_MAX).collect(), OUTPUTS_MAX);
+    let small = ((0..FRAME_INDICES_MAX as u32 - OUTPUTS_MAX).collect(), OUTPUTS_MAX);
     // The second one fits to the last index, the third one does not.
     check(&[all(), small, (vec![1], 2), all(), all(), (vec![], 1), all()]);
     let random = &mut Random(11);
@@ -198,7 +199,7 @@ fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
             }
             Err(error) => result = result.and(Err(error)),
         }
-        assert!(unspent.capacity() <= 2 * INDICES_MAX);
+        assert!(unspent.capacity() <= 2 * FRAME_INDICES_MAX);
     }
     result
 }

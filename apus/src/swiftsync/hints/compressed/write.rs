@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::elias_fano::OUTPUTS_MAX;
 use super::super::{Hints, HintsError, Numbering, check_block};
 use super::Entry;
-use super::frame::{BLOCKS_MAX, Frame};
+use super::frame::{FRAME_BLOCKS_MAX, Frame};
 use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
 use super::model::{Census, Model};
 use super::rans::Share;
@@ -14,7 +14,7 @@ use super::token::TOKENS;
 /// Heights that are compressed together: frames do not reach from one such range into the next, so
 /// that each range can be done apart from the others.
 pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
-    let blocks = BLOCKS_MAX as u32;
+    let blocks = FRAME_BLOCKS_MAX as u32;
     (0..height.div_ceil(blocks)).map(move |i| {
         let start = i * blocks;
         start + 1..(start + blocks.min(height - start)).saturating_add(1)
