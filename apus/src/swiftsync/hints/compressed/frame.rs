@@ -107,12 +107,19 @@ impl Frame {
         words.iter().rev().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
 
+    /// The frame of this code, in the memory of `old`.
+    ///
     /// # Errors
     /// No frame of so many blocks has this code.
-    pub fn decode(bytes: &[u8], blocks: usize, decoder: &Decoder) -> Result<Self, HintsError> {
+    pub fn decode(
+        old: Self,
+        bytes: &[u8],
+        blocks: usize,
+        decoder: &Decoder,
+    ) -> Result<Self, HintsError> {
         let damaged = || HintsError::new("the hints file is damaged");
         let mut input = Input::new(bytes, decoder).ok_or_else(damaged)?;
-        let frame = input.frame(blocks).filter(|_| input.is_used_up());
+        let frame = input.frame(old, blocks).filter(|_| input.is_used_up());
         frame.ok_or_else(damaged)
     }
 }
@@ -213,12 +220,14 @@ impl<'a> Input<'a> {
         number
     }
 
-    fn frame(&mut self, blocks: usize) -> Option<Frame> {
+    fn frame(&mut self, old: Frame, blocks: usize) -> Option<Frame> {
         if blocks > FRAME_BLOCKS_MAX {
             return None;
         }
         let (mut counts, mut firsts) = (History::NEW, History::NEW);
-        let (mut ends, mut first_of) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
+        let Frame { mut ends, mut indices } = old;
+        let mut first_of = Vec::with_capacity(blocks);
+        ends.clear();
         let (mut end, mut gaps) = (0, 0);
         for _ in 0..blocks {
             let count = self.next(0, Kind::Count, &mut counts);
@@ -236,22 +245,21 @@ impl<'a> Input<'a> {
             ends.push(end);
             first_of.push(first);
         }
-        let gaps = self.gaps(gaps);
-        let indices = add_up(&ends, &first_of, &gaps)?;
-        Some(Frame { ends, indices })
+        // The gaps to the end of it, so that the indices have room before them.
+        indices.resize(end as usize, 0);
+        self.gaps(&mut indices[end as usize - gaps..]);
+        add_up(&ends, &first_of, gaps, &mut indices).then_some(Frame { ends, indices })
     }
 
-    /// So many gaps, of which the memory has been bounded.
-    fn gaps(&mut self, gaps: usize) -> Vec<u32> {
-        let mut all = vec![0; gaps];
-        let lane_gaps = gaps / LANES;
-        let (together, rest) = all.split_at_mut(lane_gaps * LANES);
+    fn gaps(&mut self, gaps: &mut [u32]) {
+        let lane_gaps = gaps.len() / LANES;
+        let (together, rest) = gaps.split_at_mut(lane_gaps * LANES);
         let (a, bcd) = together.split_at_mut(lane_gaps);
         let (b, cd) = bcd.split_at_mut(lane_gaps);
         let (c, d) = cd.split_at_mut(lane_gaps);
         let mut lanes = [History::NEW; LANES];
         for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-            // A number has 15 bits at most, so that these are enough for three and a half.
+            // 57 bits at least: enough for four numbers, of which each has 14 at most.
             let mut bits = self.peek();
             for (lane, gap) in [a, b, c, d].into_iter().enumerate() {
                 let context = lanes[lane].context(Kind::Gap);
@@ -262,7 +270,6 @@ impl<'a> Input<'a> {
         }
         let last = &mut lanes[LANES - 1];
         rest.iter_mut().for_each(|gap| *gap = self.next(LANES - 1, Kind::Gap, last));
-        all
     }
 
     /// Whether the code has nothing more and nothing less than what was read.
@@ -274,28 +281,26 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The indices; nothing where one is larger than a block can have outputs.
-fn add_up(ends: &[u32], first_of: &[u32], mut gaps: &[u32]) -> Option<Vec<u32>> {
-    let total = ends.last().map_or(0, |end| *end as usize);
-    let mut indices = Vec::with_capacity(total);
-    let mut start = 0;
+/// Makes indices of first ones and so many gaps, which are at the end of `indices`; false where one
+/// is larger than a block can have outputs. The gaps read are always at or behind what is written,
+/// by as many places as there are first ones to come.
+fn add_up(ends: &[u32], first_of: &[u32], gaps: usize, indices: &mut [u32]) -> bool {
+    let mut ahead = indices.len() - gaps;
+    let (mut start, mut are_right) = (0, true);
     for (end, first) in ends.iter().zip(first_of) {
-        let count = (end - start) as usize;
-        start = *end;
-        if count == 0 {
+        let from = start;
+        start = *end as usize;
+        if from == start {
             continue;
         }
-        let (own, rest) = gaps.split_at_checked(count - 1)?;
-        gaps = rest;
+        indices[from] = *first;
+        ahead -= 1;
         let mut index = *first;
-        indices.push(index);
-        indices.extend(own.iter().map(|gap| {
-            index = index.saturating_add(gap + 1);
-            index
-        }));
-        if index >= OUTPUTS_MAX {
-            return None;
+        for at in from + 1..start {
+            index = index.saturating_add(indices[at + ahead] + 1);
+            indices[at] = index;
         }
+        are_right &= index < OUTPUTS_MAX;
     }
-    Some(indices)
+    are_right
 }

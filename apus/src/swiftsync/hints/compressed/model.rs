@@ -11,8 +11,9 @@ use crate::wire::put_compact_size;
 /// Contexts of one kind of number: 5 bits of average, 3 for each of two numbers before.
 const KIND_CONTEXTS: usize = 1 << 11;
 pub const CONTEXTS: usize = 3 * KIND_CONTEXTS;
-/// Tables that a file has at most: 2 MiB when expanded, which a core's second cache holds.
-pub const TABLES_MAX: usize = 64;
+/// Tables that a file has at most: 512 KiB when expanded, of which a core's second cache holds
+/// all. Twice as many, with twice the slots, make files smaller by 0.05 %.
+pub const TABLES_MAX: usize = 32;
 
 /// What a number says.
 #[derive(Clone, Copy)]

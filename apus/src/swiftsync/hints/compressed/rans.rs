@@ -3,7 +3,7 @@
 //! symbol needs more than one such word, since no table has more than 2^16 slots.
 
 /// Slots of a table: a symbol's share is a number of them.
-pub const SLOT_BITS: u32 = 12;
+pub const SLOT_BITS: u32 = 11;
 pub const SLOTS: usize = 1 << SLOT_BITS;
 /// Where a state begins when encoding, and so has to end when decoding: the least there is.
 pub const STATE_START: u32 = 1 << 16;
