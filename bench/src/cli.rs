@@ -51,6 +51,11 @@ enum Command {
         #[arg(long, value_name = "N")]
         records: Option<u64>,
     },
+    /// Hints: encoding and decoding, and their sizes in all forms
+    Hints {
+        /// Hints files in the format bip456 whose sizes are to be told too
+        files: Vec<PathBuf>,
+    },
     /// A sync of the coins cache, and bytes a cached coin
     Cache,
     /// A whole chain, beside Core's engine and the scripts alone
@@ -136,6 +141,7 @@ fn run(cli: Cli) -> Result<()> {
             size.records = records.map_or(size.records, |thousands| thousands * 1_000).max(1);
             common.finish(kernels::run(size, &Sample::large()?, &common.dir)?)
         }
+        Command::Hints { files } => common.finish(kernels::run_hints(kernels::Size::FULL, &files)?),
         Command::Cache => {
             let size = if common.quick { cache::Size::quick() } else { cache::Size::full() };
             common.finish(cache::run(&size)?)

@@ -1,4 +1,4 @@
-//! `apus hints …`: hints files made, told about and converted.
+//! `apus hints …`: hints files made, told about, converted and compressed.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,6 +20,7 @@ pub enum HintsCommand {
     Info(Info),
     Verify(Verify),
     Convert(Convert),
+    Compress(Compress),
 }
 
 /// Make a hints file from a synced directory.
@@ -39,6 +40,9 @@ pub struct Create {
     /// Which outputs are unspent at this height [default: the directory's tip].
     #[arg(long, value_name = "N")]
     height: Option<u32>,
+    /// How it is written.
+    #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
+    format: FileFormat,
     #[command(flatten)]
     output: Output,
     /// MiB for sorting the unspent outputs, at least 16; what has no room waits on disk.
@@ -90,21 +94,33 @@ pub struct Verify {
 pub struct Convert {
     /// The hints file to read.
     input: PathBuf,
+    /// How it is written.
+    #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
+    format: FileFormat,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     directory: Directory,
 }
 
-/// What to write and where to.
+/// Make a smaller hints file, for distribution.
+///
+/// Every command that reads hints takes it as it is and expands a part of it at a time, and
+/// `apus hints convert` makes the bip456 file of it again, byte for byte.
+#[derive(Args)]
+pub struct Compress {
+    /// The hints file to read, in the format bip456.
+    file: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Where to write.
 #[derive(Args)]
 struct Output {
     /// The file to write.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// How it is written.
-    #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
-    format: FileFormat,
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
@@ -140,13 +156,15 @@ pub fn run(command: HintsCommand) -> Result<ExitCode, String> {
         HintsCommand::Info(info) => run_info(&info),
         HintsCommand::Verify(verify) => run_verify(&verify),
         HintsCommand::Convert(convert) => run_convert(&convert),
+        HintsCommand::Compress(compress) => run_compress(&compress),
     }
 }
 
 fn run_create(create: &Create) -> Result<ExitCode, String> {
     let dbcache_bytes = cache_bytes(create.dbcache);
     let options = sync::Options { dbcache_bytes, ..create.directory.to_options()? };
-    create.output.write(|format, path, reporter| {
+    let format = create.format.into();
+    create.output.write(format, |path, reporter| {
         let stop = super::stop_on_signal();
         sync::create_hints(&options, create.height, format, path, reporter, &stop)
     })
@@ -182,7 +200,8 @@ fn run_verify(verify: &Verify) -> Result<ExitCode, String> {
 
 fn run_convert(convert: &Convert) -> Result<ExitCode, String> {
     let (hints, _) = open(&convert.input)?;
-    let needs_blocks = sync::conversion_needs_blocks(hints.as_ref(), convert.output.format.into());
+    let format = convert.format.into();
+    let needs_blocks = sync::conversion_needs_blocks(hints.as_ref(), format);
     let options = convert.directory.to_options()?;
     let why = |error: String| match needs_blocks {
         true => format!(
@@ -193,18 +212,28 @@ fn run_convert(convert: &Convert) -> Result<ExitCode, String> {
         ),
         false => error,
     };
-    let written = convert.output.write(|format, path, reporter| {
+    let written = convert.output.write(format, |path, reporter| {
         let stop = super::stop_on_signal();
         sync::convert_hints(hints.as_ref(), &options, format, path, reporter, &stop)
     });
     written.map_err(why)
 }
 
+fn run_compress(compress: &Compress) -> Result<ExitCode, String> {
+    let (hints, _) = open(&compress.file)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    compress.output.write(Format::Compressed, |path, reporter| {
+        let stop = super::stop_on_signal();
+        sync::compress_hints(hints.as_ref(), threads, path, reporter, &stop)
+    })
+}
+
 impl Output {
     /// Makes the file with `work` and says what was made.
     fn write(
         &self,
-        work: impl FnOnce(Format, &Path, &Reporter) -> Result<HintsSummary, sync::SyncError>,
+        format: Format,
+        work: impl FnOnce(&Path, &Reporter) -> Result<HintsSummary, sync::SyncError>,
     ) -> Result<ExitCode, String> {
         let path = options::expand_home(&self.output);
         if path.exists() && !self.force {
@@ -217,11 +246,11 @@ impl Output {
             return Err(format!("{} is a directory", path.display()));
         }
         let reporter = Reporter::new(self.json);
-        let result = work(self.format.into(), &path, &reporter);
+        let result = work(&path, &reporter);
         reporter.finish();
         let summary = result.map_err(|error| error.to_string())?;
         match self.json {
-            true => println!("{}", summary_json(&summary, self.format.into(), &path)),
+            true => println!("{}", summary_json(&summary, format, &path)),
             false => println!("{}", summary_text(&summary, &path)),
         }
         Ok(match summary.interrupted {

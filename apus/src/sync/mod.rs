@@ -30,7 +30,9 @@ use std::time::Instant;
 
 use crate::disk::Disk;
 
-pub use hints::{HintsSummary, conversion_needs_blocks, convert_hints, create_hints};
+pub use hints::{
+    HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
+};
 pub use info::txoutset_info;
 pub use options::{
     AggregateKind, AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary,

@@ -1,11 +1,13 @@
 use std::hint::black_box;
 
+use apus::swiftsync::hints::compressed::compress;
 use apus::swiftsync::hints::elias_fano::{BitOrder, decode};
-use apus::swiftsync::hints::{Bip456, Format, Hints, encoder};
+use apus::swiftsync::hints::{Bip456, Compressed, Format, Hints, HintsError, encoder};
 use hintsfile::{EliasFano, Hintsfile};
 
 use super::figures::Amount::{Bytes, Records};
 use super::figures::{Figures, Kind};
+use super::hint_sizes;
 use crate::Result;
 use crate::measure::{Effort, Random, digest};
 
@@ -13,7 +15,7 @@ const APUS: (Kind, &str) = (Kind::Apus, "Apus");
 const CRATE: (Kind, &str) = (Kind::Other, "hintsfile 0.2.1");
 
 /// Hints of blocks like today's: up to 7,000 outputs, of which one in twenty stays unspent.
-fn blocks(count: u64) -> Vec<Vec<u32>> {
+pub fn blocks(count: u64) -> Vec<Vec<u32>> {
     let mut random = Random(9);
     let mut block = || {
         let outputs = 1 + random.below(7_000) as u32;
@@ -44,6 +46,8 @@ pub fn run(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
         figures.add(what, CRATE, amount, time, sum?)?;
     }
 
+    compressed(effort, count * 10, figures)?;
+
     let what = "open a hints file";
     let (time, height) = effort.time(|| Bip456::open(black_box(&file)).map(|hints| hints.height()));
     figures.add(what, APUS, Bytes(file.len()), time, u64::from(height?))?;
@@ -52,7 +56,53 @@ pub fn run(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     figures.add(what, CRATE, Bytes(file.len()), time, u64::from(height))
 }
 
-fn encode_file(blocks: &[Vec<u32>]) -> Result<Vec<u8>> {
+/// The compressed form, one thread and two, over hints with clusters.
+fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
+    let blocks = hint_sizes::clustered_blocks(count);
+    let indices: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+    let elias_fano = encode_file(&blocks)?;
+    let hints = Bip456::open(&elias_fano)?;
+    let (time, file) = effort.time(|| compress(black_box(&hints)));
+    let file = file?;
+    figures.add("compress hints, one index", APUS, Records(indices), time, digest(&file))?;
+    let bytes = Bytes(elias_fano.len());
+    for (what, amount) in
+        [("expand hints, one index", Records(indices)), ("expand hints, as Elias-Fano", bytes)]
+    {
+        for (by, threads) in [("Apus", 1), ("Apus, 2 threads", 2)] {
+            // Opened anew, so that nothing is held decoded.
+            let open = || Compressed::open(&file);
+            let (time, sum) = effort.time_with(open, |hints| sum_of_all(&hints?, threads));
+            figures.add(what, (Kind::Apus, by), amount, time, sum?)?;
+        }
+    }
+    let (time, height) = effort.time(|| Compressed::open(black_box(&file)).map(|h| h.height()));
+    figures.add("open compressed hints", APUS, Bytes(file.len()), time, u64::from(height?))
+}
+
+/// The sum of all indices; each thread has its own part of the blocks.
+fn sum_of_all(hints: &dyn Hints, threads: u32) -> Result<u64> {
+    let part = &|thread: u32| {
+        let (mut sum, mut unspent) = (0, Vec::new());
+        let bound =
+            |thread: u32| (u64::from(hints.height()) * u64::from(thread)) / u64::from(threads);
+        for height in bound(thread) + 1..=bound(thread + 1) {
+            hints.unspent(height as u32, &mut unspent)?;
+            sum += sum_of(&unspent);
+        }
+        Ok::<u64, HintsError>(sum)
+    };
+    if threads == 1 {
+        return Ok(part(0)?);
+    }
+    let sums: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|i| scope.spawn(move || part(i))).collect();
+        all.into_iter().map(|thread| thread.join()).collect()
+    });
+    sums.into_iter().try_fold(0, |sum, one| Ok(sum + one.map_err(|_| "a thread panicked")??))
+}
+
+pub fn encode_file(blocks: &[Vec<u32>]) -> Result<Vec<u8>> {
     let encoder = encoder(Format::Bip456);
     let mut file = Vec::new();
     encoder.put_head(blocks.len() as u32, &mut file);

@@ -3,6 +3,7 @@
 mod fields;
 mod figures;
 mod hashes;
+mod hint_sizes;
 mod hints;
 mod obfuscation;
 mod sample;
@@ -10,7 +11,7 @@ mod storage;
 mod tables;
 mod views;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::measure::Effort;
@@ -84,11 +85,31 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
             "time of one record, each step to the right ten times as long",
         ),
     ));
-    let mut figures = Figures::default();
-    hints::run(size.effort, size.hinted_blocks, &mut figures)?;
-    report.tables.push(figures.table("hints"));
+    report.tables.extend(hints_tables(size, &[])?);
     report.tables.push(core_pr_31551());
     Ok(report)
+}
+
+/// Measures hints alone: speed, and the sizes of made ones and of those in `files` in all forms.
+///
+/// # Errors
+/// Two ways to do the same came to different results, or a file does not hold hints.
+pub fn run_hints(size: Size, files: &[PathBuf]) -> Result<Report> {
+    let mut report = Report::new("hints");
+    report.notes.push(
+        "synthetic hints are made to be like mainnet's in density, not measured on mainnet; \
+         sizes by gzip, xz and zstd are those of the command line programs"
+            .to_string(),
+    );
+    report.tables.extend(hints_tables(size, files)?);
+    Ok(report)
+}
+
+fn hints_tables(size: Size, files: &[PathBuf]) -> Result<[Table; 2]> {
+    let mut figures = Figures::default();
+    hints::run(size.effort, size.hinted_blocks, &mut figures)?;
+    let sizes = hint_sizes::table(size.hinted_blocks * 10, files)?;
+    Ok([figures.table("hints"), sizes])
 }
 
 /// What Bitcoin Core gained on this block, on the machines of its own authors (ORIGINS.md).

@@ -167,7 +167,7 @@ impl Shape {
 
 /// A CompactSize below 2^32, and its length. As in the crate `hintsfile`, a longer form than is
 /// needed will do.
-fn read_compact_size(bytes: &[u8]) -> Result<(u32, usize), Wrong> {
+pub(super) fn read_compact_size(bytes: &[u8]) -> Result<(u32, usize), Wrong> {
     match *bytes {
         [value @ 0..=0xfc, ..] => Ok((u32::from(value), 1)),
         [0xfd, a, b, ..] => Ok((u32::from(u16::from_le_bytes([a, b])), 3)),

@@ -11,6 +11,7 @@ mod bits;
 mod bitset;
 mod booster;
 mod bound;
+pub mod compressed;
 mod offsets;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use bip456::Bip456;
 pub use bitset::Bitset;
 pub use booster::Booster;
 pub use bound::{Statistics, block_bound_bits, log2_choose, statistics};
+pub use compressed::Compressed;
 
 use elias_fano::{CUT_SHORT, INDEX_TOO_LARGE, NOT_ASCENDING, OUTPUTS_MAX};
 use offsets::Offsets;
@@ -121,6 +123,9 @@ pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
     if bytes.starts_with(&bip456::MAGIC) {
         return Ok(if bitset::is_bitset(bytes) { Format::Bitset } else { Format::Bip456 });
     }
+    if bytes.starts_with(&compressed::layout::COMPRESSED_MAGIC) {
+        return Ok(Format::Compressed);
+    }
     if bytes.starts_with(&booster::GENESIS) {
         return Ok(Format::Booster);
     }
@@ -140,11 +145,12 @@ where
         Format::Bip456 => Box::new(Bip456::open(bytes)?),
         Format::Booster => Box::new(Booster::open(bytes)?),
         Format::Bitset => Box::new(Bitset::open(bytes)?),
-        Format::Compressed => return Err(HintsError::new(NO_BLOCKS)),
+        Format::Compressed => Box::new(Compressed::open(bytes)?),
     })
 }
 
-/// The writer of a format.
+/// The writer of a format. For compressed hints, which are not written block by block, it refuses
+/// every block: see [`compressed`].
 pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
     match format {
         Format::Bip456 => Box::new(bip456::Encoder),
@@ -199,7 +205,7 @@ pub trait HintsEncoder: Send + Sync {
     }
 }
 
-const NO_BLOCKS: &str = "this format is not written or read block by block";
+const NO_BLOCKS: &str = "compressed hints are not written block by block";
 
 /// Refuses every block.
 struct NoEncoder;

@@ -1,6 +1,7 @@
 //! Hints files from a synced directory, which is locked and read, and never changed.
 
 mod chain;
+mod compress;
 mod convert;
 mod create;
 mod number;
@@ -11,6 +12,7 @@ mod write;
 
 use std::time::Duration;
 
+pub use compress::compress_hints;
 pub use convert::{conversion_needs_blocks, convert_hints};
 pub use create::create_hints;
 

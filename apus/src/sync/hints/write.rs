@@ -207,7 +207,7 @@ pub(super) fn assemble(
     stop: &AtomicBool,
 ) -> Result<u64, Halt> {
     Disk::new().replace_with(out, |file| {
-        let mut sink = Sink { file, held: Vec::new(), written: 0 };
+        let mut sink = Sink::new(file, Vec::new());
         encoder.put_head(pieces.len() as u32, &mut sink.held);
         let mut next = 0;
         while next < pieces.len() {
@@ -237,14 +237,20 @@ pub(super) fn assemble(
 }
 
 /// A file that is written from its start to its end.
-struct Sink<'a> {
+pub(super) struct Sink<'a> {
     file: &'a File,
-    held: Vec<u8>,
-    written: u64,
+    /// What comes next.
+    pub held: Vec<u8>,
+    pub written: u64,
 }
 
-impl Sink<'_> {
-    fn flush_beyond(&mut self, bytes: usize) -> Result<(), Halt> {
+impl<'a> Sink<'a> {
+    pub fn new(file: &'a File, held: Vec<u8>) -> Self {
+        Self { file, held, written: 0 }
+    }
+
+    /// Writes what is held, if that is more than so many bytes.
+    pub fn flush_beyond(&mut self, bytes: usize) -> Result<(), Halt> {
         if self.held.len() > bytes {
             self.file.write_all_at(&self.held, self.written)?;
             self.written += self.held.len() as u64;

@@ -76,6 +76,16 @@ fn leveldb() -> Vec<(&'static str, Value)> {
     all
 }
 
+fn compressed_hints() -> Vec<(&'static str, Value)> {
+    use apus::swiftsync::hints::compressed::layout::*;
+    let mut all = named![
+        COMPRESSED_VERSION COMPRESSED_HEAD_BYTES COMPRESSED_ENTRY_BYTES COMPRESSED_TAIL_BYTES
+        FRAME_BLOCKS_MAX FRAME_INDICES_MAX LANES CONTEXTS TABLES_MAX TOKENS SLOT_BITS STATE_START
+    ];
+    all.push(("COMPRESSED_MAGIC", Value::from(&COMPRESSED_MAGIC[..])));
+    all
+}
+
 fn sync() -> Vec<(&'static str, Value)> {
     use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK, SWIFTSYNC_DIRECTORY};
     named![REBUILD_DIRECTORY REBUILD_MARK SWIFTSYNC_DIRECTORY]
@@ -83,9 +93,9 @@ fn sync() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn the_document_and_the_code_have_the_same_constants() {
-    let all = [networks(), store(), coins(), leveldb(), sync()].into_iter().flatten();
+    let all = [networks(), store(), coins(), leveldb(), sync(), compressed_hints()];
     let mut code = BTreeMap::new();
-    for (name, value) in all {
+    for (name, value) in all.into_iter().flatten() {
         assert!(code.insert(name.to_string(), value).is_none(), "{name} twice");
     }
     assert_same("constant", &Document::read().constants, &code);
@@ -100,6 +110,7 @@ fn nothing_in_a_layout_is_left_out() {
         include_str!("../../../src/leveldb/mod.rs"),
         include_str!("../../../src/store/mod.rs"),
         include_str!("../../../src/coins/mod.rs"),
+        include_str!("../../../src/swiftsync/hints/compressed/mod.rs"),
     ] {
         let (_, layout) = source.split_once("pub mod layout {\n").expect("a layout");
         let (layout, _) = layout.split_once("\n}").expect("its end");

@@ -13,6 +13,8 @@ use apus::leveldb::{Db, Options};
 use apus::store::{
     BlockFiles, BlockFilesOptions, FileInfo, IndexDb, IndexEntry, Obfuscation, UndoRecord,
 };
+use apus::swiftsync::hints::compressed::compress;
+use apus::swiftsync::hints::{Format, encoder, open};
 use apus::wire::{
     BlockView, Chain, Cursor, Hash, Network, OutPoint, genesis_block, put_compact_size, put_varint,
 };
@@ -31,7 +33,7 @@ type Examples = BTreeMap<String, Hex>;
 #[test]
 fn the_code_writes_every_example() {
     let mut code = Examples::new();
-    for (name, bytes) in [files(), coins(), records(), tables()].concat() {
+    for (name, bytes) in [files(), coins(), records(), tables(), hints()].concat() {
         assert!(code.insert(name.to_string(), Hex(bytes)).is_none(), "{name} twice");
     }
     assert_same("example", &Document::read().byte_strings(&LISTS), &code);
@@ -202,6 +204,18 @@ fn tables() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// The undo data of the example is what the coins of the document are made of.
+/// Four blocks of hints, compressed.
+fn hints() -> Vec<(&'static str, Vec<u8>)> {
+    let encoder = encoder(Format::Bip456);
+    let mut file = Vec::new();
+    encoder.put_head(4, &mut file);
+    for unspent in [&[0][..], &[], &[3, 7, 12], &[0, 40]] {
+        encoder.put_block(unspent, 41, &mut file).unwrap();
+    }
+    let hints = open(file).unwrap();
+    vec![("compressed-hints", compress(hints.as_ref()).unwrap())]
+}
+
 #[test]
 fn undo_data_is_counts_and_coins() {
     let examples = Document::read().byte_strings(&LISTS);

@@ -1,0 +1,306 @@
+//! A frame: consecutive blocks that are decoded together, and apart from all others.
+//!
+//! Its numbers are, for each block, the count and the first index, on lane 0; then all gaps, cut
+//! into four lanes of the same length, of which each gives one after the other, and what is left
+//! over on the last one. Each lane has its own state and history, so that a core works on four
+//! numbers at once.
+
+use super::super::HintsError;
+use super::super::elias_fano::OUTPUTS_MAX;
+use super::model::{Census, Decoder, History, Kind, Model};
+use super::rans::{self, STATE_START, Share, Words};
+use super::token::{self, TOKENS};
+
+/// Indices that a frame has at most: 512 KiB, decoded in 1 ms. A block has at most 111,111.
+pub const FRAME_INDICES_MAX: usize = 1 << 17;
+/// Blocks that a frame has at most.
+pub const FRAME_BLOCKS_MAX: usize = 1 << 12;
+/// Numbers that are decoded at once.
+pub const LANES: usize = 4;
+const STATES_BYTES: usize = 4 * LANES;
+/// How many bytes of bits there are.
+const BITS_HEAD_BYTES: usize = 4;
+
+/// The indices of consecutive blocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Frame {
+    /// Where the indices of each block end.
+    ends: Vec<u32>,
+    indices: Vec<u32>,
+}
+
+impl Frame {
+    pub fn blocks(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn indices(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The indices of block `i` of the frame.
+    pub fn block(&self, i: usize) -> Option<&[u32]> {
+        let end = *self.ends.get(i)? as usize;
+        let start = i.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        self.indices.get(start..end)
+    }
+
+    /// Whether so many more are too many.
+    pub fn is_full(&self, indices: usize) -> bool {
+        self.blocks() == FRAME_BLOCKS_MAX || self.indices.len() + indices > FRAME_INDICES_MAX
+    }
+
+    /// Adds a block; its indices ascend.
+    pub fn push(&mut self, indices: &[u32]) {
+        self.indices.extend_from_slice(indices);
+        self.ends.push(self.indices.len() as u32);
+    }
+
+    pub fn clear(&mut self) {
+        self.ends.clear();
+        self.indices.clear();
+    }
+
+    /// All its numbers, in the order in which they are decoded: lane, context and number.
+    fn numbers(&self, mut tell: impl FnMut(usize, usize, u32)) {
+        let (mut counts, mut firsts) = (History::NEW, History::NEW);
+        let mut gaps = Vec::with_capacity(self.indices.len());
+        for block in (0..self.blocks()).filter_map(|i| self.block(i)) {
+            let count = block.len() as u32;
+            tell(0, counts.context(Kind::Count), count);
+            push(&mut counts, count);
+            let Some(first) = block.first() else { continue };
+            tell(0, firsts.beside(token::token(count)).context(Kind::First), *first);
+            push(&mut firsts, *first);
+            gaps.extend(block.windows(2).map(|pair| pair[1] - pair[0] - 1));
+        }
+        let mut lanes = [History::NEW; LANES];
+        for (lane, at) in order(gaps.len()) {
+            tell(lane, lanes[lane].context(Kind::Gap), gaps[at]);
+            push(&mut lanes[lane], gaps[at]);
+        }
+    }
+
+    /// Adds its numbers to the census.
+    pub fn count(&self, census: &mut Census) {
+        self.numbers(|_, context, number| census.count(context, token::token(number)));
+    }
+
+    /// Appends its code by a model whose census it was part of.
+    pub fn encode(&self, model: &Model, shares: &[[Share; TOKENS]], out: &mut Vec<u8>) {
+        let mut symbols: Vec<(usize, Share)> = Vec::with_capacity(self.indices.len() * 2);
+        let mut bits = BitWriter::default();
+        self.numbers(|lane, context, number| {
+            let token = token::token(number);
+            let (least, len) = token::range(token);
+            symbols.push((lane, shares[usize::from(model.map()[context])][token]));
+            bits.put(number - least, len);
+        });
+        let (mut states, mut words) = ([STATE_START; LANES], Vec::with_capacity(symbols.len()));
+        for (lane, share) in symbols.into_iter().rev() {
+            rans::put(&mut states[lane], share, &mut words);
+        }
+        let bits = bits.finish();
+        out.extend_from_slice(&(bits.len() as u32).to_le_bytes());
+        out.extend_from_slice(&bits);
+        states.iter().for_each(|state| out.extend_from_slice(&state.to_le_bytes()));
+        words.iter().rev().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    /// The frame of this code, in the memory of `old`.
+    ///
+    /// # Errors
+    /// No frame of so many blocks has this code.
+    pub fn decode(
+        old: Self,
+        bytes: &[u8],
+        blocks: usize,
+        decoder: &Decoder,
+    ) -> Result<Self, HintsError> {
+        let damaged = || HintsError::new("the hints file is damaged");
+        let mut input = Input::new(bytes, decoder).ok_or_else(damaged)?;
+        let frame = input.frame(old, blocks).filter(|_| input.is_used_up());
+        frame.ok_or_else(damaged)
+    }
+}
+
+fn push(history: &mut History, number: u32) {
+    let token = token::token(number);
+    history.push(token::weight(token), token::class(token));
+}
+
+/// Of so many gaps: lane and place, in the order of decoding.
+fn order(gaps: usize) -> impl Iterator<Item = (usize, usize)> {
+    let lane_gaps = gaps / LANES;
+    let together =
+        (0..lane_gaps).flat_map(move |i| (0..LANES).map(move |l| (l, l * lane_gaps + i)));
+    together.chain((lane_gaps * LANES..gaps).map(|at| (LANES - 1, at)))
+}
+
+/// Bits one after the other, bit 0 of a byte first.
+#[derive(Default)]
+struct BitWriter {
+    bytes: Vec<u8>,
+    held: u64,
+    len: u32,
+}
+
+impl BitWriter {
+    fn put(&mut self, value: u32, len: u32) {
+        self.held |= u64::from(value) << self.len;
+        self.len += len;
+        while self.len >= 8 {
+            self.bytes.push(self.held as u8);
+            self.held >>= 8;
+            self.len -= 8;
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        if self.len > 0 {
+            self.bytes.push(self.held as u8);
+        }
+        self.bytes
+    }
+}
+
+/// A frame's code that is being read.
+struct Input<'a> {
+    decoder: &'a Decoder,
+    /// The bits and the states behind them, so that eight bytes can be read from any byte of bits.
+    bits: &'a [u8],
+    /// In bits.
+    bits_len: usize,
+    bits_at: usize,
+    states: [u32; LANES],
+    words: Words<'a>,
+}
+
+impl<'a> Input<'a> {
+    fn new(bytes: &'a [u8], decoder: &'a Decoder) -> Option<Self> {
+        let (len, rest) = bytes.split_first_chunk::<BITS_HEAD_BYTES>()?;
+        let bits_bytes = u32::from_le_bytes(*len) as usize;
+        let states_end = bits_bytes.checked_add(STATES_BYTES)?;
+        let (bits, words) = rest.split_at_checked(states_end)?;
+        let (words, odd) = words.as_chunks();
+        let mut states = [0; LANES];
+        for (state, bytes) in states.iter_mut().zip(bits[bits_bytes..].as_chunks().0) {
+            *state = u32::from_le_bytes(*bytes);
+        }
+        let words = Words::new(words);
+        let bits_len = bits_bytes * 8;
+        odd.is_empty().then_some(Self { decoder, bits, bits_len, bits_at: 0, states, words })
+    }
+
+    /// The next bits, at least 57 of them.
+    #[inline(always)]
+    fn peek(&self) -> u64 {
+        let bytes = self.bits.get(self.bits_at / 8..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) >> (self.bits_at % 8)
+    }
+
+    /// The next number of a lane. Takes what it needs of `bits`.
+    #[inline(always)]
+    fn number(&mut self, lane: usize, context: usize, bits: &mut u64) -> (u32, u32, u32) {
+        let state = self.states[lane];
+        let entry = self.decoder.entry(context, state);
+        self.states[lane] = self.words.refill(rans::take(state, entry.slots(), entry.within()));
+        let len = entry.bits();
+        let number = entry.least() + (*bits as u32 & ((1 << len) - 1));
+        *bits >>= len;
+        self.bits_at += len as usize;
+        (number, entry.weight(), entry.class())
+    }
+
+    #[inline(always)]
+    fn next(&mut self, lane: usize, kind: Kind, history: &mut History) -> u32 {
+        let mut bits = self.peek();
+        let (number, weight, class) = self.number(lane, history.context(kind), &mut bits);
+        history.push(weight, class);
+        number
+    }
+
+    fn frame(&mut self, old: Frame, blocks: usize) -> Option<Frame> {
+        if blocks > FRAME_BLOCKS_MAX {
+            return None;
+        }
+        let (mut counts, mut firsts) = (History::NEW, History::NEW);
+        let Frame { mut ends, mut indices } = old;
+        let mut first_of = Vec::with_capacity(blocks);
+        ends.clear();
+        let (mut end, mut gaps) = (0, 0);
+        for _ in 0..blocks {
+            let count = self.next(0, Kind::Count, &mut counts);
+            let mut first = 0;
+            if count > 0 {
+                let mut beside = firsts.beside(token::token(count));
+                first = self.next(0, Kind::First, &mut beside);
+                push(&mut firsts, first);
+                gaps += count as usize - 1;
+            }
+            end += count;
+            if end as usize > FRAME_INDICES_MAX {
+                return None;
+            }
+            ends.push(end);
+            first_of.push(first);
+        }
+        // The gaps to the end of it, so that the indices have room before them.
+        indices.resize(end as usize, 0);
+        self.gaps(&mut indices[end as usize - gaps..]);
+        add_up(&ends, &first_of, gaps, &mut indices).then_some(Frame { ends, indices })
+    }
+
+    fn gaps(&mut self, gaps: &mut [u32]) {
+        let lane_gaps = gaps.len() / LANES;
+        let (together, rest) = gaps.split_at_mut(lane_gaps * LANES);
+        let (a, bcd) = together.split_at_mut(lane_gaps);
+        let (b, cd) = bcd.split_at_mut(lane_gaps);
+        let (c, d) = cd.split_at_mut(lane_gaps);
+        let mut lanes = [History::NEW; LANES];
+        for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+            // 57 bits at least: enough for four numbers, of which each has 14 at most.
+            let mut bits = self.peek();
+            for (lane, gap) in [a, b, c, d].into_iter().enumerate() {
+                let context = lanes[lane].context(Kind::Gap);
+                let (number, weight, class) = self.number(lane, context, &mut bits);
+                lanes[lane].push(weight, class);
+                *gap = number;
+            }
+        }
+        let last = &mut lanes[LANES - 1];
+        rest.iter_mut().for_each(|gap| *gap = self.next(LANES - 1, Kind::Gap, last));
+    }
+
+    /// Whether the code has nothing more and nothing less than what was read.
+    fn is_used_up(&self) -> bool {
+        self.bits_at <= self.bits_len
+            && self.bits_at + 8 > self.bits_len
+            && self.words.is_used_up()
+            && self.states == [STATE_START; LANES]
+    }
+}
+
+/// Makes indices of first ones and so many gaps, which are at the end of `indices`; false where one
+/// is larger than a block can have outputs. The gaps read are always at or behind what is written,
+/// by as many places as there are first ones to come.
+fn add_up(ends: &[u32], first_of: &[u32], gaps: usize, indices: &mut [u32]) -> bool {
+    let mut ahead = indices.len() - gaps;
+    let (mut start, mut are_right) = (0, true);
+    for (end, first) in ends.iter().zip(first_of) {
+        let from = start;
+        start = *end as usize;
+        if from == start {
+            continue;
+        }
+        indices[from] = *first;
+        ahead -= 1;
+        let mut index = *first;
+        for at in from + 1..start {
+            index = index.saturating_add(indices[at + ahead] + 1);
+            indices[at] = index;
+        }
+        are_right &= index < OUTPUTS_MAX;
+    }
+    are_right
+}

@@ -1,0 +1,154 @@
+//! Writing, in two steps: a survey of all blocks, then their code by what the survey found.
+
+use std::ops::Range;
+
+use super::super::elias_fano::OUTPUTS_MAX;
+use super::super::{Hints, HintsError, Numbering, check_block};
+use super::Entry;
+use super::frame::{FRAME_BLOCKS_MAX, Frame};
+use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
+use super::model::{Census, Model};
+use super::rans::Share;
+use super::token::TOKENS;
+
+/// Heights that are compressed together: frames do not reach from one such range into the next, so
+/// that each range can be done apart from the others.
+pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
+    let blocks = FRAME_BLOCKS_MAX as u32;
+    (0..height.div_ceil(blocks)).map(move |i| {
+        let start = i * blocks;
+        start + 1..(start + blocks.min(height - start)).saturating_add(1)
+    })
+}
+
+/// The first step.
+#[derive(Default)]
+pub struct Survey(Census);
+
+impl Survey {
+    /// Looks at one of the [`ranges`].
+    ///
+    /// # Errors
+    /// The hints cannot be right, or count outputs that cannot be spent.
+    pub fn add(&mut self, hints: &dyn Hints, range: Range<u32>) -> Result<(), HintsError> {
+        for_each_frame(hints, range, |frame| frame.count(&mut self.0))
+    }
+
+    /// Takes up what was seen elsewhere.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
+}
+
+/// The second step. The file is head, ranges in order of height, tail.
+pub struct Compressor {
+    model: Model,
+    shares: Vec<[Share; TOKENS]>,
+}
+
+/// A range's part of the file.
+#[derive(Default)]
+pub struct CompressedRange {
+    /// Stands behind the ranges before it.
+    pub bytes: Vec<u8>,
+    /// What the tail is made of.
+    pub entries: Vec<Entry>,
+    /// Outputs that stay unspent.
+    pub unspent: u64,
+}
+
+impl Compressor {
+    /// For hints of which all ranges were surveyed.
+    pub fn new(survey: &Survey) -> Self {
+        let model = Model::new(&survey.0);
+        Self { shares: model.shares(), model }
+    }
+
+    /// What stands before the frames.
+    pub fn head(&self, height: u32) -> Vec<u8> {
+        let mut model = Vec::new();
+        self.model.write(&mut model);
+        let mut head = COMPRESSED_MAGIC.to_vec();
+        head.push(COMPRESSED_VERSION);
+        head.extend_from_slice(&height.to_le_bytes());
+        head.extend_from_slice(&(model.len() as u32).to_le_bytes());
+        head.extend_from_slice(&model);
+        head
+    }
+
+    /// Compresses one of the [`ranges`].
+    ///
+    /// # Errors
+    /// As for [`Survey::add`].
+    pub fn range(
+        &self,
+        hints: &dyn Hints,
+        range: Range<u32>,
+    ) -> Result<CompressedRange, HintsError> {
+        let mut done = CompressedRange::default();
+        for_each_frame(hints, range, |frame| {
+            let start = done.bytes.len();
+            frame.encode(&self.model, &self.shares, &mut done.bytes);
+            done.unspent += frame.indices() as u64;
+            let code = &done.bytes[start..];
+            let (blocks, len) = (frame.blocks() as u16, code.len() as u32);
+            done.entries.push(Entry { blocks, len, crc: crc32c::crc32c(code) });
+        })?;
+        Ok(done)
+    }
+
+    /// What stands behind the frames.
+    pub fn tail(&self, height: u32, entries: &[Entry]) -> Vec<u8> {
+        let mut tail = Vec::new();
+        entries.iter().for_each(|entry| entry.write(&mut tail));
+        tail.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&self.head(height)), &tail);
+        tail.extend_from_slice(&crc.to_le_bytes());
+        tail
+    }
+}
+
+/// A compressed file of these hints, whole and on one thread.
+///
+/// # Errors
+/// As for [`Survey::add`].
+pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
+    let (height, mut survey) = (hints.height(), Survey::default());
+    ranges(height).try_for_each(|range| survey.add(hints, range))?;
+    let compressor = Compressor::new(&survey);
+    let (mut file, mut entries) = (compressor.head(height), Vec::new());
+    for range in ranges(height) {
+        let mut done = compressor.range(hints, range)?;
+        file.append(&mut done.bytes);
+        entries.append(&mut done.entries);
+    }
+    file.extend(compressor.tail(height, &entries));
+    Ok(file)
+}
+
+/// Cuts a range into frames.
+fn for_each_frame(
+    hints: &dyn Hints,
+    range: Range<u32>,
+    mut work: impl FnMut(&Frame),
+) -> Result<(), HintsError> {
+    if hints.format().numbering() != Numbering::Spendable {
+        let what = "they count outputs that nobody can spend: convert them to bip456 first";
+        return Err(HintsError::new(what));
+    }
+    let (mut frame, mut unspent) = (Frame::default(), Vec::new());
+    for height in range {
+        hints.unspent(height, &mut unspent)?;
+        let checked = check_block(&unspent, OUTPUTS_MAX);
+        checked.map_err(|error| HintsError::at(height, error.what))?;
+        if frame.is_full(unspent.len()) {
+            work(&frame);
+            frame.clear();
+        }
+        frame.push(&unspent);
+    }
+    if frame.blocks() > 0 {
+        work(&frame);
+    }
+    Ok(())
+}
