@@ -1,8 +1,8 @@
 //! The pipelines, and the only module that starts threads. Does not know argument parsing.
 //!
 //! In order ([`sync`], [`reindex`]): find the headers in all sources, choose the best chain,
-//! connect it block by block (`pipeline`, `connect`), and commit now and then (`commit`). With hints,
-//! SwiftSync (`swift`) first goes to their height, in any order.
+//! connect it block by block (`pipeline`, `connect`), and commit now and then (`commit`). With
+//! hints, SwiftSync (`swift`) first goes to their height, in any order.
 
 mod activate;
 mod assumevalid;

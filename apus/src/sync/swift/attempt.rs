@@ -29,8 +29,8 @@ use crate::swiftsync::{Aggregate, Salt};
 /// the blocks under way and for building tables.
 const SURVIVORS_PERCENT: usize = 70;
 /// More gains nothing: touching memory for the first time costs as much as writing it out past the
-/// page cache, in pieces of 200 KiB. With what [`Recent`] keeps, at most 250 MB for 288 full blocks,
-/// and the blocks under way it stays below 500 MiB.
+/// page cache, in pieces of 200 KiB. With what [`Recent`] keeps, at most 250 MB for 288 full
+/// blocks, and the blocks under way it stays below 500 MiB.
 const SURVIVORS_BYTES_MAX: usize = 200 << 20;
 
 /// What a SwiftSync works with that does not change while it runs.

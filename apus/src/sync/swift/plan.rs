@@ -110,8 +110,8 @@ fn target(node: &Node, hints: &HintsFile) -> Result<BlockId, SyncError> {
     })
 }
 
-/// Between a coinbase that BIP30's exceptions overwrote and the one that did it, the first is a coin
-/// like any other; hints have no number for it.
+/// Between a coinbase that BIP30's exceptions overwrote and the one that did it, the first is a
+/// coin like any other; hints have no number for it.
 fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), SyncError> {
     let height = chain.height().unwrap_or(0);
     for first in 1..=height {
