@@ -32,6 +32,9 @@ Examples:
   apus sync --from bootstrap.dat               into Bitcoin Core's own data directory
   apus sync --from /old/node --datadir new     from the block files of another node
   apus reindex --datadir new --assumevalid 0   rebuild the UTXO set, checking every script
+  apus hints create -o mainnet.hints           which outputs are unspent, from a synced directory
+  apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
+                                               in any order, without look-ups, proved at the end
   apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
   apus hints create -o mainnet.hints           which outputs are unspent, for SwiftSync
 
@@ -69,7 +72,7 @@ pub enum Command {
         #[command(subcommand)]
         command: HintsCommand,
     },
-    /// Sync the first 14,132 blocks of mainnet, which came with this program, and compare.
+    /// Sync the first 14,132 blocks of mainnet, which came with this program, in all three ways.
     Demo {
         /// Put the data directory here and keep it.
         #[arg(long, value_name = "DIR")]

@@ -98,8 +98,8 @@ impl<'a> Runner<'a> {
 
     /// Makes hints of the data directory's tip.
     pub fn hints(&mut self) -> Result<Run> {
-        let mut command = self.apus(&["hints", "create", "--json", "--force", "-o"]);
-        command.arg(&self.hints);
+        let mut command = self.apus(&["hints", "create", "--json", "--force"]);
+        command.arg("-o").arg(&self.hints);
         self.run("apus hints create", command)
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::chain::StoredChain;
 use super::number::number;
 use super::spill::Spill;
-use super::survivors::{Collector, Survivor, Survivors, place_of, survivor, vout_of};
+use super::sorted::{Collector, Survivor, Sorted, place_of, survivor, vout_of};
 use super::workers::{check, in_order};
 use super::write::{HintedBlock, Totals, Unspent, Work, groups, write_hints};
 use super::{Halt, HintsSummary};
@@ -102,7 +102,7 @@ fn create(
     let mut collectors = find.in_chainstate(options.threads, new)?;
     collectors.extend(find.spent_above(new)?);
     tracing::debug!(blocks = height, groups = groups.len(), spilled = spill.len(), "sorted");
-    let survivors = work.pool.install(|| Survivors::new(&spill, collectors));
+    let survivors = work.pool.install(|| Sorted::new(&spill, collectors));
     let told = Told { survivors, numbering, chain };
     write_hints(work, &order, &groups, &told)
 }
@@ -197,7 +197,7 @@ impl Find<'_> {
 
 /// The collected outputs tell which are unspent.
 struct Told<'a> {
-    survivors: Survivors<'a>,
+    survivors: Sorted<'a>,
     numbering: Numbering,
     chain: &'a StoredChain,
 }
@@ -226,7 +226,7 @@ impl Unspent for Told<'_> {
 impl Told<'_> {
     fn disagreement(&self, height: u32, missing: &Survivor) -> Halt {
         let start: String =
-            super::survivors::txid_of(missing).iter().rev().map(|b| format!("{b:02x}")).collect();
+            super::sorted::txid_of(missing).iter().rev().map(|b| format!("{b:02x}")).collect();
         let what = format!(
             "chainstate, undo data and blocks do not fit each other: block {height} has no output \
              {} of a transaction …{start}; `apus reindex` rebuilds the chainstate from the blocks",

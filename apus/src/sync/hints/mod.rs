@@ -6,7 +6,7 @@ mod convert;
 mod create;
 mod number;
 mod spill;
-mod survivors;
+mod sorted;
 mod workers;
 mod write;
 

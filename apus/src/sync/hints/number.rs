@@ -3,7 +3,7 @@
 use crate::swiftsync::hints::Numbering;
 use crate::wire::{BlockView, Hash, is_unspendable};
 
-use super::survivors::{Survivor, txid_of, txid_start, vout_of};
+use super::sorted::{Survivor, txid_of, txid_start, vout_of};
 
 /// An output of a block.
 pub(super) struct Numbered {
@@ -93,7 +93,7 @@ fn stranger(survivors: &[Survivor], txids: &[Hash]) -> Survivor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::survivors::survivor;
+    use super::super::sorted::survivor;
     use super::*;
     use crate::testdata::{blocks_of, data};
     use crate::wire::OutPoint;

@@ -115,12 +115,12 @@ impl<'a> Collector<'a> {
 }
 
 /// All survivors, to be had group by group.
-pub(super) struct Survivors<'a> {
+pub(super) struct Sorted<'a> {
     spill: &'a Spill,
     runs: Vec<Run>,
 }
 
-impl<'a> Survivors<'a> {
+impl<'a> Sorted<'a> {
     /// What all threads have collected; what is in memory is sorted on the caller's pool.
     pub fn new(spill: &'a Spill, collectors: Vec<Collector>) -> Self {
         let runs = collectors.into_par_iter().flat_map_iter(Collector::into_runs).collect();
@@ -176,7 +176,7 @@ mod tests {
                 collectors[n as usize % threads].push(made(n)).unwrap();
             }
             assert_eq!(spill.len() == 0, bytes_max > 24_000);
-            let survivors = Survivors::new(&spill, collectors);
+            let survivors = Sorted::new(&spill, collectors);
             let (mut all, mut loaded) = (Vec::new(), Vec::new());
             for (index, group) in groups.iter().enumerate() {
                 survivors.load(index, &mut loaded).unwrap();
