@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::chain::StoredChain;
 use super::number::number;
+use super::sorted::{Collector, Sorted, Survivor, place_of, survivor, vout_of};
 use super::spill::Spill;
-use super::sorted::{Collector, Survivor, Sorted, place_of, survivor, vout_of};
 use super::workers::{check, in_order};
 use super::write::{HintedBlock, Totals, Unspent, Work, groups, write_hints};
 use super::{Halt, HintsSummary};

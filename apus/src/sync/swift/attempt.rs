@@ -68,6 +68,8 @@ pub(super) fn attempt<A: Aggregate>(
     let disk = node.dir.disk().clone();
     let (work, state) = begin::<A>(node, hints, plan, &directory)?;
     let (threads, save_every) = (node.options.threads.max(1), node.options.save_every);
+    // One more than there are cores, for one or another waits for the disk; one alone stays alone.
+    let workers = if threads > 1 { threads + 1 } else { 1 };
     let before = state.gathered.tally.counts;
     let height_of = |step: usize| node.tree.node(plan.steps[step].id).height;
     let todo: Vec<usize> =
@@ -82,14 +84,14 @@ pub(super) fn attempt<A: Aggregate>(
         salt: &work.salt,
         todo: &todo,
         survivors: Some(&work.survivors),
-        recent: work.recent.as_ref(),
+        recent: work.recent.as_ref().filter(|recent| recent.wants_any()),
         times,
         next: AtomicUsize::new(0),
         pause: AtomicBool::new(false),
     };
     let mut tracker = Tracker::new(&job, ledger, state, observer);
     tracker.saving = Some(Saving { work: &work, disk: &disk, path: saved_path(&directory) });
-    if let Ended::Stopped = run(&job, threads, save_every, stop, &mut tracker)? {
+    if let Ended::Stopped = run(&job, workers, save_every, stop, &mut tracker)? {
         return Ok(Activated::Stopped);
     }
     let State { gathered, undo, done } = tracker.state;

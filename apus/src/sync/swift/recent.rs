@@ -57,6 +57,11 @@ impl Recent {
         Ok(Self { blocks, wanted, filter, coins })
     }
 
+    /// Whether there is anything to look out for.
+    pub fn wants_any(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
     /// Whether outputs of this transaction may be wanted.
     #[inline]
     pub fn may_want(&self, txid: &Hash) -> bool {
