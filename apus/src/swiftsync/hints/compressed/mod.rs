@@ -2,7 +2,7 @@
 //!
 //! Head, frames, index, tail. What is known of the numbers is in the head, so that each frame is
 //! decoded apart: any block costs one frame, about a millisecond, and the blocks around it are then
-//! there. Numbers are guessed from the ones before them ([`model`]), which finds what Elias-Fano
+//! there. Numbers are guessed from the ones before them (`model.rs`), which finds what Elias-Fano
 //! does not use: blocks and their parts differ in how much is unspent, and unspent outputs stand
 //! together.
 
