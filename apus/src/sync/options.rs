@@ -18,6 +18,9 @@ const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 pub struct Options {
     /// The data directory's root, as `bitcoind -datadir` takes it.
     pub datadir: PathBuf,
+    /// The directory whose `blocks` holds blk and rev files, if not the data directory (Core's
+    /// `-blocksdir`). It must exist. The block index stays in the data directory.
+    pub blocks_dir: Option<PathBuf>,
     /// The network.
     pub network: Network,
     /// Below which block scripts are taken as valid.
@@ -34,6 +37,8 @@ pub struct Options {
     pub aggregate: AggregateKind,
     /// How often SwiftSync saves what is done; a crash loses no more than this.
     pub save_every: Duration,
+    /// Whether a rebuilt UTXO set may replace one of a greater height.
+    pub allow_shrink: bool,
 }
 
 impl Options {
@@ -41,6 +46,7 @@ impl Options {
     pub fn new(datadir: PathBuf, network: Network) -> Self {
         Self {
             datadir,
+            blocks_dir: None,
             network,
             assumevalid: AssumeValid::BuiltIn,
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
@@ -49,6 +55,7 @@ impl Options {
             hints: None,
             aggregate: AggregateKind::Sha256,
             save_every: SAVE_EVERY,
+            allow_shrink: false,
         }
     }
 }
