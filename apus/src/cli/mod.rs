@@ -5,6 +5,7 @@ mod hints;
 mod options;
 mod progress;
 mod report;
+mod status;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Reindex { engine } => {
             with_engine(&engine, |options, reporter, stop| sync::reindex(options, reporter, stop))
         }
+        Command::Status(command) => status::run(&command),
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info),
         Command::Hints { command } => hints::run(command),
         Command::Demo { keep } => demo::run(keep, &stop_on_signal()),

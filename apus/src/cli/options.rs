@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::hints::HintsCommand;
+use super::status::StatusCommand;
 use crate::sync::{self, AssumeValid, UtxoHash};
 use crate::wire::{Chain, Hash, Network};
 
@@ -62,6 +63,7 @@ pub enum Command {
         #[command(flatten)]
         engine: Engine,
     },
+    Status(StatusCommand),
     /// Ask about the UTXO set.
     Txoutset {
         #[command(subcommand)]

@@ -68,6 +68,12 @@ impl Chainstate {
         Db::destroy(disk, dir)
     }
 
+    /// Puts the chainstate in `from`, a directory on the same file system, in the place of the one
+    /// in `dir`. Nobody may have either open. After a crash `dir` holds the one or the other.
+    pub fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
+        Db::adopt(disk, dir, from)
+    }
+
     /// The block up to which the coins are right, `None` in an empty chainstate.
     pub fn best_block(&self) -> Result<Option<Hash>> {
         let Some(mut value) = self.db.get(BEST_BLOCK)? else { return Ok(None) };

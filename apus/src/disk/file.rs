@@ -140,26 +140,15 @@ impl Disk {
     /// Renames `from` to `to`, replacing what is there. Durable after [`Disk::sync_dir`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
+        if let Some(power) = &self.power {
+            power.before_rename(from);
+        }
         self.before(to, &[])?;
         fs::rename(from, to).map_err(|e| StoreError::io(to, "rename a file to this name", e))?;
         if let Some(power) = &self.power {
             power.renamed(from, to);
         }
         Ok(())
-    }
-
-    /// Lets two files or directories change places in one step; whether the file system can.
-    /// Durable after [`Disk::sync_dir`].
-    pub fn exchange(&self, a: impl AsRef<Path>, b: impl AsRef<Path>) -> Result<bool> {
-        let (a, b) = (a.as_ref(), b.as_ref());
-        self.before(b, &[])?;
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        use rustix::io::Errno;
-        match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
-            Ok(()) => Ok(true),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-            Err(e) => Err(StoreError::io(b, "change places with what replaces it", e.into())),
-        }
     }
 
     /// Removes a file; no error if it is not there. Durable after [`Disk::sync_dir`].

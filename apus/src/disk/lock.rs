@@ -1,4 +1,5 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -8,48 +9,104 @@ use super::{Disk, File, StoreError};
 
 /// Files that this process has locked. The kernel grants a process its own record locks again,
 /// and drops them when *any* handle on the file is closed, so it cannot be asked.
-static LOCKED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static LOCKED: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
 
-/// An exclusive lock on a file, of the kind that Bitcoin Core and LevelDB take (`fcntl`); it ends
-/// when this is dropped.
+/// What this process has locked a file for.
+struct Held {
+    shared: bool,
+    owners: usize,
+    /// The only handle on the file.
+    _file: File,
+}
+
+/// A lock on a file, of the kind that Bitcoin Core and LevelDB take (`fcntl`): exclusive, or shared
+/// with others that only read. It ends when this is dropped.
 pub struct FileLock {
     name: PathBuf,
-    file: Option<File>,
 }
 
 impl Disk {
     /// Locks `path`, creating it if it is not there; an error if this or another program has it.
     pub fn lock(&self, path: impl AsRef<Path>) -> Result<FileLock, StoreError> {
         let path = path.as_ref();
-        let parent = path.parent().unwrap_or(Path::new("."));
-        let parent = parent.canonicalize();
-        let parent = parent.map_err(|e| StoreError::io(path, "find the lock's directory", e))?;
-        let name = parent.join(path.file_name().unwrap_or_default());
-        if !locked().insert(name.clone()) {
+        let mut locked = locked();
+        let name = full_name(path)?;
+        if locked.contains_key(&name) {
             return Err(StoreError::new(path, "in use by this program already"));
         }
-        let mut lock = FileLock { name, file: None };
         let file = self.open(path)?;
-        match fcntl_lock(file.raw(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => lock.file = Some(file),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
-                return Err(StoreError::new(path, "in use by another program"));
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        fcntl_lock(file.raw(), operation).map_err(|errno| refused(path, errno))?;
+        let held = Held { shared: false, owners: 1, _file: file };
+        locked.insert(name.clone(), held);
+        Ok(FileLock { name })
+    }
+
+    /// Locks `path` against those who write, together with others that only read. Nothing is made
+    /// or changed.
+    ///
+    /// `None` where nobody can be kept away: there is no such file, or the file system has no locks
+    /// (some read-only network mounts).
+    ///
+    /// # Errors
+    /// This or another program has it for writing.
+    pub fn lock_shared(&self, path: impl AsRef<Path>) -> Result<Option<FileLock>, StoreError> {
+        let path = path.as_ref();
+        let mut locked = locked();
+        let Ok(name) = full_name(path) else { return Ok(None) };
+        if let Some(held) = locked.get_mut(&name) {
+            if !held.shared {
+                return Err(StoreError::new(path, "in use by this program already"));
             }
-            Err(e) => return Err(StoreError::io(path, "lock the file", e.into())),
+            held.owners += 1;
+            return Ok(Some(FileLock { name }));
         }
-        Ok(lock)
+        let file = match self.open_read(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let kind = error.source.as_ref().map(std::io::Error::kind);
+                return if kind == Some(ErrorKind::NotFound) { Ok(None) } else { Err(error) };
+            }
+        };
+        match fcntl_lock(file.raw(), FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOLCK | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
+            Err(errno) => return Err(refused(path, errno)),
+        }
+        locked.insert(name.clone(), Held { shared: true, owners: 1, _file: file });
+        Ok(Some(FileLock { name }))
     }
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closed before the name is free, so that nobody's new lock is lost with our handle.
-        drop(self.file.take());
-        locked().remove(&self.name);
+        let mut locked = locked();
+        let Some(held) = locked.get_mut(&self.name) else { return };
+        held.owners -= 1;
+        if held.owners == 0 {
+            // Closed while the list is held, so that nobody's new lock is lost with our handle.
+            locked.remove(&self.name);
+        }
     }
 }
 
-fn locked() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+/// The name under which the file is listed, whatever way leads to its directory.
+fn full_name(path: &Path) -> Result<PathBuf, StoreError> {
+    let parent = path.parent().unwrap_or(Path::new(".")).canonicalize();
+    let parent = parent.map_err(|e| StoreError::io(path, "find the lock's directory", e))?;
+    Ok(parent.join(path.file_name().unwrap_or_default()))
+}
+
+fn refused(path: &Path, errno: rustix::io::Errno) -> StoreError {
+    match errno {
+        rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS => {
+            StoreError::new(path, "in use by another program")
+        }
+        _ => StoreError::io(path, "lock the file", errno.into()),
+    }
+}
+
+fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Held>> {
     LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,9 +120,37 @@ mod tests {
         let path = dir.path().join("LOCK");
         let disk = Disk::new();
         let lock = disk.lock(&path).unwrap();
-        let error = disk.lock(&path).err().unwrap().to_string();
-        assert!(error.contains("in use") && error.contains("LOCK"), "{error}");
+        for error in [disk.lock(&path).err(), disk.lock_shared(&path).err()] {
+            let error = error.unwrap().to_string();
+            assert!(error.contains("in use") && error.contains("LOCK"), "{error}");
+        }
         drop(lock);
         disk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn readers_share_a_lock_that_keeps_writers_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let disk = Disk::new();
+        assert!(disk.lock_shared(&path).unwrap().is_none(), "a reader makes no file");
+        assert!(!path.exists());
+        drop(disk.lock(&path).unwrap());
+        let first = disk.lock_shared(&path).unwrap().expect("there is a file to lock");
+        let second = disk.lock_shared(&path).unwrap();
+        drop(first);
+        assert!(disk.lock(&path).is_err(), "the second reader is still there");
+        // The kernel's lock is still there too: another program may read, and may not write.
+        let script = "import fcntl, sys\n\
+                      f = open(sys.argv[1], 'r+')\n\
+                      fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB)\n\
+                      try: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
+                      except OSError: sys.exit(7)";
+        let python = std::process::Command::new("python3").args(["-c", script]).arg(&path).status();
+        if let Ok(status) = python {
+            assert_eq!(status.code(), Some(7));
+        }
+        drop(second);
+        drop(disk.lock(&path).unwrap());
     }
 }

@@ -85,11 +85,17 @@ impl PowerCut {
         self.lock().synced.insert(path.to_path_buf(), content);
     }
 
+    /// Remembers what is at `path` before it is renamed.
+    pub(super) fn before_rename(&self, path: &Path) {
+        self.lock().first_touch(path);
+    }
+
     pub(super) fn renamed(&self, from: &Path, to: &Path) {
         let mut state = self.lock();
-        state.first_touch(from);
         state.first_touch(to);
         let content = state.synced.remove(from).unwrap_or_default();
+        // Until its directory is synced, the old name may come back.
+        state.unsynced_names.entry(from.to_path_buf()).or_insert(Some(content.clone()));
         let before = state.synced.insert(to.to_path_buf(), content);
         state.unsynced_names.entry(to.to_path_buf()).or_insert(before);
     }

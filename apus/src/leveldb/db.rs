@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
+use super::adopt;
 use super::cursor::Cursor;
 use super::format::{LEVELS, Result};
 use super::log;
@@ -53,7 +54,8 @@ impl Db {
     /// Opens the database in the directory `path`, or makes it.
     ///
     /// It may be one that LevelDB left behind: what its log files hold is written to tables (kept
-    /// in memory if `read_only`). An error if another program has it open, if a table is missing
+    /// in memory if `read_only`; then several programs may read at a time, and nothing in the
+    /// directory is made or changed). An error if another program has it open, if a table is missing
     /// or cut short, or if the manifest or a log is damaged; a log's torn end is not damage.
     pub fn open(disk: Disk, path: &Path, options: Options) -> Result<Self> {
         open::open(disk, path, options).map(|inner| Self { inner: Arc::new(inner) })
@@ -64,6 +66,20 @@ impl Db {
     /// After a power cut in the middle it is as it was, or empty, or gone.
     pub fn destroy(disk: &Disk, path: &Path) -> Result<()> {
         open::destroy(disk, path)
+    }
+
+    /// Puts the database in `from` in the place of the one in `path`, or makes it the one there,
+    /// and leaves nothing of it in `from`. Nobody may have either open. Both directories are on one
+    /// file system; neither changes its name, so that `path` may be a symlink or a mount point.
+    ///
+    /// After a power cut in the middle `path` holds the old database or the new one, whole; the one
+    /// in `from` may be lost.
+    ///
+    /// # Errors
+    /// One of them is in use, the one in `from` is damaged or has log files with changes that are
+    /// in no table, or the disk fails.
+    pub fn adopt(disk: &Disk, path: &Path, from: &Path) -> Result<()> {
+        adopt::adopt(disk, path, from)
     }
 
     /// The database as it is now.
@@ -186,7 +202,8 @@ pub(super) struct Inner {
     pub written: Condvar,
     /// Held by whoever takes tables out: there is one merge at a time.
     pub merging: Mutex<()>,
-    pub _lock: FileLock,
+    /// `None` in a database opened read-only where no lock can be taken.
+    pub _lock: Option<FileLock>,
 }
 
 /// The end of the manifest that records are appended to.

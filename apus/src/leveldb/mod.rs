@@ -16,6 +16,7 @@
 //!
 //! Facts: LevelDB's `doc/impl.md`, `doc/table_format.md` and `doc/log_format.md`.
 
+mod adopt;
 mod block;
 mod bloom;
 mod cursor;

@@ -14,7 +14,7 @@ use super::version::Version;
 use crate::disk::{Disk, File, StoreError};
 
 /// File numbers beyond this are taken for damage.
-const NUMBER_MAX: u64 = 1 << 62;
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// What the manifest says.
 #[derive(Default)]
@@ -32,21 +32,18 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
     if options.create_if_missing && !options.read_only {
         disk.create_dir_all(dir)?;
     }
-    let lock = disk.lock(dir.join("LOCK"))?;
+    let lock_path = dir.join("LOCK");
+    let lock = match options.read_only {
+        true => disk.lock_shared(lock_path)?,
+        false => Some(disk.lock(lock_path)?),
+    };
     let names = disk.list(dir)?;
     let mut state = match current_manifest(&disk, dir)? {
         Some(path) => read_manifest(&disk, &path)?,
         None => fresh(dir, &names, &options)?,
     };
-    for name in &names {
-        let (FileName::Table(n) | FileName::Log(n) | FileName::Manifest(n)) =
-            parse_name(name).unwrap_or(FileName::Current)
-        else {
-            continue;
-        };
-        // A file that nobody knows may lie about; its number is not used again.
-        state.next_file = state.next_file.max(n.min(NUMBER_MAX) + 1);
-    }
+    // A file that nobody knows may lie about; its number is not used again.
+    state.next_file = state.next_file.max(number_after(&names));
     let mut tables = open_tables(&disk, dir, &names, &state)?;
     tables.extend(recover_logs(&disk, dir, &names, &options, &mut state)?);
     let version = Version::new(dir, tables)?;
@@ -80,13 +77,8 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
         return Ok(());
     }
     let lock = disk.lock(dir.join("LOCK"))?;
-    let numbers = names.iter().filter_map(|name| match parse_name(name)? {
-        FileName::Manifest(n) | FileName::Log(n) | FileName::Table(n) => Some(n),
-        _ => None,
-    });
     // First an empty database takes its place, so that at no moment tables are missing.
-    let next_file = numbers.max().unwrap_or(1).min(NUMBER_MAX) + 1;
-    let mut state = State { next_file, ..State::default() };
+    let mut state = State { next_file: number_after(&names), ..State::default() };
     let empty = Version::default();
     let (manifest, _) = new_manifest(disk, dir, &mut state, &empty)?;
     remove_obsolete(disk, dir, &empty, Some(manifest.path()))?;
@@ -104,8 +96,17 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     disk.sync_dir(dir)
 }
 
+/// The lowest number above those of all files in a database's directory, known to it or not.
+pub(super) fn number_after(names: &[String]) -> u64 {
+    let numbers = names.iter().filter_map(|name| match parse_name(name)? {
+        FileName::Manifest(n) | FileName::Log(n) | FileName::Table(n) => Some(n),
+        _ => None,
+    });
+    numbers.max().unwrap_or(0).min(NUMBER_MAX) + 1
+}
+
 /// Path of the manifest that CURRENT names; `None` if there is no CURRENT.
-fn current_manifest(disk: &Disk, dir: &Path) -> Result<Option<PathBuf>> {
+pub(super) fn current_manifest(disk: &Disk, dir: &Path) -> Result<Option<PathBuf>> {
     let path = dir.join("CURRENT");
     let Some(bytes) = disk.read(&path)? else { return Ok(None) };
     let name = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n'));
@@ -127,7 +128,7 @@ fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
     Ok(State { next_file: 1, ..State::default() })
 }
 
-fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
+pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     let bytes = disk.read(path)?;
     let bytes =
         bytes.ok_or_else(|| StoreError::new(path, "CURRENT names it, but it is missing"))?;
@@ -170,7 +171,7 @@ fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
 }
 
 /// Handles on all tables; an error if one is missing or not of the length that the manifest says.
-fn open_tables(
+pub(super) fn open_tables(
     disk: &Disk,
     dir: &Path,
     names: &[String],
@@ -200,7 +201,7 @@ fn open_tables(
 }
 
 /// Writes a manifest of one record that holds everything, and has CURRENT name it.
-fn new_manifest(
+pub(super) fn new_manifest(
     disk: &Disk,
     dir: &Path,
     state: &mut State,
@@ -236,7 +237,7 @@ fn new_manifest(
 }
 
 /// Removes what no longer counts: tables that are in no level, logs, other manifests.
-fn remove_obsolete(
+pub(super) fn remove_obsolete(
     disk: &Disk,
     dir: &Path,
     version: &Version,

@@ -18,7 +18,8 @@ pub struct DataDirOptions {
     pub blocks_dir: Option<PathBuf>,
     /// How block files are laid out.
     pub files: BlockFilesOptions,
-    /// Whether nothing may be made or changed but the lock files; the directory is still locked.
+    /// Whether nothing may be made or changed. Others may read at the same time; those who write
+    /// are kept away where there is a lock file to hold.
     pub read_only: bool,
 }
 
@@ -48,8 +49,8 @@ impl DataDir {
     /// Opens `root` for `network`, creating what is missing.
     ///
     /// # Errors
-    /// Somebody else holds it; it cannot be written; its block files are another network's; it
-    /// holds a chainstate from a snapshot; its `xor.dat` is short, or unwanted.
+    /// Somebody else holds it; it cannot be written; its block files are missing, or another
+    /// network's; it holds a chainstate from a snapshot; its `xor.dat` is short, or unwanted.
     pub fn open(
         disk: &Disk,
         root: &Path,
@@ -65,11 +66,15 @@ impl DataDir {
             Some(base) => base.join(network.subdirectory).join("blocks"),
             None => path.join("blocks"),
         };
-        if !options.read_only {
-            disk.create_dir_all(&path)?;
-            disk.create_dir_all(&blocks)?;
-        }
-        let locks = [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?];
+        refuse_missing_blocks(disk, &path, &blocks, network)?;
+        let locks = match options.read_only {
+            true => lock_shared(disk, &path, &blocks)?,
+            false => {
+                disk.create_dir_all(&path)?;
+                disk.create_dir_all(&blocks)?;
+                [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?]
+            }
+        };
         let snapshot = path.join("chainstate_snapshot");
         if snapshot.exists() {
             let what = "this chainstate comes from a UTXO snapshot that is not validated yet; \
@@ -153,6 +158,45 @@ impl DataDir {
         let options = self.options.files;
         BlockFiles::new(&self.disk, &self.blocks, magic, self.obfuscation, infos, options)
     }
+}
+
+/// Locks a directory and its blocks for reading; says so where nobody can be kept away.
+fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> {
+    let locks = [DirLock::take_shared(disk, path)?, DirLock::take_shared(disk, blocks)?];
+    if !locks.iter().all(DirLock::is_held) {
+        tracing::warn!(
+            "{}: reading without a lock (there is no lock file, or the file system has no locks): \
+             keep bitcoind from writing here meanwhile",
+            path.display()
+        );
+    }
+    Ok(locks)
+}
+
+/// An error if the directory has been in use and its block files are not there, as with a disk that
+/// is not mounted: to make new ones would hide that, and cost the coins with the next reindex.
+fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Network) -> Result<()> {
+    if !block_files(blocks)?.is_empty() {
+        return Ok(());
+    }
+    let index = path.join("blocks").join("index");
+    let has_index = index.join("CURRENT").is_file();
+    let names_blocks = || -> Result<bool> {
+        let index = IndexDb::open_read_only(disk, &index)?.load(network)?;
+        Ok(index.entries.iter().any(|entry| entry.block_pos().is_some()))
+    };
+    let what = match has_index {
+        true if names_blocks()? => "the block index names block files, and there are none here",
+        false if path.join("chainstate").join("CURRENT").is_file() => {
+            "there is a chainstate, and neither a block index nor block files"
+        }
+        _ => return Ok(()),
+    };
+    let what = format!(
+        "{what}: is their disk mounted? If they are elsewhere (bitcoind's -blocksdir), name that \
+         directory with --blocksdir; if they are lost, sync into another directory"
+    );
+    Err(StoreError::new(blocks, what))
 }
 
 /// The key in `xor.dat`; written if it is not there (Core's `InitBlocksdirXorKey`): random on the

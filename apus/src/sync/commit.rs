@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::clock::Stage;
+use super::coin_count::CoinCount;
 use super::in_flight::InFlight;
 use super::options::Counts;
 use super::pipeline::Shared;
@@ -13,7 +14,7 @@ use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::CoinsCache;
 use crate::disk::StoreError;
 use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
-use crate::wire::BlockView;
+use crate::wire::{BlockView, Hash};
 
 /// A crash loses at most this much work.
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
@@ -29,8 +30,9 @@ pub(super) struct Ledger {
     pub dirty: BTreeSet<BlockId>,
     pub active: ActiveChain,
     pub counts: Counts,
-    /// Coins in the UTXO set, once known.
+    /// Coins in the UTXO set, if known.
     pub coins: Option<i64>,
+    coin_count: CoinCount,
     pub cache_bytes_max: usize,
     last_commit: Instant,
     /// Of [`Counts::blocks`], those that are durable.
@@ -39,7 +41,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A ledger with nothing to write.
-    pub fn new(index: IndexDb, cache_bytes_max: usize) -> Self {
+    pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
         Self {
             index,
             entries: Vec::new(),
@@ -47,6 +49,7 @@ impl Ledger {
             active: ActiveChain::default(),
             counts: Counts::default(),
             coins: None,
+            coin_count,
             cache_bytes_max,
             last_commit: Instant::now(),
             committed_blocks: 0,
@@ -153,13 +156,39 @@ impl Ledger {
             && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
-    /// Stands at the end of `active`, which is committed, with so many coins; `counts` is what this
-    /// run did for it.
-    pub fn stand_at(&mut self, active: ActiveChain, coins: u64, counts: Counts) {
+    /// Stands at the end of `active`, whose last block `best` is committed, with so many coins;
+    /// `counts` is what this run did for it.
+    pub fn stand_at(
+        &mut self,
+        active: ActiveChain,
+        best: Hash,
+        coins: u64,
+        counts: Counts,
+    ) -> Result<(), StoreError> {
         self.active = active;
         self.coins = Some(coins as i64);
         self.counts = counts;
         self.note_commit();
+        self.coin_count.write([Some((best, coins)), None])
+    }
+
+    /// Looks up how many coins there are at `best`, the chainstate's best block.
+    pub fn find_coins(&mut self, best: Option<&Hash>) -> Result<(), StoreError> {
+        self.coins = match best {
+            None => Some(0),
+            Some(best) => self.coin_count.read(best)?.map(|coins| coins as i64),
+        };
+        Ok(())
+    }
+
+    /// Notes how many coins there are at `next`, which is about to become the best block.
+    fn write_coin_count(&self, shared: &Shared, next: Hash) -> Result<(), StoreError> {
+        let Some(coins) = self.coins else { return Ok(()) };
+        let before = match shared.chainstate.best_block()? {
+            Some(best) => self.coin_count.read(&best)?.map(|coins| (best, coins)),
+            None => None,
+        };
+        self.coin_count.write([before, Some((next, coins as u64))])
     }
 
     fn note_commit(&mut self) {
@@ -177,6 +206,7 @@ impl Ledger {
         // With nothing new, a run of tables would only have to be merged.
         let is_new = changed > 0 || shared.chainstate.best_block()? != best;
         if let Some(best) = best.filter(|_| is_new) {
+            self.write_coin_count(shared, best)?;
             shared
                 .pool
                 .install(|| shared.cache.sync(|changes| shared.chainstate.write(changes, &best)))?;

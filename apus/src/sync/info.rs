@@ -22,13 +22,8 @@ pub fn txoutset_info(
             directory.display()
         )));
     }
-    let node = Node::open(options, &Disk::new(), Coins::InPlace)?;
+    let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
     compute(&node, hash, observer)
-}
-
-/// Counts the coins of the whole UTXO set, on all threads.
-pub(super) fn count_coins(node: &Node, observer: &dyn Observer) -> Result<u64, SyncError> {
-    Ok(compute(node, HashType::None, observer)?.txouts)
 }
 
 fn compute(node: &Node, hash: HashType, observer: &dyn Observer) -> Result<UtxoStats, SyncError> {

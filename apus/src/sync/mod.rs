@@ -7,6 +7,7 @@
 mod activate;
 mod assumevalid;
 mod clock;
+mod coin_count;
 mod commit;
 mod connect;
 mod disconnect;
@@ -21,6 +22,7 @@ mod rebuild;
 mod resources;
 mod scan;
 mod sources;
+mod status;
 mod swift;
 
 use std::path::PathBuf;
@@ -39,7 +41,9 @@ pub use options::{
     SyncError, Unobserved,
 };
 
+pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+pub use status::{Status, Unfinished, status};
 pub use swift::{DIRECTORY as SWIFTSYNC_DIRECTORY, verify_hints};
 
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};
@@ -120,12 +124,25 @@ pub fn reindex_on(
     let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
     let rebuild = Rebuild::begin(disk, options)?;
     let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
+    if let Err(error) = rebuild.check_reach(&node) {
+        let Node { chainstate, dir, .. } = node;
+        let has_begun = !chainstate.is_empty();
+        drop(chainstate);
+        if !has_begun {
+            rebuild.remove()?;
+        }
+        drop(dir);
+        return Err(error);
+    }
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
     end(node, Some(rebuild), summary)
 }
 
 /// Closes the data directory, with the rebuilt chainstate in its place.
 fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
+    if let Some(rebuild) = rebuild.as_ref().filter(|_| !summary.interrupted) {
+        rebuild.check_height(&node, &summary.refusals)?;
+    }
     let Node { chainstate, dir, .. } = node;
     drop(chainstate);
     if let Some(rebuild) = rebuild.filter(|_| !summary.interrupted) {
@@ -165,12 +182,7 @@ fn run(
     }
     let tip = node.tree.node(node.tip());
     let (height, best_block) = (tip.height, tip.hash);
-    let coins = match node.ledger.coins {
-        Some(coins) => Some(coins as u64),
-        // Counting reads the whole set: not for somebody who wants it to end.
-        None if interrupted => None,
-        None => Some(info::count_coins(node, observer)?),
-    };
+    let coins = node.ledger.coins.map(|coins| coins as u64);
     Ok(Summary {
         height,
         best_block,

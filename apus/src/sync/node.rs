@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rayon::ThreadPool;
 
 use super::clock::Clock;
+use super::coin_count::CoinCount;
 use super::commit::Ledger;
 use super::options::{Options, Refusal, SyncError};
 use super::pipeline::Shared;
@@ -34,6 +35,8 @@ pub(super) struct Node {
     pub clock: Clock,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
+    /// Whether block files were ever pruned.
+    pub pruned: bool,
 }
 
 /// Which coins to work on.
@@ -41,23 +44,30 @@ pub(super) struct Node {
 pub(super) enum Coins<'a> {
     /// Those of the data directory.
     InPlace,
-    /// A set that is being built beside it, to take its place.
+    /// A set that is being built apart from them, to take their place.
     Beside(&'a Rebuild),
+    /// Those of the data directory, of which nothing is made or changed. Pruned block files are
+    /// welcome.
+    ReadOnly,
 }
 
 impl Node {
-    /// Opens the data directory, making what is missing, down to the genesis block.
+    /// Opens the data directory, making what is missing, down to the genesis block, unless it is
+    /// only read.
     pub fn open(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Self, SyncError> {
         let network = &options.network;
-        let dir = DataDir::open(disk, &options.datadir, network, DataDirOptions::default())?;
+        let read_only = matches!(coins, Coins::ReadOnly);
+        let dir = open_directory(options, disk, read_only)?;
         let (index_db, index, files) = dir.open_blocks()?;
         let is_new = index.entries.is_empty();
         refuse_blocks_not_indexed(&dir, network, &index)?;
         let chainstate_path = match coins {
-            Coins::InPlace => dir.chainstate_path(),
+            Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
             Coins::Beside(rebuild) => rebuild.prepare(disk)?,
         };
-        let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
+        let create_if_missing = !read_only;
+        let tables =
+            leveldb::Options { create_if_missing, read_only, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), &chainstate_path, tables)?;
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).map_err(|error| {
@@ -69,19 +79,26 @@ impl Node {
             chainstate,
             cache: CoinsCache::new(),
             tree: Tree::new(network.clone(), *genesis.header()),
-            ledger: Ledger::new(index_db, options.dbcache_bytes),
+            ledger: Ledger::new(
+                index_db,
+                CoinCount::new(disk, &chainstate_path),
+                options.dbcache_bytes,
+            ),
             sources: Sources::default(),
             clock: Clock::default(),
             pool: super::pool(options.threads)?,
             refusals: Vec::new(),
+            pruned: index.pruned,
             dir,
         };
         node.load(index)?;
         let genesis_id = node.tree.genesis();
         let segwit = network.segwit_height;
         node.ledger.follow(&node.tree);
-        node.ledger.store_block_in(&node.files, segwit, genesis_id, &genesis)?;
-        if is_new {
+        if !read_only {
+            node.ledger.store_block_in(&node.files, segwit, genesis_id, &genesis)?;
+        }
+        if is_new && !read_only {
             node.ledger.write_index(&node.files)?;
         }
         node.tree.offer_from_disk(genesis_id, true);
@@ -140,19 +157,18 @@ impl Node {
 
     /// Makes the chainstate's best block the tip, and tells the tree which blocks are stored.
     fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
-        let tip = match self.chainstate.best_block()? {
+        let best = self.chainstate.best_block()?;
+        let tip = match best {
             None => None,
             Some(hash) => Some(self.find_best_block(hash)?),
         };
+        self.ledger.find_coins(best.as_ref())?;
         let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
         for id in self.tree.ids() {
             if self.ledger.entries[id.index()].block_pos().is_some() {
                 let is_active = active.contains(&self.tree, id);
                 self.tree.offer_from_disk(id, is_active);
             }
-        }
-        if tip.is_none() {
-            self.ledger.coins = Some(0);
         }
         self.ledger.active = active;
         Ok(())
@@ -192,6 +208,22 @@ impl Node {
     pub fn entry(&self, id: BlockId) -> &IndexEntry {
         &self.ledger.entries[id.index()]
     }
+}
+
+/// Opens the directory that `options` name, for reading alone or for all.
+pub(super) fn open_directory(
+    options: &Options,
+    disk: &Disk,
+    read_only: bool,
+) -> Result<DataDir, StoreError> {
+    let how = DataDirOptions {
+        blocks_dir: options.blocks_dir.clone(),
+        // Whoever reads says of a block that is missing what it is missing for.
+        prune: read_only,
+        read_only,
+        ..DataDirOptions::default()
+    };
+    DataDir::open(disk, &options.datadir, &options.network, how)
 }
 
 /// An error if there are blocks in the directory that the index has yet to learn of: new ones would

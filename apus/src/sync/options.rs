@@ -257,6 +257,8 @@ pub enum SyncError {
     Refused(Refusal),
     /// SwiftSync cannot prove this chain. Nothing was committed.
     Unproved(String),
+    /// A rebuilt UTXO set would be lower than the present one, which was kept.
+    WouldShrink(String),
 }
 
 impl fmt::Display for SyncError {
@@ -264,7 +266,7 @@ impl fmt::Display for SyncError {
         match self {
             Self::Store(error) => error.fmt(f),
             Self::Hints(error) => error.fmt(f),
-            Self::Usage(what) => f.write_str(what),
+            Self::Usage(what) | Self::WouldShrink(what) => f.write_str(what),
             Self::WrongHints { path, error } => write!(
                 f,
                 "{}: {error}. Nothing was committed: get the right hints, or sync without --hints",

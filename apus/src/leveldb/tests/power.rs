@@ -123,3 +123,42 @@ fn power_cut_during_destroy() {
     let work = |disk: Disk, dir: &Path| Db::destroy(&disk, dir);
     cut_at_every_step(|dir| drop(some_runs(dir, 3)), work, &before, &Map::new());
 }
+
+#[test]
+fn power_cut_during_adoption() {
+    let before = map_of(2);
+    let mut after = map_of(4);
+    after.insert(b"only here".to_vec(), b"1".to_vec());
+    let prepare = |dir: &Path| {
+        some_runs(dir, 2);
+        // As many runs again, so that the numbers of both collide.
+        let from = dir.join("from");
+        some_runs(&from, 4);
+        open(&from, small_options()).apply([(b"only here", Some(b"1"))]).unwrap();
+    };
+    let work = |disk: Disk, dir: &Path| Db::adopt(&disk, dir, &dir.join("from"));
+    cut_at_every_step(prepare, work, &before, &after);
+}
+
+#[test]
+fn adoption_keeps_which_table_is_newer_and_leaves_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    some_runs(dir.path(), 7);
+    let from = dir.path().join("from");
+    let map = some_runs(&from, 3);
+    Db::adopt(&Disk::new(), dir.path(), &from).unwrap();
+    assert_eq!(fs::read_dir(&from).unwrap().count(), 0);
+    let db = open(dir.path(), small_options());
+    assert_eq!(content(&db), map);
+    let tables = db.stats().tables();
+    drop(db);
+    let names = Disk::new().list(dir.path()).unwrap();
+    assert_eq!(names.iter().filter(|name| name.ends_with(".ldb")).count(), tables, "{names:?}");
+    // Where there was no database, the adopted one is the first.
+    let empty = dir.path().join("empty");
+    let map = some_runs(&from, 5);
+    Db::adopt(&Disk::new(), &empty, &from).unwrap();
+    assert_eq!(content(&open(&empty, small_options())), map);
+    assert!(Db::adopt(&Disk::new(), &empty, &from).is_err(), "there is none any more");
+    assert_eq!(content(&open(&empty, small_options())), map);
+}

@@ -8,9 +8,8 @@ use super::Halt;
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::leveldb;
-use crate::store::{
-    BlockFiles, BlockIndex, BlockStatus, DataDir, DataDirOptions, FlatFilePos, IndexEntry,
-};
+use crate::store::{BlockFiles, BlockIndex, BlockStatus, DataDir, FlatFilePos, IndexEntry};
+use crate::sync::node::open_directory;
 use crate::sync::{Options, SyncError};
 use crate::wire::{BlockView, Hash, merkle_root};
 
@@ -48,8 +47,7 @@ impl StoredChain {
             }
         }
         let disk = Disk::new();
-        let how = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };
-        let dir = DataDir::open(&disk, &options.datadir, &options.network, how)?;
+        let dir = open_directory(options, &disk, true)?;
         let (_, index, files) = pool.install(|| dir.open_blocks())?;
         let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk, &dir.chainstate_path(), tables)?;

@@ -111,7 +111,10 @@ pub(super) fn attempt<A: Aggregate>(
     let height = plan.chain.height().unwrap_or(0);
     observer.observe(&Progress { height, ..Progress::of(Phase::WritingCoins) });
     commit(&shared, ledger, plan, &work.survivors, &undo, threads)?;
-    ledger.stand_at(plan.chain.clone(), gathered.tally.coins, gathered.tally.counts.since(before));
+    let (best, counts) = (shared.tree.node(plan.target).hash, tally.counts.since(before));
+    ledger
+        .stand_at(plan.chain.clone(), best, gathered.tally.coins, counts)
+        .map_err(Fault::Store)?;
     tracing::debug!("committed");
     work.survivors.destroy().map_err(Fault::Store)?;
     super::remove_directory(&disk, &directory).map_err(Fault::Store)?;
@@ -224,7 +227,8 @@ fn take_up<A: Aggregate>(
     Some((salt, survivors, State { gathered, done, undo }))
 }
 
-fn saved_path(directory: &Path) -> PathBuf {
+/// Where progress is saved.
+pub(super) fn saved_path(directory: &Path) -> PathBuf {
     directory.join("progress")
 }
 

@@ -130,6 +130,12 @@ pub(super) fn forget(node: &Node) -> Result<(), StoreError> {
     remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
 }
 
+/// How many blocks an interrupted SwiftSync has done and saved, if there is one.
+pub(super) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u64>, StoreError> {
+    let bytes = disk.read(attempt::saved_path(&network_dir.join(DIRECTORY)))?;
+    Ok(bytes.and_then(|bytes| Some(saved::Saved::parse(&bytes)?.tally.counts.blocks)))
+}
+
 /// Removes a directory that SwiftSync has worked in.
 fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
     if !directory.is_dir() {

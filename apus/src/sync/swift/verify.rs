@@ -36,7 +36,7 @@ pub fn verify_hints(
             directory.display()
         )));
     }
-    let mut node = Node::open(options, &Disk::new(), Coins::InPlace)?;
+    let mut node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
     let height = hints.reader.height();
     let target = node.ledger.active.at(height).ok_or_else(|| {
         let tip = node.ledger.active.height().unwrap_or(0);

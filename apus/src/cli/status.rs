@@ -1,0 +1,124 @@
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::options::Directory;
+use super::progress::{date, thousands};
+use crate::sync::{self, Status, Unfinished};
+
+/// Say what a data directory holds: network, height, best block, and what was left unfinished.
+///
+/// The directory is read and not changed. It may be on a read-only mount, and other programs may
+/// read it at the same time; bitcoind must not be running on it.
+#[derive(Args)]
+pub struct StatusCommand {
+    #[command(flatten)]
+    directory: Directory,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct StatusJson {
+    datadir: String,
+    chain: &'static str,
+    blocks: u32,
+    headers: u32,
+    bestblockhash: String,
+    time: u32,
+    coins: Option<u64>,
+    pruned: bool,
+    blocks_from: u32,
+    undo_from: u32,
+    unfinished: Vec<UnfinishedJson>,
+}
+
+#[derive(Serialize)]
+struct UnfinishedJson {
+    what: &'static str,
+    height: Option<u32>,
+    blocks: Option<u64>,
+    remedy: &'static str,
+}
+
+/// Runs the command.
+pub fn run(command: &StatusCommand) -> Result<ExitCode, String> {
+    let options = command.directory.to_options()?;
+    let status = sync::status(&options).map_err(|error| error.to_string())?;
+    match command.json {
+        true => println!("{}", json(&status)),
+        false => print!("{}", text(&status)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json(status: &Status) -> String {
+    let unfinished = status.unfinished.iter().map(|work| {
+        let (what, height, blocks) = match work {
+            Unfinished::Rebuild { height } => ("reindex", Some(*height), None),
+            Unfinished::SwiftSync { blocks } => ("swiftsync", None, Some(*blocks)),
+        };
+        UnfinishedJson { what, height, blocks, remedy: work.remedy() }
+    });
+    let json = StatusJson {
+        datadir: status.directory.display().to_string(),
+        chain: status.chain.name(),
+        blocks: status.height,
+        headers: status.headers,
+        bestblockhash: status.best_block.to_string(),
+        time: status.time,
+        coins: status.coins,
+        pruned: status.pruned,
+        blocks_from: status.blocks_from,
+        undo_from: status.undo_from,
+        unfinished: unfinished.collect(),
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+fn text(status: &Status) -> String {
+    let coins = status
+        .coins
+        .map_or_else(|| "not counted (`apus txoutset info` counts them)".to_string(), thousands);
+    let undo = match status.undo_from {
+        0 | 1 => "for every block".to_string(),
+        from if from > status.height => "for no block".to_string(),
+        from => {
+            format!("from height {} on (`apus reindex` writes the rest)", thousands(from.into()))
+        }
+    };
+    let blocks = match (status.pruned, status.blocks_from) {
+        (false, 0 | 1) => "all stored".to_string(),
+        (false, from) => format!("stored from height {} on", thousands(from.into())),
+        (true, from) => format!("pruned, stored from height {} on", thousands(from.into())),
+    };
+    let mut text = format!(
+        "directory   {}\n\
+         network     {}\n\
+         height      {} (headers up to {})\n\
+         best block  {} of {}\n\
+         coins       {coins}\n\
+         blocks      {blocks}\n\
+         undo data   {undo}\n",
+        status.directory.display(),
+        status.chain.name(),
+        thousands(status.height.into()),
+        thousands(status.headers.into()),
+        status.best_block,
+        date(status.time.into()),
+    );
+    for work in &status.unfinished {
+        let what = match work {
+            Unfinished::Rebuild { height } => {
+                format!("a rebuild of the UTXO set, at height {}", thousands((*height).into()))
+            }
+            Unfinished::SwiftSync { blocks } => {
+                format!("a SwiftSync, {} blocks done", thousands(*blocks))
+            }
+        };
+        text += &format!("unfinished  {what}: {}\n", work.remedy());
+    }
+    text
+}

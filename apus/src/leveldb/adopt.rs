@@ -1,0 +1,67 @@
+//! One database takes the place of another whose directory keeps its name: the tables move in under
+//! new numbers, and then `CURRENT` names a manifest of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::format::{Result, table_path};
+use super::open::{
+    State, current_manifest, destroy, new_manifest, number_after, open_tables, read_manifest,
+    remove_obsolete,
+};
+use super::options::Options;
+use super::recover::recover_logs;
+use super::version::Version;
+use crate::disk::{Disk, StoreError};
+
+/// See [`super::Db::adopt`].
+pub(super) fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
+    disk.create_dir_all(dir)?;
+    let lock = disk.lock(dir.join("LOCK"))?;
+    let lock_from = disk.lock(from.join("LOCK"))?;
+    let old_names = disk.list(dir)?;
+    let mut state = take_state(disk, from)?;
+    // Numbers that no file in `dir` has. They ascend as before, since in level 0 the higher number
+    // is the newer table.
+    state.next_file = number_after(&old_names);
+    let mut files = BTreeMap::new();
+    for (number, mut file) in std::mem::take(&mut state.files) {
+        file.number = state.next_file;
+        state.next_file += 1;
+        disk.rename(existing_table(disk, from, number)?, table_path(dir, file.number))?;
+        files.insert(file.number, file);
+    }
+    state.files = files;
+    disk.sync_dir(dir)?;
+    let tables = open_tables(disk, dir, &disk.list(dir)?, &state)?;
+    let version = Version::new(dir, tables)?;
+    let (manifest, _) = new_manifest(disk, dir, &mut state, &version)?;
+    remove_obsolete(disk, dir, &version, Some(manifest.path()))?;
+    disk.sync_dir(dir)?;
+    drop((lock, lock_from));
+    destroy(disk, from)
+}
+
+/// What the manifest in `from` says.
+fn take_state(disk: &Disk, from: &Path) -> Result<State> {
+    let manifest = current_manifest(disk, from)?;
+    let manifest = manifest.ok_or_else(|| StoreError::new(from, "there is no database"))?;
+    let mut state = read_manifest(disk, &manifest)?;
+    let names = disk.list(from)?;
+    // Checks, before anything moves, that every table is there.
+    open_tables(disk, from, &names, &state)?;
+    let in_memory = Options { read_only: true, ..Options::default() };
+    if !recover_logs(disk, from, &names, &in_memory, &mut state)?.is_empty() {
+        let what = "a log file holds changes that are in no table yet";
+        return Err(StoreError::new(from, what));
+    }
+    Ok(state)
+}
+
+/// The path of the table with this number, whose name may end as LevelDB's did before 1.14.
+fn existing_table(disk: &Disk, dir: &Path, number: u64) -> Result<std::path::PathBuf> {
+    let path = table_path(dir, number);
+    let old = path.with_extension("sst");
+    let is_old = !path.exists() && disk.len(&old).is_ok();
+    Ok(if is_old { old } else { path })
+}

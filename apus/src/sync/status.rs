@@ -1,0 +1,113 @@
+use std::path::PathBuf;
+
+use super::node::{Coins, Node};
+use super::options::{Options, SyncError};
+use super::rebuild::Rebuild;
+use super::swift;
+use crate::disk::Disk;
+use crate::store::BlockStatus;
+use crate::wire::{Chain, Hash};
+
+/// What a data directory holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The network's own directory.
+    pub directory: PathBuf,
+    /// The network.
+    pub chain: Chain,
+    /// Height of the UTXO set's best block.
+    pub height: u32,
+    /// The UTXO set's best block.
+    pub best_block: Hash,
+    /// Time in that block's header, in seconds since 1970.
+    pub time: u32,
+    /// Coins in the UTXO set, where the number is known without counting them.
+    pub coins: Option<u64>,
+    /// Height of the best header.
+    pub headers: u32,
+    /// The lowest height from which on every block up to the best one is stored; above 1 in a
+    /// pruned directory.
+    pub blocks_from: u32,
+    /// The lowest height from which on every block up to the best one has undo data; above 1 after
+    /// SwiftSync with the blocks assumed valid, and in a pruned directory.
+    pub undo_from: u32,
+    /// Whether block files were ever pruned.
+    pub pruned: bool,
+    /// Work that was interrupted.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// Work that was interrupted and is carried on by the command that began it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// A UTXO set that is built anew, up to this height so far.
+    Rebuild {
+        /// Height of its best block.
+        height: u32,
+    },
+    /// A SwiftSync, of which so many blocks are done.
+    SwiftSync {
+        /// Blocks that are done and saved, of any height.
+        blocks: u64,
+    },
+}
+
+impl Unfinished {
+    /// How to carry it on.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
+            Self::SwiftSync { .. } => {
+                "the same command, with the same --hints, carries on; a command without hints gives \
+                 it up"
+            }
+        }
+    }
+}
+
+/// Says what a data directory holds. It is read and not changed, and may be on a read-only mount;
+/// other programs may read it at the same time.
+///
+/// # Errors
+/// There is no such directory, a program that writes has it open, or it holds what cannot be right.
+pub fn status(options: &Options) -> Result<Status, SyncError> {
+    let directory = options.datadir.join(options.network.subdirectory);
+    if !directory.join("chainstate").is_dir() && !directory.join("blocks").is_dir() {
+        return Err(SyncError::Usage(format!(
+            "{} holds neither blocks nor a UTXO set of {}; `apus sync --from` makes one",
+            directory.display(),
+            options.network.chain.name()
+        )));
+    }
+    let disk = Disk::new();
+    let node = Node::open(options, &disk, Coins::ReadOnly)?;
+    let tip = node.tree.node(node.tip());
+    let active = &node.ledger.active;
+    let lowest_with = |bit: u32| {
+        let lacks =
+            |height: &u32| active.at(*height).is_none_or(|id| !node.entry(id).status.has(bit));
+        (1..=tip.height).rev().find(lacks).map_or(1, |height| height + 1)
+    };
+    let mut unfinished = Vec::new();
+    if let Some(best) = Rebuild::unfinished(&disk, &directory)? {
+        let height = best.and_then(|hash| node.tree.find(&hash));
+        let height = height.map_or(0, |id| node.tree.node(id).height);
+        unfinished.push(Unfinished::Rebuild { height });
+    }
+    if let Some(blocks) = swift::unfinished(&disk, &directory)? {
+        unfinished.push(Unfinished::SwiftSync { blocks });
+    }
+    Ok(Status {
+        chain: options.network.chain,
+        height: tip.height,
+        best_block: tip.hash,
+        time: tip.header.time,
+        coins: node.ledger.coins.map(|coins| coins as u64),
+        headers: node.tree.node(node.tree.best_header()).height,
+        blocks_from: lowest_with(BlockStatus::BLOCK_HAVE_DATA),
+        undo_from: lowest_with(BlockStatus::BLOCK_HAVE_UNDO),
+        pruned: node.pruned,
+        unfinished,
+        directory,
+    })
+}
