@@ -45,8 +45,11 @@ fn run(command: Command) -> Result<ExitCode, String> {
                 sync::sync(options, &from, reporter, stop)
             })
         }
-        Command::Reindex { engine } => {
-            with_engine(&engine, |options, reporter, stop| sync::reindex(options, reporter, stop))
+        Command::Reindex { engine, allow_shrink } => {
+            with_engine(&engine, |options, reporter, stop| {
+                let options = sync::Options { allow_shrink, ..options.clone() };
+                sync::reindex(&options, reporter, stop)
+            })
         }
         Command::Status(command) => status::run(&command),
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info),

@@ -62,6 +62,9 @@ pub enum Command {
     Reindex {
         #[command(flatten)]
         engine: Engine,
+        /// Take the rebuilt UTXO set even if it ends below the present one.
+        #[arg(long)]
+        allow_shrink: bool,
     },
     Status(StatusCommand),
     /// Ask about the UTXO set.

@@ -1,7 +1,10 @@
 use std::path::{Path, PathBuf};
 
+use super::flat_file::Kind;
 use super::source::{SourceFile, block_files, read_xor_key};
-use super::{BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, Obfuscation, Result};
+use super::{
+    BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation, Result,
+};
 use crate::disk::{Disk, StoreError};
 use crate::wire::Network;
 
@@ -181,16 +184,16 @@ fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Netw
     }
     let index = path.join("blocks").join("index");
     let has_index = index.join("CURRENT").is_file();
-    let names_blocks = || -> Result<bool> {
+    let what = if has_index {
         let index = IndexDb::open_read_only(disk, &index)?.load(network)?;
-        Ok(index.entries.iter().any(|entry| entry.block_pos().is_some()))
-    };
-    let what = match has_index {
-        true if names_blocks()? => "the block index names block files, and there are none here",
-        false if path.join("chainstate").join("CURRENT").is_file() => {
-            "there is a chainstate, and neither a block index nor block files"
-        }
-        _ => return Ok(()),
+        let stored = index.entries.iter().filter_map(IndexEntry::block_pos);
+        let Some(first) = stored.map(|pos| pos.file).min() else { return Ok(()) };
+        let name = Kind::Block.path(Path::new(""), first);
+        format!("the block index names {}, and there are no block files here", name.display())
+    } else if path.join("chainstate").join("CURRENT").is_file() {
+        "there is a chainstate, and neither a block index nor block files".to_string()
+    } else {
+        return Ok(());
     };
     let what = format!(
         "{what}: is their disk mounted? If they are elsewhere (bitcoind's -blocksdir), name that \

@@ -15,13 +15,6 @@ pub fn txoutset_info(
     observer: &dyn Observer,
     _stop: &AtomicBool,
 ) -> Result<UtxoStats, SyncError> {
-    let directory = options.datadir.join(options.network.subdirectory);
-    if !directory.join("chainstate").is_dir() {
-        return Err(SyncError::Usage(format!(
-            "{} holds no chainstate; `apus sync --from` makes one",
-            directory.display()
-        )));
-    }
     let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
     compute(&node, hash, observer)
 }

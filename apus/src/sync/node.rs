@@ -211,11 +211,22 @@ impl Node {
 }
 
 /// Opens the directory that `options` name, for reading alone or for all.
+///
+/// # Errors
+/// As for [`DataDir::open`]; and if it is only read, and there is no UTXO set in it.
 pub(super) fn open_directory(
     options: &Options,
     disk: &Disk,
     read_only: bool,
-) -> Result<DataDir, StoreError> {
+) -> Result<DataDir, SyncError> {
+    let directory = options.datadir.join(options.network.subdirectory);
+    if read_only && !directory.join("chainstate").is_dir() {
+        return Err(SyncError::Usage(format!(
+            "{} holds no UTXO set of {}; `apus sync --from` makes one",
+            directory.display(),
+            options.network.chain.name()
+        )));
+    }
     let how = DataDirOptions {
         blocks_dir: options.blocks_dir.clone(),
         // Whoever reads says of a block that is missing what it is missing for.
@@ -223,7 +234,7 @@ pub(super) fn open_directory(
         read_only,
         ..DataDirOptions::default()
     };
-    DataDir::open(disk, &options.datadir, &options.network, how)
+    Ok(DataDir::open(disk, &options.datadir, &options.network, how)?)
 }
 
 /// An error if there are blocks in the directory that the index has yet to learn of: new ones would

@@ -71,16 +71,9 @@ impl Unfinished {
 /// # Errors
 /// There is no such directory, a program that writes has it open, or it holds what cannot be right.
 pub fn status(options: &Options) -> Result<Status, SyncError> {
-    let directory = options.datadir.join(options.network.subdirectory);
-    if !directory.join("chainstate").is_dir() && !directory.join("blocks").is_dir() {
-        return Err(SyncError::Usage(format!(
-            "{} holds neither blocks nor a UTXO set of {}; `apus sync --from` makes one",
-            directory.display(),
-            options.network.chain.name()
-        )));
-    }
     let disk = Disk::new();
     let node = Node::open(options, &disk, Coins::ReadOnly)?;
+    let directory = node.dir.path().to_path_buf();
     let tip = node.tree.node(node.tip());
     let active = &node.ledger.active;
     let lowest_with = |bit: u32| {

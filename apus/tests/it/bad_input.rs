@@ -120,7 +120,7 @@ fn a_flipped_byte_in_a_blk_file_stops_a_reindex_and_the_old_coins_stay() {
     flip(&blk, 20_000);
     assert_eq!(code(&apus(&place, &["reindex", "--assumevalid=0"])), 0);
     assert_eq!(place.muhash(), before);
-    assert!(!place.network_dir().join("chainstate-reindex").exists());
+    assert!(!place.network_dir().join("chainstate/reindex").exists());
 }
 
 #[test]

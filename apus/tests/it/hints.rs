@@ -255,7 +255,7 @@ fn refused(place: &Place, height: Option<u32>) -> String {
 #[test]
 fn what_cannot_be_made_is_told() {
     let place = Place::new(Network::Regtest);
-    assert!(refused(&place, None).contains("holds no chainstate"));
+    assert!(refused(&place, None).contains("holds no UTXO set"));
     assert!(!place.datadir().exists());
     place.sync(&[place.write("chain", &with_genesis(&small()))]);
     assert!(refused(&place, Some(201)).contains("the chainstate is at height 200"));

@@ -37,15 +37,6 @@ pub(super) struct StoredChain {
 
 impl StoredChain {
     pub fn open(options: &Options, pool: &ThreadPool) -> Result<Self, SyncError> {
-        let directory = options.datadir.join(options.network.subdirectory);
-        for needed in ["chainstate", "blocks/index"] {
-            if !directory.join(needed).is_dir() {
-                return Err(SyncError::Usage(format!(
-                    "{} holds no {needed}; `apus sync --from` makes one",
-                    directory.display()
-                )));
-            }
-        }
         let disk = Disk::new();
         let dir = open_directory(options, &disk, true)?;
         let (_, index, files) = pool.install(|| dir.open_blocks())?;

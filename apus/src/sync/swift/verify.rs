@@ -29,13 +29,6 @@ pub fn verify_hints(
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
     let hints = HintsFile::open(hints)?;
-    let directory = options.datadir.join(options.network.subdirectory);
-    if !directory.join("chainstate").is_dir() {
-        return Err(SyncError::Usage(format!(
-            "{} holds no synced chain; `apus sync --from` makes one",
-            directory.display()
-        )));
-    }
     let mut node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
     let height = hints.reader.height();
     let target = node.ledger.active.at(height).ok_or_else(|| {

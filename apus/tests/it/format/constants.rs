@@ -87,8 +87,8 @@ fn compressed_hints() -> Vec<(&'static str, Value)> {
 }
 
 fn sync() -> Vec<(&'static str, Value)> {
-    use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK, SWIFTSYNC_DIRECTORY};
-    named![REBUILD_DIRECTORY REBUILD_MARK SWIFTSYNC_DIRECTORY]
+    use apus::sync::{COIN_COUNT_FILE, REBUILD_DIRECTORY, REBUILD_MARK, SWIFTSYNC_DIRECTORY};
+    named![COIN_COUNT_FILE REBUILD_DIRECTORY REBUILD_MARK SWIFTSYNC_DIRECTORY]
 }
 
 #[test]

@@ -138,6 +138,8 @@ fn records() -> Vec<(&'static str, Vec<u8>)> {
         fs::create_dir_all(&blocks).unwrap();
         fs::write(blocks.join("xor.dat"), [0; 8]).unwrap();
     }
+    // A chainstate without a block index would be taken for one whose disk is not mounted.
+    drop(database(&place.network_dir().join("blocks/index")));
     let chainstate = place.network_dir().join("chainstate");
     let record = [&[8][..], &KEY].concat();
     database(&chainstate).apply([(OBFUSCATION_RECORD, Some(record))]).unwrap();

@@ -135,7 +135,8 @@ pub fn first_table(dir: &Path) -> PathBuf {
     tables.pop().expect("there is a table")
 }
 
-fn copy_dir(from: &Path, to: &Path) {
+/// Copies a directory and all below it.
+pub fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

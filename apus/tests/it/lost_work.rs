@@ -1,0 +1,361 @@
+//! What used to cost work that was done: missing disks, odd places for the chainstate, and commands
+//! that read.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::AtomicBool;
+
+use apus::disk::Disk;
+use apus::store::{DataDir, DataDirOptions};
+use apus::sync::{self, SyncError, Unfinished, Unobserved, UtxoHash};
+use apus::wire::Chain;
+
+use crate::support::judge::Judge;
+use crate::support::{Place, copy_dir, regtest_chain};
+
+/// A directory with the regtest chain up to `height`.
+fn synced(height: usize) -> Place {
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[place.write("blocks", &regtest_chain()[..=height])]);
+    place
+}
+
+/// Every file below `root` with its content, and every directory.
+fn snapshot(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            all.insert(path, None);
+        } else {
+            let content = std::fs::read(&path).unwrap();
+            all.insert(path, Some(content));
+        }
+    }
+    all
+}
+
+fn apus(place: &Place, args: &[&str]) -> Output {
+    let datadir = place.datadir();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("apus"));
+    command.args(args).args(["--regtest", "--datadir"]).arg(datadir).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn missing_blocks_are_refused_and_nothing_is_made() {
+    let place = synced(60);
+    let muhash = place.muhash();
+    let blocks = place.network_dir().join("blocks");
+    let away = place.root().join("away");
+    std::fs::rename(&blocks, &away).unwrap();
+    // The mount point is gone, or there and empty.
+    for mount_point in [false, true] {
+        if mount_point {
+            std::fs::create_dir(&blocks).unwrap();
+        }
+        let before = snapshot(place.root());
+        for args in [
+            &["txoutset", "info"][..],
+            &["status"],
+            &["reindex"],
+            &["reindex", "--allow-shrink"],
+            &["sync", "--from", place.root().join("blocks").to_str().unwrap()],
+            &["hints", "create", "-o", place.root().join("hints").to_str().unwrap()],
+        ] {
+            let output = apus(&place, args);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+            let text = stderr(&output);
+            assert!(text.contains("is their disk mounted"), "{args:?}: {text}");
+            assert!(text.contains("/blocks"), "{args:?}: {text}");
+            assert_eq!(snapshot(place.root()), before, "{args:?} made something");
+        }
+    }
+    std::fs::remove_dir(&blocks).unwrap();
+    std::fs::rename(&away, &blocks).unwrap();
+    assert_eq!(place.muhash(), muhash);
+}
+
+#[test]
+fn a_lower_set_takes_the_place_of_a_higher_one_only_when_told() {
+    let place = synced(206);
+    let muhash = place.muhash();
+    // The blocks of an older copy: the chainstate's best block is unknown to them.
+    let lower = synced(100);
+    let blocks = place.network_dir().join("blocks");
+    std::fs::remove_dir_all(&blocks).unwrap();
+    copy_dir(&lower.network_dir().join("blocks"), &blocks);
+    let before = snapshot(&place.network_dir().join("chainstate"));
+    let error = place.try_reindex().unwrap_err();
+    assert!(matches!(error, SyncError::WouldShrink(_)), "{error}");
+    let text = error.to_string();
+    for word in ["reach height 100", "mounted", "--allow-shrink", "Nothing was changed"] {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+    assert_eq!(snapshot(&place.network_dir().join("chainstate")), before);
+    let mut options = place.options();
+    options.allow_shrink = true;
+    let reindex = |options| sync::reindex(options, &Unobserved, &AtomicBool::new(false));
+    assert_eq!(reindex(&options).unwrap().height, 100);
+    assert_eq!(place.muhash(), lower.muhash());
+    assert_ne!(place.muhash(), muhash);
+    // A height to stop at is a wish for a lower set.
+    let mut options = place.options();
+    options.stop_at_height = Some(50);
+    assert_eq!(reindex(&options).unwrap().height, 50);
+}
+
+#[test]
+fn a_rebuild_that_ends_lower_is_not_swapped_in() {
+    let place = synced(206);
+    let muhash = place.muhash();
+    // The index knows the last blocks, and says of one of them that it is invalid.
+    mark_invalid(&place, 150);
+    let present = || {
+        let mut files = snapshot(&place.network_dir().join("chainstate"));
+        files.retain(|path, _| !path.to_string_lossy().contains("chainstate/reindex"));
+        files
+    };
+    let before = present();
+    let text = place.try_reindex().unwrap_err().to_string();
+    assert!(text.contains("149") && text.contains("206"), "{text}");
+    assert_eq!(present(), before);
+    let mut options = place.options();
+    options.allow_shrink = true;
+    sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+    assert_eq!(place.stats(UtxoHash::None).height, 149);
+    assert_ne!(place.muhash(), muhash);
+}
+
+fn mark_invalid(place: &Place, height: u32) {
+    use apus::store::{BlockStatus, FileChanges};
+    let dir =
+        DataDir::open(&Disk::new(), &place.datadir(), &place.network, DataDirOptions::default());
+    let dir = dir.unwrap();
+    let (db, index, files) = dir.open_blocks().unwrap();
+    let mut entry = *index.entries.iter().find(|entry| entry.height == height).unwrap();
+    entry.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+    let changes: FileChanges = files.flush().unwrap();
+    db.write(&changes, &[entry]).unwrap();
+}
+
+#[test]
+fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
+    let place = synced(120);
+    let muhash = place.muhash();
+    let (chainstate, elsewhere) =
+        (place.network_dir().join("chainstate"), place.root().join("fast-disk"));
+    std::fs::rename(&chainstate, &elsewhere).unwrap();
+    symlink(&elsewhere, &chainstate).unwrap();
+    // What Core leaves in a chainstate that came from a validated snapshot.
+    std::fs::write(elsewhere.join("base_blockhash"), [7; 32]).unwrap();
+    place.try_reindex().unwrap();
+    assert!(chainstate.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(place.muhash(), muhash);
+    let names = Disk::new().list(&elsewhere).unwrap();
+    assert!(!names.iter().any(|name| name.contains("reindex")), "{names:?}");
+    assert_eq!(Judge::open(&place).expect("the engine opens it").tip().0, 120);
+}
+
+#[test]
+#[cfg_attr(not(can_mount), ignore = "needs leave to mount file systems of its own")]
+fn a_chainstate_that_is_a_mount_or_on_an_overlay_is_rebuilt_once() {
+    let place = synced(120);
+    let (muhash, _) = place.muhash();
+    let script = format!(
+        "set -e; cd {root}\n\
+         mount -t tmpfs none {net}/chainstate\n\
+         {apus} reindex --regtest --datadir datadir --assumevalid 0 --json\n\
+         {apus} txoutset info --regtest --datadir datadir --hash muhash\n\
+         test ! -e {net}/chainstate/reindex\n\
+         umount {net}/chainstate\n\
+         mkdir over; mount -t tmpfs none over; mkdir over/upper over/work over/all\n\
+         mount -t overlay overlay -o lowerdir=datadir,upperdir=over/upper,workdir=over/work over/all\n\
+         {apus} reindex --regtest --datadir over/all --assumevalid 0 --json\n\
+         {apus} txoutset info --regtest --datadir over/all --hash muhash\n\
+         test ! -e over/all/{sub}/chainstate/reindex\n",
+        root = place.root().display(),
+        net = place.network_dir().display(),
+        sub = place.network.subdirectory,
+        apus = assert_cmd::cargo::cargo_bin("apus").display(),
+    );
+    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
+    let output = Command::new("unshare").args(unshare).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(stdout.matches(&muhash).count(), 2, "{stdout}");
+}
+
+#[test]
+fn commands_that_read_write_nothing_and_read_together() {
+    let place = synced(150);
+    let hints = place.root().join("hints");
+    let (hints, datadir) = (hints.to_str().unwrap(), place.network_dir());
+    assert_eq!(apus(&place, &["hints", "create", "-o", hints]).status.code(), Some(0));
+    // What bitcoind's LevelDB leaves: changes in a log, which a reader replays in memory.
+    let judge = Judge::open(&place).expect("the engine opens it");
+    assert_eq!(judge.tip().0, 150);
+    drop(judge);
+    let names = Disk::new().list(datadir.join("chainstate")).unwrap();
+    assert!(names.iter().any(|name| name.ends_with(".log")), "{names:?}");
+    let read = || {
+        for args in [
+            &["txoutset", "info", "--hash", "muhash"][..],
+            &["status"],
+            &["hints", "verify", hints],
+            &["hints", "create", "--force", "-o", hints],
+        ] {
+            let output = apus(&place, args);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        }
+    };
+    let before = snapshot(&place.datadir());
+    read();
+    assert_eq!(snapshot(&place.datadir()), before, "a command that reads has written");
+    // Next to another reader, and not next to somebody who writes.
+    let how = DataDirOptions { read_only: true, ..DataDirOptions::default() };
+    let reader = DataDir::open(&Disk::new(), &place.datadir(), &place.network, how).unwrap();
+    read();
+    drop(reader);
+    let how = DataDirOptions::default();
+    let writer = DataDir::open(&Disk::new(), &place.datadir(), &place.network, how).unwrap();
+    let output = apus(&place, &["status"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("already running"), "{}", stderr(&output));
+    drop(writer);
+}
+
+#[test]
+#[cfg_attr(not(can_mount), ignore = "needs leave to mount file systems of its own")]
+fn commands_that_read_work_on_a_read_only_mount() {
+    let place = synced(150);
+    let (muhash, _) = place.muhash();
+    let script = format!(
+        "set -e; cd {root}; mount --bind datadir datadir; mount -o remount,bind,ro datadir\n\
+         {apus} txoutset info --regtest --datadir datadir --hash muhash\n\
+         {apus} status --regtest --datadir datadir\n\
+         {apus} hints create --regtest --datadir datadir -o hints\n\
+         {apus} hints verify hints --regtest --datadir datadir\n\
+         rm hints; {apus} sync --regtest --datadir datadir && exit 9; exit 0",
+        root = place.root().display(),
+        apus = assert_cmd::cargo::cargo_bin("apus").display(),
+    );
+    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
+    let output = Command::new("unshare").args(unshare).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&muhash));
+    assert!(stderr(&output).contains("Read-only file system"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_status_tells_what_a_directory_holds_and_what_is_unfinished() {
+    let place = synced(206);
+    let status = sync::status(&place.options()).unwrap();
+    assert_eq!((status.height, status.headers, status.undo_from), (206, 206, 1));
+    assert_eq!((status.blocks_from, status.pruned), (1, false));
+    assert_eq!(status.coins, Some(place.stats(UtxoHash::None).txouts));
+    assert_eq!(status.unfinished, []);
+    // A reindex that was stopped on its way.
+    let mut options = place.options();
+    options.dbcache_bytes = 1;
+    let stop = AtomicBool::new(false);
+    let stopper = StopAt { height: 120, stop: &stop };
+    assert!(sync::reindex(&options, &stopper, &stop).unwrap().interrupted);
+    let status = sync::status(&place.options()).unwrap();
+    let [Unfinished::Rebuild { height }] = status.unfinished[..] else {
+        panic!("{:?}", status.unfinished)
+    };
+    assert!((120..206).contains(&height), "{height}");
+    assert_eq!(status.height, 206, "the present set is what it was");
+    let output = apus(&place, &["status"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("apus reindex") && text.contains("206"), "{text}");
+    let output = apus(&place, &["status", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["blocks"], 206);
+    assert_eq!(json["unfinished"][0]["height"], height);
+    let output = apus(&Place::new(Chain::Regtest), &["status"]);
+    assert!(stderr(&output).contains("holds no UTXO set of regtest"), "{}", stderr(&output));
+}
+
+/// Stops the work once a height is connected.
+struct StopAt<'a> {
+    height: u32,
+    stop: &'a AtomicBool,
+}
+
+impl sync::Observer for StopAt<'_> {
+    fn observe(&self, progress: &sync::Progress) {
+        if progress.height >= self.height && progress.phase == sync::Phase::Connecting {
+            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn the_number_of_coins_is_known_without_counting() {
+    let place = Place::new(Chain::Regtest);
+    let chain = regtest_chain();
+    for height in [60, 61, 206] {
+        let summary = place.sync(&[place.write("blocks", &chain[..=height])]);
+        assert_eq!(summary.coins, Some(place.stats(UtxoHash::None).txouts), "height {height}");
+    }
+    // Nothing to do, and a rebuild.
+    assert_eq!(place.sync(&[]).coins, Some(place.stats(UtxoHash::None).txouts));
+    assert_eq!(place.try_reindex().unwrap().coins, Some(place.stats(UtxoHash::None).txouts));
+    assert_eq!(place.sync(&[]).coins, Some(place.stats(UtxoHash::None).txouts));
+    // Without the file, or with that of another block, nobody knows, and nobody counts.
+    let file = place.network_dir().join("chainstate").join(sync::COIN_COUNT_FILE);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace('1', "2")).unwrap();
+    assert_eq!(place.sync(&[]).coins, None);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(place.sync(&[]).coins, None);
+}
+
+#[test]
+fn blocks_in_another_directory() {
+    let place = Place::new(Chain::Regtest);
+    let blocks_dir = place.root().join("big-disk");
+    let mut options = place.options();
+    options.blocks_dir = Some(blocks_dir.clone());
+    let source = place.write("blocks", &regtest_chain());
+    let sync = |options: &sync::Options| {
+        sync::sync(options, std::slice::from_ref(&source), &Unobserved, &AtomicBool::new(false))
+    };
+    let error = sync(&options).unwrap_err().to_string();
+    assert!(error.contains("big-disk") && error.contains("does not exist"), "{error}");
+    std::fs::create_dir(&blocks_dir).unwrap();
+    assert_eq!(sync(&options).unwrap().height, 206);
+    let net = place.network.subdirectory;
+    assert!(blocks_dir.join(net).join("blocks/blk00000.dat").is_file());
+    let names = Disk::new().list(place.network_dir().join("blocks")).unwrap();
+    assert_eq!(names, ["index"], "the index alone is in the data directory");
+    let stats = |options: &sync::Options| {
+        sync::txoutset_info(options, UtxoHash::MuHash, &Unobserved, &AtomicBool::new(false))
+    };
+    assert_eq!(stats(&options).unwrap().height, 206);
+    sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+    // Without the option: refused, with the option's name, and no stray files.
+    let before = snapshot(&place.datadir());
+    for error in [place.try_sync(&[]).unwrap_err(), stats(&place.options()).unwrap_err()] {
+        assert!(error.to_string().contains("--blocksdir"), "{error}");
+    }
+    assert_eq!(snapshot(&place.datadir()), before);
+}
+
+#[test]
+fn a_lock_file_that_only_its_owner_writes_is_enough_for_a_reader() {
+    let place = synced(20);
+    for directory in [place.network_dir(), place.network_dir().join("blocks")] {
+        let mode = std::fs::Permissions::from_mode(0o444);
+        std::fs::set_permissions(directory.join(".lock"), mode).unwrap();
+    }
+    assert_eq!(place.stats(UtxoHash::None).height, 20);
+}
