@@ -10,6 +10,7 @@ mod judged;
 mod kernel;
 mod real_chains;
 mod reorganisation;
+mod resources;
 mod review;
 mod support;
 mod swiftsync;
