@@ -36,7 +36,6 @@ Examples:
   apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
                                                in any order, without look-ups, proved at the end
   apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
-  apus hints create -o mainnet.hints           which outputs are unspent, for SwiftSync
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
 Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
