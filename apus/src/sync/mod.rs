@@ -21,6 +21,7 @@ mod rebuild;
 mod resources;
 mod scan;
 mod sources;
+mod space;
 mod swift;
 
 use std::path::PathBuf;
@@ -86,6 +87,7 @@ pub fn sync_on(
         let beside = rebuild.insert(Rebuild::begin(disk, options)?);
         node = Node::open(options, disk, Coins::Beside(beside))?;
     }
+    resources::bound_cache(&mut node);
     let scanning = Instant::now();
     scan_sources(&mut node, sources, observer, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
@@ -120,6 +122,7 @@ pub fn reindex_on(
     let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
     let rebuild = Rebuild::begin(disk, options)?;
     let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
+    resources::bound_cache(&mut node);
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
     end(node, Some(rebuild), summary)
 }
@@ -143,6 +146,9 @@ fn run(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let mut interrupted = stop.load(Relaxed);
+    if !interrupted {
+        space::check(node)?;
+    }
     match hints {
         Some(hints) if !swift::is_behind(node, hints) => {
             if !interrupted {
