@@ -169,7 +169,8 @@ fn allocated(node: &Node) -> u64 {
 }
 
 /// What must be free for blocks and undo data: what goes beyond the room that is `allocated`
-/// already (of undo data up to one chunk), and what Core and Apus leave free whenever they allocate more.
+/// already (of undo data up to one chunk), and what Core and Apus leave free whenever they
+/// allocate more.
 fn needed(estimate: &Estimate, allocated: u64) -> u64 {
     match estimate.blocks.checked_sub(allocated) {
         Some(more) if more > 0 => {
