@@ -5,7 +5,7 @@ RELEASE := --release --locked
 .PHONY: demo test check bench build setup
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
-	@target/release/apus demo
+	@$(CARGO) run $(RELEASE) --quiet -p apus -- demo
 
 test: setup ## every test
 	$(CARGO) test $(RELEASE) --workspace

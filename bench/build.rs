@@ -1,4 +1,5 @@
-//! Tells the benchmarks where the chain data is that does not ship with the repository.
+//! Tells the benchmarks where the chain data is that does not ship with the repository, and has
+//! the program start without the engine's random generator, as `apus` does (its build.rs).
 
 use std::path::Path;
 
@@ -8,6 +9,9 @@ fn main() {
         Path::new(&root).ancestors().map(|dir| dir.join("shared/data")).find(|dir| dir.is_dir());
     if let Some(dir) = found {
         println!("cargo::rustc-env=APUS_SHARED_DATA={}", dir.display());
+    }
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        println!("cargo::rustc-link-arg-bins=-Wl,--wrap=_Z10RandomInitv");
     }
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -39,6 +39,13 @@ pub fn check_tx_scripts(
     (0..prevouts.len()).try_for_each(|input| scripts.check_input(input))
 }
 
+/// Does nothing, in the place of Core's `RandomInit`, which the linker replaces by this in programs
+/// (build.rs). A static variable of libbitcoinkernel calls it before `main`, and it strengthens the
+/// seed of Core's random generator for 100 ms. Verifying scripts needs no randomness; whatever else
+/// asks Core's generator for a number has it seeded in full at that moment.
+#[unsafe(export_name = "__wrap__Z10RandomInitv")]
+pub extern "C" fn random_init() {}
+
 /// A transaction made ready for libbitcoinkernel, so that its inputs can be checked apart from
 /// each other, by any number of threads, hashing what they share only once.
 pub struct TxScripts {

@@ -46,6 +46,7 @@ pub use obfuscation::Obfuscation;
 pub use scan::{FileScan, ScanWarning, Scanned};
 pub use source::{BlockSource, SourceBlock, SourceFile, SourceItem, SourceScan};
 pub use undo_source::{UndoFile, UndoPlace};
+pub use writer::MIN_DISK_SPACE_BYTES;
 
 /// What everything here returns.
 type Result<T> = std::result::Result<T, crate::disk::StoreError>;

@@ -9,7 +9,7 @@ use super::{
 use crate::disk::{Disk, File, StoreError};
 
 /// Core refuses to write blocks below this much free space beside what it reserves.
-const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
+pub const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
 
 /// The one who appends: knows how full each file is, and what the disk has yet to make durable.
 pub(super) struct Writer {

@@ -22,6 +22,7 @@ mod rebuild;
 mod resources;
 mod scan;
 mod sources;
+mod space;
 mod status;
 mod swift;
 
@@ -90,6 +91,7 @@ pub fn sync_on(
         let beside = rebuild.insert(Rebuild::begin(disk, options)?);
         node = Node::open(options, disk, Coins::Beside(beside))?;
     }
+    resources::bound_cache(&mut node);
     let scanning = Instant::now();
     scan_sources(&mut node, sources, observer, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
@@ -134,6 +136,7 @@ pub fn reindex_on(
         drop(dir);
         return Err(error);
     }
+    resources::bound_cache(&mut node);
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
     end(node, Some(rebuild), summary)
 }
@@ -160,6 +163,9 @@ fn run(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let mut interrupted = stop.load(Relaxed);
+    if !interrupted {
+        space::check(node)?;
+    }
     match hints {
         Some(hints) if !swift::is_behind(node, hints) => {
             if !interrupted {

@@ -11,6 +11,7 @@ mod kernel;
 mod lost_work;
 mod real_chains;
 mod reorganisation;
+mod resources;
 mod review;
 mod support;
 mod swiftsync;

@@ -11,10 +11,11 @@ use super::super::commit::Ledger;
 use super::super::in_flight::Times;
 use super::super::node::Node;
 use super::super::options::{Observer, Phase, Progress};
+use super::super::resources::SwiftShare;
 use super::super::sources::Place;
 use super::HintsFile;
 use super::fault::Fault;
-use super::finish::{commit, prove};
+use super::finish::{WRITERS_PER_CORE, commit, prove};
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
 use super::run::{Coordinate, Ended, run};
@@ -39,6 +40,7 @@ struct Work {
     salt: Salt,
     survivors: Survivors,
     recent: Option<Recent>,
+    share: SwiftShare,
 }
 
 /// What is done of it.
@@ -68,8 +70,6 @@ pub(super) fn attempt<A: Aggregate>(
     let disk = node.dir.disk().clone();
     let (work, state) = begin::<A>(node, hints, plan, &directory)?;
     let (threads, save_every) = (node.options.threads.max(1), node.options.save_every);
-    // One more than there are cores, for one or another waits for the disk; one alone stays alone.
-    let workers = if threads > 1 { threads + 1 } else { 1 };
     let before = state.gathered.tally.counts;
     let height_of = |step: usize| node.tree.node(plan.steps[step].id).height;
     let todo: Vec<usize> =
@@ -91,7 +91,7 @@ pub(super) fn attempt<A: Aggregate>(
     };
     let mut tracker = Tracker::new(&job, ledger, state, observer);
     tracker.saving = Some(Saving { work: &work, disk: &disk, path: saved_path(&directory) });
-    if let Ended::Stopped = run(&job, workers, save_every, stop, &mut tracker)? {
+    if let Ended::Stopped = run(&job, work.share.workers, save_every, stop, &mut tracker)? {
         return Ok(Activated::Stopped);
     }
     let State { gathered, undo, done } = tracker.state;
@@ -110,7 +110,8 @@ pub(super) fn attempt<A: Aggregate>(
     };
     let height = plan.chain.height().unwrap_or(0);
     observer.observe(&Progress { height, ..Progress::of(Phase::WritingCoins) });
-    commit(&shared, ledger, plan, &work.survivors, &undo, threads)?;
+    let writers = work.share.table_writers(threads * WRITERS_PER_CORE, tally.coins);
+    commit(&shared, ledger, plan, &work.survivors, &undo, writers)?;
     let (best, counts) = (shared.tree.node(plan.target).hash, tally.counts.since(before));
     ledger
         .stand_at(plan.chain.clone(), best, gathered.tally.coins, counts)
@@ -176,7 +177,8 @@ fn begin<A: Aggregate>(
         Mode::AssumeValid => Some(Recent::collect(node, plan)?),
         Mode::Full => None,
     };
-    let memory = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
+    let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
+    let memory = share.survivors_bytes;
     if let Some(saved) = load(&disk, directory, &key).map_err(Fault::Store)?
         && plan.steps.iter().all(|step| {
             let height = node.tree.node(step.id).height;
@@ -186,13 +188,22 @@ fn begin<A: Aggregate>(
     {
         let (salt, survivors, state) = taken;
         tracing::debug!(blocks = state.done.len(), "carrying on with an interrupted SwiftSync");
-        return Ok((Work { key, salt, survivors, recent }, state));
+        return Ok((Work { key, salt, survivors, recent, share }, state));
     }
     super::remove_directory(&disk, directory).map_err(Fault::Store)?;
     let salt = new_salt(directory).map_err(Fault::Store)?;
     let survivors = Survivors::new(&disk, directory, memory);
     let state = State::new(&salt);
-    Ok((Work { key, salt, survivors, recent }, state))
+    Ok((Work { key, salt, survivors, recent, share }, state))
+}
+
+/// Workers and memory for coins, as many and as much as there is room for.
+fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
+    // One more than there are cores, for one or another waits for the disk; one alone stays alone.
+    let threads = node.options.threads;
+    let workers = if threads > 1 { threads + 1 } else { 1 };
+    let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
+    SwiftShare::new(workers, survivors, node.tree.len(), recent.map_or(0, Recent::bytes))
 }
 
 fn load(disk: &Disk, directory: &Path, key: &Key) -> Result<Option<Saved>, StoreError> {

@@ -24,6 +24,8 @@ pub(in super::super) enum Fault {
     Undo { id: BlockId, path: PathBuf, what: String },
     /// The chain as a whole is, or cannot be judged out of order.
     Chain(String),
+    /// There is too little memory to begin.
+    Memory(String),
 }
 
 impl Fault {
@@ -43,6 +45,7 @@ impl Fault {
             Self::Store(error) => SyncError::Store(error),
             Self::Hints(error) => hints.error(error),
             Self::Chain(what) => SyncError::Unproved(what),
+            Self::Memory(what) => SyncError::Usage(what),
             Self::Damaged(step, what) => refused(node, step, what),
             Self::Rule(step, error) => refused(node, step, error.to_string()),
             Self::Undo { id, path, what } => {

@@ -18,7 +18,7 @@ use crate::swiftsync::{Aggregate, HintsError};
 use crate::wire::Hash;
 
 /// Threads for each core that write tables: one waits for the disk while another sorts.
-const WRITERS_PER_CORE: usize = 2;
+pub(super) const WRITERS_PER_CORE: usize = 2;
 /// Parts of the coins that each thread writes: enough to even out, and few enough that tables
 /// are not cut short.
 const PARTS_PER_WRITER: usize = 4;
@@ -75,7 +75,7 @@ pub(super) fn commit(
     plan: &Plan,
     survivors: &Survivors,
     undo: &[(BlockId, u32)],
-    threads: usize,
+    writers: usize,
 ) -> Result<(), Fault> {
     let _timer = shared.clock.start(Stage::Commit);
     for step in &plan.steps {
@@ -90,14 +90,13 @@ pub(super) fn commit(
     }
     ledger.write_index(shared.files).map_err(Fault::Store)?;
     let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
-    write_tables(survivors, &bulk, threads)?;
+    write_tables(survivors, &bulk, writers)?;
     let best = shared.tree.node(plan.target).hash;
     bulk.commit(&best).map_err(Fault::Store)
 }
 
 /// Sorts the coins that stay and writes them as the bottom level, all parts at once.
-fn write_tables(survivors: &Survivors, bulk: &Bulk, threads: usize) -> Result<(), Fault> {
-    let writers = threads * WRITERS_PER_CORE;
+fn write_tables(survivors: &Survivors, bulk: &Bulk, writers: usize) -> Result<(), Fault> {
     let ranges = survivors.ranges(writers * PARTS_PER_WRITER);
     let next = AtomicUsize::new(0);
     let write = || -> Result<(), Fault> {

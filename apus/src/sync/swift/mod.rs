@@ -98,6 +98,7 @@ pub(super) fn build(
                     Fault::Store(error) => {
                         error.source.is_some() || !error.path.starts_with(&directory)
                     }
+                    Fault::Memory(_) => true,
                     _ => false,
                 };
                 let error = fault.into_error(node, hints);

@@ -62,6 +62,12 @@ impl Recent {
         !self.wanted.is_empty()
     }
 
+    /// Memory that it takes once every coin is found, at about 100 bytes an outpoint and its place,
+    /// and 100 a coin and its script.
+    pub fn bytes(&self) -> u64 {
+        (self.filter.len() * 8 + self.coins.len() * 200) as u64
+    }
+
     /// Whether outputs of this transaction may be wanted.
     #[inline]
     pub fn may_want(&self, txid: &Hash) -> bool {

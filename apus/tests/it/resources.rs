@@ -1,0 +1,102 @@
+//! What the program takes of the machine: time to start, memory, room on the disk.
+
+use std::time::{Duration, Instant};
+
+use apus::wire::Chain;
+use apus_testchain::{Mix, Spec};
+
+use crate::support::{Place, data, regtest_chain, with_genesis};
+
+/// Bitcoin Core's random generator spends 100 ms on its seed, which no command of ours needs.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs a linker with --wrap")]
+fn the_program_starts_without_the_random_generator_of_the_engine() {
+    let start = || {
+        let begun = Instant::now();
+        let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
+        assert!(command.arg("--version").output().unwrap().status.success());
+        begun.elapsed()
+    };
+    let quickest = (0..20).map(|_| start()).min().unwrap();
+    assert!(quickest < Duration::from_millis(90), "the quickest start took {quickest:?}");
+}
+
+fn apus(args: &[&str]) -> std::process::Output {
+    assert_cmd::Command::cargo_bin("apus").unwrap().args(args).output().unwrap()
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/meminfo")]
+fn a_cache_beyond_the_memory_there_is_is_told_at_the_start() {
+    let place = Place::new(Chain::Regtest);
+    let blocks = place.write("blocks", &regtest_chain()[..10]);
+    let (datadir, from) = (place.datadir(), blocks.display().to_string());
+    let args = ["sync", "--regtest", "--datadir", datadir.to_str().unwrap(), "--from", &from];
+    for dbcache in ["--dbcache=1000000000", "--dbcache=18446744073709551615"] {
+        let output = apus(&[&args[..], &[dbcache]].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        for word in ["--dbcache of", "MiB are available", "are used for cached coins"] {
+            assert!(text.contains(word), "'{word}' is not in: {text}");
+        }
+    }
+    let output = apus(&[&args[..], &["--dbcache=16"]].concat());
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("MiB are available"));
+}
+
+/// 25 MB of blocks and a disk that has room for the first 16 MiB of them.
+#[test]
+#[cfg_attr(not(can_mount), ignore = "needs leave to mount a small disk")]
+fn a_disk_that_will_be_too_small_is_told_before_anything_is_written() {
+    let spec = Spec { busy_bytes: 500_000, mix: Mix::mainnet(), ..Spec::small(41) };
+    let place = Place::new(Chain::Regtest);
+    let blocks = place.write("blocks", &with_genesis(&apus_testchain::Chain::new(spec)));
+    let program = assert_cmd::cargo::cargo_bin("apus");
+    let script = format!(
+        "set -e; cd {root}; mkdir disk; mount -t tmpfs -o size=70m none disk\n\
+         {apus} sync --regtest --datadir disk --from {blocks} && exit 9\n\
+         od -A n -t x1 -v disk/regtest/blocks/blk00000.dat | tail -n +20 | grep -q '[1-9a-f]' \
+         && exit 8\n\
+         mount -o remount,size=120m disk\n\
+         {apus} sync --regtest --datadir disk --from {blocks}\n\
+         mount -o remount,size=83m disk\n\
+         {apus} sync --regtest --datadir disk --from {blocks}\n",
+        root = place.root().display(),
+        apus = program.display(),
+        blocks = blocks.display(),
+    );
+    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
+    let output = std::process::Command::new("unshare").args(unshare).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    for word in ["disk/regtest/blocks", "the disk is too small", "MiB of blocks", "MiB are free"] {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
+
+/// A reindex builds a set next to the present one.
+#[test]
+#[cfg_attr(not(can_mount), ignore = "needs leave to mount a small disk")]
+fn a_disk_with_no_room_for_a_second_utxo_set_is_told_before_anything_is_written() {
+    let place = Place::new(Chain::Main);
+    let blocks = data("mainnet-0-14131.dat");
+    let program = assert_cmd::cargo::cargo_bin("apus");
+    let script = format!(
+        "set -e; cd {root}; mkdir disk; mount -t tmpfs -o size=100m none disk\n\
+         {apus} sync --datadir disk --from {blocks}\n\
+         free=$(df -k --output=avail disk | tail -n 1)\n\
+         head -c $((free * 1024 - 300000)) /dev/zero >disk/other\n\
+         {apus} reindex --datadir disk && exit 9\n\
+         rm disk/other; {apus} reindex --datadir disk\n",
+        root = place.root().display(),
+        apus = program.display(),
+        blocks = blocks.display(),
+    );
+    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
+    let output = std::process::Command::new("unshare").args(unshare).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    for word in ["chainstate-reindex", "the disk is too small", "MiB of coins", "MiB are free"] {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
