@@ -13,6 +13,7 @@ mod disconnect;
 mod hints;
 mod in_flight;
 mod info;
+mod mend;
 mod node;
 mod options;
 mod pipeline;
@@ -39,6 +40,7 @@ pub use options::{
     SyncError, Unobserved,
 };
 
+pub use mend::NOTE as DAMAGE_NOTE;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use swift::{DIRECTORY as SWIFTSYNC_DIRECTORY, verify_hints};
 
@@ -88,6 +90,7 @@ pub fn sync_on(
     }
     let scanning = Instant::now();
     scan_sources(&mut node, sources, observer, stop)?;
+    mend::mend_noted(&mut node, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;

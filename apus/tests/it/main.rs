@@ -11,6 +11,7 @@ mod judged;
 mod kernel;
 mod real_chains;
 mod reorganisation;
+mod repairs;
 mod review;
 mod support;
 mod swiftsync;
