@@ -10,6 +10,7 @@ use super::connect::{Connector, Outcome};
 use super::disconnect::disconnect_tip;
 use super::in_flight::Times;
 use super::info::observe;
+use super::mend::take_another_copy;
 use super::node::Node;
 use super::options::{Observer, Phase, Refusal, SyncError};
 use super::pipeline::{BlockFault, Step, with_workers};
@@ -59,7 +60,9 @@ fn activate(
             }
             observe(observer, Phase::Disconnecting, node);
             let (shared, ledger) = node.split();
-            disconnect_tip(&shared, ledger)?;
+            if let Err((step, what)) = disconnect_tip(&shared, ledger)? {
+                take_another_copy(node, step, &what)?;
+            }
         }
         let steps = steps(node, fork, best);
         let (from, to) = (node.tree.node(fork).height, node.tree.node(best).height);
@@ -76,7 +79,14 @@ fn activate(
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
             }
-            Outcome::Damaged(step, what) => drop_copy(node, step, &what),
+            Outcome::Damaged(step, what) => {
+                if let Err(error) = take_another_copy(node, step, &what) {
+                    // Nothing is in flight: what was connected before it is kept.
+                    let (shared, ledger) = node.split();
+                    ledger.commit(&shared)?;
+                    return Err(error);
+                }
+            }
         }
     }
     Ok(Activated::Best)
@@ -138,15 +148,6 @@ fn connect(
     })
 }
 
-/// A source's copy of a block is not what its header promises: another copy is tried.
-pub(super) fn drop_copy(node: &mut Node, step: Step, what: &str) {
-    let refusal = refusal(node, &step, what.to_string());
-    node.refusals.push(refusal);
-    if let Place::Source(place) = step.place {
-        node.forget_copy(step.id, place);
-    }
-}
-
 pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
     let block = Some(node.tree.node(step.id).hash);
     match step.place {
@@ -184,7 +185,7 @@ pub(super) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<
                     break;
                 }
                 Err(BlockFault::Store(error)) => return Err(error.into()),
-                Err(BlockFault::Damaged(what)) => drop_copy(node, step, &what),
+                Err(BlockFault::Damaged(what)) => take_another_copy(node, step, &what)?,
                 Err(BlockFault::Rule(error)) => {
                     let refusal = refusal(node, &step, error.to_string());
                     node.refusals.push(refusal);

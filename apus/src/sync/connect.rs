@@ -48,6 +48,20 @@ pub(super) struct Connector<'a> {
     pub retired: usize,
 }
 
+/// How it is found out whether a block creates a coin that exists, which Core asks before every
+/// other rule about coins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bip30 {
+    /// Nothing is to be found out: Core does not ask.
+    Free,
+    /// Every output is looked up before anything is spent.
+    LookUp,
+    /// No valid block breaks the rule ([`bip34_implies_bip30`]). A transaction that comes a second
+    /// time spends coins that are gone, or those of another such transaction, so that outputs are
+    /// looked up only where a coin is missing, to give Core's reason.
+    Implied,
+}
+
 /// Why the connector takes no further block for now.
 enum Halt {
     /// It goes on once everything in flight is retired and committed.
@@ -136,15 +150,20 @@ impl Connector<'_> {
         }
         let _timer = self.shared.clock.start(Stage::Connect);
         self.connected += 1;
-        if self.breaks_bip30(&step, &prepared)? {
-            let block = InFlight::refused(step.id, prepared, RuleError::bip30());
-            self.in_flight.push_back(Arc::new(block));
+        let bip30 = self.bip30(&step);
+        if bip30 == Bip30::LookUp && self.overwrites(&prepared)? {
+            self.refuse(&step, prepared, RuleError::bip30());
             return Ok(());
         }
         let (coins, missing) = self.spend(&prepared)?;
         if missing.is_some() {
             let taken = prepared.external.iter().zip(&coins);
             taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
+            // The coins are again as they were before the block, which is what BIP30 asks about.
+            if bip30 == Bip30::Implied && self.overwrites(&prepared)? {
+                self.refuse(&step, prepared, RuleError::bip30());
+                return Ok(());
+            }
         } else {
             // Where BIP30 is not looked up it cannot be broken: the UTXO set is not the chain's.
             self.add(&prepared).map_err(|error| {
@@ -208,17 +227,26 @@ impl Connector<'_> {
         self.shared.cache.add_batch(others, false)
     }
 
-    /// Whether a block that BIP30 applies to creates a coin that exists.
-    fn breaks_bip30(&self, step: &Step, prepared: &Prepared) -> Result<bool, StoreError> {
+    /// How it is found out whether a block keeps BIP30.
+    fn bip30(&self, step: &Step) -> Bip30 {
         let (tree, network) = (self.shared.tree, self.shared.network);
         let node = tree.node(step.id);
         let bip34 = node.prev.and_then(|parent| tree.ancestor(parent, network.bip34_height));
         let matches = bip34.is_some_and(|id| tree.node(id).hash == network.bip34_hash);
-        if !bip30_applies(node.height, &node.hash, matches)
-            || bip34_implies_bip30(network, node.height)
-        {
-            return Ok(false);
+        match bip30_applies(node.height, &node.hash, matches) {
+            false => Bip30::Free,
+            true if bip34_implies_bip30(network, node.height) => Bip30::Implied,
+            true => Bip30::LookUp,
         }
+    }
+
+    /// A block refused before any of its coins is taken, in its place after those in flight.
+    fn refuse(&mut self, step: &Step, prepared: Prepared, error: RuleError) {
+        self.in_flight.push_back(Arc::new(InFlight::refused(step.id, prepared, error)));
+    }
+
+    /// Whether a block creates a coin that exists before it.
+    fn overwrites(&self, prepared: &Prepared) -> Result<bool, StoreError> {
         let block = &prepared.block;
         for (tx, txid) in block.view().txs().zip(block.txids()) {
             for vout in 0..tx.output_count() as u32 {

@@ -2,42 +2,54 @@
 //! undo data (Core's `DisconnectBlock`).
 
 use super::commit::Ledger;
-use super::pipeline::Shared;
+use super::pipeline::{BlockFault, Shared, Step};
+use super::sources::Place;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::StoreError;
 use crate::rules::{is_bip30_repeat, is_bip30_unspendable};
 use crate::wire::{BlockView, OutPoint, TxView, is_unspendable};
 
-/// Disconnects the tip. Nothing may be in flight.
+/// The tip's stored bytes are not the block: the step that reads them, and what is wrong.
+type Damaged = (Step, String);
+
+/// Disconnects the tip. Nothing may be in flight. Where its stored bytes are not the block, nothing
+/// happens, and the inner result says what is wrong with them.
 ///
 /// # Errors
-/// The block or its undo data cannot be read or do not fit each other.
-pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(), StoreError> {
-    let Some(tip) = ledger.active.tip() else { return Ok(()) };
+/// The block is not stored, or its undo data cannot be read or does not fit it.
+pub(super) fn disconnect_tip(
+    shared: &Shared,
+    ledger: &mut Ledger,
+) -> Result<Result<(), Damaged>, StoreError> {
+    let Some(tip) = ledger.active.tip() else { return Ok(Ok(())) };
     let entry = ledger.entries[tip.index()];
     let missing = |what: &str| {
         let path = shared.files.block_path(entry.file);
         StoreError::new(path, format!("block {} is to be disconnected, but {what}", entry.hash))
     };
     let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;
-    let undo_pos = entry.undo_pos().ok_or_else(|| missing("its undo data is not stored"))?;
-    let bytes = shared.files.read_block(data_pos)?;
-    let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
-    let block = BlockView::parse(&bytes).map_err(|error| {
-        let path = shared.files.block_path(data_pos.file);
-        StoreError::corrupt(path, u64::from(data_pos.pos), format!("not a block: {error}"))
+    let undo_pos = entry.undo_pos().ok_or_else(|| {
+        missing("its undo data is not stored; `apus reindex` makes what is missing of it")
     })?;
+    let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
+    // A block that is checked again, to the last byte, names the coins that it created and spent.
+    let block = match shared.read(step).and_then(|bytes| shared.check(step, bytes)) {
+        Ok(block) => block,
+        Err(BlockFault::Store(error)) => return Err(error),
+        Err(BlockFault::Damaged(what)) => return Ok(Err((step, what))),
+        Err(BlockFault::Rule(error)) => return Ok(Err((step, error.to_string()))),
+    };
+    let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
     let mut spent = Vec::new();
-    for_each_spending_tx(&undo, &block, |_, coins| spent.push(std::mem::take(coins))).map_err(
-        |error| {
+    for_each_spending_tx(&undo, block.view(), |_, coins| spent.push(std::mem::take(coins)))
+        .map_err(|error| {
             let path = shared.files.undo_path(undo_pos.file);
             StoreError::corrupt(path, u64::from(undo_pos.pos), format!("undo data: {error}"))
-        },
-    )?;
-    undo_block(shared, ledger, tip, &block, spent);
+        })?;
+    undo_block(shared, ledger, tip, block.view(), spent);
     ledger.active.pop();
-    Ok(())
+    Ok(Ok(()))
 }
 
 fn undo_block<B: AsRef<[u8]>>(

@@ -14,6 +14,7 @@ mod disconnect;
 mod hints;
 mod in_flight;
 mod info;
+mod mend;
 mod node;
 mod options;
 mod pipeline;
@@ -43,6 +44,7 @@ pub use options::{
 };
 
 pub use coin_count::FILE as COIN_COUNT_FILE;
+pub use mend::NOTE as DAMAGE_NOTE;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use status::{Status, Unfinished, status};
 pub use swift::{DIRECTORY as SWIFTSYNC_DIRECTORY, verify_hints};
@@ -94,6 +96,7 @@ pub fn sync_on(
     resources::bound_cache(&mut node);
     let scanning = Instant::now();
     scan_sources(&mut node, sources, observer, stop)?;
+    mend::mend_noted(&mut node, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;

@@ -60,10 +60,10 @@ pub(super) struct Step {
 
 /// Why a block could not be made ready.
 pub(super) enum BlockFault {
-    /// The disk is to blame: our own copy is damaged or cannot be read.
+    /// The disk is to blame: it cannot be read.
     Store(StoreError),
-    /// A source's bytes fail without their place in a chain, or are not what their header promises:
-    /// another copy may be good.
+    /// The bytes at the step's place, stored or a source's, are not the block that is said to be
+    /// there; or a source's break a rule without their place in a chain. Another copy may be good.
     Damaged(String),
     /// The block breaks a rule.
     Rule(RuleError),
@@ -312,60 +312,24 @@ impl Shared<'_> {
         Ok(Prepared::new(self.check(step, bytes)?, height))
     }
 
-    /// Reads a block's bytes; our own must be there, a source's may have gone bad.
+    /// Reads a block's bytes, which may be any.
     pub fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
         match step.place {
-            Place::Stored(pos) => self.files.read_block(pos).map_err(BlockFault::Store),
+            Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
+                None => BlockFault::Damaged(error.what),
+                Some(_) => BlockFault::Store(error),
+            }),
             Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
         }
     }
 
-    /// Parses a block and checks all rules that need no coins.
+    /// [`check_bytes`] of the block of a step.
     pub fn check(
         &self,
         step: Step,
         bytes: BlockBytes,
     ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-        let node = self.tree.node(step.id);
-        let view = BlockView::parse(bytes)
-            .map_err(|error| self.damaged(step, format!("not a block: {error}")))?;
-        if view.hash() != node.hash {
-            return Err(self.damaged(step, format!("this is not block {}", node.hash)));
-        }
-        let context = BlockContext {
-            network: self.network,
-            height: node.height,
-            parent_median_time_past: node
-                .prev
-                .map_or(0, |parent| i64::from(self.tree.median_time_past(parent))),
-        };
-        // What fails without its place in a chain says nothing of the block, only of these bytes:
-        // the hashes of two transactions may pass for one transaction of 64 bytes, with the same
-        // merkle root. Core's `ProcessNewBlock` remembers nothing of it either.
-        let is_ours = matches!(step.place, Place::Stored(_));
-        let checked = check_block(view, self.network)
-            .map_err(|error| (error.class == RuleClass::Mutated || !is_ours, error))
-            .and_then(|block| match check_block_in_context(&block, &context) {
-                Ok(()) => Ok(block),
-                Err(error) => Err((error.class == RuleClass::Mutated, error)),
-            });
-        match checked {
-            Ok(block) => Ok(block),
-            Err((true, error)) => Err(self.damaged(step, error.to_string())),
-            Err((false, error)) => Err(BlockFault::Rule(error)),
-        }
-    }
-
-    /// Bytes that cannot be the block: our own disk's fault, or the source's.
-    fn damaged(&self, step: Step, what: String) -> BlockFault {
-        match step.place {
-            Place::Stored(pos) => {
-                let path = self.files.block_path(pos.file);
-                let what = format!("the block stored here is damaged ({what})");
-                BlockFault::Store(StoreError::corrupt(path, u64::from(pos.pos), what))
-            }
-            Place::Source(_) => BlockFault::Damaged(what),
-        }
+        check_bytes(self.tree, step.id, matches!(step.place, Place::Stored(_)), bytes)
     }
 
     /// Brings the coins that a block spends from the tables into the cache, where they are
@@ -390,6 +354,43 @@ impl Shared<'_> {
         self.cache.fill_batch(generation, &coins);
         Ok(())
     }
+}
+
+/// Parses a block and checks all rules that need no coins.
+///
+/// What fails without its place in a chain says nothing of the block, only of these bytes: the
+/// hashes of two transactions may pass for one transaction of 64 bytes, with the same merkle root.
+/// Core's `ProcessNewBlock` remembers nothing of it either. `was_checked` says that these bytes
+/// passed here before they were stored.
+pub(super) fn check_bytes(
+    tree: &Tree,
+    id: BlockId,
+    was_checked: bool,
+    bytes: BlockBytes,
+) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+    let node = tree.node(id);
+    let view = BlockView::parse(bytes)
+        .map_err(|error| BlockFault::Damaged(format!("not a block: {error}")))?;
+    if view.hash() != node.hash {
+        return Err(BlockFault::Damaged(format!("this is not block {}", node.hash)));
+    }
+    let context = BlockContext {
+        network: tree.network(),
+        height: node.height,
+        parent_median_time_past: node
+            .prev
+            .map_or(0, |parent| i64::from(tree.median_time_past(parent))),
+    };
+    let checked = check_block(view, tree.network())
+        .map_err(|error| (error.class == RuleClass::Mutated || !was_checked, error))
+        .and_then(|block| match check_block_in_context(&block, &context) {
+            Ok(()) => Ok(block),
+            Err(error) => Err((error.class == RuleClass::Mutated, error)),
+        });
+    checked.map_err(|(says_nothing, error)| match says_nothing {
+        true => BlockFault::Damaged(error.to_string()),
+        false => BlockFault::Rule(error),
+    })
 }
 
 #[cfg(test)]

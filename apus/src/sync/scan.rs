@@ -111,6 +111,8 @@ impl Scan<'_> {
                         self.node.tree.offer(id, Offer::AtHand);
                     } else if entry.undo_pos().is_none() {
                         self.node.sources.note_stored(id, waiting.place);
+                    } else {
+                        self.node.sources.note_spare(id, waiting.place);
                     }
                     queue.extend(self.waiting.remove(&waiting.hash).unwrap_or_default());
                 }

@@ -35,6 +35,9 @@ pub(super) struct Sources {
     /// By index of a block that is stored without undo data, every copy found: undo data may lie
     /// beside it.
     beside: HashMap<usize, Vec<SourcePlace>>,
+    /// Copies of blocks that are stored with undo data, in the order found: asked for only when a
+    /// stored block turns out damaged, so they lie as close as they can, in 24 bytes each.
+    spare: Vec<(BlockId, SourcePlace)>,
 }
 
 impl Sources {
@@ -61,6 +64,18 @@ impl Sources {
     /// Notes a copy of a block that is stored, without its undo data.
     pub fn note_stored(&mut self, id: BlockId, place: SourcePlace) {
         self.beside.entry(id.index()).or_default().push(place);
+    }
+
+    /// Notes a copy of a block that is stored with its undo data.
+    pub fn note_spare(&mut self, id: BlockId, place: SourcePlace) {
+        self.spare.push((id, place));
+    }
+
+    /// Every copy of a block that is not known to be bad, whether or not the block is stored. Looks
+    /// at everything noted of stored blocks.
+    pub fn all_copies(&self, id: BlockId) -> Vec<SourcePlace> {
+        let spare = self.spare.iter().filter(|(of, _)| *of == id).map(|(_, place)| *place);
+        self.copies(id).chain(spare).collect()
     }
 
     /// Every copy beside which a block's undo data may lie.

@@ -1,6 +1,7 @@
 //! Apus as a whole, judged by figures of Bitcoin Core, by its engine, and by broken input.
 
 mod bad_input;
+mod bip30;
 mod blocks;
 mod broken_rules;
 mod crash;
@@ -12,6 +13,7 @@ mod lost_work;
 mod real_chains;
 mod reorganisation;
 mod resources;
+mod repairs;
 mod review;
 mod support;
 mod swiftsync;

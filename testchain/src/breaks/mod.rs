@@ -62,11 +62,10 @@ macro_rules! script {
 macro_rules! breaks {
     ($($(#[$doc:meta])+ $name:ident = $reason:expr,)+) => {
         /// A rule to break. Out of reach of a block on regtest, because another rule comes before
-        /// it: bad-txns-oversize (bad-blk-length), bad-txns-BIP30 (BIP 34 is active from height
-        /// 1), bad-txns-inputvalues-outofrange, bad-txns-fee-outofrange and
-        /// bad-txns-accumulated-fee-outofrange (there is too little money),
-        /// time-timewarp-attack (not on by default), bad-blk-length by number of transactions
-        /// (their size comes first).
+        /// it: bad-txns-oversize (bad-blk-length), bad-txns-inputvalues-outofrange,
+        /// bad-txns-fee-outofrange and bad-txns-accumulated-fee-outofrange (there is too little
+        /// money), time-timewarp-attack (not on by default), bad-blk-length by number of
+        /// transactions (their size comes first).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Break {
             $($(#[$doc])+ $name,)+
@@ -191,6 +190,14 @@ breaks! {
     SpendsOversized = "bad-txns-inputs-missingorspent",
     /// Spends the genesis block's coinbase.
     SpendsGenesis = "bad-txns-inputs-missingorspent",
+    /// A transaction that an earlier block has, with an output that is unspent (BIP 30).
+    RepeatsUnspent = "bad-txns-BIP30",
+    /// The same after a transaction that spends a coinbase output 99 blocks old: BIP 30 comes first.
+    RepeatsUnspentAfterFault = "bad-txns-BIP30",
+    /// The same after a transaction that spends an output of a later one.
+    RepeatsUnspentAfterLater = "bad-txns-BIP30",
+    /// A transaction that an earlier block has, with every output spent.
+    RepeatsSpent = "bad-txns-inputs-missingorspent",
     /// Spends a coinbase output 99 blocks old.
     PrematureSpendOfCoinbase = "bad-txns-premature-spend-of-coinbase",
     /// Spends the coinbase of its own block.

@@ -1,5 +1,7 @@
 //! Rules about the coins that are spent: that they are there, their age, amounts and lock times.
 
+use std::collections::HashSet;
+
 use bitcoin::absolute::LockTime;
 use bitcoin::hashes::Hash;
 use bitcoin::transaction::{OutPoint, Transaction};
@@ -14,7 +16,10 @@ use crate::lock::Kind;
 use crate::payment::Payment;
 
 pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
-    missing(site, rule).or_else(|| amounts(site, rule)).or_else(|| locks(site, rule))
+    missing(site, rule)
+        .or_else(|| repeats(site, rule))
+        .or_else(|| amounts(site, rule))
+        .or_else(|| locks(site, rule))
 }
 
 fn missing(site: &Site<'_>, rule: Break) -> Option<Case> {
@@ -60,6 +65,36 @@ fn missing(site: &Site<'_>, rule: Break) -> Option<Case> {
         }
         _ => None,
     }
+}
+
+/// Blocks with a transaction of an earlier block in them.
+fn repeats(site: &Site<'_>, rule: Break) -> Option<Case> {
+    let sound = site.pay(Kind::OpTrue);
+    match rule {
+        Break::RepeatsUnspent => Some(site.case([sound], [earlier(site, true)])),
+        Break::RepeatsUnspentAfterFault => {
+            let coin = coinbase_coin(site, site.height - 99);
+            let young = site.payment_of(coin).to_transaction(site.keys());
+            Some(site.case([sound], [young, earlier(site, true)]))
+        }
+        Break::RepeatsUnspentAfterLater => {
+            let parent = site.fund(&[OP_TRUE.to_vec()]);
+            let child = spend(&parent, &[(0, vec![], vec![])]);
+            let repeated = earlier(site, true);
+            Some(site.case([parent.clone(), child.clone()], [child, parent, repeated]))
+        }
+        Break::RepeatsSpent => Some(site.case([sound], [earlier(site, false)])),
+        _ => None,
+    }
+}
+
+/// A payment of an earlier block, the latest of which some output is still unspent, or none.
+fn earlier(site: &Site<'_>, unspent: bool) -> Transaction {
+    let coins: HashSet<Txid> = site.chain.utxos().map(|utxo| utxo.outpoint.txid).collect();
+    let blocks = (1..=site.chain.height()).rev().map(|height| site.chain.decoded(height));
+    let mut payments = blocks.flat_map(|block| block.txdata.into_iter().skip(1));
+    let found = payments.find(|tx| coins.contains(&tx.compute_txid()) == unspent);
+    found.expect("the chain has such payments")
 }
 
 /// An outpoint that the last block with payments spent.

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use super::super::mend::stored_damage;
 use super::super::node::Node;
 use super::super::options::{Refusal, SyncError};
 use super::super::pipeline::{BlockFault, Step};
@@ -16,7 +17,7 @@ pub(in super::super) enum Fault {
     Store(StoreError),
     /// The hints are.
     Hints(HintsError),
-    /// A source's bytes are: another copy may be good.
+    /// The bytes of a block are: another copy may be good.
     Damaged(Step, String),
     /// The block breaks a rule, or its undo data is wrong.
     Rule(Step, RuleError),
@@ -46,7 +47,10 @@ impl Fault {
             Self::Hints(error) => hints.error(error),
             Self::Chain(what) => SyncError::Unproved(what),
             Self::Memory(what) => SyncError::Usage(what),
-            Self::Damaged(step, what) => refused(node, step, what),
+            Self::Damaged(step, what) => match step.place {
+                Place::Stored(pos) => stored_damage(node, step.id, pos, &what).into(),
+                Place::Source(_) => refused(node, step, what),
+            },
             Self::Rule(step, error) => refused(node, step, error.to_string()),
             Self::Undo { id, path, what } => {
                 let reason = format!("its undo data is wrong: {what}");

@@ -21,9 +21,12 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use super::activate::{Activated, drop_copy};
+use super::activate::Activated;
+use super::mend::take_another_copy;
 use super::node::Node;
 use super::options::{AggregateKind, Observer, SyncError};
+use super::pipeline::Step;
+use super::sources::Place;
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{self, Hints, HintsError, MuHashAggregate, SumAggregate};
 use crate::wire::{Hash, sha256d};
@@ -88,8 +91,8 @@ pub(super) fn build(
         match result {
             Ok(activated) => return Ok(activated),
             // Another copy may be good; what was saved is carried on from.
-            Err(Fault::Damaged(step, what)) if node.sources.copies(step.id).nth(1).is_some() => {
-                drop_copy(node, step, &what);
+            Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
+                take_another_copy(node, step, &what)?;
             }
             Err(fault) => {
                 let directory = node.dir.path().join(DIRECTORY);
@@ -113,6 +116,12 @@ pub(super) fn build(
             }
         }
     }
+}
+
+/// Whether a block whose bytes at this place are damaged may be had elsewhere; for a stored one,
+/// the search itself says what is missing.
+fn may_have_another_copy(node: &Node, step: &Step) -> bool {
+    matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
 }
 
 /// Whether the chainstate is past what the hints can build: the block at their height is active.

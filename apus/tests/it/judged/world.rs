@@ -61,7 +61,8 @@ pub fn fate_of(rule: Break) -> (Fate, RuleClass) {
         | "bad-witness-nonce-size"
         | "bad-witness-merkle-match"
         | "unexpected-witness" => (Fate::Mutated, RuleClass::Mutated),
-        "bad-txns-inputs-missingorspent"
+        "bad-txns-BIP30"
+        | "bad-txns-inputs-missingorspent"
         | "bad-txns-premature-spend-of-coinbase"
         | "bad-txns-in-belowout"
         | "bad-cb-amount" => (Fate::Coins, RuleClass::Consensus),

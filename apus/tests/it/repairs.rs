@@ -1,0 +1,3 @@
+//! What of a data directory is damaged is repaired by the command that the message names.
+
+mod blocks;

@@ -1,0 +1,213 @@
+//! Damaged stored blocks: replaced by a source's copies, and until then reported with the remedy.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use apus::disk::{Disk, PowerCut};
+use apus::store::FlatFilePos;
+use apus::sync::{self, Summary, SyncError, Unobserved};
+use apus::wire::Chain as Network;
+use apus_testchain::{Chain, Spec};
+
+use crate::support::judge::Judge;
+use crate::support::{Place, hash_of, with_genesis};
+
+/// A synced directory, the blocks in it, and a file with good copies.
+struct Synced {
+    place: Place,
+    blocks: Vec<Vec<u8>>,
+    good: PathBuf,
+    set: (String, u64),
+}
+
+impl Synced {
+    fn new() -> Self {
+        let blocks = with_genesis(&Chain::new(Spec::small(5)));
+        let place = Place::new(Network::Regtest);
+        let good = place.write("good", &blocks);
+        place.sync(std::slice::from_ref(&good));
+        let set = place.muhash();
+        Self { place, blocks, good, set }
+    }
+
+    /// Where the block at `height` is stored.
+    fn pos(&self, height: usize) -> FlatFilePos {
+        let hash = hash_of(&self.blocks[height]);
+        let (index, _) = self.place.blocks();
+        index.entries.iter().find(|entry| entry.hash == hash).unwrap().block_pos().unwrap()
+    }
+
+    /// Changes the file that the block at `height` is in; `change` is handed the block's offset.
+    fn damage(&self, height: usize, change: impl FnOnce(&mut Vec<u8>, usize)) {
+        let pos = self.pos(height);
+        let path = self.blk(pos.file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        change(&mut bytes, pos.pos as usize);
+        std::fs::write(&path, bytes).unwrap();
+    }
+
+    fn blk(&self, file: u32) -> PathBuf {
+        self.place.network_dir().join(format!("blocks/blk{file:05}.dat"))
+    }
+
+    /// Takes the coins away, so that the stored blocks are connected anew.
+    fn forget_coins(&self) {
+        std::fs::remove_dir_all(self.place.network_dir().join("chainstate")).unwrap();
+    }
+
+    /// Everything is as it was before the damage, to Bitcoin Core's engine too.
+    fn assert_whole(&self) {
+        assert_eq!(self.place.muhash(), self.set);
+        let judge = Judge::open(&self.place).expect("the engine opens the result");
+        assert_eq!(judge.tip().0 as usize, self.blocks.len() - 1);
+        judge.read_everything();
+    }
+}
+
+/// The reasons of refusals that tell of a replaced block.
+fn replaced(summary: &Summary) -> Vec<&str> {
+    let reasons = summary.refusals.iter().map(|refusal| refusal.reason.as_str());
+    reasons.filter(|reason| reason.contains("replaced")).collect()
+}
+
+fn assert_names(error: &SyncError, words: &[&str]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
+
+type Damage = fn(&mut Vec<u8>, usize);
+
+#[test]
+fn every_kind_of_damage_is_replaced_when_the_block_is_connected() {
+    let kinds: [(&str, Damage); 6] = [
+        ("body", |bytes, at| bytes[at + 120] ^= 0x10),
+        ("header", |bytes, at| bytes[at + 70] ^= 0x10),
+        ("magic", |bytes, at| bytes[at - 8] ^= 0x10),
+        ("length", |bytes, at| bytes[at - 4] ^= 0x01),
+        ("huge length", |bytes, at| bytes[at - 1] ^= 0x7f),
+        ("cut file", |bytes, at| bytes.truncate(at + 100)),
+    ];
+    for (kind, damage) in kinds {
+        let synced = Synced::new();
+        let last = synced.blocks.len() - 1;
+        let height = if kind == "cut file" { last } else { 150 };
+        synced.damage(height, damage);
+        synced.forget_coins();
+        let before = std::fs::read(synced.blk(0)).unwrap();
+        let error = synced.place.try_sync(&[]).expect_err(kind);
+        let at = format!("blk00000.dat at byte {}", synced.pos(height).pos);
+        let hash = hash_of(&synced.blocks[height]).to_string();
+        let named = format!("at height {height}");
+        assert_names(&error, &[&at, &hash, &named, "damaged", "`apus sync --from`"]);
+        // What came before it is kept.
+        assert_eq!(synced.place.stats(sync::UtxoHash::None).height as usize, height - 1, "{kind}");
+        let summary = synced.place.sync(std::slice::from_ref(&synced.good));
+        let [said] = replaced(&summary)[..] else { panic!("{kind}: {:?}", summary.refusals) };
+        assert!(said.contains("good at byte"), "{said}");
+        assert_eq!((summary.height as usize, summary.refusals.len()), (last, 1), "{kind}");
+        let after = std::fs::read(synced.blk(0)).unwrap();
+        assert!(after[..before.len().min(1000)] == before[..before.len().min(1000)]);
+        synced.assert_whole();
+        assert!(synced.place.sync(&[]).refusals.is_empty(), "{kind}: once");
+    }
+}
+
+#[test]
+fn a_reindex_names_the_damage_and_goes_on_after_a_sync_from_good_blocks() {
+    let synced = Synced::new();
+    synced.damage(120, |bytes, at| bytes[at + 100] ^= 1);
+    synced.damage(170, |bytes, at| bytes[at + 100] ^= 1);
+    let error = synced.place.try_reindex().expect_err("a block is damaged");
+    assert_names(&error, &["blk00000.dat at byte", "at height 120", "`apus sync --from`"]);
+    assert_eq!(synced.place.muhash(), synced.set, "the old coins are as they were");
+    // Without a good copy nothing changes.
+    let poor = synced.place.write("poor", &synced.blocks[..100]);
+    let summary = synced.place.sync(&[poor]);
+    assert!(replaced(&summary).is_empty());
+    assert!(
+        summary.refusals.iter().any(|r| r.reason.contains("damaged")),
+        "{:?}",
+        summary.refusals
+    );
+    // All that is damaged in that file is replaced at once.
+    let summary = synced.place.sync(std::slice::from_ref(&synced.good));
+    assert_eq!((replaced(&summary).len(), summary.refusals.len()), (2, 2));
+    assert_eq!(summary.counts.blocks, 0);
+    let summary = synced.place.try_reindex().unwrap();
+    let rest = synced.blocks.len() as u64 - 120;
+    assert_eq!(summary.counts.blocks, rest, "it carried on where it had to stop");
+    synced.assert_whole();
+    assert!(synced.place.sync(std::slice::from_ref(&synced.good)).refusals.is_empty());
+}
+
+#[test]
+fn a_bad_copy_is_passed_over_for_a_good_one() {
+    let synced = Synced::new();
+    let mut wrong = synced.blocks.clone();
+    wrong[150][130] ^= 1;
+    let bad = synced.place.write("bad", &wrong);
+    synced.damage(150, |bytes, at| bytes[at + 200] ^= 1);
+    synced.forget_coins();
+    let error = synced.place.try_sync(std::slice::from_ref(&bad)).expect_err("no good copy");
+    assert_names(&error, &["blk00000.dat at byte", "no good copy", "`apus sync --from`"]);
+    let summary = synced.place.sync(&[bad, synced.good.clone()]);
+    assert_eq!((replaced(&summary).len(), summary.refusals.len()), (1, 2));
+    synced.assert_whole();
+}
+
+/// A block whose bytes changed would take the wrong coins back.
+#[test]
+fn a_damaged_block_is_replaced_before_it_is_disconnected() {
+    let chain = Chain::new(Spec::small(5));
+    let fork = with_genesis(&chain.fork(195, 15, 9));
+    let alone = Place::new(Network::Regtest);
+    alone.sync(&[alone.write("fork", &fork)]);
+    let synced = Synced::new();
+    // An output's amount: it parses, and its transaction has another id.
+    synced.damage(199, |bytes, at| bytes[at + 81 + 4 + 3 + 41 + 20] ^= 1);
+    let fork = synced.place.write("fork", &fork[196..]);
+    let error = synced.place.try_sync(std::slice::from_ref(&fork)).expect_err("it is damaged");
+    assert_names(&error, &["blk00000.dat at byte", "at height 199", "`apus sync --from`"]);
+    let summary = synced.place.sync(&[fork, synced.good.clone()]);
+    assert_eq!((summary.height, replaced(&summary).len()), (210, 1));
+    assert_eq!(synced.place.muhash(), alone.muhash());
+    Judge::open(&synced.place).expect("the engine opens the result").read_everything();
+}
+
+#[test]
+fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
+    let synced = Synced::new();
+    for height in [197, 199] {
+        synced.damage(height, |bytes, at| bytes[at + 100] ^= 1);
+    }
+    let error = synced.place.try_reindex().expect_err("a block is damaged");
+    assert_names(&error, &["at height 197"]);
+    synced.place.shrink();
+    let run = |place: &Place, disk: &Disk| {
+        let (options, stop) = (place.options(), AtomicBool::new(false));
+        sync::sync_on(disk, &options, std::slice::from_ref(&synced.good), &Unobserved, &stop)
+    };
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    run(&synced.place.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    assert!(counter.steps() > 10, "there is something to cut: {}", counter.steps());
+    for cut_at in 1..=counter.steps() {
+        let place = synced.place.copy();
+        let power = Arc::new(PowerCut::at(cut_at));
+        let cut = run(&place, &Disk::with_power_cut(Arc::clone(&power)));
+        assert!(cut.is_err(), "cut at {cut_at}");
+        power.lose_unsynced().unwrap();
+        let summary = run(&place, &Disk::new());
+        let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
+        assert!(replaced(&summary).len() <= 2, "cut at {cut_at}");
+        let summary = place.try_reindex();
+        let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
+        assert_eq!(summary.height as usize, synced.blocks.len() - 1, "cut at {cut_at}");
+        assert_eq!(place.muhash(), synced.set, "cut at {cut_at}");
+        if cut_at % 8 == 1 {
+            Judge::open(&place).expect("the engine opens the result").read_everything();
+        }
+    }
+}
