@@ -3,6 +3,7 @@
 mod bad_input;
 mod blocks;
 mod broken_rules;
+mod conf;
 mod crash;
 mod format;
 mod hints;
