@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::options::{self, Directory, cache_bytes};
+use super::chosen::Chosen;
+use super::options::{self, Directory};
 use super::progress::{Reporter, thousands};
 use super::report::{precise, summary_json as summary_json_of_sync};
 use crate::disk::Disk;
 use crate::swiftsync::hints::{self, Statistics};
 use crate::swiftsync::{Format, Hints};
 use crate::sync::{self, AssumeValid, HintsSummary};
+use crate::wire::{Chain, Network};
 
 #[derive(Subcommand)]
 pub enum HintsCommand {
@@ -45,9 +47,10 @@ pub struct Create {
     format: FileFormat,
     #[command(flatten)]
     output: Output,
-    /// MiB for sorting the unspent outputs, at least 16; what has no room waits on disk.
-    #[arg(long, value_name = "MIB", default_value_t = 450)]
-    dbcache: usize,
+    /// MiB for sorting the unspent outputs, at least 16; what has no room waits on disk [default:
+    /// 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -161,8 +164,10 @@ pub fn run(command: HintsCommand) -> Result<ExitCode, String> {
 }
 
 fn run_create(create: &Create) -> Result<ExitCode, String> {
-    let dbcache_bytes = cache_bytes(create.dbcache);
-    let options = sync::Options { dbcache_bytes, ..create.directory.to_options()? };
+    let mut chosen = create.directory.to_options()?;
+    chosen.take_cache(create.dbcache)?;
+    chosen.announce(&[], !create.output.json);
+    let options = chosen.options;
     let format = create.format.into();
     create.output.write(format, |path, reporter| {
         let stop = super::stop_on_signal();
@@ -171,7 +176,9 @@ fn run_create(create: &Create) -> Result<ExitCode, String> {
 }
 
 fn run_verify(verify: &Verify) -> Result<ExitCode, String> {
-    let mut options = verify.directory.to_options()?;
+    let chosen = verify.directory.to_options()?;
+    chosen.announce(&[], !verify.json);
+    let Chosen { mut options, .. } = chosen;
     if verify.full {
         options.assumevalid = AssumeValid::Nothing;
     }
@@ -202,7 +209,14 @@ fn run_convert(convert: &Convert) -> Result<ExitCode, String> {
     let (hints, _) = open(&convert.input)?;
     let format = convert.format.into();
     let needs_blocks = sync::conversion_needs_blocks(hints.as_ref(), format);
-    let options = convert.directory.to_options()?;
+    let options = match needs_blocks {
+        true => {
+            let chosen = convert.directory.to_options()?;
+            chosen.announce(&[], !convert.output.json);
+            chosen.options
+        }
+        false => sync::Options::new(PathBuf::new(), Network::new(Chain::Main)),
+    };
     let why = |error: String| match needs_blocks {
         true => format!(
             "{error}\nThis conversion needs the blocks that the hints are for, since the two \

@@ -1,5 +1,7 @@
 //! Commands, options, progress, exit codes. Knows what `sync` offers and nothing of its insides.
 
+mod chosen;
+mod conf;
 mod demo;
 mod hints;
 mod options;
@@ -41,15 +43,19 @@ fn run(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Sync { from, engine } => {
             let from: Vec<_> = from.iter().map(|path| options::expand_home(path)).collect();
-            with_engine(&engine, |options, reporter, stop| {
-                sync::sync(options, &from, reporter, stop)
+            let mut chosen = engine.to_options()?;
+            let from = chosen.take_sources(from);
+            chosen.announce(&from, !engine.json);
+            with_engine(&engine, |reporter, stop| {
+                sync::sync(&chosen.options, &from, reporter, stop)
             })
         }
         Command::Reindex { engine, allow_shrink } => {
-            with_engine(&engine, |options, reporter, stop| {
-                let options = sync::Options { allow_shrink, ..options.clone() };
-                sync::reindex(&options, reporter, stop)
-            })
+            let mut chosen = engine.to_options()?;
+            // A height to stop at that stands in a file of settings is no wish for a lower set.
+            chosen.options.allow_shrink = allow_shrink || engine.stopatheight.is_some();
+            chosen.announce(&[], !engine.json);
+            with_engine(&engine, |reporter, stop| sync::reindex(&chosen.options, reporter, stop))
         }
         Command::Status(command) => status::run(&command),
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info),
@@ -60,12 +66,11 @@ fn run(command: Command) -> Result<ExitCode, String> {
 
 fn with_engine(
     engine: &Engine,
-    work: impl FnOnce(&sync::Options, &Reporter, &AtomicBool) -> Result<Summary, SyncError>,
+    work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,
 ) -> Result<ExitCode, String> {
-    let options = engine.to_options()?;
     let reporter = Reporter::new(engine.json);
     let stop = stop_on_signal();
-    let result = work(&options, &reporter, &stop);
+    let result = work(&reporter, &stop);
     reporter.finish();
     let summary = result.map_err(|error| error.to_string())?;
     if engine.json {
@@ -88,11 +93,12 @@ fn exit_code(summary: &Summary) -> ExitCode {
 }
 
 fn txoutset_info(info: &options::Info) -> Result<ExitCode, String> {
-    let options = info.directory.to_options()?;
+    let chosen = info.directory.to_options()?;
+    chosen.announce(&[], true);
     let reporter = Reporter::new(true);
     // Nothing is saved here, so that an interrupt may end the process as usual.
     let stop = AtomicBool::new(false);
-    let stats = sync::txoutset_info(&options, info.hash.into(), &reporter, &stop);
+    let stats = sync::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
     reporter.finish();
     println!("{}", stats.map_err(|error| error.to_string())?.to_json());
     Ok(ExitCode::SUCCESS)

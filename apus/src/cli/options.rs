@@ -3,6 +3,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::chosen::Chosen;
+use super::conf::{self, Config, Given, Which};
 use super::hints::HintsCommand;
 use super::status::StatusCommand;
 use crate::sync::{self, AssumeValid, UtxoHash};
@@ -19,6 +21,7 @@ const DBCACHE_MIB_MIN: usize = 16;
 /// opens and carries on from.
 #[derive(Parser)]
 #[command(name = "apus", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(args_override_self = true)]
 pub struct Cli {
     /// Log what happens inside, to standard error.
     #[arg(long, global = true)]
@@ -139,9 +142,34 @@ impl From<Aggregate> for sync::AggregateKind {
 /// Which data directory, of which network.
 #[derive(Args)]
 pub struct Directory {
-    /// The data directory [default: Bitcoin Core's own].
+    /// The data directory [default: the one that bitcoin.conf names, or Bitcoin Core's own].
     #[arg(long, value_name = "DIR")]
     datadir: Option<PathBuf>,
+    /// The directory whose blocks/ holds the blk and rev files, if not the data directory.
+    #[arg(long, value_name = "DIR")]
+    blocksdir: Option<PathBuf>,
+    /// Bitcoin Core's configuration file [default: bitcoin.conf in the data directory].
+    ///
+    /// Apus takes from it what it has an option for. The command line has more say than
+    /// settings.json, and that more than this file.
+    #[arg(long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// Read no bitcoin.conf.
+    #[arg(long, hide_short_help = true, conflicts_with = "conf")]
+    noconf: bool,
+    /// Read no file that bitcoin.conf includes.
+    #[arg(long, hide_short_help = true)]
+    noincludeconf: bool,
+    /// Pass over a second bitcoin.conf, in the data directory that the first one names.
+    #[arg(long, hide_short_help = true)]
+    allowignoredconf: bool,
+    /// The file of settings that Bitcoin Core's window writes [default: settings.json in the
+    /// network's directory].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    settings: Option<PathBuf>,
+    /// Read no settings.json.
+    #[arg(long, hide_short_help = true, conflicts_with = "settings")]
+    nosettings: bool,
     /// The network: main, test, testnet4, signet or regtest [default: main].
     #[arg(long, value_name = "NAME")]
     chain: Option<String>,
@@ -164,9 +192,9 @@ pub struct Directory {
     /// A signet of your own: its challenge script in hex (BIP325).
     #[arg(long, value_name = "HEX")]
     signetchallenge: Option<String>,
-    /// Threads that work on it; 0: one a core, -N: leave N cores free.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    par: i32,
+    /// Threads that work on it; 0: one a core, -N: leave N cores free [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    par: Option<i64>,
 }
 
 /// How to sync.
@@ -176,7 +204,7 @@ pub struct Engine {
     directory: Directory,
     /// Stop once this height is connected; 0: never.
     #[arg(long, value_name = "N")]
-    stopatheight: Option<u32>,
+    pub stopatheight: Option<u32>,
     /// Take the scripts of this block and its ancestors as valid; 0 checks every script [default:
     /// the block that Bitcoin Core v31 has built in].
     ///
@@ -199,100 +227,147 @@ pub struct Engine {
     /// What proves the hints; muhash is slower, and there to be compared.
     #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
     aggregate: Aggregate,
-    /// MiB for cached coins, at least 16; more means fewer look-ups on disk.
+    /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
     ///
     /// It bounds the coins alone. About 150 MiB for blocks under way come on top, a third of it
     /// while coins are written, and tables, which are mapped and which the system drops where it
     /// needs the memory. Where there is less memory than all this, less is used, and a warning says
     /// so. A SwiftSync takes at most 70 % of it for coins, and never more than 200 MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 450)]
-    dbcache: usize,
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     pub json: bool,
 }
 
 impl Directory {
-    /// The engine's options for a command that only reads.
-    pub fn to_options(&self) -> Result<sync::Options, String> {
-        let network = self.network()?;
-        let datadir = match &self.datadir {
-            Some(path) => expand_home(path),
-            None => default_datadir()?,
-        };
-        Ok(sync::Options { threads: self.threads(), ..sync::Options::new(datadir, network) })
+    /// The engine's options for a command that only reads. Its errors are about options and
+    /// settings.
+    pub fn to_options(&self) -> Result<Chosen, String> {
+        let mut config = self.config()?;
+        let options = self.options(&mut config)?;
+        Ok(Chosen { options, config })
     }
 
-    fn network(&self) -> Result<Network, String> {
-        let mut named: Vec<Chain> = Vec::new();
-        if let Some(name) = &self.chain {
-            let unknown =
-                || format!("unknown chain '{name}': use main, test, testnet4, signet or regtest");
-            named.push(Chain::from_name(name).ok_or_else(unknown)?);
-        }
-        for (flag, chain) in [
-            (self.testnet, Chain::Test),
-            (self.testnet4, Chain::Testnet4),
-            (self.signet, Chain::Signet),
-            (self.regtest, Chain::Regtest),
-        ] {
-            if flag.is_some_and(|on| on != 0) {
-                named.push(chain);
-            }
-        }
-        if named.len() > 1 {
-            return Err("more than one network named: use one of --chain, --testnet, --testnet4, \
-                --signet, --regtest"
-                .to_string());
-        }
-        let chain = named.first().copied().unwrap_or(Chain::Main);
-        match &self.signetchallenge {
-            None => Ok(Network::new(chain)),
-            Some(_) if chain != Chain::Signet => {
+    /// The settings of the files that the command line names, or that have the usual names.
+    fn config(&self) -> Result<Config, String> {
+        let which = |path: &Option<PathBuf>, not| match path {
+            _ if not => Which::Not,
+            Some(path) => Which::This(expand_home(path)),
+            None => Which::Usual,
+        };
+        let flag = |on: u8| on.to_string();
+        let others = [
+            ("chain", self.chain.clone()),
+            ("testnet", self.testnet.map(flag)),
+            ("testnet4", self.testnet4.map(flag)),
+            ("signet", self.signet.map(flag)),
+            ("regtest", self.regtest.map(flag)),
+            ("allowignoredconf", self.allowignoredconf.then(|| "1".to_string())),
+        ];
+        let given = Given {
+            datadir: self.datadir.as_deref().map(expand_home),
+            usual_datadir: default_datadir(std::env::var_os("HOME")),
+            conf: which(&self.conf, self.noconf),
+            settings: which(&self.settings, self.nosettings),
+            includes: !self.noincludeconf,
+            others: others.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        };
+        let mut config = Config::load(&given, &conf::read_file)?;
+        let warning = conf::check_directories(&config)?;
+        config.warnings.extend(warning);
+        Ok(config)
+    }
+
+    fn options(&self, config: &mut Config) -> Result<sync::Options, String> {
+        let network = self.network(config)?;
+        let threads = threads(match self.par {
+            Some(par) => par,
+            None => config.take_number("par")?.unwrap_or(0),
+        });
+        let blocks_dir = self.blocks_dir(config)?;
+        Ok(sync::Options {
+            threads,
+            blocks_dir,
+            ..sync::Options::new(config.datadir.clone(), network)
+        })
+    }
+
+    fn network(&self, config: &Config) -> Result<Network, String> {
+        let chain = config.chain;
+        match (&self.signetchallenge, config.challenges.as_slice()) {
+            (Some(_), _) if chain != Chain::Signet => {
                 Err("--signetchallenge goes with --chain=signet alone".to_string())
             }
-            Some(hex) => Ok(Network::custom_signet(parse_hex(hex)?)),
+            (Some(hex), _) => Ok(Network::custom_signet(parse_hex("--signetchallenge", hex)?)),
+            // A file may keep the challenge for the days on which signet is chosen.
+            (None, challenges) if challenges.is_empty() || chain != Chain::Signet => {
+                Ok(Network::new(chain))
+            }
+            (None, [(hex, place)]) => {
+                let what = format!("signetchallenge from {place}");
+                Ok(Network::custom_signet(parse_hex(&what, hex)?))
+            }
+            (None, several) => Err(format!(
+                "signetchallenge is set {} times, in {} and {}: keep one",
+                several.len(),
+                several[0].1,
+                several[1].1
+            )),
         }
     }
 
-    fn threads(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        match self.par {
-            n if n > 0 => (n as usize).min(THREADS_MAX),
-            n => cores.saturating_sub(n.unsigned_abs() as usize).max(1),
+    fn blocks_dir(&self, config: &mut Config) -> Result<Option<PathBuf>, String> {
+        let (path, place) = match &self.blocksdir {
+            Some(path) => (expand_home(path), "the command line".to_string()),
+            None => match config.take("blocksdir")? {
+                Some((path, place)) => (PathBuf::from(path), place.to_string()),
+                None => return Ok(None),
+            },
+        };
+        match path.is_dir() {
+            true => Ok(Some(path)),
+            false => Err(format!(
+                "the directory '{}', which {place} names as blocksdir, does not exist: mount or \
+                 make it, or name another with --blocksdir",
+                path.display()
+            )),
         }
     }
 }
 
 impl Engine {
-    /// The engine's options.
-    pub fn to_options(&self) -> Result<sync::Options, String> {
-        let options = self.directory.to_options()?;
-        let assumevalid = match self.assumevalid.as_deref() {
-            None => AssumeValid::BuiltIn,
-            Some("0") => AssumeValid::Nothing,
-            Some(hex) => match hex.parse::<Hash>() {
-                Ok(hash) if hash.is_zero() => AssumeValid::Nothing,
-                Ok(hash) => AssumeValid::Block(hash),
-                Err(why) => return Err(format!("--assumevalid: {why} (or 0)")),
-            },
+    /// The engine's options. Its errors are about options and settings.
+    pub fn to_options(&self) -> Result<Chosen, String> {
+        let mut chosen = self.directory.to_options()?;
+        chosen.take_cache(self.dbcache)?;
+        chosen.name_unsupported();
+        let Chosen { options, config } = &mut chosen;
+        let mut choose = |given: &Option<String>, name: &str| match given {
+            Some(text) => Ok(Some((text.clone(), format!("--{name}")))),
+            None => config
+                .take(name)
+                .map(|found| found.map(|(text, place)| (text, format!("{name} from {place}")))),
         };
-        let mut network = options.network.clone();
-        if let Some(hex) = &self.minimumchainwork {
-            let digits = hex.strip_prefix("0x").unwrap_or(hex);
-            network.minimum_chain_work = format!("{digits:0>64}").parse().map_err(|_| {
-                format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits")
-            })?;
+        if let Some((text, what)) = choose(&self.assumevalid, "assumevalid")? {
+            options.assumevalid = parse_assumevalid(&what, &text)?;
         }
-        Ok(sync::Options {
-            network,
-            assumevalid,
-            dbcache_bytes: cache_bytes(self.dbcache),
-            stop_at_height: self.stopatheight.filter(|height| *height > 0),
-            hints: self.hints.as_deref().map(expand_home),
-            aggregate: self.aggregate.into(),
-            ..options
-        })
+        if let Some((text, what)) = choose(&self.minimumchainwork, "minimumchainwork")? {
+            let digits = text.strip_prefix("0x").unwrap_or(&text);
+            options.network.minimum_chain_work =
+                format!("{digits:0>64}").parse().map_err(|_| {
+                    format!("{what}: '{text}' is not a number of at most 64 hex digits")
+                })?;
+        }
+        let stop = match self.stopatheight {
+            Some(height) => Some(height),
+            // A height that no block can have is the same as none.
+            None => config.take_number("stopatheight")?.and_then(|n| u32::try_from(n).ok()),
+        };
+        options.stop_at_height = stop.filter(|height| *height > 0);
+        options.hints = self.hints.as_deref().map(expand_home);
+        options.aggregate = self.aggregate.into();
+        Ok(chosen)
     }
 }
 
@@ -301,8 +376,28 @@ pub fn cache_bytes(mib: usize) -> usize {
     mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }
 
-fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {
-    let wrong = || format!("'{hex}' is not hex");
+/// How many threads Core's `-par` means here.
+fn threads(par: i64) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = usize::try_from(par.unsigned_abs()).unwrap_or(usize::MAX);
+    match par {
+        1.. => wanted.min(THREADS_MAX),
+        _ => cores.saturating_sub(wanted).max(1),
+    }
+}
+
+/// A block's hash, or zeros of any number for none.
+fn parse_assumevalid(what: &str, text: &str) -> Result<AssumeValid, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if digits.bytes().all(|digit| digit == b'0') && digits.len() <= 64 {
+        return Ok(AssumeValid::Nothing);
+    }
+    let hash = digits.parse::<Hash>().map_err(|why| format!("{what}: {why} (or 0)"))?;
+    Ok(AssumeValid::Block(hash))
+}
+
+fn parse_hex(what: &str, hex: &str) -> Result<Vec<u8>, String> {
+    let wrong = || format!("{what}: '{hex}' is not hex");
     if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
         return Err(wrong());
     }
@@ -311,9 +406,12 @@ fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {
         .collect()
 }
 
-/// Bitcoin Core's default data directory.
-fn default_datadir() -> Result<PathBuf, String> {
-    let home = std::env::var_os("HOME").ok_or("no home directory: give --datadir")?;
+/// Bitcoin Core's default data directory. Core makes one in `/` where there is no home directory;
+/// nobody wants that.
+fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
+    let home = home.filter(|home| !home.is_empty()).ok_or(
+        "HOME is empty or not set, so there is no default data directory: name one with --datadir",
+    )?;
     let below =
         if cfg!(target_os = "macos") { "Library/Application Support/Bitcoin" } else { ".bitcoin" };
     Ok(Path::new(&home).join(below))
@@ -322,7 +420,7 @@ fn default_datadir() -> Result<PathBuf, String> {
 /// `~/…` as the shell would have it, where an option hid it from the shell (`-datadir=~/x`).
 pub fn expand_home(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
-        (Ok(rest), Some(home)) => Path::new(&home).join(rest),
+        (Ok(rest), Some(home)) if !home.is_empty() => Path::new(&home).join(rest),
         _ => path.to_path_buf(),
     }
 }
@@ -364,13 +462,26 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    fn engine(args: &[&str]) -> Engine {
+        match Cli::try_parse_from(spelled(args)).unwrap().command {
+            Command::Sync { engine, .. } => engine,
+            _ => panic!("not sync"),
+        }
+    }
+
+    fn options(args: &[&str]) -> sync::Options {
+        engine(args).to_options().unwrap().options
+    }
+
     #[test]
     fn one_dash_is_enough_for_long_options() {
-        let args = spelled(&["apus", "sync", "-datadir=/x", "-loadblock=a", "-regtest", "-par=-1"]);
-        let cli = Cli::try_parse_from(args).unwrap();
-        let Command::Sync { from, engine } = cli.command else { panic!("not sync") };
+        let args = ["apus", "sync", "-datadir=/x", "-loadblock=a", "-regtest", "-par=-1"];
+        let Command::Sync { from, engine } = Cli::try_parse_from(spelled(&args)).unwrap().command
+        else {
+            panic!("not sync")
+        };
         assert_eq!(from, [PathBuf::from("a")]);
-        let options = engine.to_options().unwrap();
+        let options = engine.to_options().unwrap().options;
         assert_eq!(options.datadir, PathBuf::from("/x"));
         assert_eq!(options.network.chain, Chain::Regtest);
     }
@@ -378,29 +489,81 @@ mod tests {
     #[test]
     fn numbers_mean_what_they_mean_to_core() {
         for (arg, stop) in [("-stopatheight=0", None), ("-stopatheight=7", Some(7))] {
-            let args = spelled(&["apus", "sync", "-datadir=x", "-par=2000000000", arg]);
-            let Command::Sync { engine, .. } = Cli::try_parse_from(args).unwrap().command else {
-                panic!("not sync")
-            };
-            let options = engine.to_options().unwrap();
+            let options = options(&["apus", "sync", "-datadir=x", "-par=2000000000", arg]);
             assert_eq!((options.stop_at_height, options.threads), (stop, THREADS_MAX));
+        }
+        assert_eq!(threads(i64::MIN), 1);
+        assert_eq!(threads(i64::MAX), THREADS_MAX);
+        // Given twice, the last one counts.
+        let options = options(&["apus", "sync", "-datadir=y", "-datadir=x", "-par=3", "-par=2"]);
+        assert_eq!((options.datadir, options.threads), (PathBuf::from("x"), 2));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for args in [
+            &["--regtest", "--chain", "main"][..],
+            &["--chain", "mainnet"],
+            &["--assumevalid", "xyz"],
+            &["--minimumchainwork", "zz"],
+            &["--signetchallenge", "51"],
+            &["--chain=signet", "--signetchallenge", "5"],
+            &["--blocksdir", "/no/such/directory"],
+            &["--conf", "/no/such/file"],
+            &["--settings", "/no/such/file"],
+        ] {
+            let all = [&["apus", "sync", "-datadir=/no/such/directory"], args].concat();
+            assert!(engine(&all).to_options().is_err(), "{args:?}");
+        }
+        for args in [["-frmo=x"], ["-includeconf=x"]] {
+            assert!(Cli::try_parse_from(spelled(&["apus", "sync", args[0]])).is_err());
         }
     }
 
     #[test]
-    fn contradictions_are_told() {
-        for args in [
-            &["apus", "sync", "--regtest", "--chain", "main"][..],
-            &["apus", "sync", "--chain", "mainnet"],
-            &["apus", "sync", "--assumevalid", "xyz"],
-            &["apus", "sync", "--signetchallenge", "51"],
-        ] {
-            let Command::Sync { engine, .. } = Cli::try_parse_from(spelled(args)).unwrap().command
-            else {
-                panic!("not sync")
-            };
-            assert!(engine.to_options().is_err(), "{args:?}");
+    fn no_home_directory_is_no_default() {
+        for home in [None, Some(OsString::new())] {
+            let refused = default_datadir(home).unwrap_err();
+            assert!(refused.contains("HOME") && refused.contains("--datadir"), "{refused}");
         }
-        assert!(Cli::try_parse_from(spelled(&["apus", "sync", "-frmo=x"])).is_err());
+        assert!(default_datadir(Some("/home/x".into())).unwrap().starts_with("/home/x"));
+    }
+
+    #[test]
+    fn files_give_way_to_the_command_line() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, blocks) = (root.path().join("data"), root.path().join("blocks"));
+        std::fs::create_dir_all(dir.join("signet")).unwrap();
+        std::fs::create_dir(&blocks).unwrap();
+        let hash = "11".repeat(32);
+        let conf = format!(
+            "chain=signet\nsignetchallenge=51\npar=3\nassumevalid=0\n\
+             minimumchainwork=ff\nloadblock=a\nloadblock=b\n\
+             [signet]\nblocksdir={}\nstopatheight=5\nassumevalid={hash}\n",
+            blocks.display()
+        );
+        std::fs::write(dir.join("bitcoin.conf"), conf).unwrap();
+        std::fs::write(dir.join("signet/settings.json"), r#"{"dbcache": "70"}"#).unwrap();
+        let datadir = format!("-datadir={}", dir.display());
+        let mut chosen = engine(&["apus", "sync", &datadir]).to_options().unwrap();
+        assert_eq!(chosen.take_sources(vec![]), [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!(chosen.take_sources(vec!["c".into()]), [PathBuf::from("c")]);
+        let options = chosen.options;
+        assert_eq!(options.network.magic, Network::custom_signet(vec![0x51]).magic);
+        assert_eq!((options.threads, options.dbcache_bytes), (3, 70 << 20));
+        assert_eq!(options.assumevalid, AssumeValid::Block(hash.parse().unwrap()));
+        assert_eq!(options.network.minimum_chain_work.0[..2], [0xff, 0]);
+        assert_eq!((options.stop_at_height, options.blocks_dir), (Some(5), Some(blocks)));
+
+        let other = root.path().display().to_string();
+        let args = ["--blocksdir", &other, "--par=2", "--dbcache=450", "--stopatheight=0"];
+        let more = ["--assumevalid=0", "--minimumchainwork=0x1", "--signetchallenge=52"];
+        let all = [&["apus", "sync", &datadir][..], &args, &more].concat();
+        let options = super::tests::options(&all);
+        assert_eq!(options.network.magic, Network::custom_signet(vec![0x52]).magic);
+        assert_eq!((options.threads, options.dbcache_bytes), (2, 450 << 20));
+        assert_eq!(options.assumevalid, AssumeValid::Nothing);
+        assert_eq!(options.network.minimum_chain_work.0[..2], [1, 0]);
+        assert_eq!((options.stop_at_height, options.blocks_dir), (None, Some(other.into())));
     }
 }

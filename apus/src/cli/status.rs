@@ -45,8 +45,9 @@ struct UnfinishedJson {
 
 /// Runs the command.
 pub fn run(command: &StatusCommand) -> Result<ExitCode, String> {
-    let options = command.directory.to_options()?;
-    let status = sync::status(&options).map_err(|error| error.to_string())?;
+    let chosen = command.directory.to_options()?;
+    chosen.announce(&[], false);
+    let status = sync::status(&chosen.options).map_err(|error| error.to_string())?;
     match command.json {
         true => println!("{}", json(&status)),
         false => print!("{}", text(&status)),

@@ -4,6 +4,7 @@ mod bad_input;
 mod bip30;
 mod blocks;
 mod broken_rules;
+mod conf;
 mod crash;
 mod format;
 mod hints;

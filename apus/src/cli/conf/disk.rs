@@ -1,0 +1,59 @@
+//! What the settings need to know of the disk; it is read and never written.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::{CONF, Config};
+
+/// No file of settings is as long as this; a device or a file of blocks named by mistake is longer.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The bytes of a file of settings.
+///
+/// # Errors
+/// It cannot be read, or is longer than [`BYTES_MAX`].
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        let what = format!("it is longer than {BYTES_MAX} bytes, so this is no file of settings");
+        return Err(io::Error::other(what));
+    }
+    Ok(bytes)
+}
+
+/// Checks the directories that settings name against the disk: a data directory named in a file
+/// must exist, since making one where a disk is not mounted would hide the real one; and there must
+/// be no second bitcoin.conf in it that bitcoind would ask about. The warnings that follow from it.
+///
+/// # Errors
+/// One of these does not hold; Core refuses to start then, too.
+pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
+    let datadir = &config.datadir;
+    if let Some(place) = config.datadir_place.as_ref().filter(|_| !datadir.is_dir()) {
+        return Err(format!(
+            "{place}: the data directory {} does not exist: mount or make it, or name another with \
+             --datadir",
+            datadir.display()
+        ));
+    }
+    let (inside, Some(conf)) = (datadir.join(CONF), &config.conf) else { return Ok(None) };
+    if !inside.exists() || is_same(&inside, conf) {
+        return Ok(None);
+    }
+    let what = format!("{} is ignored, since {} is used", inside.display(), conf.display());
+    match config.is_on("allowignoredconf", false) {
+        true => Ok(Some(what)),
+        false => Err(format!(
+            "{what}: remove or rename it, or include it there with includeconf=; with \
+             allowignoredconf=1 it is passed over, and with --noconf neither is read"
+        )),
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}

@@ -1,0 +1,132 @@
+//! Which of several settings of one name counts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::value::Value;
+
+/// Where a setting was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Among the arguments of this run.
+    CommandLine,
+    /// In a file, and in which of its lines where that is known.
+    File(PathBuf, Option<usize>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine => f.write_str("the command line"),
+            Self::File(path, Some(line)) => write!(f, "{}:{line}", path.display()),
+            Self::File(path, None) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A value, and where it was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    pub value: Value,
+    pub place: Place,
+}
+
+/// Settings by name, those of one name in the order in which they were read.
+pub type ByName = BTreeMap<String, Vec<Setting>>;
+
+/// All settings, by where they come from (Core's `common::Settings`).
+#[derive(Default, Debug)]
+pub struct Sources {
+    pub command_line: ByName,
+    /// settings.json.
+    pub settings: ByName,
+    /// bitcoin.conf by section; the empty name is the top of the file.
+    pub sections: BTreeMap<String, ByName>,
+}
+
+/// How much a source's settings count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    CommandLine,
+    SettingsJson,
+    ConfigFile,
+}
+
+impl Sources {
+    /// The setting that counts on the network `section`: from the command line, settings.json, the
+    /// network's section, or the top of the file. The last one counts on the command line, and in a
+    /// file the first one after the last negation.
+    pub fn get(&self, section: &str, name: &str) -> Option<Setting> {
+        self.spans(section, name).find_map(|(kind, span)| one_of(span, kind == Kind::ConfigFile))
+    }
+
+    /// Whether one of the settings `regtest`, `signet`, `testnet` and `testnet4` is on. They count
+    /// at the top of the file alone, and the last one counts there too (`GetChainArg`).
+    pub fn network_flag(&self, name: &str) -> Option<Setting> {
+        let spans = self.spans("", name).filter(|(kind, _)| *kind != Kind::SettingsJson);
+        let mut settings = spans.filter_map(|(_, span)| match is_negated(span) {
+            true => None,
+            false => one_of(span, false),
+        });
+        settings.next().filter(|setting| setting.value.truth())
+    }
+
+    /// All values of a setting that may be given many times (`GetSettingsList`). A negation cuts off
+    /// what has less say; where something follows the negation, Core brings back bitcoin.conf.
+    pub fn list(&self, section: &str, name: &str) -> Vec<Setting> {
+        let mut all = Vec::new();
+        let (mut done, mut negated_and_empty) = (false, false);
+        for (kind, span) in self.spans(section, name) {
+            if !done || (kind == Kind::ConfigFile && !negated_and_empty) {
+                for setting in &span[negated(span)..] {
+                    match &setting.value {
+                        Value::Array(values) => all.extend(values.iter().map(|value| Setting {
+                            value: value.clone(),
+                            place: setting.place.clone(),
+                        })),
+                        _ => all.push(setting.clone()),
+                    }
+                }
+            }
+            done |= negated(span) > 0;
+            negated_and_empty |= is_negated(span) && all.is_empty();
+        }
+        all
+    }
+
+    /// The settings of this name in each source that has any, from most to least say.
+    fn spans<'a>(
+        &'a self,
+        section: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = (Kind, &'a [Setting])> {
+        let in_section = |section: &str| self.sections.get(section);
+        let own = if section.is_empty() { None } else { in_section(section) };
+        let sources = [
+            (Kind::CommandLine, Some(&self.command_line)),
+            (Kind::SettingsJson, Some(&self.settings)),
+            (Kind::ConfigFile, own),
+            (Kind::ConfigFile, in_section("")),
+        ];
+        sources
+            .into_iter()
+            .filter_map(move |(kind, source)| Some((kind, source?.get(name)?.as_slice())))
+    }
+}
+
+/// The setting that counts among those of one source; `None` if the source has no say.
+fn one_of(span: &[Setting], first_counts: bool) -> Option<Setting> {
+    let after = &span[negated(span)..];
+    let chosen = if first_counts { after.first() } else { after.last() };
+    chosen.or(span.last()).cloned()
+}
+
+/// How many settings the last negation clears, itself among them.
+pub fn negated(span: &[Setting]) -> usize {
+    span.iter().rposition(|setting| setting.value.is_negated()).map_or(0, |last| last + 1)
+}
+
+fn is_negated(span: &[Setting]) -> bool {
+    !span.is_empty() && negated(span) == span.len()
+}

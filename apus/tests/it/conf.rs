@@ -1,0 +1,246 @@
+//! bitcoin.conf and settings.json: a run works on the directory and the network that bitcoind would
+//! work on, says so, and no setting makes it do more than it was asked for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use apus::sync::UtxoHash;
+use apus::wire::Chain;
+
+use crate::support::{Place, regtest_chain};
+
+/// A home directory with a bitcoin.conf in `.bitcoin`, and a file with the regtest chain.
+struct Home {
+    place: Place,
+    blocks: PathBuf,
+}
+
+impl Home {
+    fn new(conf: &str) -> Self {
+        let place = Place::new(Chain::Regtest);
+        let blocks = place.write("chain", &regtest_chain());
+        std::fs::create_dir_all(place.root().join("home/.bitcoin")).unwrap();
+        let home = Self { place, blocks };
+        home.set_conf(conf);
+        home
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.place.root().join("home/.bitcoin/bitcoin.conf")
+    }
+
+    /// Writes bitcoin.conf; ROOT in it stands for the place's root.
+    fn set_conf(&self, text: &str) {
+        let root = self.place.root().to_str().unwrap();
+        std::fs::write(self.conf(), text.replace("ROOT", root)).unwrap();
+    }
+
+    /// A file or directory in the place.
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.root().join(name)
+    }
+
+    fn make_dir(&self, name: &str) -> PathBuf {
+        std::fs::create_dir_all(self.path(name)).unwrap();
+        self.path(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
+        command.env("HOME", self.path("home")).current_dir(self.place.root());
+        command.args(args).output().unwrap()
+    }
+
+    fn sync(&self, args: &[&str]) -> Output {
+        let from = self.blocks.to_str().unwrap();
+        self.run(&[&["sync", "--assumevalid=0", "--from", from], args].concat())
+    }
+
+    /// Everything in the place by name, with its length.
+    fn listing(&self) -> BTreeMap<PathBuf, u64> {
+        let mut all = BTreeMap::new();
+        list(self.place.root(), &mut all);
+        all
+    }
+}
+
+fn list(dir: &Path, all: &mut BTreeMap<PathBuf, u64>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let metadata = entry.metadata().unwrap();
+        all.insert(entry.path(), if metadata.is_dir() { 0 } else { metadata.len() });
+        if metadata.is_dir() {
+            list(&entry.path(), all);
+        }
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn assert_done(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+}
+
+/// The run was refused with all of these words in its message.
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let text = stderr(output);
+    // An error of the options, before any work.
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{text}");
+    for word in words {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
+
+#[test]
+fn directory_and_network_come_from_bitcoin_conf() {
+    let home = Home::new("# mine\ndatadir=ROOT/datadir\nregtest=1\n[regtest]\ndbcache=99 # MiB\n");
+    home.make_dir("datadir");
+    let output = home.sync(&[]);
+    assert_done(&output);
+    assert_eq!(home.place.stats(UtxoHash::None).height, 206);
+    let text = stderr(&output);
+    let first = text.lines().next().unwrap();
+    let root = home.place.root().display();
+    assert_eq!(
+        first,
+        format!(
+            "Data directory {root}/datadir (regtest), blocks from {root}/chain; settings from \
+             {root}/home/.bitcoin/bitcoin.conf (datadir={root}/datadir, regtest=1, dbcache=99)"
+        )
+    );
+    assert_eq!(text.matches("Data directory").count(), 1);
+    // Nothing else came into being in the default directory.
+    assert_eq!(std::fs::read_dir(home.path("home/.bitcoin")).unwrap().count(), 1);
+    let info = home.run(&["txoutset", "info", "--hash=none"]);
+    assert_done(&info);
+    assert!(
+        stderr(&info).starts_with(&format!("Data directory {root}/datadir (regtest), blocks in"))
+    );
+    assert!(String::from_utf8_lossy(&info.stdout).contains("\"height\": 206"));
+    // A machine reads the object, and nobody the line.
+    let json = home.run(&["sync", "--json"]);
+    assert_done(&json);
+    assert_eq!(stderr(&json), "");
+    // Named on the command line, another directory is another one, and its own file counts.
+    let output = home.sync(&["--regtest", "--datadir", home.path("other").to_str().unwrap()]);
+    assert_done(&output);
+    assert!(!stderr(&output).contains("bitcoin.conf"), "{}", stderr(&output));
+    assert!(home.path("other/regtest/chainstate").is_dir());
+}
+
+#[test]
+fn settings_that_bitcoind_refuses_are_refused_before_anything_is_made() {
+    let home = Home::new("");
+    home.make_dir("second");
+    std::fs::write(home.path("second/bitcoin.conf"), "regtest=1\n").unwrap();
+    let conf = home.conf();
+    let at = |line: u32| format!("{}:{line}", conf.display());
+    for (text, line, words) in [
+        ("regtest=1\nserver\n", 2, "sets nothing"),
+        ("chain=mainnet\n", 1, "unknown chain 'mainnet'"),
+        ("regtest=1\ntestnet=1\n", 1, "more than one network"),
+        ("\ndatadir=ROOT/none\n", 2, "does not exist"),
+        ("regtest=1\nblocksdir=ROOT/none\n", 2, "does not exist"),
+        ("includeconf=none.conf\n", 1, "none.conf cannot be read"),
+        ("assumevalid=xyz\n", 1, "64 hex digits"),
+        ("signet=1\nsignetchallenge=xy\n", 2, "not hex"),
+        ("signet=1\nsignetchallenge=51\nsignetchallenge=52\n", 3, "keep one"),
+        ("\nminimumchainwork=zz\n", 2, "hex digits"),
+    ] {
+        home.set_conf(text);
+        let before = home.listing();
+        let output = home.run(&["sync", "--from", home.blocks.to_str().unwrap()]);
+        assert_refused(&output, &[&at(line), words]);
+        assert_eq!(home.listing(), before, "{text}");
+    }
+    home.set_conf("datadir=ROOT/second\nregtest=1\n");
+    let other = home.path("second/bitcoin.conf");
+    assert_refused(&home.sync(&[]), &[other.to_str().unwrap(), "ignored", "allowignoredconf=1"]);
+    home.set_conf("datadir=ROOT/second\nregtest=1\nallowignoredconf=1\n");
+    let output = home.sync(&[]);
+    assert_done(&output);
+    assert!(stderr(&output).contains("Warning: "), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_that_is_named_must_be_readable() {
+    let home = Home::new("regtest=1\n");
+    let none = home.path("none.conf");
+    let before = home.listing();
+    let refused = home.sync(&["--conf", none.to_str().unwrap()]);
+    assert_refused(&refused, &["none.conf", "cannot be read"]);
+    assert_refused(&home.sync(&["--conf=/"]), &["/ cannot be read", "directory"]);
+    assert_refused(&home.sync(&["--conf=/dev/zero"]), &["/dev/zero", "longer than"]);
+    assert_refused(&home.sync(&["--conf", home.blocks.to_str().unwrap()]), &["chain:"]);
+    assert_refused(&home.sync(&["--settings=none.json"]), &["none.json", "cannot be read"]);
+    assert_refused(&home.sync(&["-includeconf=x"]), &["includeconf"]);
+    assert_eq!(home.listing(), before);
+    // Damaged settings are refused too, unless they are not wanted.
+    home.make_dir("home/.bitcoin/regtest");
+    std::fs::write(home.path("home/.bitcoin/regtest/settings.json"), "{\"dbcache\": 4").unwrap();
+    assert_refused(&home.sync(&[]), &["settings.json: this is not", "--nosettings"]);
+    assert_done(&home.sync(&["-nosettings"]));
+}
+
+#[test]
+fn no_home_directory_is_an_error_that_says_what_to_do() {
+    let home = Home::new("");
+    for set in [true, false] {
+        let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
+        command.current_dir(home.place.root()).args(["txoutset", "info"]);
+        match set {
+            true => command.env("HOME", ""),
+            false => command.env_remove("HOME"),
+        };
+        assert_refused(&command.output().unwrap(), &["HOME", "--datadir"]);
+        assert!(!home.path(".bitcoin").exists());
+    }
+}
+
+#[test]
+fn settings_of_bitcoind_start_nothing_here() {
+    let home = Home::new("regtest=1\ndatadir=ROOT/datadir\n");
+    home.make_dir("datadir");
+    assert_done(&home.sync(&[]));
+    home.set_conf(
+        "regtest=1\ndatadir=ROOT/datadir\nreindex=1\nreindex-chainstate=1\nrpcuser=x\nserver=1\n\
+         txindex=1\nloadblock=ROOT/none\nstopatheight=3\nconnect=10.0.0.1\n",
+    );
+    std::fs::write(home.path("datadir/regtest/settings.json"), r#"{"prune": 550}"#).unwrap();
+    let before = home.place.muhash();
+    // Reading commands do not even mention them.
+    let info = home.run(&["txoutset", "info", "--hash=muhash"]);
+    assert_done(&info);
+    assert_eq!(stderr(&info).lines().count(), 1, "{}", stderr(&info));
+    assert!(String::from_utf8_lossy(&info.stdout).contains(&before.0));
+    let output = home.sync(&[]);
+    assert_done(&output);
+    let text = stderr(&output);
+    for words in [
+        "settings.json: prune=550 is left to bitcoind",
+        "bitcoin.conf:3: reindex=1 starts nothing here: `apus reindex`",
+        "bitcoin.conf:4: reindex-chainstate=1",
+        "stopatheight=3)",
+    ] {
+        assert!(text.contains(words), "'{words}' is not in: {text}");
+    }
+    assert!(!text.contains("rpcuser") && !text.contains("txindex") && !text.contains("connect"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("0 blocks, 0 transactions"));
+    assert!(home.path("datadir/regtest/blocks/blk00000.dat").is_file());
+    assert_eq!(home.place.muhash(), before);
+}
+
+#[test]
+fn blocks_come_from_loadblock_where_the_command_line_names_none() {
+    let home = Home::new("regtest=1\ndatadir=ROOT/datadir\nloadblock=ROOT/chain\nassumevalid=0\n");
+    home.make_dir("datadir");
+    let output = home.run(&["sync"]);
+    assert_done(&output);
+    assert!(stderr(&output).contains("blocks from"), "{}", stderr(&output));
+    assert_eq!(home.place.stats(UtxoHash::None).height, 206);
+}
