@@ -9,6 +9,7 @@ mod format;
 mod hints;
 mod judged;
 mod kernel;
+mod pruned;
 mod real_chains;
 mod reorganisation;
 mod review;
