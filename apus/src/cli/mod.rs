@@ -44,6 +44,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
             let from: Vec<_> = from.iter().map(|path| options::expand_home(path)).collect();
             let mut chosen = engine.to_options()?;
             let from = chosen.take_sources(from);
+            chosen.take_stop_height(engine.stopatheight)?;
             chosen.announce(&from, !engine.json);
             with_engine(&engine, |reporter, stop| {
                 sync::sync(&chosen.options, &from, reporter, stop)
