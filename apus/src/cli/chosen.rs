@@ -49,6 +49,19 @@ impl Chosen {
         }
     }
 
+    /// Takes the height at which a sync stops: what `--stopatheight` says, or else what a file says.
+    /// A rebuild follows the command line alone, since it may end below the UTXO set that is there
+    /// if it is told to stop.
+    pub fn take_stop_height(&mut self, given: Option<u32>) -> Result<(), String> {
+        let height = match given {
+            Some(height) => Some(height),
+            // A height that no block can have is the same as none.
+            None => self.config.take_number("stopatheight")?.and_then(|n| u32::try_from(n).ok()),
+        };
+        self.options.stop_at_height = height.filter(|height| *height > 0);
+        Ok(())
+    }
+
     /// Says in a warning each which settings bitcoind would follow and a sync here does not.
     pub fn name_unsupported(&mut self) {
         let config = &self.config;
@@ -139,5 +152,82 @@ fn network_name(network: &Network) -> &'static str {
         Chain::Signet if network.magic == Network::new(Chain::Signet).magic => "signet",
         Chain::Signet => "a signet of its own",
         Chain::Regtest => "regtest",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::conf::{Given, Which};
+
+    /// Options by a bitcoin.conf alone.
+    fn chosen(text: &str) -> Chosen {
+        let given = Given {
+            datadir: Some(PathBuf::from("/d")),
+            usual_datadir: Err(String::new()),
+            conf: Which::Usual,
+            settings: Which::Not,
+            includes: true,
+            others: Vec::new(),
+        };
+        let config = Config::load(&given, &|_| Ok(text.as_bytes().to_vec())).unwrap();
+        let network = Network::new(config.chain);
+        Chosen { options: sync::Options::new(config.datadir.clone(), network), config }
+    }
+
+    #[test]
+    fn the_first_line_names_directory_network_and_blocks() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let plain = chosen("server=1");
+        for (sources, line) in [
+            (&[][..], "Data directory /d (mainnet), blocks in /d/blocks"),
+            (&["a"], "Data directory /d (mainnet), blocks from a"),
+            (&["a", "b"], "Data directory /d (mainnet), blocks from a and b"),
+            (&["a", "b", "c", "d"], "Data directory /d (mainnet), blocks from a, b and 2 more"),
+        ] {
+            assert_eq!(plain.first_line(&paths(sources)), line);
+        }
+        let mut other = chosen("testnet=1\ndbcache=-1\nloadblock=x");
+        other.options.blocks_dir = Some(PathBuf::from("/big"));
+        other.take_cache(None).unwrap();
+        assert_eq!(other.options.dbcache_bytes, cache_bytes(0));
+        let sources = other.take_sources(Vec::new());
+        assert_eq!(
+            other.first_line(&sources),
+            "Data directory /d (testnet3), blocks from x, to be kept in /big/testnet3/blocks; \
+             settings from /d/bitcoin.conf (testnet=1, dbcache=-1, loadblock=x)"
+        );
+    }
+
+    #[test]
+    fn what_bitcoind_would_follow_is_named() {
+        let warnings = |text: &str| {
+            let mut chosen = chosen(text);
+            chosen.name_unsupported();
+            chosen.config.warnings
+        };
+        for text in [
+            "prune=550",
+            "[main]\nprune=1",
+            "reindex=1",
+            "reindex=",
+            "reindex-chainstate=1",
+            "blocksxor=0",
+            "noblocksxor=1",
+            "testactivationheight=segwit@9",
+            "vbparams=taproot:0:1",
+            "test=bip94",
+        ] {
+            let warnings = warnings(text);
+            assert_eq!(warnings.len(), 1, "{text}: {warnings:?}");
+            assert!(warnings[0].starts_with("/d/bitcoin.conf:"), "{warnings:?}");
+        }
+        for text in [
+            "prune=0\nnoreindex=1\nreindex-chainstate=0\nblocksxor=1\n",
+            "rpcuser=me\nwallet=w\nconnect=1.2.3.4\nproxy=1.2.3.4:9\ntxindex=1\nlisten=0\n",
+            "[test]\nprune=550\n",
+        ] {
+            assert_eq!(warnings(text), Vec::<String>::new(), "{text}");
+        }
     }
 }

@@ -45,6 +45,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
             let from: Vec<_> = from.iter().map(|path| options::expand_home(path)).collect();
             let mut chosen = engine.to_options()?;
             let from = chosen.take_sources(from);
+            chosen.take_stop_height(engine.stopatheight)?;
             chosen.announce(&from, !engine.json);
             with_engine(&engine, |reporter, stop| {
                 sync::sync(&chosen.options, &from, reporter, stop)
@@ -52,8 +53,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         }
         Command::Reindex { engine, allow_shrink } => {
             let mut chosen = engine.to_options()?;
-            // A height to stop at that stands in a file of settings is no wish for a lower set.
-            chosen.options.allow_shrink = allow_shrink || engine.stopatheight.is_some();
+            chosen.options.allow_shrink = allow_shrink;
             chosen.announce(&[], !engine.json);
             with_engine(&engine, |reporter, stop| sync::reindex(&chosen.options, reporter, stop))
         }

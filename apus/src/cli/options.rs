@@ -359,12 +359,7 @@ impl Engine {
                     format!("{what}: '{text}' is not a number of at most 64 hex digits")
                 })?;
         }
-        let stop = match self.stopatheight {
-            Some(height) => Some(height),
-            // A height that no block can have is the same as none.
-            None => config.take_number("stopatheight")?.and_then(|n| u32::try_from(n).ok()),
-        };
-        options.stop_at_height = stop.filter(|height| *height > 0);
+        options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         options.hints = self.hints.as_deref().map(expand_home);
         options.aggregate = self.aggregate.into();
         Ok(chosen)
@@ -548,15 +543,20 @@ mod tests {
         let mut chosen = engine(&["apus", "sync", &datadir]).to_options().unwrap();
         assert_eq!(chosen.take_sources(vec![]), [PathBuf::from("a"), PathBuf::from("b")]);
         assert_eq!(chosen.take_sources(vec!["c".into()]), [PathBuf::from("c")]);
+        // What a rebuild does not follow.
+        assert_eq!(chosen.options.stop_at_height, None);
+        chosen.take_stop_height(None).unwrap();
+        assert_eq!(chosen.options.stop_at_height, Some(5));
+        chosen.take_stop_height(Some(0)).unwrap();
         let options = chosen.options;
         assert_eq!(options.network.magic, Network::custom_signet(vec![0x51]).magic);
         assert_eq!((options.threads, options.dbcache_bytes), (3, 70 << 20));
         assert_eq!(options.assumevalid, AssumeValid::Block(hash.parse().unwrap()));
         assert_eq!(options.network.minimum_chain_work.0[..2], [0xff, 0]);
-        assert_eq!((options.stop_at_height, options.blocks_dir), (Some(5), Some(blocks)));
+        assert_eq!((options.stop_at_height, options.blocks_dir), (None, Some(blocks)));
 
         let other = root.path().display().to_string();
-        let args = ["--blocksdir", &other, "--par=2", "--dbcache=450", "--stopatheight=0"];
+        let args = ["--blocksdir", &other, "--par=2", "--dbcache=450", "--stopatheight=7"];
         let more = ["--assumevalid=0", "--minimumchainwork=0x1", "--signetchallenge=52"];
         let all = [&["apus", "sync", &datadir][..], &args, &more].concat();
         let options = super::tests::options(&all);
@@ -564,6 +564,6 @@ mod tests {
         assert_eq!((options.threads, options.dbcache_bytes), (2, 450 << 20));
         assert_eq!(options.assumevalid, AssumeValid::Nothing);
         assert_eq!(options.network.minimum_chain_work.0[..2], [1, 0]);
-        assert_eq!((options.stop_at_height, options.blocks_dir), (None, Some(other.into())));
+        assert_eq!((options.stop_at_height, options.blocks_dir), (Some(7), Some(other.into())));
     }
 }

@@ -59,7 +59,8 @@ impl Rebuild {
         if options.hints.is_some() && options.assumevalid != AssumeValid::Nothing {
             trust += ", with hints";
         }
-        let may_shrink = options.allow_shrink;
+        // Whoever names a height to stop at wants no more.
+        let may_shrink = options.allow_shrink || options.stop_at_height.is_some();
         Ok(Self { disk: disk.clone(), network_dir, trust, may_shrink })
     }
 
@@ -111,12 +112,7 @@ impl Rebuild {
     /// user wants a lower one.
     pub fn check_reach(&self, node: &Node) -> Result<(), SyncError> {
         let reach = node.tree.best_candidate().map_or(0, |id| node.tree.node(id).height);
-        let stop = node.options.stop_at_height.unwrap_or(u32::MAX);
         let what = match self.present(node) {
-            Present::At(height) if stop < height && height <= reach => format!(
-                "stopatheight is {stop}, in a file of settings, and the UTXO set is at height \
-                 {height}."
-            ),
             Present::At(height) if reach < height => format!(
                 "the blocks here reach height {reach}, and the UTXO set is at height {height}: \
                  blocks {} to {height} are missing from {}.",

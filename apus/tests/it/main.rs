@@ -11,6 +11,7 @@ mod hints;
 mod judged;
 mod kernel;
 mod lost_work;
+mod pruned;
 mod real_chains;
 mod reorganisation;
 mod resources;

@@ -117,6 +117,7 @@ impl Config {
             sources,
         };
         config.note_directory_and_network();
+        config.warn_of_words();
         Ok(config)
     }
 
@@ -199,6 +200,21 @@ impl Config {
             || Some(format!("chain={}", self.chain.name())).zip(self.sources.get("", "chain"));
         if let Some((text, Setting { place: Place::File(path, _), .. })) = named.or_else(chain) {
             self.used.push((path, text));
+        }
+    }
+
+    /// Warns of networks that a word is meant to switch on, which it does not.
+    fn warn_of_words(&mut self) {
+        let Some(top) = self.sources.sections.get("") else { return };
+        for setting in NETWORK_FLAGS.iter().filter_map(|(name, _)| top.get(*name)).flatten() {
+            let Value::Text(text) = &setting.value else { continue };
+            if !text.is_empty() && text.parse::<i64>().is_err() {
+                self.warnings.push(format!(
+                    "{}: '{text}' counts as {}, as it does for Bitcoin Core: write 1 or 0",
+                    setting.place,
+                    value::integer(text)
+                ));
+            }
         }
     }
 }

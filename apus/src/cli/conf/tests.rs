@@ -155,6 +155,8 @@ fn the_network_comes_from_the_command_line_or_the_top_of_the_file() {
     let twice = with(&[("chain", "main")], "\nregtest=1").unwrap_err();
     assert!(twice.contains("chain=main from the command line and regtest from"), "{twice}");
     assert!(twice.contains("/home/bitcoin.conf:2"), "{twice}");
+    let word = conf("regtest=true").unwrap();
+    assert!(word.warnings[0].starts_with("/home/bitcoin.conf:1: 'true' counts as 0"));
     let unknown = conf("chain=mainnet").unwrap_err();
     assert!(unknown.contains("'mainnet' from /home/bitcoin.conf:1"), "{unknown}");
 }

@@ -96,7 +96,8 @@ fn mistakes_are_named() {
     let (db, _, _) = data.open_blocks().unwrap();
     db.write_pruned().unwrap();
     drop(db);
-    assert!(data.open_blocks().err().unwrap().to_string().contains("pruned"));
+    let refused = data.open_blocks().err().unwrap().to_string();
+    assert!(refused.contains("were pruned") && refused.contains("--datadir"), "{refused}");
     drop(data);
     let options = DataDirOptions { prune: true, ..DataDirOptions::default() };
     assert!(open(root, &mainnet(), options).unwrap().open_blocks().unwrap().1.pruned);

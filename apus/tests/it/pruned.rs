@@ -1,0 +1,49 @@
+//! A directory whose block files were pruned: what needs all blocks says so and what works instead,
+//! and what needs the UTXO set alone works.
+
+use std::process::Output;
+
+use apus::disk::Disk;
+use apus::store::{DataDir, DataDirOptions};
+use apus::wire::Chain;
+
+use crate::support::{Place, regtest_chain};
+
+/// The regtest chain, with the blocks below height 100 pruned.
+fn pruned() -> Place {
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[place.write("chain", &regtest_chain())]);
+    let options = DataDirOptions::default();
+    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
+    let (db, mut index, files) = dir.open_blocks().unwrap();
+    db.write_pruned().unwrap();
+    let old = index.entries.iter_mut().filter(|entry| (1..100).contains(&entry.height));
+    old.for_each(apus::store::IndexEntry::forget_data);
+    db.write(&files.flush().unwrap(), &index.entries).unwrap();
+    place
+}
+
+fn apus(place: &Place, args: &[&str]) -> Output {
+    let datadir = format!("-datadir={}", place.datadir().display());
+    let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
+    command.current_dir(place.root()).args(args).args(["-regtest", &datadir]).output().unwrap()
+}
+
+#[test]
+fn what_works_on_a_pruned_directory_is_said_and_works() {
+    let place = pruned();
+    for args in [&["sync", "--from", "chain"][..], &["reindex"]] {
+        let refused = apus(&place, args);
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        for words in ["blocks: block files", "were pruned", "--datadir", "`apus txoutset info`"] {
+            assert!(text.contains(words), "'{words}' is not in: {text}");
+        }
+    }
+    let hints = apus(&place, &["hints", "create", "-o", "x"]);
+    let text = String::from_utf8_lossy(&hints.stderr);
+    assert!(text.contains("was pruned") && text.contains("directory that holds them"), "{text}");
+    let info = apus(&place, &["txoutset", "info", "--hash=none"]);
+    assert_eq!(info.status.code(), Some(0), "{}", String::from_utf8_lossy(&info.stderr));
+    assert!(String::from_utf8_lossy(&info.stdout).contains("\"height\": 206"));
+}
