@@ -37,9 +37,8 @@ pub(super) fn activate_best_chain(
     stop: &AtomicBool,
 ) -> Result<Activated, SyncError> {
     let activated = activate(node, observer, stop)?;
-    observe(observer, Phase::WritingCoins, node);
     let (shared, ledger) = node.split();
-    ledger.commit(&shared)?;
+    ledger.commit(&shared, observer)?;
     Ok(activated)
 }
 

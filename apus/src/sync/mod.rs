@@ -160,8 +160,9 @@ fn run(
     }
     if !interrupted {
         info::observe(observer, Phase::Merging, node);
+        let report = info::share_of(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
-        node.pool.install(|| node.chainstate.merge_all())?;
+        node.pool.install(|| node.chainstate.merge_all_reporting(&report))?;
     }
     let tip = node.tree.node(node.tip());
     let (height, best_block) = (tip.height, tip.hash);

@@ -97,8 +97,12 @@ pub enum Phase {
     Merging,
     /// Reading the whole UTXO set.
     ReadingCoins,
+    /// Reading what blocks have spent, from their undo data.
+    ReadingUndo,
     /// Reading blocks to say which of their outputs are unspent.
     MakingHints,
+    /// Reading all of a hints file.
+    ReadingHints,
 }
 
 impl Phase {
@@ -112,7 +116,9 @@ impl Phase {
             Self::WritingCoins => "Writing coins",
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
+            Self::ReadingUndo => "Reading undo data",
             Self::MakingHints => "Making hints",
+            Self::ReadingHints => "Reading hints",
         }
     }
 }
@@ -143,9 +149,14 @@ impl Progress {
         let (height, time, blocks, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0.0);
         Self { phase, height, time, blocks, bytes, coins, fraction }
     }
+
+    /// Shows an observer which share of this phase's work is done, and all else as it is here.
+    pub(super) fn share_to<'a>(self, observer: &'a dyn Observer) -> impl Fn(f64) + Sync + use<'a> {
+        move |fraction| observer.observe(&Self { fraction, ..self.clone() })
+    }
 }
 
-/// Whoever wants to see progress. Called often, from the thread that connects: be quick.
+/// Whoever wants to see progress. Called often, from any thread, several at once: be quick.
 pub trait Observer: Sync {
     /// Where the work stands.
     fn observe(&self, progress: &Progress);

@@ -109,8 +109,9 @@ pub(super) fn attempt<A: Aggregate>(
         None => undo,
     };
     let height = plan.chain.height().unwrap_or(0);
-    observer.observe(&Progress { height, ..Progress::of(Phase::WritingCoins) });
-    commit(&shared, ledger, plan, &work.survivors, &undo, threads)?;
+    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
+    report(0.0);
+    commit(&shared, ledger, plan, &work.survivors, &undo, threads, &report)?;
     ledger.stand_at(plan.chain.clone(), gathered.tally.coins, gathered.tally.counts.since(before));
     tracing::debug!("committed");
     work.survivors.destroy().map_err(Fault::Store)?;
