@@ -259,8 +259,10 @@ pub enum SyncError {
     Store(StoreError),
     /// A hints file is to blame, or its format.
     Hints(HintsError),
-    /// What was asked for cannot be done.
+    /// What was asked for cannot be done with what there is.
     Usage(String),
+    /// Options are wrong, or contradict each other.
+    WrongOptions(String),
     /// SwiftSync's hints are to blame. Nothing was committed; in order it works without them.
     WrongHints { path: PathBuf, error: HintsError },
     /// SwiftSync came upon a block that is not valid, or undo data that is wrong. Nothing was
@@ -270,12 +272,43 @@ pub enum SyncError {
     Unproved(String),
 }
 
+/// What an error is about, hence what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// Options: give others.
+    Usage,
+    /// What was asked for cannot be done with the directory or the files given.
+    Input,
+    /// A file or directory that could not be read or written, or holds what cannot be right.
+    Disk,
+    /// A hints file.
+    Hints,
+    /// A block that breaks a rule, or undo data that is wrong.
+    Refused,
+    /// A chain that SwiftSync cannot prove.
+    Unproved,
+}
+
+impl SyncError {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::WrongOptions(_) => ErrorKind::Usage,
+            Self::Usage(_) => ErrorKind::Input,
+            Self::Store(_) => ErrorKind::Disk,
+            Self::Hints(_) | Self::WrongHints { .. } => ErrorKind::Hints,
+            Self::Refused(_) => ErrorKind::Refused,
+            Self::Unproved(_) => ErrorKind::Unproved,
+        }
+    }
+}
+
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
             Self::Hints(error) => error.fmt(f),
-            Self::Usage(what) => f.write_str(what),
+            Self::Usage(what) | Self::WrongOptions(what) => f.write_str(what),
             Self::WrongHints { path, error } => write!(
                 f,
                 "{}: {error}. Nothing was committed: get the right hints, or sync without --hints",
