@@ -17,11 +17,15 @@ const DBCACHE_MIB_MIN: usize = 16;
 /// Turns Bitcoin blocks into a verified UTXO set, and leaves a data directory that Bitcoin Core
 /// opens and carries on from.
 #[derive(Parser)]
-#[command(name = "apus", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "apus", version = env!("APUS_VERSION"))]
+#[command(max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// Log what happens inside, to standard error.
     #[arg(long, global = true)]
     pub debug: bool,
+    /// Say nothing but errors, what is refused, and what is asked for: no progress, no report.
+    #[arg(long, global = true)]
+    pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -36,11 +40,16 @@ Examples:
   apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
                                                in any order, without look-ups, proved at the end
   apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
-  apus hints create -o mainnet.hints           which outputs are unspent, for SwiftSync
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
 Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
-130 interrupted (what was done is saved; the same command carries on).";
+130 interrupted (what was done is saved; the same command carries on).
+With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
+status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
+files given will not do), disk (a file cannot be read or written, or is damaged), hints, refused
+(a block breaks a rule), unproved (SwiftSync cannot prove the chain).
+Progress and log go to standard error, with time stamps unless that is a terminal; a run goes on
+when nobody reads them.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -93,6 +102,9 @@ pub struct Info {
     pub hash: HashType,
     #[command(flatten)]
     pub directory: Directory,
+    /// Show no progress; what is printed is JSON in any case.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -240,9 +252,14 @@ impl Directory {
         match &self.signetchallenge {
             None => Ok(Network::new(chain)),
             Some(_) if chain != Chain::Signet => {
-                Err("--signetchallenge goes with --chain=signet alone".to_string())
+                Err("--signetchallenge is for --chain=signet alone: add that, or leave it out"
+                    .to_string())
             }
-            Some(hex) => Ok(Network::custom_signet(parse_hex(hex)?)),
+            Some(hex) => {
+                let challenge =
+                    parse_hex(hex).map_err(|why| format!("--signetchallenge: {why}"))?;
+                Ok(Network::custom_signet(challenge))
+            }
         }
     }
 
@@ -265,14 +282,19 @@ impl Engine {
             Some(hex) => match hex.parse::<Hash>() {
                 Ok(hash) if hash.is_zero() => AssumeValid::Nothing,
                 Ok(hash) => AssumeValid::Block(hash),
-                Err(why) => return Err(format!("--assumevalid: {why} (or 0)")),
+                Err(why) => {
+                    return Err(format!(
+                        "--assumevalid: {why}: give the hash of a block, or 0 to check every script"
+                    ));
+                }
             },
         };
         let mut network = options.network.clone();
         if let Some(hex) = &self.minimumchainwork {
             let digits = hex.strip_prefix("0x").unwrap_or(hex);
             network.minimum_chain_work = format!("{digits:0>64}").parse().map_err(|_| {
-                format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits")
+                format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits; Bitcoin Core's \
+                     getblockheader calls it chainwork")
             })?;
         }
         Ok(sync::Options {
@@ -293,7 +315,7 @@ pub fn cache_bytes(mib: usize) -> usize {
 }
 
 fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {
-    let wrong = || format!("'{hex}' is not hex");
+    let wrong = || format!("'{hex}' is not hex: give two hex digits for each byte");
     if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
         return Err(wrong());
     }
@@ -338,7 +360,12 @@ pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Starts the log: warnings always, everything with `--debug`.
 pub fn start_log(debug: bool) {
     let level = if debug { tracing::Level::DEBUG } else { tracing::Level::WARN };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        // It would report with eprintln!, and so panic, that standard error cannot be written.
+        .log_internal_errors(false)
+        .init();
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub use options::{
 };
 
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+pub use resources::{MemoryInUse, memory_in_use};
 pub use swift::{DIRECTORY as SWIFTSYNC_DIRECTORY, verify_hints};
 
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};

@@ -8,6 +8,7 @@ mod format;
 mod hints;
 mod judged;
 mod kernel;
+mod manners;
 mod progress;
 mod real_chains;
 mod reorganisation;
