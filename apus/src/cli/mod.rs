@@ -9,6 +9,7 @@ mod progress;
 mod report;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,7 +133,9 @@ fn stop_on_signal(what: &'static str) -> Arc<AtomicBool> {
         if flag.swap(true, Ordering::SeqCst) {
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
-        output::note(format_args!("Interrupted: {what}."));
+        // Below what the terminal shows of the keys pressed, and the line of progress.
+        let below = if std::io::stderr().is_terminal() { "\n" } else { "" };
+        output::note(format_args!("{below}Interrupted: {what}."));
     };
     if let Err(error) = ctrlc::set_handler(handler) {
         tracing::warn!("cannot handle interrupts: {error}");

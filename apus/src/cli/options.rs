@@ -293,8 +293,10 @@ impl Engine {
         if let Some(hex) = &self.minimumchainwork {
             let digits = hex.strip_prefix("0x").unwrap_or(hex);
             network.minimum_chain_work = format!("{digits:0>64}").parse().map_err(|_| {
-                format!("--minimumchainwork: '{hex}' is not a number of at most 64 hex digits; Bitcoin Core's \
-                     getblockheader calls it chainwork")
+                format!(
+                    "--minimumchainwork: '{hex}' is not a number of at most 64 hex digits: give \
+                     what Bitcoin Core's getblockheader calls chainwork"
+                )
             })?;
         }
         Ok(sync::Options {

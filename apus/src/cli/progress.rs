@@ -139,7 +139,17 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
     if progress.time > 0 {
         line += &format!(" ({})", date(i64::from(progress.time)));
     }
-    let seconds = since.as_secs_f64();
+    let (seconds, done) = (since.as_secs_f64(), progress.fraction);
+    if done > 0.0 {
+        line += &format!(", {:.1} %", 100.0 * done);
+    }
+    line += &format!(", {} so far", duration(elapsed));
+    let gained = done - base.fraction;
+    let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
+    if let Some(left) = left.ok().filter(|_| gained > 0.0 && seconds > 0.5) {
+        line += &format!(", {} left", duration(left));
+    }
+    // A narrow terminal cuts the rest off.
     let blocks = progress.blocks.saturating_sub(base.blocks);
     if seconds > 0.5 && blocks > 0 {
         let blocks = blocks as f64 / seconds;
@@ -148,18 +158,6 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
     }
     if progress.coins > 0 {
         line += &format!(", {} coins cached", thousands(progress.coins));
-    }
-    let done = progress.fraction;
-    if done > 0.0 {
-        line += &format!(", {:.1} %", 100.0 * done);
-    }
-    line += &format!(", {} so far", duration(elapsed));
-    if done > 0.0 {
-        let gained = done - base.fraction;
-        if gained > 0.0 && seconds > 0.5 {
-            let left = Duration::from_secs_f64(((1.0 - done) / gained * seconds).max(0.0));
-            line += &format!(", {} left", duration(left));
-        }
     }
     line
 }
@@ -265,6 +263,12 @@ mod tests {
         assert_eq!(
             describe(&progress, &base, seconds(3), seconds(5)),
             "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left"
+        );
+        let progress = Progress { blocks: 30, bytes: 6_000_000, coins: 1_000, ..progress };
+        assert_eq!(
+            describe(&progress, &base, seconds(3), seconds(5)),
+            "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left, 10 blocks/s, 2.0 MB/s, \
+             1,000 coins cached"
         );
     }
 

@@ -51,7 +51,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         inputs: summary.counts.inputs,
         scripts_checked: summary.counts.scripts,
         peak_memory: summary.peak_memory,
-        peak_memory_mapped: mapped_at_peak(summary, memory),
+        peak_memory_mapped: mapped_at_peak(summary.peak_memory, memory),
         interrupted: summary.interrupted,
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
@@ -69,18 +69,18 @@ fn refusal_json(refusal: &Refusal) -> RefusalJson {
 }
 
 /// Of the peak memory, the pages of mapped files, if memory was looked at near the peak.
-fn mapped_at_peak(summary: &Summary, memory: MemoryInUse) -> Option<u64> {
-    let near = memory.bytes > 0 && memory.bytes >= summary.peak_memory / 100 * SEEN_PERCENT_MIN;
+fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
+    let near = memory.bytes > 0 && memory.bytes >= peak / 100 * SEEN_PERCENT_MIN;
     near.then_some(memory.mapped)
 }
 
-fn memory_text(summary: &Summary, memory: MemoryInUse) -> String {
-    let peak = format!("peak memory {} MiB", summary.peak_memory >> 20);
-    match mapped_at_peak(summary, memory) {
-        None => peak,
+fn memory_text(peak: u64, memory: MemoryInUse) -> String {
+    let text = format!("peak memory {} MiB", peak >> 20);
+    match mapped_at_peak(peak, memory) {
+        None => text,
         Some(mapped) => format!(
-            "{peak}, of which about {} MiB were mapped tables, which the kernel drops when memory \
-             is short",
+            "{text}, of which about {} MiB were mapped files, tables above all, which the kernel \
+             drops when memory is short",
             mapped >> 20
         ),
     }
@@ -111,7 +111,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         precise(summary.elapsed),
         counts.blocks as f64 / seconds,
         counts.bytes as f64 / seconds / 1e6,
-        memory_text(summary, memory),
+        memory_text(summary.peak_memory, memory),
     )
 }
 
@@ -122,5 +122,24 @@ pub fn print_refusals(summary: &Summary) {
     }
     if let Some(more) = summary.refusals.len().checked_sub(REFUSALS_SHOWN + 1) {
         output::note(format_args!("… and {} more", more + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_memory_is_named_only_if_it_was_seen_near_the_peak() {
+        let seen = |mib: u64, mapped: u64| {
+            memory_text(1000 << 20, MemoryInUse { bytes: mib << 20, mapped: mapped << 20 })
+        };
+        assert_eq!(
+            seen(950, 600),
+            "peak memory 1000 MiB, of which about 600 MiB were mapped files, tables above all, \
+             which the kernel drops when memory is short"
+        );
+        assert_eq!(seen(800, 600), "peak memory 1000 MiB");
+        assert_eq!(seen(0, 0), "peak memory 1000 MiB");
     }
 }

@@ -60,7 +60,8 @@ use swift::HintsFile;
 ///
 /// # Errors
 /// The disk fails or holds what cannot be right, a source cannot be read, the directory is in use,
-/// or there are neither sources nor a directory with blocks. Blocks that break rules are no error: they are refused, and the summary lists them.
+/// or there are neither sources nor a directory with blocks. Blocks that break rules are no error:
+/// they are refused, and the summary lists them.
 pub fn sync(
     options: &Options,
     sources: &[PathBuf],
