@@ -1,10 +1,10 @@
 //! What a run works on and with, once the command line and the files of settings have been read.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::conf::{Config, Place};
 use super::options::cache_bytes;
+use super::output::{self, Reporting};
 use crate::sync;
 use crate::wire::{Chain, Network};
 
@@ -92,17 +92,15 @@ impl Chosen {
         self.config.warnings.extend(warnings);
     }
 
-    /// Says on standard error what this run works on, and warns. Whether anybody reads it is not
-    /// this run's affair.
-    pub fn announce(&self, sources: &[PathBuf], with_first_line: bool) {
-        let mut text = String::new();
-        if with_first_line {
-            text += &(self.first_line(sources) + "\n");
+    /// Says on standard error what this run works on, unless it is to report nothing or as JSON,
+    /// and warns.
+    pub fn announce(&self, sources: &[PathBuf], reporting: Reporting) {
+        if !reporting.quiet && !reporting.json {
+            output::note(self.first_line(sources));
         }
         for warning in &self.config.warnings {
-            text += &format!("Warning: {warning}\n");
+            output::note(format_args!("Warning: {warning}"));
         }
-        let _ = io::stderr().write_all(text.as_bytes());
     }
 
     /// The directory, the network, where blocks come from, and which settings files were followed.

@@ -1,11 +1,14 @@
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use super::progress::{Reporter, thousands};
-use super::report::precise;
+use super::failure::Failure;
+use super::output::Reporting;
+use super::progress::{precise, thousands};
+use crate::disk::StoreError;
 use crate::swiftsync::Format;
-use crate::sync::{self, AssumeValid, Options, Summary, UtxoHash, UtxoStats};
+use crate::sync::{self, AssumeValid, Options, Summary, Unobserved, UtxoHash, UtxoStats};
 use crate::wire::{Chain, Hash, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
@@ -32,16 +35,20 @@ struct Figures {
 
 /// Syncs the blocks that came with the program in all three ways, and compares each UTXO set with
 /// Bitcoin Core's figures. The directory is temporary unless `keep` names one.
-pub fn run(keep: Option<PathBuf>, stop: &AtomicBool) -> Result<ExitCode, String> {
+pub fn run(keep: Option<PathBuf>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode, Failure> {
     let temporary = keep.is_none();
     let name = format!("apus-demo-{}", std::process::id());
     let root = keep.unwrap_or_else(|| std::env::temp_dir().join(name));
-    let result = show(&root, stop);
+    let demo = Demo { reporting: Reporting { quiet, json: false }, stop };
+    let result = demo.show(&root);
     if temporary {
         // The result counts; what cannot be removed is the temporary directory's own affair.
         let _ = std::fs::remove_dir_all(&root);
     } else {
-        println!("\nThe data directories are in {}: bitcoind -datadir opens them.", root.display());
+        let root = root.display();
+        demo.say(format_args!(
+            "\nThe data directories are in {root}: bitcoind -datadir opens them."
+        ))?;
     }
     result
 }
@@ -54,129 +61,144 @@ struct Way {
     serialized: UtxoStats,
 }
 
-fn show(root: &Path, stop: &AtomicBool) -> Result<ExitCode, String> {
-    let text = |error: std::io::Error| format!("{}: {error}", root.display());
-    let (in_order, assumed, full) =
-        (root.join("in-order"), root.join("swiftsync-assumevalid"), root.join("swiftsync-full"));
-    for directory in [&in_order, &assumed, &full] {
-        if directory.exists() {
-            return Err(format!("{} exists already: name another directory", directory.display()));
+/// What the demo reports to, and what ends it.
+struct Demo<'a> {
+    reporting: Reporting,
+    stop: &'a AtomicBool,
+}
+
+impl Demo<'_> {
+    fn show(&self, root: &Path) -> Result<ExitCode, Failure> {
+        let text = |error| StoreError::io(root, "prepare the demo", error);
+        let (in_order, assumed, full) = (
+            root.join("in-order"),
+            root.join("swiftsync-assumevalid"),
+            root.join("swiftsync-full"),
+        );
+        for directory in [&in_order, &assumed, &full] {
+            if directory.exists() {
+                let what =
+                    format!("{} exists already: name another directory", directory.display());
+                return Err(Failure::input(what));
+            }
+            std::fs::create_dir_all(directory).map_err(text)?;
         }
-        std::fs::create_dir_all(directory).map_err(text)?;
-    }
-    let (blocks, hints) = (root.join("mainnet-0-14131.dat"), root.join("mainnet-14131.hints"));
-    std::fs::write(&blocks, BLOCKS).map_err(text)?;
+        let (blocks, hints) = (root.join("mainnet-0-14131.dat"), root.join("mainnet-14131.hints"));
+        std::fs::write(&blocks, BLOCKS).map_err(text)?;
 
-    println!("Syncing mainnet blocks 0 to {} in three ways …\n", thousands(14_131));
-    let options = |directory: &Path, assumevalid| {
-        let mut network = Network::new(Chain::Main);
-        // So early in the chain nothing is buried deep enough to be assumed valid otherwise.
-        network.minimum_chain_work = Hash::ZERO;
-        Options { assumevalid, ..Options::new(directory.to_path_buf(), network) }
-    };
-    let every_script = options(&in_order, AssumeValid::Nothing);
-    let Some(first) = sync_one_way("in order, every script checked", &every_script, &blocks, stop)?
-    else {
-        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
-    };
-    make_hints(&every_script, &hints, stop)?;
-    let best = AssumeValid::Block(first.summary.best_block);
-    let with_hints = |options| Options { hints: Some(hints.clone()), ..options };
-    let ways = [
-        Ok(Some(first)),
-        sync_one_way(
-            "SwiftSync, assumed valid",
-            &with_hints(options(&assumed, best)),
-            &blocks,
-            stop,
-        ),
-        // The spent coins are in the rev files of the directory that was synced in order.
-        sync_one_way(
-            "SwiftSync, every script checked",
-            &with_hints(options(&full, AssumeValid::Nothing)),
-            &in_order,
-            stop,
-        ),
-    ];
-    println!();
-    let mut same = true;
-    for way in ways {
-        let Some(way) = way? else { return Ok(ExitCode::from(super::EXIT_INTERRUPTED)) };
-        same &= compare(&way);
-    }
-    if !same {
-        return Err("a UTXO set is not the one that Bitcoin Core computes".to_string());
-    }
-    println!("In all three ways the UTXO set is the one that Bitcoin Core computes.");
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Syncs, says how long it took, and computes both hashes; `None` if it was interrupted.
-fn sync_one_way(
-    name: &'static str,
-    options: &Options,
-    source: &Path,
-    stop: &AtomicBool,
-) -> Result<Option<Way>, String> {
-    let reporter = Reporter::new(false);
-    let summary = sync::sync(options, &[source.to_path_buf()], &reporter, stop);
-    reporter.finish();
-    let summary = summary.map_err(|error| error.to_string())?;
-    if summary.interrupted {
-        return Ok(None);
-    }
-    println!(
-        "{name:<34} {:>7}: {} blocks, {} transactions, {} scripts",
-        precise(summary.elapsed),
-        thousands(summary.counts.blocks),
-        thousands(summary.counts.transactions),
-        thousands(summary.counts.scripts),
-    );
-    let quiet = Reporter::new(true);
-    let stats =
-        |hash| sync::txoutset_info(options, hash, &quiet, stop).map_err(|error| error.to_string());
-    let (muhash, serialized) = (stats(UtxoHash::MuHash)?, stats(UtxoHash::HashSerialized3)?);
-    Ok(Some(Way { name, summary, muhash, serialized }))
-}
-
-fn make_hints(options: &Options, hints: &Path, stop: &AtomicBool) -> Result<(), String> {
-    let quiet = Reporter::new(true);
-    let made = sync::create_hints(options, None, Format::Bip456, hints, &quiet, stop);
-    let made = made.map_err(|error| error.to_string())?;
-    println!(
-        "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",
-        "hints made of it",
-        precise(made.elapsed),
-        thousands(made.unspent),
-        thousands(made.outputs.unwrap_or_default()),
-        thousands(made.bytes)
-    );
-    Ok(())
-}
-
-/// Prints a UTXO set's figures beside Core's; whether they are the same.
-fn compare(way: &Way) -> bool {
-    println!("{}", way.name);
-    let (summary, muhash, serialized) = (&way.summary, &way.muhash, &way.serialized);
-    let rows = [
-        ("height", summary.height.to_string(), CORE.height.to_string()),
-        ("best block", summary.best_block.to_string(), CORE.best_block.to_string()),
-        ("coins", thousands(muhash.txouts), thousands(CORE.txouts)),
-        ("total amount (BTC)", muhash.total_amount_btc(), CORE.total_amount.to_string()),
-        ("muhash", hash_of(muhash), CORE.muhash.to_string()),
-        ("hash_serialized_3", hash_of(serialized), CORE.hash_serialized_3.to_string()),
-    ];
-    let mut same = true;
-    for (name, ours, cores) in rows {
-        same &= ours == cores;
-        let verdict = if ours == cores { "as Bitcoin Core" } else { "NOT as Bitcoin Core" };
-        println!("  {name:<19} {ours}  {verdict}");
-        if ours != cores {
-            println!("  {:<19} {cores}  (Bitcoin Core)", "");
+        let last = thousands(14_131);
+        self.say(format_args!("Syncing mainnet blocks 0 to {last} in three ways …\n"))?;
+        let options = |directory: &Path, assumevalid| {
+            let mut network = Network::new(Chain::Main);
+            // So early in the chain nothing is buried deep enough to be assumed valid otherwise.
+            network.minimum_chain_work = Hash::ZERO;
+            Options { assumevalid, ..Options::new(directory.to_path_buf(), network) }
+        };
+        let every_script = options(&in_order, AssumeValid::Nothing);
+        let Some(first) =
+            self.sync_one_way("in order, every script checked", &every_script, &blocks)?
+        else {
+            return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+        };
+        self.make_hints(&every_script, &hints)?;
+        let best = AssumeValid::Block(first.summary.best_block);
+        let with_hints = |options| Options { hints: Some(hints.clone()), ..options };
+        let ways = [
+            Ok(Some(first)),
+            self.sync_one_way(
+                "SwiftSync, assumed valid",
+                &with_hints(options(&assumed, best)),
+                &blocks,
+            ),
+            // The spent coins are in the rev files of the directory that was synced in order.
+            self.sync_one_way(
+                "SwiftSync, every script checked",
+                &with_hints(options(&full, AssumeValid::Nothing)),
+                &in_order,
+            ),
+        ];
+        self.say("")?;
+        let mut same = true;
+        for way in ways {
+            let Some(way) = way? else { return Ok(ExitCode::from(super::EXIT_INTERRUPTED)) };
+            same &= self.compare(&way)?;
         }
+        if !same {
+            return Err(Failure::input(
+                "a UTXO set is not the one that Bitcoin Core computes: this is a bug, report it",
+            ));
+        }
+        self.say("In all three ways the UTXO set is the one that Bitcoin Core computes.")?;
+        Ok(ExitCode::SUCCESS)
     }
-    println!();
-    same
+
+    /// Syncs, says how long it took, and computes both hashes; `None` if it was interrupted.
+    fn sync_one_way(
+        &self,
+        name: &'static str,
+        options: &Options,
+        source: &Path,
+    ) -> Result<Option<Way>, Failure> {
+        let reporter = self.reporting.reporter();
+        let summary = sync::sync(options, &[source.to_path_buf()], &reporter, self.stop);
+        reporter.finish();
+        let summary = summary?;
+        if summary.interrupted {
+            return Ok(None);
+        }
+        self.say(format_args!(
+            "{name:<34} {:>7}: {} blocks, {} transactions, {} scripts",
+            precise(summary.elapsed),
+            thousands(summary.counts.blocks),
+            thousands(summary.counts.transactions),
+            thousands(summary.counts.scripts),
+        ))?;
+        let stats = |hash| sync::txoutset_info(options, hash, &Unobserved, self.stop);
+        let (muhash, serialized) = (stats(UtxoHash::MuHash)?, stats(UtxoHash::HashSerialized3)?);
+        Ok(Some(Way { name, summary, muhash, serialized }))
+    }
+
+    fn make_hints(&self, options: &Options, hints: &Path) -> Result<(), Failure> {
+        let made =
+            sync::create_hints(options, None, Format::Bip456, hints, &Unobserved, self.stop)?;
+        self.say(format_args!(
+            "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",
+            "hints made of it",
+            precise(made.elapsed),
+            thousands(made.unspent),
+            thousands(made.outputs.unwrap_or_default()),
+            thousands(made.bytes)
+        ))
+    }
+
+    /// Prints a UTXO set's figures beside Core's; whether they are the same.
+    fn compare(&self, way: &Way) -> Result<bool, Failure> {
+        self.say(way.name)?;
+        let (summary, muhash, serialized) = (&way.summary, &way.muhash, &way.serialized);
+        let rows = [
+            ("height", summary.height.to_string(), CORE.height.to_string()),
+            ("best block", summary.best_block.to_string(), CORE.best_block.to_string()),
+            ("coins", thousands(muhash.txouts), thousands(CORE.txouts)),
+            ("total amount (BTC)", muhash.total_amount_btc(), CORE.total_amount.to_string()),
+            ("muhash", hash_of(muhash), CORE.muhash.to_string()),
+            ("hash_serialized_3", hash_of(serialized), CORE.hash_serialized_3.to_string()),
+        ];
+        let mut same = true;
+        for (name, ours, cores) in rows {
+            same &= ours == cores;
+            let verdict = if ours == cores { "as Bitcoin Core" } else { "NOT as Bitcoin Core" };
+            self.say(format_args!("  {name:<19} {ours}  {verdict}"))?;
+            if ours != cores {
+                self.say(format_args!("  {:<19} {cores}  (Bitcoin Core)", ""))?;
+            }
+        }
+        self.say("")?;
+        Ok(same)
+    }
+
+    fn say(&self, text: impl Display) -> Result<(), Failure> {
+        self.reporting.say(text)
+    }
 }
 
 fn hash_of(stats: &UtxoStats) -> String {

@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::chosen::Chosen;
+use super::failure::Failure;
 use super::options::{self, Directory};
-use super::progress::{Reporter, thousands};
-use super::report::{precise, summary_json as summary_json_of_sync};
+use super::output::Reporting;
+use super::progress::{Reporter, precise, thousands};
+use super::report::summary_json as summary_json_of_sync;
 use crate::disk::Disk;
 use crate::swiftsync::hints::{self, Statistics};
 use crate::swiftsync::{Format, Hints};
-use crate::sync::{self, AssumeValid, HintsSummary};
+use crate::sync::{self, AssumeValid, HintsSummary, Observer, Phase, Progress};
 use crate::wire::{Chain, Network};
 
 #[derive(Subcommand)]
@@ -153,47 +154,46 @@ impl From<FileFormat> for Format {
 }
 
 /// Runs one of the commands.
-pub fn run(command: HintsCommand) -> Result<ExitCode, String> {
+pub fn run(command: HintsCommand, quiet: bool) -> Result<ExitCode, Failure> {
     match command {
-        HintsCommand::Create(create) => run_create(&create),
-        HintsCommand::Info(info) => run_info(&info),
-        HintsCommand::Verify(verify) => run_verify(&verify),
-        HintsCommand::Convert(convert) => run_convert(&convert),
-        HintsCommand::Compress(compress) => run_compress(&compress),
+        HintsCommand::Create(create) => run_create(&create, quiet),
+        HintsCommand::Info(info) => run_info(&info, quiet),
+        HintsCommand::Verify(verify) => run_verify(&verify, quiet),
+        HintsCommand::Convert(convert) => run_convert(&convert, quiet),
+        HintsCommand::Compress(compress) => run_compress(&compress, quiet),
     }
 }
 
-fn run_create(create: &Create) -> Result<ExitCode, String> {
-    let mut chosen = create.directory.to_options()?;
-    chosen.take_cache(create.dbcache)?;
-    chosen.announce(&[], !create.output.json);
+fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
+    let path = create.output.path()?;
+    let mut chosen = create.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(create.dbcache).map_err(Failure::usage)?;
+    chosen.announce(&[], Reporting { quiet, json: create.output.json });
     let options = chosen.options;
     let format = create.format.into();
-    create.output.write(format, |path, reporter| {
-        let stop = super::stop_on_signal();
-        sync::create_hints(&options, create.height, format, path, reporter, &stop)
+    create.output.write(&path, format, quiet, |reporter| {
+        let stop = super::stop_on_signal(super::STOPPING);
+        sync::create_hints(&options, create.height, format, &path, reporter, &stop)
     })
 }
 
-fn run_verify(verify: &Verify) -> Result<ExitCode, String> {
-    let chosen = verify.directory.to_options()?;
-    chosen.announce(&[], !verify.json);
-    let Chosen { mut options, .. } = chosen;
+fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
+    let chosen = verify.directory.to_options().map_err(Failure::usage)?;
+    chosen.announce(&[], Reporting { quiet, json: verify.json });
+    let mut options = chosen.options;
     if verify.full {
         options.assumevalid = AssumeValid::Nothing;
     }
     let file = options::expand_home(&verify.file);
-    let reporter = Reporter::new(verify.json);
-    let stop = super::stop_on_signal();
+    let reporting = Reporting { quiet, json: verify.json };
+    let reporter = reporting.reporter();
+    let stop = super::stop_on_signal(super::STOPPING);
     let result = sync::verify_hints(&options, &file, &reporter, &stop);
     reporter.finish();
-    let summary = result.map_err(|error| error.to_string())?;
-    if summary.interrupted {
-        return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
-    }
-    match verify.json {
-        true => println!("{}", summary_json_of_sync(&summary)),
-        false => println!(
+    let summary = result?;
+    let text = || match summary.interrupted {
+        true => format!("Interrupted: {} is neither proved nor refuted", file.display()),
+        false => format!(
             "{} fits the chain up to height {}, block {}: {} outputs unspent, proved in {}",
             file.display(),
             thousands(summary.height.into()),
@@ -201,76 +201,96 @@ fn run_verify(verify: &Verify) -> Result<ExitCode, String> {
             thousands(summary.coins.unwrap_or_default()),
             precise(summary.elapsed)
         ),
-    }
-    Ok(ExitCode::SUCCESS)
+    };
+    reporting.report(|| summary_json_of_sync(&summary, reporter.most_memory()), text)?;
+    Ok(exit_code(summary.interrupted))
 }
 
-fn run_convert(convert: &Convert) -> Result<ExitCode, String> {
+fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
+    let path = convert.output.path()?;
     let (hints, _) = open(&convert.input)?;
     let format = convert.format.into();
     let needs_blocks = sync::conversion_needs_blocks(hints.as_ref(), format);
     let options = match needs_blocks {
         true => {
-            let chosen = convert.directory.to_options()?;
-            chosen.announce(&[], !convert.output.json);
+            let chosen = convert.directory.to_options().map_err(Failure::usage)?;
+            chosen.announce(&[], Reporting { quiet, json: convert.output.json });
             chosen.options
         }
         false => sync::Options::new(PathBuf::new(), Network::new(Chain::Main)),
     };
-    let why = |error: String| match needs_blocks {
-        true => format!(
-            "{error}\nThis conversion needs the blocks that the hints are for, since the two \
-             formats count outputs in different ways: name a directory synced to height {} or \
-             above with --datadir",
+    let why = |failure: Failure| match needs_blocks {
+        true => failure.and(&format!(
+            "This conversion needs the blocks that the hints are for, since the two formats count \
+             outputs in different ways: name a directory synced to height {} or above with \
+             --datadir",
             hints.height()
-        ),
-        false => error,
+        )),
+        false => failure,
     };
-    let written = convert.output.write(format, |path, reporter| {
-        let stop = super::stop_on_signal();
-        sync::convert_hints(hints.as_ref(), &options, format, path, reporter, &stop)
+    let written = convert.output.write(&path, format, quiet, |reporter| {
+        let stop = super::stop_on_signal(super::STOPPING);
+        sync::convert_hints(hints.as_ref(), &options, format, &path, reporter, &stop)
     });
     written.map_err(why)
 }
 
-fn run_compress(compress: &Compress) -> Result<ExitCode, String> {
+fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
+    let path = compress.output.path()?;
     let (hints, _) = open(&compress.file)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    compress.output.write(Format::Compressed, |path, reporter| {
-        let stop = super::stop_on_signal();
-        sync::compress_hints(hints.as_ref(), threads, path, reporter, &stop)
+    compress.output.write(&path, Format::Compressed, quiet, |reporter| {
+        let stop = super::stop_on_signal(super::STOPPING);
+        sync::compress_hints(hints.as_ref(), threads, &path, reporter, &stop)
     })
 }
 
+fn exit_code(interrupted: bool) -> ExitCode {
+    match interrupted {
+        true => ExitCode::from(super::EXIT_INTERRUPTED),
+        false => ExitCode::SUCCESS,
+    }
+}
+
 impl Output {
+    /// The file to write, if it may be written.
+    fn path(&self) -> Result<PathBuf, Failure> {
+        if self.output == Path::new("-") {
+            return Err(Failure::usage(
+                "--output -: a hints file takes its place in one step, when all of it is proved \
+                 to be there, and standard output cannot do that: name a file",
+            ));
+        }
+        let path = options::expand_home(&self.output);
+        if path.is_dir() {
+            let what = format!("{} is a directory: name a file in it", path.display());
+            return Err(Failure::input(what));
+        }
+        if path.exists() && !self.force {
+            return Err(Failure::input(format!(
+                "{} exists already: name another file, or replace it with --force",
+                path.display()
+            )));
+        }
+        Ok(path)
+    }
+
     /// Makes the file with `work` and says what was made.
     fn write(
         &self,
+        path: &Path,
         format: Format,
-        work: impl FnOnce(&Path, &Reporter) -> Result<HintsSummary, sync::SyncError>,
-    ) -> Result<ExitCode, String> {
-        let path = options::expand_home(&self.output);
-        if path.exists() && !self.force {
-            return Err(format!(
-                "{} exists already: name another file, or replace it with --force",
-                path.display()
-            ));
-        }
-        if path.is_dir() {
-            return Err(format!("{} is a directory", path.display()));
-        }
-        let reporter = Reporter::new(self.json);
-        let result = work(&path, &reporter);
+        quiet: bool,
+        work: impl FnOnce(&Reporter) -> Result<HintsSummary, sync::SyncError>,
+    ) -> Result<ExitCode, Failure> {
+        let reporting = Reporting { quiet, json: self.json };
+        let reporter = reporting.reporter();
+        let result = work(&reporter);
         reporter.finish();
-        let summary = result.map_err(|error| error.to_string())?;
-        match self.json {
-            true => println!("{}", summary_json(&summary, format, &path)),
-            false => println!("{}", summary_text(&summary, &path)),
-        }
-        Ok(match summary.interrupted {
-            true => ExitCode::from(super::EXIT_INTERRUPTED),
-            false => ExitCode::SUCCESS,
-        })
+        let summary = result?;
+        reporting
+            .report(|| summary_json(&summary, format, path), || summary_text(&summary, path))?;
+        Ok(exit_code(summary.interrupted))
     }
 }
 
@@ -321,16 +341,17 @@ fn summary_text(summary: &HintsSummary, path: &Path) -> String {
 }
 
 /// A hints file that is mapped into memory, and its length.
-fn open(path: &Path) -> Result<(Box<dyn Hints>, u64), String> {
+fn open(path: &Path) -> Result<(Box<dyn Hints>, u64), Failure> {
     let path = options::expand_home(path);
-    let named = |error: hints::HintsError| format!("{}: {error}", path.display());
-    let file = Disk::new().open_read(&path).map_err(|error| error.to_string())?;
-    let bytes = file.len().map_err(|error| error.to_string())?;
+    let wrong = |what: String| Failure::hints(format!("{}: {what}", path.display()));
+    let file = Disk::new().open_read(&path)?;
+    let bytes = file.len()?;
     if !path.is_file() || bytes == 0 {
-        return Err(format!("{}: this is not a hints file", path.display()));
+        return Err(wrong("this is not a hints file: it is empty, or no file at all".to_string()));
     }
-    let map = file.map().map_err(|error| error.to_string())?;
-    Ok((hints::open(map).map_err(named)?, bytes))
+    let map = file.map()?;
+    let hints = hints::open(map).map_err(|error| wrong(error.to_string()))?;
+    Ok((hints, bytes))
 }
 
 #[derive(Serialize)]
@@ -346,42 +367,64 @@ struct InfoJson {
     times_bound: f64,
 }
 
-fn run_info(info: &Info) -> Result<ExitCode, String> {
+fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let (hints, bytes) = open(&info.file)?;
-    let statistics = hints::statistics(hints.as_ref(), bytes)
-        .map_err(|error| format!("{}: {error}", info.file.display()))?;
-    let Statistics { height, blocks, unspent, bits_per_output, bound_bits, .. } = statistics;
-    let bound_bytes = bound_bits / 8.0;
-    let times_bound = if bound_bytes > 0.0 { bytes as f64 / bound_bytes } else { 0.0 };
+    let reporter = Reporting { quiet, json: info.json }.reporter();
+    let height = hints.height();
+    let seen = |block: u32| {
+        let fraction = f64::from(block) / f64::from(height);
+        let blocks = u64::from(block);
+        let begun = Progress::of(Phase::ReadingHints);
+        reporter.observe(&Progress { height: block, blocks, fraction, ..begun });
+    };
+    let statistics = hints::statistics_reporting(hints.as_ref(), bytes, seen);
+    reporter.finish();
+    let statistics =
+        statistics.map_err(|error| Failure::hints(format!("{}: {error}", info.file.display())))?;
     let format = hints.format().name();
-    if info.json {
-        let file = info.file.display().to_string();
-        let json = InfoJson {
-            file,
-            format,
-            height,
-            blocks_with_unspent: blocks,
-            unspent,
-            bytes,
-            bits_per_output,
-            bound_bytes,
-            times_bound,
-        };
-        println!("{}", serde_json::to_string(&json).expect("plain data"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!(
+    // It is what was asked for, however quiet.
+    let reporting = Reporting { quiet: false, json: info.json };
+    reporting
+        .report(|| info_json(&info.file, format, &statistics), || info_text(format, &statistics))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes of the least possible size, and how many times as many are used.
+fn bound(statistics: &Statistics) -> (f64, f64) {
+    let bytes = statistics.bound_bits / 8.0;
+    (bytes, if bytes > 0.0 { statistics.bytes as f64 / bytes } else { 0.0 })
+}
+
+fn info_json(file: &Path, format: &'static str, statistics: &Statistics) -> String {
+    let (bound_bytes, times_bound) = bound(statistics);
+    let json = InfoJson {
+        file: file.display().to_string(),
+        format,
+        height: statistics.height,
+        blocks_with_unspent: statistics.blocks,
+        unspent: statistics.unspent,
+        bytes: statistics.bytes,
+        bits_per_output: statistics.bits_per_output,
+        bound_bytes,
+        times_bound,
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+fn info_text(format: &str, statistics: &Statistics) -> String {
+    let (bound_bytes, times_bound) = bound(statistics);
+    format!(
         "format           {format}\n\
          height           {}\n\
          outputs unspent  {} in {} blocks\n\
          bytes            {}\n\
-         bits per output  {bits_per_output:.2}\n\
+         bits per output  {:.2}\n\
          least possible   {} bytes ({times_bound:.2} times as many are used)",
-        thousands(u64::from(height)),
-        thousands(unspent),
-        thousands(u64::from(blocks)),
-        thousands(bytes),
+        thousands(u64::from(statistics.height)),
+        thousands(statistics.unspent),
+        thousands(u64::from(statistics.blocks)),
+        thousands(statistics.bytes),
+        statistics.bits_per_output,
         thousands(bound_bytes.ceil() as u64),
-    );
-    Ok(ExitCode::SUCCESS)
+    )
 }

@@ -20,12 +20,16 @@ const DBCACHE_MIB_MIN: usize = 16;
 /// Turns Bitcoin blocks into a verified UTXO set, and leaves a data directory that Bitcoin Core
 /// opens and carries on from.
 #[derive(Parser)]
-#[command(name = "apus", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "apus", version = env!("APUS_VERSION"))]
+#[command(max_term_width = 100, after_help = EXAMPLES)]
 #[command(args_override_self = true)]
 pub struct Cli {
     /// Log what happens inside, to standard error.
     #[arg(long, global = true)]
     pub debug: bool,
+    /// Say nothing but errors, what is refused, and what is asked for: no progress, no report.
+    #[arg(long, global = true)]
+    pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -43,7 +47,13 @@ Examples:
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
 Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
-130 interrupted (what was done is saved; the same command carries on).";
+130 interrupted (what was done is saved; the same command carries on).
+With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
+status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
+files given will not do), disk (a file cannot be read or written, or is damaged), hints, refused
+(a block breaks a rule), unproved (SwiftSync cannot prove the chain).
+Progress and log go to standard error, with time stamps unless that is a terminal; a run goes on
+when nobody reads them.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -100,6 +110,9 @@ pub struct Info {
     pub hash: HashType,
     #[command(flatten)]
     pub directory: Directory,
+    /// Show no progress; what is printed is JSON in any case.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -297,7 +310,8 @@ impl Directory {
         let chain = config.chain;
         match (&self.signetchallenge, config.challenges.as_slice()) {
             (Some(_), _) if chain != Chain::Signet => {
-                Err("--signetchallenge goes with --chain=signet alone".to_string())
+                Err("--signetchallenge is for --chain=signet alone: add that, or leave it out"
+                    .to_string())
             }
             (Some(hex), _) => Ok(Network::custom_signet(parse_hex("--signetchallenge", hex)?)),
             // A file may keep the challenge for the days on which signet is chosen.
@@ -356,7 +370,10 @@ impl Engine {
             let digits = text.strip_prefix("0x").unwrap_or(&text);
             options.network.minimum_chain_work =
                 format!("{digits:0>64}").parse().map_err(|_| {
-                    format!("{what}: '{text}' is not a number of at most 64 hex digits")
+                    format!(
+                        "{what}: '{text}' is not a number of at most 64 hex digits: give what \
+                         Bitcoin Core's getblockheader calls chainwork"
+                    )
                 })?;
         }
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
@@ -387,12 +404,14 @@ fn parse_assumevalid(what: &str, text: &str) -> Result<AssumeValid, String> {
     if digits.bytes().all(|digit| digit == b'0') && digits.len() <= 64 {
         return Ok(AssumeValid::Nothing);
     }
-    let hash = digits.parse::<Hash>().map_err(|why| format!("{what}: {why} (or 0)"))?;
+    let hash = digits.parse::<Hash>().map_err(|why| {
+        format!("{what}: {why}: give the hash of a block, or 0 to check every script")
+    })?;
     Ok(AssumeValid::Block(hash))
 }
 
 fn parse_hex(what: &str, hex: &str) -> Result<Vec<u8>, String> {
-    let wrong = || format!("{what}: '{hex}' is not hex");
+    let wrong = || format!("{what}: '{hex}' is not hex: give two hex digits for each byte");
     if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
         return Err(wrong());
     }
@@ -440,7 +459,12 @@ pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Starts the log: warnings always, everything with `--debug`.
 pub fn start_log(debug: bool) {
     let level = if debug { tracing::Level::DEBUG } else { tracing::Level::WARN };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        // It would report with eprintln!, and so panic, that standard error cannot be written.
+        .log_internal_errors(false)
+        .init();
 }
 
 #[cfg(test)]

@@ -1,20 +1,24 @@
+use std::fmt::Display;
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::sync::{Observer, Phase, Progress};
+use super::output;
+use crate::sync::{MemoryInUse, Observer, Phase, Progress, memory_in_use};
 
 /// How often a line goes to a log that nobody scrolls back.
 const LOG_EVERY: Duration = Duration::from_secs(5);
-/// How often a terminal is drawn.
+/// After how long the next phase gets a line of its own there.
+const LOG_PHASE_AFTER: Duration = Duration::from_secs(2);
+/// How often a terminal is drawn, and how often memory is looked at.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Work shorter than this says nothing until its result.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Shows progress on standard error: one living line on a terminal, a log line every few seconds
-/// elsewhere, nothing with `--json`.
+/// elsewhere, nothing with `--json` or `--quiet`.
 pub struct Reporter {
     started: Instant,
     bar: Option<ProgressBar>,
@@ -23,7 +27,11 @@ pub struct Reporter {
 }
 
 struct State {
-    last_shown: Instant,
+    looked: Instant,
+    /// The most memory that was seen in use.
+    memory: MemoryInUse,
+    /// When a line was shown last, and of which phase.
+    shown: Option<(Instant, Phase)>,
     /// Where and when the rates are counted from.
     base: Option<(Instant, Progress)>,
 }
@@ -37,7 +45,8 @@ impl Reporter {
             bar
         });
         let now = Instant::now();
-        let state = Mutex::new(State { last_shown: now, base: None });
+        let memory = MemoryInUse::default();
+        let state = Mutex::new(State { looked: now, memory, shown: None, base: None });
         Self { started: now, bar, quiet, state }
     }
 
@@ -47,37 +56,75 @@ impl Reporter {
             bar.finish_and_clear();
         }
     }
+
+    /// The most memory that was seen in use while progress was reported.
+    pub fn most_memory(&self) -> MemoryInUse {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).memory
+    }
+
+    /// Says how long it took, on standard error, for a command whose output has no room for it.
+    pub fn took(&self, what: impl Display) {
+        if !self.quiet {
+            output::note(format_args!("{what} in {}", precise(self.started.elapsed())));
+        }
+    }
+}
+
+impl State {
+    fn look_at_memory(&mut self, now: Instant) {
+        if now - self.looked < DRAW_EVERY {
+            return;
+        }
+        self.looked = now;
+        if let Some(memory) = memory_in_use().filter(|memory| memory.bytes > self.memory.bytes) {
+            self.memory = memory;
+        }
+    }
+
+    /// Whether a line is due on a terminal, or else in a log.
+    fn is_due(&self, now: Instant, phase: Phase, terminal: bool) -> bool {
+        let Some((shown, shown_phase)) = self.shown else { return true };
+        let every = match terminal {
+            true => DRAW_EVERY,
+            false if shown_phase != phase => LOG_PHASE_AFTER,
+            false => LOG_EVERY,
+        };
+        now - shown >= every
+    }
+
+    /// Where and when the rates of this phase are counted from.
+    fn base(&mut self, now: Instant, progress: &Progress) -> &(Instant, Progress) {
+        let base = self.base.take().filter(|(_, base)| base.phase == progress.phase);
+        self.base.insert(base.unwrap_or_else(|| (now, progress.clone())))
+    }
 }
 
 impl Observer for Reporter {
     fn observe(&self, progress: &Progress) {
         let now = Instant::now();
-        let Ok(mut state) = self.state.lock() else { return };
-        let every = if self.bar.is_some() { DRAW_EVERY } else { LOG_EVERY };
-        if self.quiet || now - self.started < QUIET || now - state.last_shown < every {
+        // Another thread is just showing where the work stands.
+        let Ok(mut state) = self.state.try_lock() else { return };
+        state.look_at_memory(now);
+        let elapsed = now - self.started;
+        let due = || state.is_due(now, progress.phase, self.bar.is_some());
+        if self.quiet || elapsed < QUIET || !due() {
             return;
         }
-        state.last_shown = now;
-        let moved_on = |(_, base): &(Instant, Progress)| base.phase != progress.phase;
-        if state.base.as_ref().is_none_or(moved_on) {
-            state.base = Some((now, progress.clone()));
-        }
-        let line = match &state.base {
-            Some((since, base)) => describe(progress, base, now - *since),
-            None => return,
-        };
+        state.shown = Some((now, progress.phase));
+        let (since, base) = state.base(now, progress);
+        let line = describe(progress, base, now - *since, elapsed);
         match &self.bar {
             Some(bar) => {
                 bar.set_message(line);
                 bar.tick();
             }
-            None => eprintln!("{line}"),
+            None => output::note(line),
         }
     }
 }
 
-/// One line: what is going on, where, how fast, how long still.
-fn describe(progress: &Progress, base: &Progress, since: Duration) -> String {
+/// One line: what is going on, where, how fast, for how long in all, how long still.
+fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
     let mut line = match progress.phase {
         // Blocks come in any order here.
         Phase::SwiftSync => format!(
@@ -86,28 +133,31 @@ fn describe(progress: &Progress, base: &Progress, since: Duration) -> String {
             thousands(progress.blocks),
             thousands(progress.height.into())
         ),
-        phase => format!("{}: height {}", phase.words(), progress.height),
+        phase if progress.height > 0 => format!("{}: height {}", phase.words(), progress.height),
+        phase => phase.words().to_string(),
     };
     if progress.time > 0 {
         line += &format!(" ({})", date(i64::from(progress.time)));
     }
-    let seconds = since.as_secs_f64();
-    if seconds > 0.5 {
-        let blocks = progress.blocks.saturating_sub(base.blocks) as f64 / seconds;
+    let (seconds, done) = (since.as_secs_f64(), progress.fraction);
+    if done > 0.0 {
+        line += &format!(", {:.1} %", 100.0 * done);
+    }
+    line += &format!(", {} so far", duration(elapsed));
+    let gained = done - base.fraction;
+    let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
+    if let Some(left) = left.ok().filter(|_| gained > 0.0 && seconds > 0.5) {
+        line += &format!(", {} left", duration(left));
+    }
+    // A narrow terminal cuts the rest off.
+    let blocks = progress.blocks.saturating_sub(base.blocks);
+    if seconds > 0.5 && blocks > 0 {
+        let blocks = blocks as f64 / seconds;
         let megabytes = progress.bytes.saturating_sub(base.bytes) as f64 / seconds / 1e6;
         line += &format!(", {blocks:.0} blocks/s, {megabytes:.1} MB/s");
     }
     if progress.coins > 0 {
         line += &format!(", {} coins cached", thousands(progress.coins));
-    }
-    let done = progress.fraction;
-    if done > 0.0 {
-        line += &format!(", {:.1} %", 100.0 * done);
-        let gained = done - base.fraction;
-        if gained > 0.0 && seconds > 0.5 {
-            let left = Duration::from_secs_f64(((1.0 - done) / gained * seconds).max(0.0));
-            line += &format!(", {} left", duration(left));
-        }
     }
     line
 }
@@ -135,6 +185,21 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// Seconds with two digits while they are few.
+pub fn precise(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        0..60 => format!("{:.2} s", elapsed.as_secs_f64()),
+        _ => duration(elapsed),
+    }
+}
+
+/// A Unix time as Bitcoin Core's log has it: ISO 8601, UTC, `2009-01-03T18:15:05Z`.
+pub fn time_stamp(time: i64) -> String {
+    let second = time.rem_euclid(86_400);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{}T{hour:02}:{minute:02}:{:02}Z", date(time), second % 60)
+}
+
 /// The UTC date of a Unix time, `2009-01-03`.
 pub fn date(time: i64) -> String {
     // Days since 0000-03-01 split into eras of 400 years (Howard Hinnant's civil_from_days).
@@ -160,6 +225,51 @@ mod tests {
         assert_eq!(date(1231006505), "2009-01-03");
         assert_eq!(date(1709164800), "2024-02-29");
         assert_eq!(date(0), "1970-01-01");
+        assert_eq!(time_stamp(1231006505), "2009-01-03T18:15:05Z");
+        assert_eq!(time_stamp(-1), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn a_log_gets_a_line_every_few_seconds_and_soon_for_another_phase() {
+        let shown = Instant::now();
+        let memory = MemoryInUse::default();
+        let mut state = State { looked: shown, memory, shown: None, base: None };
+        let due = |state: &State, ms, phase, terminal| {
+            state.is_due(shown + Duration::from_millis(ms), phase, terminal)
+        };
+        assert!(due(&state, 0, Phase::Headers, false), "the first line comes at once");
+        state.shown = Some((shown, Phase::Connecting));
+        for (ms, phase, terminal, expected) in [
+            (4_900, Phase::Connecting, false, false),
+            (5_000, Phase::Connecting, false, true),
+            (1_900, Phase::WritingCoins, false, false),
+            (2_000, Phase::WritingCoins, false, true),
+            (90, Phase::WritingCoins, true, false),
+            (100, Phase::Connecting, true, true),
+        ] {
+            assert_eq!(due(&state, ms, phase, terminal), expected, "{ms} {phase:?} {terminal}");
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_is_known() {
+        let base = Progress::of(Phase::WritingCoins);
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            describe(&base, &base, seconds(0), seconds(61)),
+            "Writing coins, 1 min 1 s so far"
+        );
+        let progress = Progress { height: 7, fraction: 0.25, ..base.clone() };
+        assert_eq!(
+            describe(&progress, &base, seconds(3), seconds(5)),
+            "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left"
+        );
+        let progress = Progress { blocks: 30, bytes: 6_000_000, coins: 1_000, ..progress };
+        assert_eq!(
+            describe(&progress, &base, seconds(3), seconds(5)),
+            "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left, 10 blocks/s, 2.0 MB/s, \
+             1,000 coins cached"
+        );
     }
 
     #[test]

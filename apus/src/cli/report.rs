@@ -1,12 +1,13 @@
-use std::time::Duration;
-
 use serde::Serialize;
 
-use super::progress::{duration, thousands};
-use crate::sync::{Refusal, Summary};
+use super::output;
+use super::progress::{precise, thousands};
+use crate::sync::{MemoryInUse, Refusal, Summary};
 
 /// Refusals that are printed one by one; the rest is counted.
 const REFUSALS_SHOWN: usize = 10;
+/// What was seen of memory in use is shown if it is at least so much of the peak, in percent.
+const SEEN_PERCENT_MIN: u64 = 90;
 
 #[derive(Serialize)]
 struct SummaryJson {
@@ -21,6 +22,7 @@ struct SummaryJson {
     inputs: u64,
     scripts_checked: u64,
     peak_memory: u64,
+    peak_memory_mapped: Option<u64>,
     interrupted: bool,
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
@@ -34,8 +36,9 @@ struct RefusalJson {
     reason: String,
 }
 
-/// The final object of `--json`: seconds of wall clock and CPU, sizes in bytes.
-pub fn summary_json(summary: &Summary) -> String {
+/// The final object of `--json`: seconds of wall clock and CPU, sizes in bytes. `memory` is the
+/// most that was seen in use.
+pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
     let json = SummaryJson {
         height: summary.height,
         bestblock: summary.best_block.to_string(),
@@ -48,6 +51,7 @@ pub fn summary_json(summary: &Summary) -> String {
         inputs: summary.counts.inputs,
         scripts_checked: summary.counts.scripts,
         peak_memory: summary.peak_memory,
+        peak_memory_mapped: mapped_at_peak(summary.peak_memory, memory),
         interrupted: summary.interrupted,
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
@@ -64,8 +68,26 @@ fn refusal_json(refusal: &Refusal) -> RefusalJson {
     }
 }
 
-/// The result in words.
-pub fn summary_text(summary: &Summary) -> String {
+/// Of the peak memory, the pages of mapped files, if memory was looked at near the peak.
+fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
+    let near = memory.bytes > 0 && memory.bytes >= peak / 100 * SEEN_PERCENT_MIN;
+    near.then_some(memory.mapped)
+}
+
+fn memory_text(peak: u64, memory: MemoryInUse) -> String {
+    let text = format!("peak memory {} MiB", peak >> 20);
+    match mapped_at_peak(peak, memory) {
+        None => text,
+        Some(mapped) => format!(
+            "{text}, of which about {} MiB were mapped files, tables above all, which the kernel \
+             drops when memory is short",
+            mapped >> 20
+        ),
+    }
+}
+
+/// The result in words. `memory` is the most that was seen in use.
+pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
     let seconds = summary.elapsed.as_secs_f64().max(1e-9);
     let counts = &summary.counts;
     let coins = summary
@@ -77,7 +99,7 @@ pub fn summary_text(summary: &Summary) -> String {
          {}\
          {} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
          ({:.0} blocks/s, {:.1} MB/s)\n\
-         peak memory {} MiB\n",
+         {}",
         summary.height,
         summary.best_block,
         coins,
@@ -89,24 +111,35 @@ pub fn summary_text(summary: &Summary) -> String {
         precise(summary.elapsed),
         counts.blocks as f64 / seconds,
         counts.bytes as f64 / seconds / 1e6,
-        summary.peak_memory >> 20,
+        memory_text(summary.peak_memory, memory),
     )
-}
-
-/// Seconds with two digits while they are few.
-pub fn precise(elapsed: Duration) -> String {
-    match elapsed.as_secs() {
-        0..60 => format!("{:.2} s", elapsed.as_secs_f64()),
-        _ => duration(elapsed),
-    }
 }
 
 /// What was refused, on standard error.
 pub fn print_refusals(summary: &Summary) {
     for refusal in summary.refusals.iter().take(REFUSALS_SHOWN) {
-        eprintln!("Refused: {refusal}");
+        output::note(format_args!("Refused: {refusal}"));
     }
     if let Some(more) = summary.refusals.len().checked_sub(REFUSALS_SHOWN + 1) {
-        eprintln!("… and {} more", more + 1);
+        output::note(format_args!("… and {} more", more + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_memory_is_named_only_if_it_was_seen_near_the_peak() {
+        let seen = |mib: u64, mapped: u64| {
+            memory_text(1000 << 20, MemoryInUse { bytes: mib << 20, mapped: mapped << 20 })
+        };
+        assert_eq!(
+            seen(950, 600),
+            "peak memory 1000 MiB, of which about 600 MiB were mapped files, tables above all, \
+             which the kernel drops when memory is short"
+        );
+        assert_eq!(seen(800, 600), "peak memory 1000 MiB");
+        assert_eq!(seen(0, 0), "peak memory 1000 MiB");
     }
 }

@@ -3,7 +3,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
+use super::failure::Failure;
 use super::options::Directory;
+use super::output::{self, Reporting};
 use super::progress::{date, thousands};
 use crate::sync::{self, Status, Unfinished};
 
@@ -44,14 +46,11 @@ struct UnfinishedJson {
 }
 
 /// Runs the command.
-pub fn run(command: &StatusCommand) -> Result<ExitCode, String> {
-    let chosen = command.directory.to_options()?;
-    chosen.announce(&[], false);
-    let status = sync::status(&chosen.options).map_err(|error| error.to_string())?;
-    match command.json {
-        true => println!("{}", json(&status)),
-        false => print!("{}", text(&status)),
-    }
+pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.announce(&[], Reporting { quiet, json: command.json });
+    let status = sync::status(&chosen.options)?;
+    output::line(if command.json { json(&status) } else { text(&status) })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,7 +101,7 @@ fn text(status: &Status) -> String {
          best block  {} of {}\n\
          coins       {coins}\n\
          blocks      {blocks}\n\
-         undo data   {undo}\n",
+         undo data   {undo}",
         status.directory.display(),
         status.chain.name(),
         thousands(status.height.into()),
@@ -119,7 +118,7 @@ fn text(status: &Status) -> String {
                 format!("a SwiftSync, {} blocks done", thousands(*blocks))
             }
         };
-        text += &format!("unfinished  {what}: {}\n", work.remedy());
+        text += &format!("\nunfinished  {what}: {}", work.remedy());
     }
     text
 }

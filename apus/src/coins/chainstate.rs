@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, OnShare, Share, StoreError};
 use crate::leveldb::{Cursor as TableCursor, Db, Options, RunBuilder, RunWriter, Snapshot};
 use crate::store::{Obfuscation, layout::OBFUSCATION_KEY};
 use crate::wire::{Cursor, Hash, OutPoint};
@@ -26,6 +26,8 @@ const TXID_END: usize = 33;
 
 /// Changes below which a further thread is not worth a further table.
 const WRITE_PART_COINS_MIN: usize = 50_000;
+/// Changes that a thread writes between two reports of the share done.
+const REPORT_CHANGES: u64 = 1 << 15;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -124,13 +126,25 @@ impl Chainstate {
 
     /// Writes the changes of a cache and the block they lead to, all or nothing.
     pub fn write(&self, changes: &Changes, best_block: &Hash) -> Result<()> {
+        self.write_reporting(changes, best_block, &|_| {})
+    }
+
+    /// [`Chainstate::write`], which reports the share done.
+    pub fn write_reporting(
+        &self,
+        changes: &Changes,
+        best_block: &Hash,
+        report: OnShare,
+    ) -> Result<()> {
         let run = self.db.new_run()?;
         let threads_max = changes.len() / WRITE_PART_COINS_MIN;
         let parts = changes.split(threads_max.clamp(1, 2 * rayon::current_num_threads()));
         if parts.is_empty() {
             self.write_head(&run, &[], best_block)?;
         }
+        let share = Share::new(changes.len() as u64, report);
         parts.into_par_iter().enumerate().try_for_each(|(index, part)| {
+            let mut unreported = 0;
             let mut writer = self.writer(&run);
             if index == 0 {
                 writer.put_head(&[], best_block)?;
@@ -140,8 +154,14 @@ impl Chainstate {
                     Some(coin) => writer.put(outpoint, &coin)?,
                     None => writer.delete(outpoint)?,
                 }
+                unreported += 1;
+                if unreported == REPORT_CHANGES {
+                    share.add(std::mem::take(&mut unreported));
+                }
             }
-            writer.finish()
+            writer.finish()?;
+            share.add(unreported);
+            Ok(())
         })?;
         run.commit()?;
         self.begun.store(true, Relaxed);
@@ -190,6 +210,11 @@ impl Chainstate {
     /// Merges everything into one level, as it is to be handed over.
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()
+    }
+
+    /// [`Chainstate::merge_all`], which reports the share done.
+    pub fn merge_all_reporting(&self, report: OnShare) -> Result<()> {
+        self.db.merge_all_reporting(report)
     }
 
     /// Bytes of all tables.

@@ -1,6 +1,6 @@
 use rayon::prelude::*;
 
-use crate::disk::StoreError;
+use crate::disk::{OnShare, Share, StoreError};
 use crate::wire::{Hash, OutPoint, Sha256d, put_compact_size};
 
 use super::chainstate::{Chainstate, CoinScan};
@@ -11,6 +11,9 @@ use super::muhash::MuHash;
 const SCANS_PER_THREAD: usize = 16;
 /// Bytes of tables for each scan where serialised coins of several wait in memory to be hashed.
 const SCAN_BYTES: u64 = 2 << 20;
+/// Bytes of tables for each scan where nothing waits: at 4 µs a coin one takes less than a second,
+/// so that progress is reported that often.
+const COUNT_BYTES: u64 = 16 << 20;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -50,16 +53,26 @@ impl UtxoStats {
     /// Reads the whole UTXO set, on all threads of the caller's pool. `height` is that of the best
     /// block, which the chainstate does not know. Keep writers away meanwhile.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
+        Self::compute_reporting(chainstate, height, hash_type, &|_| {})
+    }
+
+    /// [`UtxoStats::compute`], which reports the share done.
+    pub fn compute_reporting(
+        chainstate: &Chainstate,
+        height: u32,
+        hash_type: HashType,
+        report: OnShare,
+    ) -> Result<Self> {
         let empty = || StoreError::new(chainstate.dir(), "the chainstate is empty");
         let best_block = chainstate.best_block()?.ok_or_else(empty)?;
         let (counts, hash) = match hash_type {
-            HashType::None => (count(chainstate, || ())?.0, None),
+            HashType::None => (count(chainstate, || (), report)?.0, None),
             HashType::MuHash => {
-                let (counts, muhash) = count(chainstate, MuHash::new)?;
+                let (counts, muhash) = count(chainstate, MuHash::new, report)?;
                 (counts, Some((hash_type, muhash.finalize())))
             }
             HashType::HashSerialized3 => {
-                let (counts, hash) = hash_serialized(chainstate)?;
+                let (counts, hash) = hash_serialized(chainstate, report)?;
                 (counts, Some((hash_type, hash)))
             }
         };
@@ -174,14 +187,21 @@ fn for_each_coin(
     Ok(())
 }
 
-fn count<S: CoinSum>(chainstate: &Chainstate, new: impl Fn() -> S + Sync) -> Result<(Counts, S)> {
-    let scans = chainstate.scans(SCANS_PER_THREAD * rayon::current_num_threads())?;
+fn count<S: CoinSum>(
+    chainstate: &Chainstate,
+    new: impl Fn() -> S + Sync,
+    report: OnShare,
+) -> Result<(Counts, S)> {
+    let even = SCANS_PER_THREAD * rayon::current_num_threads();
+    let scans = chainstate.scans(even.max((chainstate.disk_bytes() / COUNT_BYTES) as usize))?;
+    let share = Share::new(scans.len() as u64, report);
     let of_scan = |mut scan: CoinScan| {
         let (mut counts, mut sum, mut scratch) = (Counts::default(), new(), Vec::new());
         for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
             counts.add(coin, script, is_new);
             sum.add(outpoint, coin, script, &mut scratch);
         })?;
+        share.add(1);
         Ok((counts, sum))
     };
     let nothing = || (Counts::default(), new());
@@ -190,9 +210,11 @@ fn count<S: CoinSum>(chainstate: &Chainstate, new: impl Fn() -> S + Sync) -> Res
 }
 
 /// Hashes in order what the threads have read and serialised, a batch of scans ahead.
-fn hash_serialized(chainstate: &Chainstate) -> Result<(Counts, Hash)> {
+fn hash_serialized(chainstate: &Chainstate, report: OnShare) -> Result<(Counts, Hash)> {
     let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
-    let mut scans = chainstate.scans(parts)?.into_iter();
+    let scans = chainstate.scans(parts)?;
+    let share = Share::new(scans.len() as u64, report);
+    let mut scans = scans.into_iter();
     let mut next_batch = || -> Result<Vec<(Counts, Vec<u8>)>> {
         let batch: Vec<_> = scans.by_ref().take(2 * rayon::current_num_threads()).collect();
         batch.into_par_iter().map(serialise).collect()
@@ -202,6 +224,7 @@ fn hash_serialized(chainstate: &Chainstate) -> Result<(Counts, Hash)> {
     while !batch.is_empty() {
         let mut hash = || batch.iter().for_each(|(_, bytes)| hasher.update(bytes));
         let ((), next) = rayon::join(&mut hash, &mut next_batch);
+        share.add(batch.len() as u64);
         counts = batch.iter().fold(counts, |sum, (counts, _)| sum.combine(*counts));
         batch = next?;
     }

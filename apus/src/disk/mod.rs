@@ -9,8 +9,10 @@ mod file;
 mod lock;
 mod power;
 mod replace;
+mod share;
 
 pub use error::StoreError;
 pub use file::{Disk, File};
 pub use lock::FileLock;
 pub use power::PowerCut;
+pub use share::{OnShare, Share};

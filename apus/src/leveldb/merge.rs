@@ -8,6 +8,7 @@ use super::format::{Kind, LEVELS, Result, user_key};
 use super::run::Output;
 use super::table::{Table, TableCursor};
 use super::version::{SortedRun, Version};
+use crate::disk::{OnShare, Share};
 
 /// Runs of level 0 from which on a merge is due (LevelDB's `kL0_CompactionTrigger` tables).
 pub const LEVEL_0_RUNS_MAX: usize = 4;
@@ -31,19 +32,26 @@ impl Db {
         let version = self.inner.current();
         match pick(&version) {
             None => Ok(false),
-            Some((count, level)) => merge_runs(&self.inner, &version, count, level).map(|_| true),
+            Some((count, level)) => {
+                merge_runs(&self.inner, &version, count, level, &|_| {}).map(|_| true)
+            }
         }
     }
 
     /// Merges everything into one level of tables that do not overlap, without deleted keys, at
     /// the level where LevelDB lets it rest.
     pub fn merge_all(&self) -> Result<()> {
+        self.merge_all_reporting(&|_| {})
+    }
+
+    /// [`Db::merge_all`], which reports the share done.
+    pub fn merge_all_reporting(&self, report: OnShare) -> Result<()> {
         let inner = &self.inner;
         let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
         inner.check_writable()?;
         let mut version = inner.current();
         if version.runs.len() > 1 || version.runs.iter().any(|run| run.level == 0) {
-            merge_runs(inner, &version, version.runs.len(), LEVELS - 1)?;
+            merge_runs(inner, &version, version.runs.len(), LEVELS - 1, report)?;
             version = inner.current();
         }
         let Some(run) = version.runs.last() else { return Ok(()) };
@@ -98,7 +106,13 @@ fn pick(version: &Version) -> Option<(usize, usize)> {
 }
 
 /// Merges the `count` newest runs of `version` into one at `level`.
-fn merge_runs(inner: &Arc<Inner>, version: &Version, count: usize, level: usize) -> Result<()> {
+fn merge_runs(
+    inner: &Arc<Inner>,
+    version: &Version,
+    count: usize,
+    level: usize,
+    report: OnShare,
+) -> Result<()> {
     let (runs, below) = version.runs.split_at(count);
     // Nothing older lies below: what is deleted need not be remembered.
     let forget = below.is_empty();
@@ -106,9 +120,12 @@ fn merge_runs(inner: &Arc<Inner>, version: &Version, count: usize, level: usize)
     let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;
     let cuts = split(runs, usize::try_from(parts).unwrap_or(usize::MAX))?;
     let output = Output::new(inner, false);
+    let share = Share::new(cuts.len() as u64 + 1, report);
     (0..=cuts.len()).into_par_iter().try_for_each(|i| {
         let from = if i == 0 { &[][..] } else { &cuts[i - 1] };
-        merge_part(&output, runs, from, cuts.get(i).map(Vec::as_slice), forget)
+        merge_part(&output, runs, from, cuts.get(i).map(Vec::as_slice), forget)?;
+        share.add(1);
+        Ok(())
     })?;
     let tables_of = |run: &SortedRun| {
         let level = run.level;

@@ -5,7 +5,7 @@ use super::flat_file::{Kind, block_file_number};
 use super::magic::{display_name, find_frame, other_networks};
 use super::{FileScan, Obfuscation, Result, ScanWarning, Scanned};
 use crate::disk::{Disk, File, StoreError};
-use crate::wire::Network;
+use crate::wire::{Network, packed};
 
 /// So much of a file is searched for the first block before the file is refused.
 const PROBE_BYTES: u64 = 16 << 20;
@@ -177,7 +177,14 @@ impl SourceFile {
         if ours.is_some() || reserved {
             return Ok(());
         }
-        let what = format!("this is not a file of {} blocks", display_name(network));
+        let what = match packed(&head) {
+            Some(packed) => packed.advice(),
+            None => format!(
+                "this is not a file of {} blocks: give a bootstrap.dat, blk*.dat files, or the \
+                 directory of a node",
+                display_name(network)
+            ),
+        };
         Err(StoreError::new(&self.path, what))
     }
 

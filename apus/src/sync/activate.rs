@@ -38,9 +38,8 @@ pub(super) fn activate_best_chain(
     stop: &AtomicBool,
 ) -> Result<Activated, SyncError> {
     let activated = activate(node, observer, stop)?;
-    observe(observer, Phase::WritingCoins, node);
     let (shared, ledger) = node.split();
-    ledger.commit(&shared)?;
+    ledger.commit(&shared, observer)?;
     Ok(activated)
 }
 
@@ -83,7 +82,7 @@ fn activate(
                 if let Err(error) = take_another_copy(node, step, &what) {
                     // Nothing is in flight: what was connected before it is kept.
                     let (shared, ledger) = node.split();
-                    ledger.commit(&shared)?;
+                    ledger.commit(&shared, observer)?;
                     return Err(error);
                 }
             }

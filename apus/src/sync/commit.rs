@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::clock::Stage;
 use super::coin_count::CoinCount;
 use super::in_flight::InFlight;
-use super::options::Counts;
+use super::options::{Counts, Observer, Phase, Progress};
 use super::pipeline::Shared;
 use super::prepare::BlockBytes;
 use crate::chain::{ActiveChain, BlockId, Tree};
-use crate::coins::CoinsCache;
+use crate::coins::{Changes, CoinsCache};
 use crate::disk::StoreError;
 use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
 use crate::wire::{BlockView, Hash};
@@ -197,8 +197,10 @@ impl Ledger {
     }
 
     /// Makes everything retired so far durable. Nothing may be in flight.
-    pub fn commit(&mut self, shared: &Shared) -> Result<(), StoreError> {
+    pub fn commit(&mut self, shared: &Shared, observer: &dyn Observer) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
+        let report = self.report_commit(shared, observer);
+        report(0.0);
         let (changed, bytes) = (shared.cache.changed(), shared.cache.bytes());
         tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
         self.write_index(shared.files)?;
@@ -207,15 +209,30 @@ impl Ledger {
         let is_new = changed > 0 || shared.chainstate.best_block()? != best;
         if let Some(best) = best.filter(|_| is_new) {
             self.write_coin_count(shared, best)?;
-            shared
-                .pool
-                .install(|| shared.cache.sync(|changes| shared.chainstate.write(changes, &best)))?;
+            let write =
+                |changes: &Changes| shared.chainstate.write_reporting(changes, &best, &report);
+            shared.pool.install(|| shared.cache.sync(write))?;
         }
         if shared.cache.bytes() > self.cache_bytes_max {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
         }
         self.note_commit();
         Ok(())
+    }
+
+    /// Shows an observer the share of a commit that is done. What it needs to know of the cache
+    /// it asks now: the cache is locked while it is written.
+    fn report_commit<'a>(
+        &self,
+        shared: &Shared,
+        observer: &'a dyn Observer,
+    ) -> impl Fn(f64) + Sync + use<'a> {
+        let tip = self.active.tip().map(|tip| shared.tree.node(tip));
+        let height = tip.map_or(0, |tip| tip.height);
+        let time = tip.map_or(0, |tip| tip.header.time);
+        let coins = shared.cache.len() as u64;
+        let begun = Progress { height, time, coins, ..Progress::of(Phase::WritingCoins) };
+        begun.share_to(observer)
     }
 
     /// Makes blocks and undo data durable, and then their index.

@@ -300,20 +300,15 @@ impl Connector<'_> {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.progress(Phase::WritingCoins);
-        self.ledger.commit(self.shared)
+        self.ledger.commit(self.shared, self.observer)
     }
 
     fn report(&self) {
-        self.progress(Phase::Connecting);
-    }
-
-    fn progress(&self, phase: Phase) {
         let Some(tip) = self.ledger.active.tip() else { return };
         let node = self.shared.tree.node(tip);
         let Counts { blocks, bytes, .. } = self.ledger.counts;
         self.observer.observe(&Progress {
-            phase,
+            phase: Phase::Connecting,
             height: node.height,
             time: node.header.time,
             blocks,

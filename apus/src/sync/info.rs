@@ -22,20 +22,30 @@ pub fn txoutset_info(
 fn compute(node: &Node, hash: HashType, observer: &dyn Observer) -> Result<UtxoStats, SyncError> {
     observe(observer, Phase::ReadingCoins, node);
     let height = node.tree.node(node.tip()).height;
-    let stats = || UtxoStats::compute(&node.chainstate, height, hash);
+    let report = share_of(observer, Phase::ReadingCoins, node);
+    let stats = || UtxoStats::compute_reporting(&node.chainstate, height, hash, &report);
     Ok(node.pool.install(stats)?)
 }
 
 /// Says what is going on where no block is being connected.
 pub(super) fn observe(observer: &dyn Observer, phase: Phase, node: &Node) {
+    share_of(observer, phase, node)(0.0);
+}
+
+/// Shows an observer the share of a phase that is done, where no block is being connected.
+pub(super) fn share_of<'a>(
+    observer: &'a dyn Observer,
+    phase: Phase,
+    node: &Node,
+) -> impl Fn(f64) + Sync + use<'a> {
     let tip = node.tree.node(node.tip());
-    observer.observe(&Progress {
-        phase,
+    let begun = Progress {
         height: tip.height,
         time: tip.header.time,
         blocks: node.ledger.counts.blocks,
         bytes: node.ledger.counts.bytes,
         coins: node.cache.len() as u64,
-        fraction: 0.0,
-    });
+        ..Progress::of(phase)
+    };
+    begun.share_to(observer)
 }

@@ -39,13 +39,14 @@ pub use hints::{
 };
 pub use info::txoutset_info;
 pub use options::{
-    AggregateKind, AssumeValid, Counts, Observer, Options, Phase, Progress, Refusal, Summary,
-    SyncError, Unobserved,
+    AggregateKind, AssumeValid, Counts, ErrorKind, Observer, Options, Phase, Progress, Refusal,
+    Summary, SyncError, Unobserved,
 };
 
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+pub use resources::{MemoryInUse, memory_in_use};
 pub use status::{Status, Unfinished, status};
 pub use swift::{DIRECTORY as SWIFTSYNC_DIRECTORY, verify_hints};
 
@@ -65,8 +66,9 @@ use swift::HintsFile;
 /// becomes true, what is done is saved and the summary says so.
 ///
 /// # Errors
-/// The disk fails or holds what cannot be right, a source cannot be read, or the directory is in
-/// use. Blocks that break rules are no error: they are refused, and the summary lists them.
+/// The disk fails or holds what cannot be right, a source cannot be read, the directory is in use,
+/// or there are neither sources nor a directory with blocks. Blocks that break rules are no error:
+/// they are refused, and the summary lists them.
 pub fn sync(
     options: &Options,
     sources: &[PathBuf],
@@ -86,7 +88,13 @@ pub fn sync_on(
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
     let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+    if sources.is_empty() && !holds_blocks(options) {
+        return Err(nothing_to_sync(options));
+    }
     let mut node = Node::open(options, disk, Coins::InPlace)?;
+    if sources.is_empty() && node.tree.len() == 1 {
+        return Err(nothing_to_sync(options));
+    }
     let mut rebuild = None;
     if hints.as_ref().is_some_and(|hints| swift::has_to_start_over(&node, hints)) {
         drop(node);
@@ -101,6 +109,25 @@ pub fn sync_on(
     tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
     end(node, rebuild, summary)
+}
+
+/// Whether the data directory has a block index, or block files of which somebody else may make
+/// one.
+fn holds_blocks(options: &Options) -> bool {
+    let network = options.network.subdirectory;
+    let index = options.datadir.join(network).join("blocks/index");
+    let root = options.blocks_dir.as_ref().unwrap_or(&options.datadir);
+    let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
+    let names = root.join(network).join("blocks").read_dir().into_iter().flatten().flatten();
+    index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
+}
+
+fn nothing_to_sync(options: &Options) -> SyncError {
+    SyncError::Usage(format!(
+        "{} holds no blocks to sync: name a bootstrap.dat, blk*.dat files, or the directory of \
+         another node with --from",
+        options.datadir.join(options.network.subdirectory).display()
+    ))
 }
 
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
@@ -186,8 +213,9 @@ fn run(
     }
     if !interrupted {
         info::observe(observer, Phase::Merging, node);
+        let report = info::share_of(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
-        node.pool.install(|| node.chainstate.merge_all())?;
+        node.pool.install(|| node.chainstate.merge_all_reporting(&report))?;
     }
     let tip = node.tree.node(node.tip());
     let (height, best_block) = (tip.height, tip.hash);

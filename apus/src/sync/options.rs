@@ -97,8 +97,12 @@ pub enum Phase {
     Merging,
     /// Reading the whole UTXO set.
     ReadingCoins,
+    /// Reading what blocks have spent, from their undo data.
+    ReadingUndo,
     /// Reading blocks to say which of their outputs are unspent.
     MakingHints,
+    /// Reading all of a hints file.
+    ReadingHints,
 }
 
 impl Phase {
@@ -112,7 +116,9 @@ impl Phase {
             Self::WritingCoins => "Writing coins",
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
+            Self::ReadingUndo => "Reading undo data",
             Self::MakingHints => "Making hints",
+            Self::ReadingHints => "Reading hints",
         }
     }
 }
@@ -143,9 +149,14 @@ impl Progress {
         let (height, time, blocks, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0.0);
         Self { phase, height, time, blocks, bytes, coins, fraction }
     }
+
+    /// Shows an observer which share of this phase's work is done, and all else as it is here.
+    pub(super) fn share_to<'a>(self, observer: &'a dyn Observer) -> impl Fn(f64) + Sync + use<'a> {
+        move |fraction| observer.observe(&Self { fraction, ..self.clone() })
+    }
 }
 
-/// Whoever wants to see progress. Called often, from the thread that connects: be quick.
+/// Whoever wants to see progress. Called often, from any thread, several at once: be quick.
 pub trait Observer: Sync {
     /// Where the work stands.
     fn observe(&self, progress: &Progress);
@@ -248,8 +259,10 @@ pub enum SyncError {
     Store(StoreError),
     /// A hints file is to blame, or its format.
     Hints(HintsError),
-    /// What was asked for cannot be done.
+    /// What was asked for cannot be done with what there is.
     Usage(String),
+    /// Options are wrong, or contradict each other.
+    WrongOptions(String),
     /// SwiftSync's hints are to blame. Nothing was committed; in order it works without them.
     WrongHints { path: PathBuf, error: HintsError },
     /// SwiftSync came upon a block that is not valid, or undo data that is wrong. Nothing was
@@ -261,12 +274,45 @@ pub enum SyncError {
     WouldShrink(String),
 }
 
+/// What an error is about, hence what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// Options: give others.
+    Usage,
+    /// What was asked for cannot be done with the directory or the files given.
+    Input,
+    /// A file or directory that could not be read or written, or holds what cannot be right.
+    Disk,
+    /// A hints file.
+    Hints,
+    /// A block that breaks a rule, or undo data that is wrong.
+    Refused,
+    /// A chain that SwiftSync cannot prove.
+    Unproved,
+}
+
+impl SyncError {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::WrongOptions(_) => ErrorKind::Usage,
+            Self::Usage(_) | Self::WouldShrink(_) => ErrorKind::Input,
+            Self::Store(_) => ErrorKind::Disk,
+            Self::Hints(_) | Self::WrongHints { .. } => ErrorKind::Hints,
+            Self::Refused(_) => ErrorKind::Refused,
+            Self::Unproved(_) => ErrorKind::Unproved,
+        }
+    }
+}
+
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
             Self::Hints(error) => error.fmt(f),
-            Self::Usage(what) | Self::WouldShrink(what) => f.write_str(what),
+            Self::Usage(what) | Self::WrongOptions(what) | Self::WouldShrink(what) => {
+                f.write_str(what)
+            }
             Self::WrongHints { path, error } => write!(
                 f,
                 "{}: {error}. Nothing was committed: get the right hints, or sync without --hints",

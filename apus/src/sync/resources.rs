@@ -43,6 +43,23 @@ pub(super) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
+/// What the process has in RAM at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryInUse {
+    /// All of it, in bytes.
+    pub bytes: u64,
+    /// Of these, the pages of mapped files, which the kernel drops when memory is short. Nearly all
+    /// of them are tables.
+    pub mapped: u64,
+}
+
+/// What the process has in RAM now; `None` where the system does not tell.
+pub fn memory_in_use() -> Option<MemoryInUse> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let (bytes, mapped) = (field(&status, "VmRSS:")?, field(&status, "RssFile:")?);
+    Some(MemoryInUse { bytes, mapped })
+}
+
 /// How much memory the process may use, and what bounds it, in words that complete "of which".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct MemoryLimit {

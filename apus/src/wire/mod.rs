@@ -11,6 +11,7 @@ mod header;
 mod merkle;
 mod network;
 pub mod opcodes;
+mod packed;
 mod script;
 mod sha256;
 
@@ -20,5 +21,6 @@ pub use hash::{Hash, OutPoint, Sha256d, sha256, sha256d, sha256d_64};
 pub use header::{HEADER_BYTES, Header};
 pub use merkle::{MerkleRoot, merkle_root};
 pub use network::{Chain, Network, ScriptFlags, flags, genesis_block};
+pub use packed::{Packed, packed};
 pub use script::{MAX_SCRIPT_BYTES, is_unspendable};
 pub use sha256::{Midstate, Pieces, State, sha256d_many, sha256d_pairs};

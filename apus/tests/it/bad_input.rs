@@ -175,7 +175,7 @@ fn wrong_options_are_told_before_anything_is_touched() {
         assert_says(&output, &[word]);
     }
     let output = apus(&place, &["sync", "--assumevalid=xyz"]);
-    assert_eq!(code(&output), 1);
+    assert_eq!(code(&output), 2);
     assert_says(&output, &["--assumevalid", "64 hex digits"]);
     let output = apus(&place, &["reindex"]);
     assert_eq!(code(&output), 1);

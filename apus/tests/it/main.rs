@@ -12,6 +12,8 @@ mod judged;
 mod kernel;
 mod lost_work;
 mod pruned;
+mod manners;
+mod progress;
 mod real_chains;
 mod reorganisation;
 mod resources;

@@ -28,6 +28,15 @@ pub struct Statistics {
 /// # Errors
 /// A block's hints cannot be right.
 pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsError> {
+    statistics_reporting(hints, bytes, |_| {})
+}
+
+/// [`statistics`], which calls `seen` with the height of every block.
+pub fn statistics_reporting(
+    hints: &dyn Hints,
+    bytes: u64,
+    seen: impl Fn(u32),
+) -> Result<Statistics, HintsError> {
     let height = hints.height();
     let (mut blocks, mut unspent, mut bound_bits) = (0, 0, 0.0);
     let mut indices = Vec::new();
@@ -36,6 +45,7 @@ pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsErro
         bound_bits += block_bound_bits(&indices, hints.output_count(height));
         blocks += u32::from(!indices.is_empty());
         unspent += indices.len() as u64;
+        seen(height);
     }
     let bits_per_output = if unspent == 0 { 0.0 } else { bytes as f64 * 8.0 / unspent as f64 };
     Ok(Statistics { height, blocks, unspent, bytes, bits_per_output, bound_bits })

@@ -24,11 +24,13 @@ mod tests_reference;
 pub use bip456::Bip456;
 pub use bitset::Bitset;
 pub use booster::Booster;
-pub use bound::{Statistics, block_bound_bits, log2_choose, statistics};
+pub use bound::{Statistics, block_bound_bits, log2_choose, statistics, statistics_reporting};
 pub use compressed::Compressed;
 
 use elias_fano::{CUT_SHORT, INDEX_TOO_LARGE, NOT_ASCENDING, OUTPUTS_MAX};
 use offsets::Offsets;
+
+use crate::wire::packed;
 
 /// The hints file is to blame. Hints cannot change what is valid: SwiftSync stops, and syncing in
 /// order works without them.
@@ -129,7 +131,11 @@ pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
     if bytes.starts_with(&booster::GENESIS) {
         return Ok(Format::Booster);
     }
-    Err(HintsError::new("this is not a hints file"))
+    Err(HintsError::new(match packed(bytes) {
+        Some(packed) => packed.advice(),
+        None => "this is not a hints file: `apus hints create` makes one from a synced directory"
+            .to_string(),
+    }))
 }
 
 /// Opens a file of any format, of which `bytes` are all (a memory map, or bytes on the heap).

@@ -11,7 +11,7 @@ use super::workers::{check, in_order};
 use super::write::{HintedBlock, Totals, Unspent, Work, groups, write_hints};
 use super::{Halt, HintsSummary};
 use crate::coins::{CoinScan, for_each_spending_tx};
-use crate::disk::StoreError;
+use crate::disk::{Share, StoreError};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::sync::{Observer, Options, Phase, Progress, SyncError};
@@ -151,6 +151,10 @@ impl Find<'_> {
         let spending =
             above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);
         let new = || (new(), Vec::new(), Vec::new());
+        let height = chain.height();
+        let report =
+            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(self.work.observer);
+        let share = Share::new(spending.clone().count() as u64, &report);
         let work = |(found, bytes, undo): &mut (Collector, Vec<u8>, Vec<u8>), height: u32| {
             let (block, _) = chain.read(height, bytes)?;
             let pos = chain.read_undo(height, &block.header().prev, undo)?;
@@ -166,6 +170,7 @@ impl Find<'_> {
                 let path = chain.files.undo_path(pos.file);
                 StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
             })?;
+            share.add(1);
             result
         };
         let found = in_order(self.work.pool, spending, self.work.stop, new, work)?;

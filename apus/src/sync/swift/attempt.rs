@@ -109,9 +109,10 @@ pub(super) fn attempt<A: Aggregate>(
         None => undo,
     };
     let height = plan.chain.height().unwrap_or(0);
-    observer.observe(&Progress { height, ..Progress::of(Phase::WritingCoins) });
+    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
+    report(0.0);
     let writers = work.share.table_writers(threads * WRITERS_PER_CORE, tally.coins);
-    commit(&shared, ledger, plan, &work.survivors, &undo, writers)?;
+    commit(&shared, ledger, plan, &work.survivors, &undo, writers, &report)?;
     let (best, counts) = (shared.tree.node(plan.target).hash, tally.counts.since(before));
     ledger
         .stand_at(plan.chain.clone(), best, gathered.tally.coins, counts)

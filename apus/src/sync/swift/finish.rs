@@ -12,6 +12,7 @@ use super::plan::{Mode, Plan};
 use super::worker::Gathered;
 use crate::chain::BlockId;
 use crate::coins::{Bulk, Survivors, WriteError};
+use crate::disk::{OnShare, Share};
 use crate::rules::subsidy;
 use crate::store::BlockStatus;
 use crate::swiftsync::{Aggregate, HintsError};
@@ -76,6 +77,7 @@ pub(super) fn commit(
     survivors: &Survivors,
     undo: &[(BlockId, u32)],
     writers: usize,
+    report: OnShare,
 ) -> Result<(), Fault> {
     let _timer = shared.clock.start(Stage::Commit);
     for step in &plan.steps {
@@ -90,15 +92,21 @@ pub(super) fn commit(
     }
     ledger.write_index(shared.files).map_err(Fault::Store)?;
     let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
-    write_tables(survivors, &bulk, writers)?;
+    write_tables(survivors, &bulk, writers, report)?;
     let best = shared.tree.node(plan.target).hash;
     bulk.commit(&best).map_err(Fault::Store)
 }
 
 /// Sorts the coins that stay and writes them as the bottom level, all parts at once.
-fn write_tables(survivors: &Survivors, bulk: &Bulk, writers: usize) -> Result<(), Fault> {
+fn write_tables(
+    survivors: &Survivors,
+    bulk: &Bulk,
+    writers: usize,
+    report: OnShare,
+) -> Result<(), Fault> {
     let ranges = survivors.ranges(writers * PARTS_PER_WRITER);
     let next = AtomicUsize::new(0);
+    let share = Share::new(ranges.len() as u64, report);
     let write = || -> Result<(), Fault> {
         while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut writer = bulk.writer();
@@ -110,6 +118,7 @@ fn write_tables(survivors: &Survivors, bulk: &Bulk, writers: usize) -> Result<()
                 )),
             })?;
             writer.finish().map_err(Fault::Store)?;
+            share.add(1);
         }
         Ok(())
     };

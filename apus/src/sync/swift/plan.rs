@@ -56,7 +56,7 @@ impl Plan {
             }
         };
         if node.options.stop_at_height.is_some_and(|stop| stop < hints.reader.height()) {
-            return Err(SyncError::Usage(format!(
+            return Err(SyncError::WrongOptions(format!(
                 "--stopatheight is below the hints' height of {}: sync without --hints",
                 hints.reader.height()
             )));

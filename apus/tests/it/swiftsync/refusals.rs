@@ -25,7 +25,9 @@ impl Blame {
             SyncError::WrongHints { .. } | SyncError::Hints(_) => Self::Hints,
             SyncError::Refused(_) => Self::Block,
             SyncError::Store(_) => Self::Disk,
-            SyncError::Usage(_) | SyncError::WouldShrink(_) => Self::User,
+            SyncError::Usage(_) | SyncError::WrongOptions(_) | SyncError::WouldShrink(_) => {
+                Self::User
+            }
             SyncError::Unproved(_) => Self::Chain,
         }
     }

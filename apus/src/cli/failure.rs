@@ -1,0 +1,106 @@
+use std::io;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::output;
+use crate::disk::StoreError;
+use crate::sync::{ErrorKind, SyncError};
+
+/// Exit status after a wrong option, as clap has it.
+const EXIT_USAGE: u8 = 2;
+
+/// Why a command could not do what it was asked to.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the error is about; `None`: standard output could not be written.
+    kind: Option<ErrorKind>,
+    /// What went wrong and what to do, in words for the user; empty if nobody is there to read.
+    text: String,
+}
+
+#[derive(Serialize)]
+struct FailureJson<'a> {
+    error: &'a str,
+    kind: &'static str,
+}
+
+impl Failure {
+    /// An error about options.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self { kind: Some(ErrorKind::Usage), text: text.into() }
+    }
+
+    /// An error about what there is to work with.
+    pub fn input(text: impl Into<String>) -> Self {
+        Self { kind: Some(ErrorKind::Input), text: text.into() }
+    }
+
+    /// An error about a hints file.
+    pub fn hints(text: impl Into<String>) -> Self {
+        Self { kind: Some(ErrorKind::Hints), text: text.into() }
+    }
+
+    /// Standard output could not be written. A reader that has gone away is told nothing.
+    pub fn stdout(error: io::Error) -> Self {
+        let text = match output::reader_has_gone(&error) {
+            true => String::new(),
+            false => format!("cannot write to standard output: {error}"),
+        };
+        Self { kind: None, text }
+    }
+
+    /// The same error, with a sentence after it.
+    pub fn and(mut self, sentence: &str) -> Self {
+        if !self.text.is_empty() {
+            self.text += &format!(". {sentence}");
+        }
+        self
+    }
+
+    /// Tells the user, on standard output too if `json` is wanted there; the exit status.
+    pub fn end(&self, json: bool) -> ExitCode {
+        if !self.text.is_empty() {
+            output::note(format_args!("Error: {}", self.text));
+        }
+        self.end_told(json)
+    }
+
+    /// [`Failure::end`] where standard error has the text already.
+    pub fn end_told(&self, json: bool) -> ExitCode {
+        if let Some(kind) = self.kind.filter(|_| json) {
+            let json = FailureJson { error: &self.text, kind: name(kind) };
+            let text = serde_json::to_string(&json).expect("plain data");
+            // The exit status says already that something is wrong.
+            let _ = output::line(text);
+        }
+        match self.kind {
+            Some(ErrorKind::Usage) => ExitCode::from(EXIT_USAGE),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// What `--json` calls it.
+fn name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Usage => "usage",
+        ErrorKind::Input => "input",
+        ErrorKind::Disk => "disk",
+        ErrorKind::Hints => "hints",
+        ErrorKind::Refused => "refused",
+        ErrorKind::Unproved => "unproved",
+    }
+}
+
+impl From<SyncError> for Failure {
+    fn from(error: SyncError) -> Self {
+        Self { kind: Some(error.kind()), text: error.to_string() }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        SyncError::from(error).into()
+    }
+}

@@ -1,0 +1,94 @@
+//! Whatever takes long reports how much of it is done.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use apus::swiftsync::Format;
+use apus::sync::{self, AssumeValid, Observer, Phase, Progress, UtxoHash};
+use apus::wire::Chain as Network;
+use apus_testchain::{Chain, Spec};
+
+use crate::support::{Place, data, with_genesis};
+
+/// Keeps what it is shown.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<(Phase, f64)>>);
+
+impl Observer for Recorder {
+    fn observe(&self, progress: &Progress) {
+        self.0.lock().unwrap().push((progress.phase, progress.fraction));
+    }
+}
+
+impl Recorder {
+    /// The shares done that were reported in a phase.
+    fn of(&self, phase: Phase) -> Vec<f64> {
+        let all = self.0.lock().unwrap();
+        all.iter().filter(|(p, _)| *p == phase).map(|(_, fraction)| *fraction).collect()
+    }
+
+    /// The phase was seen to grow from its beginning to its end.
+    #[track_caller]
+    fn assert_complete(&self, phase: Phase, steps_min: usize) {
+        let seen = self.of(phase);
+        let steps = seen.iter().filter(|fraction| **fraction > 0.0).count();
+        assert!(steps >= steps_min, "{phase:?}: {seen:?}");
+        assert!(seen.iter().all(|fraction| (0.0..=1.0).contains(fraction)), "{phase:?}: {seen:?}");
+        assert!(seen.contains(&1.0), "{phase:?}: {seen:?}");
+    }
+}
+
+fn small() -> (Place, std::path::PathBuf) {
+    let place = Place::new(Network::Regtest);
+    let chain = Chain::new(Spec::small(3));
+    let source = place.write("chain", &with_genesis(&chain));
+    (place, source)
+}
+
+#[test]
+fn commits_and_merges_report_the_share_done() {
+    let (place, source) = small();
+    let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+    let mut options = place.options();
+    options.dbcache_bytes = 1; // commits after every block
+    sync::sync(&options, &[source], &recorder, &stop).unwrap();
+    recorder.assert_complete(Phase::WritingCoins, 10);
+    recorder.assert_complete(Phase::Merging, 1);
+}
+
+#[test]
+fn a_commit_of_swiftsync_reports_the_share_done() {
+    let (place, source) = small();
+    place.sync(std::slice::from_ref(&source));
+    let (hints, stop) = (place.root().join("hints"), AtomicBool::new(false));
+    sync::create_hints(&place.options(), None, Format::Bip456, &hints, &sync::Unobserved, &stop)
+        .unwrap();
+    let recorder = Recorder::default();
+    let mut options = place.options();
+    (options.hints, options.assumevalid) = (Some(hints), AssumeValid::Nothing);
+    sync::reindex(&options, &recorder, &stop).unwrap();
+    recorder.assert_complete(Phase::WritingCoins, 2);
+}
+
+#[test]
+fn reading_the_utxo_set_reports_the_share_done() {
+    let place = Place::new(Network::Main);
+    place.sync(&[data("mainnet-0-14131.dat")]);
+    for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
+        let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+        sync::txoutset_info(&place.options(), hash, &recorder, &stop).unwrap();
+        recorder.assert_complete(Phase::ReadingCoins, 1);
+    }
+}
+
+#[test]
+fn hints_below_the_tip_report_the_blocks_above() {
+    let (place, source) = small();
+    place.sync(&[source]);
+    let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+    let out = place.root().join("hints");
+    sync::create_hints(&place.options(), Some(160), Format::Bip456, &out, &recorder, &stop)
+        .unwrap();
+    recorder.assert_complete(Phase::ReadingUndo, 40);
+    recorder.assert_complete(Phase::MakingHints, 1);
+}
