@@ -49,9 +49,9 @@ impl Chosen {
         }
     }
 
-    /// Takes the height at which a sync stops: what `--stopatheight` says, or else what a file says.
-    /// A rebuild follows the command line alone, since it may end below the UTXO set that is there
-    /// if it is told to stop.
+    /// Takes the height at which a sync stops: what `--stopatheight` says, or else what a file
+    /// says. A rebuild follows the command line alone, since it may end below the UTXO set that is
+    /// there if it is told to stop.
     pub fn take_stop_height(&mut self, given: Option<u32>) -> Result<(), String> {
         let height = match given {
             Some(height) => Some(height),

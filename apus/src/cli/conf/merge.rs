@@ -72,8 +72,8 @@ impl Sources {
         settings.next().filter(|setting| setting.value.truth())
     }
 
-    /// All values of a setting that may be given many times (`GetSettingsList`). A negation cuts off
-    /// what has less say; where something follows the negation, Core brings back bitcoin.conf.
+    /// All values of a setting that may be given many times (`GetSettingsList`). A negation cuts
+    /// off what has less say; where something follows the negation, Core brings back bitcoin.conf.
     pub fn list(&self, section: &str, name: &str) -> Vec<Setting> {
         let mut all = Vec::new();
         let (mut done, mut negated_and_empty) = (false, false);

@@ -391,8 +391,8 @@ impl Sources {
             [(chain, ..)] => Ok(*chain),
             [(_, one, one_place), (_, other, other_place), ..] => Err(format!(
                 "more than one network is named, {one} from {one_place} and {other} from \
-                 {other_place}: keep one. On the command line, --chain=NAME stands in for chain= in \
-                 a file, and --regtest=0 for regtest=1"
+                 {other_place}: keep one. On the command line, --chain=NAME stands in for chain= \
+                 in a file, and --regtest=0 for regtest=1"
             )),
         }
     }
