@@ -25,12 +25,13 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let name = format!("kill -9: {}", way.name());
     // What is committed now must never be gone.
     let mut committed = match from {
+        // It has committed nothing that could be read.
+        None | Some(State::SwiftUnfinished) => 0,
         Some(_) => match world.read(&target)? {
             Found::Right(height) => height,
             Found::Wrong(what) => return Ok((name, Verdict::Wrong(what))),
             Found::Unreadable(ended) => return Ok((name, Verdict::Stuck(ended.short()))),
         },
-        None => 0,
     };
     for _ in 0..rng.between(1, 4) {
         let mut child = world.spawn(&world.args(way, &target), Stdio::null())?;
