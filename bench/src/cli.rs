@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -7,7 +8,7 @@ use crate::chain::made::{self, Shape};
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, kernels, survivors};
+use crate::{Result, cache, chain, growth, kernels, survivors, trials};
 
 /// Measures Apus, beside what others take; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -72,6 +73,24 @@ enum Command {
         /// MB of blocks of the longest
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
+    },
+    /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
+    /// committed was lost or silently wrong
+    Trials {
+        #[arg(value_enum)]
+        kind: trials::Kind,
+        /// For how long
+        #[arg(long, default_value_t = 10.0, value_name = "N")]
+        minutes: f64,
+        /// Seed of the first trial; each further one has the next
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// Seed of the chain that all trials use
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        chain: u64,
+        /// How many trials at most; --seed N --tries 1 repeats one
+        #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_name = "N")]
+        tries: u64,
     },
     /// Gathers, sorts and writes coins as SwiftSync does
     #[command(hide = true)]
@@ -158,6 +177,16 @@ fn run(cli: Cli) -> Result<()> {
             wanted.shape = common.shape(wanted.shape, size);
             (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
             common.finish(growth::run(&wanted, &common.programs()?, &common.dir)?)
+        }
+        Command::Trials { kind, minutes, seed, chain, tries } => {
+            let time = Duration::try_from_secs_f64(minutes * 60.0)?;
+            let size = trials::Size { time, tries, seed, chain };
+            let tally = trials::run(kind, &size, &common.programs()?, &common.dir)?;
+            println!("{}", tally.text());
+            match tally.failed() {
+                true => Err("committed coins were lost, or something was silently wrong".into()),
+                false => Ok(()),
+            }
         }
         Command::Survivors { count, memory, writers, check } => {
             let size = survivors::Size { count, memory_bytes: memory << 20, writers, check };

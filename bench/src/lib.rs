@@ -18,6 +18,9 @@ pub mod chain;
 /// How the cost grows with the chain.
 pub mod growth;
 
+/// Random trials: kills, full disks, damaged files.
+pub mod trials;
+
 /// The machine that is measured on.
 pub mod machine;
 /// Time of a function: warm-up, several runs, median.

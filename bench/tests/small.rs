@@ -6,6 +6,7 @@ use std::path::Path;
 use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
+use apus_bench::trials::{self, Kind};
 use apus_bench::{cache, chain, growth, survivors};
 
 fn programs() -> Programs {
@@ -116,4 +117,16 @@ fn longer_beginnings_of_a_chain_are_reindexed_with_two_caches() {
         assert!(pair.iter().all(|row| row["digest"] == pair[0]["digest"]));
     }
     check_files(&report);
+}
+
+#[test]
+fn trials_run_and_find_nothing_lost_nor_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    for kind in [Kind::Kill, Kind::Flip] {
+        let time = std::time::Duration::from_secs(60);
+        let size = trials::Size { time, tries: 3, seed: 1, chain: 1 };
+        let tally = trials::run(kind, &size, &programs(), dir.path()).unwrap();
+        assert_eq!(tally.tries(), 3);
+        assert!(!tally.failed(), "{}", tally.text());
+    }
 }

@@ -1,0 +1,172 @@
+//! Random trials of the real program: killed, on a full disk, with flipped bits and cut files.
+//!
+//! Whatever happens, either the program ends with an error that names the file, and the documented
+//! repair or a good copy leads to the right UTXO set; or the set is right. What is right comes from
+//! the generated chain, block by block, and not from the program. Each trial follows from its own
+//! seed, which is printed when it goes wrong: `--seed N --tries 1` repeats it.
+
+mod damage;
+mod full;
+mod kill;
+mod truth;
+mod world;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use apus_testchain::Rng;
+use clap::ValueEnum;
+
+use crate::Result;
+use crate::process::Programs;
+pub use world::World;
+
+/// What is done to the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Kind {
+    /// kill -9 at random moments of every command that writes
+    Kill,
+    /// A disk that is full at random moments, with random room left
+    Full,
+    /// A flipped bit in any file of a data directory, in hints, in a source
+    Flip,
+    /// Any of these files cut short
+    Cut,
+}
+
+/// How many trials, and from which seed on.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// For how long.
+    pub time: Duration,
+    /// How many at most.
+    pub tries: u64,
+    /// Of the first trial; each further one has the next.
+    pub seed: u64,
+    /// Of the chain that all of them use.
+    pub chain: u64,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The UTXO set is right, and nothing was wrong before.
+    Right,
+    /// An error that names the file, and the repair worked.
+    Told,
+    /// An error that does not name the file; the repair worked.
+    Unnamed(String),
+    /// An error, and the documented repairs did not work. A good copy in a new directory does.
+    Stuck(String),
+    /// Committed coins are gone without a message.
+    Lost(String),
+    /// A wrong UTXO set, index or hints file, and no message.
+    Wrong(String),
+    /// A panic, an unexpected signal, or no end.
+    Crashed(String),
+}
+
+impl Verdict {
+    fn column(&self) -> usize {
+        match self {
+            Self::Right => 0,
+            Self::Told => 1,
+            Self::Unnamed(_) => 2,
+            Self::Stuck(_) => 3,
+            Self::Lost(_) => 4,
+            Self::Wrong(_) => 5,
+            Self::Crashed(_) => 6,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Right | Self::Told => None,
+            Self::Unnamed(text)
+            | Self::Stuck(text)
+            | Self::Lost(text)
+            | Self::Wrong(text)
+            | Self::Crashed(text) => Some(text),
+        }
+    }
+}
+
+/// One trial's name, as in the table, and its verdict.
+pub type Trial = (String, Verdict);
+
+const COLUMNS: [&str; 7] = ["right", "told", "unnamed", "stuck", "lost", "wrong", "crashed"];
+
+/// Counts of verdicts, by what was tried.
+#[derive(Default)]
+pub struct Tally {
+    rows: BTreeMap<String, [u64; COLUMNS.len()]>,
+    /// Whether nothing was damaged, so that no command may fail in the end.
+    undamaged: bool,
+}
+
+impl Tally {
+    /// Whether committed coins were lost, or anything silently wrong, or the program crashed, or
+    /// could not carry on although no file was damaged.
+    pub fn failed(&self) -> bool {
+        let first = if self.undamaged { 3 } else { 4 };
+        self.total()[first..].iter().any(|count| *count > 0)
+    }
+
+    /// Number of trials.
+    pub fn tries(&self) -> u64 {
+        self.total().iter().sum()
+    }
+
+    fn total(&self) -> [u64; COLUMNS.len()] {
+        let mut total = [0; COLUMNS.len()];
+        for row in self.rows.values() {
+            total.iter_mut().zip(row).for_each(|(sum, count)| *sum += count);
+        }
+        total
+    }
+
+    /// As a table.
+    pub fn text(&self) -> String {
+        let line = |name: &str, row: &[u64]| {
+            let cells: String = row.iter().map(|count| format!("{count:>9}")).collect();
+            format!("{name:<44}{:>9}{cells}\n", row.iter().sum::<u64>())
+        };
+        let heads: String = COLUMNS.iter().map(|head| format!("{head:>9}")).collect();
+        let rows: String = self.rows.iter().map(|(name, row)| line(name, row)).collect();
+        format!("{:<44}{:>9}{heads}\n{rows}{}", "", "tries", line("all", &self.total()))
+    }
+}
+
+/// Runs trials of one kind in a new directory below `dir`.
+///
+/// # Errors
+/// The world cannot be made, or a trial cannot be run at all.
+pub fn run(kind: Kind, size: &Size, programs: &Programs, dir: &Path) -> Result<Tally> {
+    let started = Instant::now();
+    let world = World::new(programs.clone(), dir, size.chain)?;
+    let made = started.elapsed().as_secs_f64();
+    let (seed, chain) = (size.seed, size.chain);
+    eprintln!("seed {seed}, chain {chain}: made in {made:.1} s, {}", world.describe());
+    let undamaged = matches!(kind, Kind::Kill | Kind::Full);
+    let mut tally = Tally { undamaged, ..Tally::default() };
+    let begun = Instant::now();
+    for seed in (size.seed..).take(usize::try_from(size.tries).unwrap_or(usize::MAX)) {
+        if begun.elapsed() >= size.time {
+            break;
+        }
+        let mut rng = Rng::new(seed, kind as u64);
+        let (name, verdict) = match kind {
+            Kind::Kill => kill::trial(&world, &mut rng)?,
+            Kind::Full => full::trial(&world, &mut rng)?,
+            Kind::Flip => damage::trial(&world, &mut rng, damage::Damage::Flip)?,
+            Kind::Cut => damage::trial(&world, &mut rng, damage::Damage::Cut)?,
+        };
+        if let Some(text) = verdict.text() {
+            let column = COLUMNS[verdict.column()];
+            eprintln!("seed {seed}, {name}: {column}: {text}");
+        }
+        tally.rows.entry(name).or_default()[verdict.column()] += 1;
+    }
+    Ok(tally)
+}

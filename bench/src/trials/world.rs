@@ -1,0 +1,401 @@
+//! What every trial starts from: a chain in a file, hints, and data directories in every state.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use apus::disk::Disk;
+use apus::store::{DataDir, DataDirOptions};
+use apus::wire::{Chain as NetworkName, Network};
+use apus_testchain::{Chain, Rng, Spec};
+
+use super::truth::Truth;
+use crate::Result;
+use crate::process::Programs;
+
+/// No command takes a hundredth of this.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Interrupts at random moments until one leaves something unfinished.
+const INTERRUPTS_MAX: u64 = 60;
+
+/// A command that makes a UTXO set, or hints of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    Sync,
+    Reindex,
+    Swift,
+    SwiftChecked,
+    SwiftReindex,
+    HintsCreate,
+}
+
+/// All of them.
+pub const WAYS: [Way; 6] =
+    [Way::Sync, Way::Reindex, Way::Swift, Way::SwiftChecked, Way::SwiftReindex, Way::HintsCreate];
+
+impl Way {
+    /// In words, for the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Reindex => "reindex",
+            Self::Swift => "SwiftSync, assumed valid",
+            Self::SwiftChecked => "SwiftSync, every script",
+            Self::SwiftReindex => "reindex with hints",
+            Self::HintsCreate => "hints create",
+        }
+    }
+
+    /// The state of the directory that it starts from, if it needs one.
+    pub fn starts_from(self) -> Option<State> {
+        match self {
+            Self::Sync | Self::Swift | Self::SwiftChecked => None,
+            Self::Reindex | Self::SwiftReindex | Self::HintsCreate => Some(State::Whole),
+        }
+    }
+}
+
+/// A state of a data directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// At the tip, by a sync in order.
+    Whole,
+    /// The first half of the chain.
+    Half,
+    /// A SwiftSync was interrupted.
+    SwiftUnfinished,
+    /// A reindex was interrupted.
+    ReindexUnfinished,
+    /// Bitcoin Core's engine has rebuilt the chainstate.
+    ByCore,
+}
+
+/// All of them.
+pub const STATES: [State; 5] =
+    [State::Whole, State::Half, State::SwiftUnfinished, State::ReindexUnfinished, State::ByCore];
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status; none if a signal ended it, or nothing did in time.
+    pub code: Option<i32>,
+    /// Standard error, then standard output.
+    pub text: String,
+}
+
+impl Ended {
+    /// The lines that tell what is wrong, for a report.
+    pub fn short(&self) -> String {
+        let lines: Vec<&str> = self.text.lines().filter(|line| !line.is_empty()).collect();
+        let last = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" | ");
+        format!("exit status {:?}: {last}", self.code)
+    }
+
+    /// Whether it did neither end well nor with a message.
+    pub fn is_crash(&self) -> bool {
+        !matches!(self.code, Some(0..=3)) || self.text.contains("panicked at")
+    }
+}
+
+/// What a directory's UTXO set turned out to be.
+pub enum Found {
+    /// Right for this height.
+    Right(u64),
+    /// Not the set of that height, or of no height.
+    Wrong(String),
+    /// It cannot be read, for this reason.
+    Unreadable(Ended),
+}
+
+/// Chain, files and directories.
+pub struct World {
+    place: tempfile::TempDir,
+    programs: Programs,
+    pub truth: Truth,
+    /// Where [`State::Half`] ends.
+    pub half: u64,
+    /// All blocks, framed as in a blk file.
+    pub blocks: PathBuf,
+    pub hints: PathBuf,
+    /// About how long each way takes.
+    times: Vec<Duration>,
+}
+
+impl World {
+    /// Makes the chain of a seed and everything of it.
+    ///
+    /// # Errors
+    /// A command fails, or comes to something else than the chain itself says.
+    pub fn new(programs: Programs, dir: &Path, seed: u64) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        let dir = dir.canonicalize()?;
+        let place = tempfile::Builder::new().prefix("trials-").tempdir_in(dir)?;
+        let spec = Spec { busy_blocks: 60, ..Spec::small(seed) };
+        let chain = Chain::new(spec);
+        let blocks = place.path().join("source.dat");
+        let mut framed = Vec::new();
+        apus_testchain::write::write_block(&mut framed, &apus_testchain::write::genesis())?;
+        for block in chain.blocks() {
+            apus_testchain::write::write_block(&mut framed, block)?;
+        }
+        fs::write(&blocks, framed)?;
+        let hints = place.path().join("chain.hints");
+        let truth = Truth::of(&chain);
+        let half = truth.height() / 2 + 50;
+        let mut world = Self { place, programs, truth, half, blocks, hints, times: Vec::new() };
+        world.make_states(&mut Rng::new(seed, 99))?;
+        Ok(world)
+    }
+
+    /// In a line.
+    pub fn describe(&self) -> String {
+        let (height, coins) = (self.truth.height(), self.truth.tip().coins);
+        format!("{height} blocks, {coins} coins, in {}", self.place.path().display())
+    }
+
+    fn make_states(&mut self, rng: &mut Rng) -> Result<()> {
+        let whole = self.state(State::Whole);
+        let run = |world: &Self, args: &[OsString]| match world.run(args)? {
+            ended if ended.code == Some(0) => Ok(()),
+            ended => Err(crate::Error::from(ended.short())),
+        };
+        run(self, &self.args(Way::Sync, &whole))?;
+        match self.read(&whole)? {
+            Found::Right(height) if height == self.truth.height() => self.check_index(&whole)?,
+            Found::Right(height) => return Err(format!("the sync ends at {height}").into()),
+            Found::Wrong(what) => return Err(what.into()),
+            Found::Unreadable(ended) => return Err(ended.short().into()),
+        }
+        run(self, &self.args(Way::HintsCreate, &whole))?;
+        let made = self.made_hints(&whole);
+        fs::rename(&made, &self.hints)?;
+        let mut half = self.args(Way::Sync, &self.state(State::Half));
+        half.push(format!("--stopatheight={}", self.half).into());
+        run(self, &half)?;
+        for way in WAYS {
+            let target = self.place.path().join("timed");
+            self.start_from(way.starts_from(), &target)?;
+            let begun = Instant::now();
+            run(self, &self.args(way, &target))?;
+            self.times.push(begun.elapsed());
+            let _ = fs::remove_file(self.made_hints(&target));
+        }
+        let swift = self.state(State::SwiftUnfinished);
+        let is_swift = |dir: &Path| dir.join("regtest/swiftsync/progress").is_file();
+        self.interrupt(Way::SwiftChecked, &swift, rng, is_swift)?;
+        let reindex = self.state(State::ReindexUnfinished);
+        let is_reindex = |dir: &Path| dir.join("regtest/chainstate-reindex.unfinished").is_file();
+        self.interrupt(Way::Reindex, &reindex, rng, is_reindex)?;
+        let core = self.state(State::ByCore);
+        self.start_from(Some(State::Whole), &core)?;
+        let mut command = self.programs.own();
+        command.arg("core-reindex").arg("--datadir").arg(&core);
+        crate::process::run(command)?;
+        Ok(())
+    }
+
+    /// Interrupts a way at random moments until it leaves something.
+    fn interrupt(
+        &self,
+        way: Way,
+        target: &Path,
+        rng: &mut Rng,
+        is_left: impl Fn(&Path) -> bool,
+    ) -> Result<()> {
+        for _ in 0..INTERRUPTS_MAX {
+            self.start_from(way.starts_from(), target)?;
+            let mut child = self.spawn(&self.args(way, target), Stdio::null())?;
+            std::thread::sleep(self.moment(way, rng));
+            let pid = child.id().to_string();
+            Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status()?;
+            child.wait()?;
+            if is_left(target) {
+                return Ok(());
+            }
+        }
+        Err(format!("{}: no interrupt leaves anything unfinished", way.name()).into())
+    }
+
+    /// A moment while a way is running, or shortly after.
+    pub fn moment(&self, way: Way, rng: &mut Rng) -> Duration {
+        let index = WAYS.iter().position(|known| *known == way).unwrap_or(0);
+        let time = self.times.get(index).copied().unwrap_or(Duration::from_millis(500));
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(rng.below(micros + micros / 10 + 1))
+    }
+
+    /// A directory in a state, not to be changed.
+    pub fn state(&self, state: State) -> PathBuf {
+        self.place.path().join(format!("{state:?}"))
+    }
+
+    /// A place for one trial's files, emptied.
+    pub fn fresh(&self, name: &str) -> Result<PathBuf> {
+        let path = self.place.path().join(name);
+        if path.exists() {
+            fs::remove_dir_all(&path)?;
+        }
+        Ok(path)
+    }
+
+    /// Replaces `target` by a copy of a state, or by nothing.
+    pub fn start_from(&self, state: Option<State>, target: &Path) -> Result<()> {
+        if target.exists() {
+            fs::remove_dir_all(target)?;
+        }
+        state.map_or(Ok(()), |state| copy(&self.state(state), target))
+    }
+
+    /// The hints file that [`Way::HintsCreate`] makes of a directory.
+    pub fn made_hints(&self, datadir: &Path) -> PathBuf {
+        datadir.with_extension("hints")
+    }
+
+    /// The arguments of a way in a directory.
+    pub fn args(&self, way: Way, datadir: &Path) -> Vec<OsString> {
+        let commands: &[&str] = match way {
+            Way::Sync | Way::Swift | Way::SwiftChecked => &["sync"],
+            Way::Reindex | Way::SwiftReindex => &["reindex"],
+            Way::HintsCreate => &["hints", "create"],
+        };
+        let mut args: Vec<OsString> = commands.iter().map(OsString::from).collect();
+        args.extend(["--regtest".into(), "--datadir".into(), datadir.into()]);
+        let tip = format!("--assumevalid={}", self.truth.tip().block);
+        let none = "--assumevalid=0".to_string();
+        let hints: [OsString; 2] = ["--hints".into(), (&self.hints).into()];
+        match way {
+            Way::Sync => args.extend(["--from".into(), (&self.blocks).into(), none.into()]),
+            Way::Reindex => args.push(none.into()),
+            Way::Swift => {
+                args.extend(["--from".into(), (&self.blocks).into(), tip.into()]);
+                args.extend(hints);
+            }
+            Way::SwiftChecked => {
+                args.extend(["--from".into(), self.state(State::Whole).into(), none.into()]);
+                args.extend(hints);
+            }
+            Way::SwiftReindex => {
+                args.push(tip.into());
+                args.extend(hints);
+            }
+            Way::HintsCreate => {
+                let made = self.made_hints(datadir);
+                args.extend(["--force".into(), "-o".into(), made.into()]);
+            }
+        }
+        args
+    }
+
+    /// `apus` with arguments, for a script; what its environment must hold is in the program.
+    pub fn command(&self, args: &[OsString]) -> Command {
+        let mut command = self.programs.apus();
+        command.args(args);
+        command
+    }
+
+    /// Starts `apus` with both outputs to `output`.
+    pub fn spawn(&self, args: &[OsString], output: Stdio) -> Result<Child> {
+        let mut command = self.command(args);
+        Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn()?)
+    }
+
+    /// Runs `apus` to its end.
+    pub fn run(&self, args: &[OsString]) -> Result<Ended> {
+        self.run_command(self.command(args))
+    }
+
+    /// Runs a command to its end, or for as long as anybody would wait.
+    pub fn run_command(&self, mut command: Command) -> Result<Ended> {
+        let (out, err) = (self.place.path().join("stdout"), self.place.path().join("stderr"));
+        command.stdin(Stdio::null());
+        command.stdout(fs::File::create(&out)?).stderr(fs::File::create(&err)?);
+        let (mut child, begun) = (command.spawn()?, Instant::now());
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if begun.elapsed() > PATIENCE {
+                child.kill()?;
+                break child.wait()?;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let text = |path: &Path| -> Result<String> {
+            Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+        };
+        Ok(Ended { code: status.code(), text: text(&err)? + &text(&out)? })
+    }
+
+    /// What `apus txoutset info` says of a directory, compared with the truth.
+    pub fn read(&self, datadir: &Path) -> Result<Found> {
+        let args = ["txoutset", "info", "--regtest", "--hash", "muhash", "--datadir"];
+        let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        args.push(datadir.into());
+        Ok(self.judge(self.run(&args)?))
+    }
+
+    /// What the output of `apus txoutset info` says, compared with the truth.
+    pub fn judge(&self, ended: Ended) -> Found {
+        if ended.code != Some(0) {
+            return Found::Unreadable(ended);
+        }
+        let json = ended.text.find('{').map(|start| &ended.text[start..]).unwrap_or_default();
+        let Ok(info) = serde_json::from_str::<serde_json::Value>(json) else {
+            return Found::Wrong(format!("no JSON: {}", ended.short()));
+        };
+        let height = info["height"].as_u64().unwrap_or(u64::MAX);
+        let Some(set) = self.truth.at(height) else {
+            return Found::Wrong(format!("height {height}"));
+        };
+        let is_right = info["bestblock"] == set.block.as_str()
+            && info["muhash"] == set.muhash.as_str()
+            && info["txouts"] == set.coins;
+        match is_right {
+            true => Found::Right(height),
+            false => Found::Wrong(format!("not the set of height {height}: {info}")),
+        }
+    }
+
+    /// Checks that the index names every block of the chain, and that each is where it says.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_index(&self, datadir: &Path) -> Result<()> {
+        let (disk, network) = (Disk::new(), Network::new(NetworkName::Regtest));
+        let dir = DataDir::open(&disk, datadir, &network, DataDirOptions::default())?;
+        let (_, index, files) = dir.open_blocks()?;
+        let mut found = 0;
+        for entry in &index.entries {
+            let set = self.truth.at(u64::from(entry.height));
+            let is_known = set.is_some_and(|set| set.block == entry.hash.to_string());
+            let Some(pos) = entry.block_pos().filter(|_| is_known) else {
+                return Err(format!("block {} is not as it should be", entry.hash).into());
+            };
+            if apus::wire::sha256d(&files.read_block(pos)?[..80]) != entry.hash {
+                return Err(format!("another block is where {} should be", entry.hash).into());
+            }
+            if let Some(pos) = entry.undo_pos() {
+                files.read_undo(pos, &entry.header.prev)?;
+            }
+            found += 1;
+        }
+        let all = self.truth.height() + 1;
+        if found == all { Ok(()) } else { Err(format!("{found} of {all} blocks").into()) }
+    }
+}
+
+/// Copies a directory with all that is in it.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
+    Ok(())
+}
