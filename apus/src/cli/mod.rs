@@ -44,8 +44,11 @@ fn run(command: Command) -> Result<ExitCode, String> {
                 sync::sync(options, &from, reporter, stop)
             })
         }
-        Command::Reindex { engine } => {
-            with_engine(&engine, |options, reporter, stop| sync::reindex(options, reporter, stop))
+        Command::Reindex { index, engine } => {
+            with_engine(&engine, |options, reporter, stop| match index {
+                true => sync::reindex_files(options, reporter, stop),
+                false => sync::reindex(options, reporter, stop),
+            })
         }
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info),
         Command::Hints { command } => hints::run(command),

@@ -140,7 +140,7 @@ pub(super) fn forget(node: &Node) -> Result<(), StoreError> {
 }
 
 /// Removes a directory that SwiftSync has worked in.
-fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
     if !directory.is_dir() {
         return Ok(());
     }
