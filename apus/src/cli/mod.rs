@@ -79,12 +79,15 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 sync::sync(&chosen.options, &from, reporter, stop)
             })
         }
-        Command::Reindex { engine, allow_shrink } => {
+        Command::Reindex { index, engine, allow_shrink } => {
             let mut chosen = engine.to_options().map_err(Failure::usage)?;
             chosen.options.allow_shrink = allow_shrink;
             let reporting = Reporting { quiet, json: engine.json };
             chosen.announce(&[], reporting);
-            with_engine(reporting, |reporter, stop| sync::reindex(&chosen.options, reporter, stop))
+            with_engine(reporting, |reporter, stop| match index {
+                true => sync::reindex_files(&chosen.options, reporter, stop),
+                false => sync::reindex(&chosen.options, reporter, stop),
+            })
         }
         Command::Status(command) => status::run(&command, quiet),
         Command::Txoutset { command: TxOutSet::Info(info) } => txoutset_info(&info, quiet),

@@ -75,6 +75,10 @@ pub enum Command {
     },
     /// Rebuild the UTXO set from the blocks already there (Core's -reindex-chainstate).
     Reindex {
+        /// First make the block index anew from the block files, where it is damaged or lost
+        /// (Core's -reindex). Needs all of them; undo data is written anew.
+        #[arg(long)]
+        index: bool,
         #[command(flatten)]
         engine: Engine,
         /// Take the rebuilt UTXO set even if it ends below the present one.

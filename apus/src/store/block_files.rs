@@ -132,6 +132,12 @@ impl BlockFiles {
         self.writer().note_block(pos, len, height, time)
     }
 
+    /// Says, while the index is rebuilt, that a file holds something up to its byte `end` that is
+    /// not to be written over. An error if the file's number is absurd.
+    pub fn note_used(&self, file: u32, end: u32) -> Result<()> {
+        self.writer().note_used(file, end)
+    }
+
     /// The bytes of the block at `pos` (Core's `ReadRawBlock`).
     ///
     /// # Errors

@@ -22,6 +22,10 @@ pub const DB_REINDEX_FLAG: u8 = b'R';
 /// The flag that says that files were pruned, ever.
 pub const PRUNED_FLAG: &str = "prunedblockfiles";
 
+/// The flag that says that Apus has rebuilt the index from the block files and was about to rebuild
+/// the chainstate; gone once that is done. Core does not look at it.
+pub const REBUILT_FLAG: &str = "apusindexrebuilt";
+
 /// The block index on disk: `blocks/index` (Core's `BlockTreeDB`).
 pub struct IndexDb {
     db: Db,
@@ -54,6 +58,39 @@ impl IndexDb {
     /// Opens the index in the directory `path`, in which nothing is changed.
     pub fn open_read_only(disk: &Disk, path: &Path) -> Result<Self> {
         Self::open_with(disk, path, Options { read_only: true, ..Options::default() })
+    }
+
+    /// Makes the index in the directory `path` hold these entries and file infos, the flag
+    /// [`REBUILT_FLAG`], and nothing else.
+    ///
+    /// What was there and can be opened stays until the new content takes its place in one step. A
+    /// database too damaged for that is removed before; a crash may then leave none.
+    pub fn rebuild(
+        disk: &Disk,
+        path: &Path,
+        changes: &FileChanges,
+        entries: &[IndexEntry],
+    ) -> Result<()> {
+        let options = || Options { create_if_missing: true, ..Options::default() };
+        let db = match Db::open(disk.clone(), path, options()) {
+            Err(error) if error.source.is_none() => {
+                tracing::debug!("removing the damaged index: {error}");
+                Db::destroy(disk, path)?;
+                Db::open(disk.clone(), path, options())?
+            }
+            opened => opened?,
+        };
+        let index = Self { db, path: path.to_path_buf(), obfuscation: Obfuscation::NONE };
+        let mut batch = index.batch(changes, entries);
+        batch.push((flag_key(REBUILT_FLAG), Some(vec![b'1'])));
+        batch.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let run = index.db.bulk()?;
+        let mut writer = run.writer();
+        for (key, value) in batch {
+            writer.put(&key, &value.unwrap_or_default())?;
+        }
+        writer.finish()?;
+        run.commit()
     }
 
     fn open_with(disk: &Disk, path: &Path, options: Options) -> Result<Self> {
@@ -96,6 +133,12 @@ impl IndexDb {
     /// Writes block entries, and what a flush of the files has changed, all or nothing and durable
     /// (Core's `WriteBatchSync`). `entries` come in any order, each block once.
     pub fn write(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Result<()> {
+        self.apply(self.batch(changes, entries))?;
+        // Else a run would be left for every write, and Core would have to clear up.
+        self.db.merge().map(|_| ())
+    }
+
+    fn batch(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Vec<Change> {
         let block =
             |entry: &IndexEntry| (hash_key(&entry.hash.0), Some(self.hidden(entry.to_bytes())));
         let mut batch: Vec<Change> = entries.par_iter().map(block).collect();
@@ -104,8 +147,12 @@ impl IndexDb {
         }
         let last = changes.last_file.to_le_bytes().to_vec();
         batch.push((vec![DB_LAST_BLOCK], Some(self.hidden(last))));
-        self.apply(batch)?;
-        // Else a run would be left for every write, and Core would have to clear up.
+        batch
+    }
+
+    /// Takes [`REBUILT_FLAG`] away.
+    pub fn forget_rebuilt(&self) -> Result<()> {
+        self.apply(vec![(flag_key(REBUILT_FLAG), None)])?;
         self.db.merge().map(|_| ())
     }
 

@@ -27,6 +27,7 @@ mod writer;
 pub mod layout {
     pub use super::index_db::{
         DB_BLOCK_FILES, DB_BLOCK_INDEX, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, PRUNED_FLAG,
+        REBUILT_FLAG,
     };
     pub use super::index_entry::DUMMY_VERSION;
     pub use super::obfuscation::OBFUSCATION_KEY;

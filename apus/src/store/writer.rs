@@ -104,19 +104,25 @@ impl Writer {
 
     /// Counts in a block that lies in a file already (Core's `UpdateBlockInfo`).
     pub fn note_block(&mut self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
-        if pos.file >= FILES_MAX {
-            let path = Kind::Block.path(&self.directory, pos.file);
+        self.note_used(pos.file, pos.pos.saturating_add(len))?;
+        self.infos[pos.file as usize].add_block(height, time);
+        Ok(())
+    }
+
+    /// Sees to it that nothing is appended to a file before its byte `end`.
+    pub fn note_used(&mut self, file: u32, end: u32) -> Result<()> {
+        if file >= FILES_MAX {
+            let path = Kind::Block.path(&self.directory, file);
             return Err(StoreError::new(path, "no chain fills so many files"));
         }
-        let count = pos.file as usize + 1;
+        let count = file as usize + 1;
         if self.infos.len() < count {
             self.infos.resize(count, FileInfo::default());
             self.undo_height = 0;
         }
-        let info = &mut self.infos[pos.file as usize];
-        info.add_block(height, time);
-        info.size = info.size.max(pos.pos.saturating_add(len));
-        self.dirty.insert(pos.file);
+        let info = &mut self.infos[file as usize];
+        info.size = info.size.max(end);
+        self.dirty.insert(file);
         Ok(())
     }
 

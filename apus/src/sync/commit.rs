@@ -10,7 +10,7 @@ use super::in_flight::InFlight;
 use super::options::{Counts, Observer, Phase, Progress};
 use super::pipeline::Shared;
 use super::prepare::BlockBytes;
-use crate::chain::{ActiveChain, BlockId, Tree};
+use crate::chain::{ActiveChain, BlockId, BlockNode, Tree};
 use crate::coins::{Changes, CoinsCache};
 use crate::disk::StoreError;
 use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
@@ -65,18 +65,7 @@ impl Ledger {
     /// Makes an entry for every header that has none yet.
     pub fn follow(&mut self, tree: &Tree) {
         for id in tree.ids().skip(self.entries.len()) {
-            let node = tree.node(id);
-            let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
-            if node.failed {
-                status.0 |= BlockStatus::BLOCK_FAILED_VALID;
-            }
-            self.entries.push(IndexEntry {
-                hash: node.hash,
-                header: node.header,
-                height: node.height,
-                status,
-                ..IndexEntry::default()
-            });
+            self.entries.push(entry_of_header(tree.node(id)));
             self.dirty.insert(id);
         }
     }
@@ -117,14 +106,7 @@ impl Ledger {
         tx_count: u32,
         segwit_height: u32,
     ) {
-        let entry = self.change(id);
-        (entry.file, entry.data_pos) = (pos.file, pos.pos);
-        entry.tx_count = tx_count;
-        entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
-        if entry.height >= segwit_height {
-            entry.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
-        }
-        entry.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
+        note_stored(self.change(id), pos, tx_count, segwit_height);
     }
 
     /// Makes a block whose checks are finished the tip, and writes its undo data.
@@ -244,4 +226,35 @@ impl Ledger {
         self.dirty.clear();
         Ok(())
     }
+}
+
+/// The entry of a block of which no more than its header is known.
+pub(super) fn entry_of_header(node: &BlockNode) -> IndexEntry {
+    let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
+    if node.failed {
+        status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+    }
+    IndexEntry {
+        hash: node.hash,
+        header: node.header,
+        height: node.height,
+        status,
+        ..IndexEntry::default()
+    }
+}
+
+/// Notes in its entry where a checked block of `tx_count` transactions is stored.
+pub(super) fn note_stored(
+    entry: &mut IndexEntry,
+    pos: FlatFilePos,
+    tx_count: u32,
+    segwit_height: u32,
+) {
+    (entry.file, entry.data_pos) = (pos.file, pos.pos);
+    entry.tx_count = tx_count;
+    entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
+    if entry.height >= segwit_height {
+        entry.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
+    }
+    entry.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
 }

@@ -13,6 +13,15 @@ pub fn txoutset_info(
     options: &Options,
     hash: HashType,
     observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<UtxoStats, SyncError> {
+    info(options, hash, observer, stop).map_err(|error| super::remedy::named(error, options))
+}
+
+fn info(
+    options: &Options,
+    hash: HashType,
+    observer: &dyn Observer,
     _stop: &AtomicBool,
 ) -> Result<UtxoStats, SyncError> {
     let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;

@@ -13,6 +13,7 @@ mod connect;
 mod disconnect;
 mod hints;
 mod in_flight;
+mod index_files;
 mod info;
 mod mend;
 mod node;
@@ -20,6 +21,7 @@ mod options;
 mod pipeline;
 mod prepare;
 mod rebuild;
+mod remedy;
 mod resources;
 mod scan;
 mod sources;
@@ -80,6 +82,16 @@ pub fn sync(
 
 /// [`sync`] on a disk of the caller's, which may lose power.
 pub fn sync_on(
+    disk: &Disk,
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    sync_in(disk, options, sources, observer, stop).map_err(|error| remedy::named(error, options))
+}
+
+fn sync_in(
     disk: &Disk,
     options: &Options,
     sources: &[PathBuf],
@@ -152,6 +164,15 @@ pub fn reindex_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
+    reindex_in(disk, options, observer, stop).map_err(|error| remedy::named(error, options))
+}
+
+fn reindex_in(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
     let started = Instant::now();
     let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
     let rebuild = Rebuild::begin(disk, options)?;
@@ -169,6 +190,40 @@ pub fn reindex_on(
     resources::bound_cache(&mut node);
     let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
     end(node, Some(rebuild), summary)
+}
+
+/// Makes the block index anew from the block files, and then rebuilds the chainstate from them
+/// (Core's -reindex): for a directory whose block index is damaged or lost.
+///
+/// The present index stays until the new one is whole, where it can be opened at all, and the
+/// present chainstate as in [`reindex`]. Undo data is written anew. Interrupted while the
+/// chainstate is rebuilt, it carries on there when it is called again.
+///
+/// # Errors
+/// As for [`reindex`]; and, with nothing changed, if block files or their `xor.dat` are missing.
+pub fn reindex_files(
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    reindex_files_on(&Disk::new(), options, observer, stop)
+}
+
+/// [`reindex_files`] on a disk of the caller's, which may lose power.
+pub fn reindex_files_on(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let refusals = index_files::rebuild(disk, options, observer, stop)
+        .map_err(|error| remedy::named(error, options))?;
+    let mut summary = reindex_on(disk, options, observer, stop)?;
+    summary.refusals.splice(0..0, refusals);
+    if !summary.interrupted {
+        index_files::finish(disk, options)?;
+    }
+    Ok(summary)
 }
 
 /// Closes the data directory, with the rebuilt chainstate in its place.

@@ -246,7 +246,7 @@ fn refuse_blocks_not_indexed(
 ) -> Result<(), StoreError> {
     if index.reindexing {
         let what = "Bitcoin Core was rebuilding this block index and has not finished: let it \
-            finish, or read the blocks into another directory (--from this one --datadir another)";
+            finish, or let `apus reindex --index` make the index anew";
         return Err(StoreError::new(dir.index_path(), what));
     }
     let blocks = dir.blocks_path();
@@ -260,8 +260,8 @@ fn refuse_blocks_not_indexed(
         let header = Header::parse(&mut Cursor::new(&block.bytes));
         // A crash may have left the genesis block alone.
         if !header.is_ok_and(|header| header.hash() == network.genesis_hash) {
-            let what = "there are blocks here and no index of them; read them into another \
-                directory (--from this one --datadir another), or let `bitcoind -reindex` make one";
+            let what = "there are blocks here and no index of them: `apus reindex --index` makes \
+                one; or read them into another directory (--from this one --datadir another)";
             return Err(StoreError::new(blocks, what));
         }
     }

@@ -85,6 +85,8 @@ pub enum AggregateKind {
 pub enum Phase {
     /// Finding the blocks in the sources and checking their headers.
     Headers,
+    /// Checking the blocks that are in the block files, for an index of them.
+    Indexing,
     /// Checking and connecting blocks.
     Connecting,
     /// Taking back blocks of a chain that is no longer the best.
@@ -110,6 +112,7 @@ impl Phase {
     pub fn words(self) -> &'static str {
         match self {
             Self::Headers => "Reading headers",
+            Self::Indexing => "Checking stored blocks",
             Self::Connecting => "Connecting blocks",
             Self::Disconnecting => "Disconnecting blocks",
             Self::SwiftSync => "SwiftSync",

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::node::{Node, now};
 use super::options::{Observer, Phase, Progress, Refusal, SyncError};
-use super::sources::SourcePlace;
-use crate::chain::Offer;
+use super::sources::{SourcePlace, Sources};
+use crate::chain::{BlockId, Offer, Tree};
 use crate::rules::{RuleClass, RuleError};
 use crate::store::{BlockSource, ScanWarning, SourceItem};
 use crate::wire::{Cursor, Hash, Header};
@@ -38,17 +38,70 @@ pub(super) fn scan_sources(
     let opened: Result<Vec<BlockSource>, _> =
         paths.iter().map(|path| BlockSource::open(path, &network)).collect();
     let opened = opened?;
-    let total: u64 = opened.iter().map(BlockSource::len).sum();
-    let mut scan = Scan { node, waiting: HashMap::new(), file: 0, now: now(), blocks: 0 };
+    let sources = opened.iter().collect::<Vec<_>>();
+    scan_opened(node, &sources, observer, stop)?;
+    Ok(())
+}
+
+/// What a scan fills: a tree of headers, and places of blocks.
+pub(super) trait Finds {
+    /// The headers found so far.
+    fn tree(&mut self) -> &mut Tree;
+    /// The files that are scanned.
+    fn sources(&mut self) -> &mut Sources;
+    /// What is not taken.
+    fn refusals(&mut self) -> &mut Vec<Refusal>;
+    /// A block whose header is in the tree is at this place.
+    fn found(&mut self, id: BlockId, place: SourcePlace);
+    /// Something framed like a block is at this place.
+    fn framed(&mut self, _place: SourcePlace) {}
+}
+
+impl Finds for Node {
+    fn tree(&mut self) -> &mut Tree {
+        &mut self.tree
+    }
+
+    fn sources(&mut self) -> &mut Sources {
+        &mut self.sources
+    }
+
+    fn refusals(&mut self) -> &mut Vec<Refusal> {
+        &mut self.refusals
+    }
+
+    fn found(&mut self, id: BlockId, place: SourcePlace) {
+        self.ledger.follow(&self.tree);
+        let entry = self.entry(id);
+        if entry.block_pos().is_none() {
+            self.sources.note(id, place);
+            self.tree.offer(id, Offer::AtHand);
+        } else if entry.undo_pos().is_none() {
+            self.sources.note_stored(id, place);
+        } else {
+            self.sources.note_spare(id, place);
+        }
+    }
+}
+
+/// Scans sources into `finds`; whether it came to the end before somebody asked to stop.
+pub(super) fn scan_opened<F: Finds>(
+    finds: &mut F,
+    opened: &[&BlockSource],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<bool, SyncError> {
+    let total: u64 = opened.iter().map(|source| source.len()).sum();
+    let mut scan = Scan { finds, waiting: HashMap::new(), file: 0, now: now(), blocks: 0 };
     let mut before = 0;
-    for source in &opened {
-        let first_file = scan.node.sources.add(source);
+    for source in opened {
+        let first_file = scan.finds.sources().add(source);
         scan.file = 0;
         let mut items = source.scan_headers();
         while let Some(item) = items.next() {
             scan.take(item?, source, first_file);
             if stop.load(Relaxed) {
-                return Ok(());
+                return Ok(false);
             }
             if scan.blocks.is_multiple_of(REPORT_EVERY) {
                 scan.report(observer, before + items.position(), total);
@@ -57,11 +110,11 @@ pub(super) fn scan_sources(
         before += source.len();
     }
     scan.refuse_waiting();
-    Ok(())
+    Ok(true)
 }
 
-struct Scan<'a> {
-    node: &'a mut Node,
+struct Scan<'a, F> {
+    finds: &'a mut F,
     /// By the hash of the parent.
     waiting: HashMap<Hash, Vec<Waiting>>,
     /// Index in the source of the file that is being scanned.
@@ -70,7 +123,7 @@ struct Scan<'a> {
     blocks: u64,
 }
 
-impl Scan<'_> {
+impl<F: Finds> Scan<'_, F> {
     fn take(&mut self, item: SourceItem, source: &BlockSource, first_file: u32) {
         match item {
             SourceItem::Warning(path, warning) => self.refuse_bytes(&path, &warning),
@@ -81,6 +134,7 @@ impl Scan<'_> {
                 self.file += steps.count();
                 let file = first_file + self.file as u32;
                 let place = SourcePlace { file, offset: block.offset, len: block.len };
+                self.finds.framed(place);
                 match Header::parse(&mut Cursor::new(&block.bytes)) {
                     Ok(header) => {
                         let hash = header.hash();
@@ -88,8 +142,8 @@ impl Scan<'_> {
                     }
                     Err(error) => {
                         let reason = format!("not a header: {error}");
-                        let refusal = self.node.sources.refusal(place, reason);
-                        self.node.refusals.push(refusal);
+                        let refusal = self.finds.sources().refusal(place, reason);
+                        self.finds.refusals().push(refusal);
                     }
                 }
             }
@@ -101,19 +155,10 @@ impl Scan<'_> {
     fn accept(&mut self, first: Waiting) {
         let mut queue = VecDeque::from([first]);
         while let Some(waiting) = queue.pop_front() {
-            match self.node.tree.accept_header(&waiting.header, self.now) {
+            match self.finds.tree().accept_header(&waiting.header, self.now) {
                 Ok(id) => {
                     self.blocks += 1;
-                    self.node.ledger.follow(&self.node.tree);
-                    let entry = self.node.entry(id);
-                    if entry.block_pos().is_none() {
-                        self.node.sources.note(id, waiting.place);
-                        self.node.tree.offer(id, Offer::AtHand);
-                    } else if entry.undo_pos().is_none() {
-                        self.node.sources.note_stored(id, waiting.place);
-                    } else {
-                        self.node.sources.note_spare(id, waiting.place);
-                    }
+                    self.finds.found(id, waiting.place);
                     queue.extend(self.waiting.remove(&waiting.hash).unwrap_or_default());
                 }
                 Err(error) if error.class == RuleClass::MissingPrev => {
@@ -125,13 +170,13 @@ impl Scan<'_> {
     }
 
     fn refuse(&mut self, waiting: &Waiting, error: &RuleError) {
-        let mut refusal = self.node.sources.refusal(waiting.place, error.to_string());
+        let mut refusal = self.finds.sources().refusal(waiting.place, error.to_string());
         refusal.block = Some(waiting.hash);
-        self.node.refusals.push(refusal);
+        self.finds.refusals().push(refusal);
     }
 
     fn refuse_bytes(&mut self, path: &Path, warning: &ScanWarning) {
-        self.node.refusals.push(Refusal {
+        self.finds.refusals().push(Refusal {
             path: Some(path.to_path_buf()),
             offset: Some(warning.offset()),
             block: None,
@@ -156,15 +201,16 @@ impl Scan<'_> {
                 if behind > 0 {
                     reason += &format!("; {behind} blocks build on such blocks");
                 }
-                let mut refusal = self.node.sources.refusal(waiting.place, reason);
+                let mut refusal = self.finds.sources().refusal(waiting.place, reason);
                 refusal.block = Some(waiting.hash);
-                self.node.refusals.push(refusal);
+                self.finds.refusals().push(refusal);
             }
         }
     }
 
-    fn report(&self, observer: &dyn Observer, position: u64, total: u64) {
-        let best = self.node.tree.node(self.node.tree.best_header());
+    fn report(&mut self, observer: &dyn Observer, position: u64, total: u64) {
+        let tree = self.finds.tree();
+        let best = tree.node(tree.best_header());
         observer.observe(&Progress {
             phase: Phase::Headers,
             height: best.height,

@@ -40,6 +40,18 @@ pub fn convert_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
+    convert(hints, options, format, out, observer, stop)
+        .map_err(|error| super::super::remedy::named(error, options))
+}
+
+fn convert(
+    hints: &dyn Hints,
+    options: &Options,
+    format: Format,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<HintsSummary, SyncError> {
     let started = Instant::now();
     let result = match conversion_needs_blocks(hints, format) {
         true => with_blocks(hints, options, format, out, observer, stop),

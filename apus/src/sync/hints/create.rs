@@ -50,6 +50,18 @@ pub fn create_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
+    make(options, height, format, out, observer, stop)
+        .map_err(|error| super::super::remedy::named(error, options))
+}
+
+fn make(
+    options: &Options,
+    height: Option<u32>,
+    format: Format,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<HintsSummary, SyncError> {
     let started = Instant::now();
     let pool = crate::sync::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;

@@ -147,7 +147,7 @@ pub(super) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u64>,
 }
 
 /// Removes a directory that SwiftSync has worked in.
-fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
     if !directory.is_dir() {
         return Ok(());
     }

@@ -27,6 +27,16 @@ pub fn verify_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
+    prove_hints(options, hints, observer, stop)
+        .map_err(|error| super::super::remedy::named(error, options))
+}
+
+fn prove_hints(
+    options: &Options,
+    hints: &std::path::Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
     let started = Instant::now();
     let hints = HintsFile::open(hints)?;
     let mut node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;

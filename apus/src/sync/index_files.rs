@@ -1,0 +1,307 @@
+//! The block index, made anew from the block files (Core's `-reindex`): for a directory whose index
+//! is damaged or lost.
+//!
+//! Headers first, in whatever order the blocks lie; then every block is checked as far as that goes
+//! without coins. Until all of that is in memory nothing on the disk changes. Undo data is
+//! forgotten, since nothing in a rev file names its block: the chainstate is rebuilt after this, and
+//! writes it anew from the start of each rev file.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rayon::prelude::*;
+
+use super::commit::{entry_of_header, note_stored};
+use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
+use super::pipeline::{BlockFault, check_bytes};
+use super::rebuild::MARK;
+use super::scan::{Finds, scan_opened};
+use super::sources::{SourcePlace, Sources};
+use super::swift;
+use crate::chain::{BlockId, Tree};
+use crate::disk::{Disk, StoreError};
+use crate::rules::RuleError;
+use crate::store::layout::REBUILT_FLAG;
+use crate::store::{
+    BlockFiles, BlockFilesOptions, BlockSource, DataDir, DataDirOptions, FlatFilePos, IndexDb,
+    IndexEntry,
+};
+use crate::wire::{BlockView, genesis_block};
+
+/// Blocks checked between two looks at whether to stop.
+const BATCH_BLOCKS: usize = 512;
+
+/// What the block files hold.
+struct Found {
+    tree: Tree,
+    sources: Sources,
+    refusals: Vec<Refusal>,
+    /// For each file, where the last frame in it ends.
+    ends: Vec<u64>,
+}
+
+/// What one block turned out to be.
+enum Checked {
+    /// Good at this place, with so many transactions.
+    Good(SourcePlace, u32),
+    /// It breaks a rule.
+    Invalid(SourcePlace, RuleError),
+    /// None of its copies is the block; what is wrong with each.
+    Damaged(Vec<(SourcePlace, String)>),
+}
+
+/// Makes the index of the data directory's block files, unless an interrupted run has made it and
+/// was rebuilding the chainstate; what is in the files and was not taken.
+///
+/// # Errors
+/// The block files are not there, not all there, or cannot be read without a lost `xor.dat`; or
+/// somebody asked to stop. The directory is then as it was.
+pub(super) fn rebuild(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Vec<Refusal>, SyncError> {
+    let source = open_files(options)?;
+    let how = DataDirOptions { blocks_dir: options.blocks_dir.clone(), ..Default::default() };
+    let dir = DataDir::open(disk, &options.datadir, &options.network, how)?;
+    if was_rebuilt(&dir) {
+        return Ok(Vec::new());
+    }
+    let pool = super::pool(options.threads)?;
+    let stopped = || {
+        SyncError::Usage(
+            "interrupted before all block files were read: nothing was changed, and the same \
+             command starts again"
+                .to_string(),
+        )
+    };
+    let mut found = Found::new(options)?;
+    if !scan_opened(&mut found, &[&source], observer, stop)? {
+        return Err(stopped());
+    }
+    let checked = pool.install(|| found.check_all(observer, stop))?.ok_or_else(stopped)?;
+    let files = BlockFiles::new(
+        disk,
+        dir.blocks_path(),
+        options.network.magic,
+        dir.obfuscation(),
+        Vec::new(),
+        BlockFilesOptions::default(),
+    );
+    let entries = found.entries(checked, &files, options.network.segwit_height)?;
+    // What others have begun names undo data that is about to be forgotten.
+    disk.remove(dir.path().join(MARK))?;
+    disk.sync_dir(dir.path())?;
+    swift::remove_directory(disk, &dir.path().join(swift::DIRECTORY))?;
+    let changes = files.flush()?;
+    pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;
+    Ok(found.refusals)
+}
+
+/// Takes away the mark that says that the chainstate is yet to be rebuilt.
+pub(super) fn finish(disk: &Disk, options: &Options) -> Result<(), StoreError> {
+    let path = network_dir(options).join("blocks").join("index");
+    IndexDb::open(disk, &path)?.forget_rebuilt()
+}
+
+fn network_dir(options: &Options) -> std::path::PathBuf {
+    options.datadir.join(options.network.subdirectory)
+}
+
+/// Whether an earlier run has rebuilt the index and was interrupted while it rebuilt the
+/// chainstate.
+fn was_rebuilt(dir: &DataDir) -> bool {
+    let is_whole = || {
+        let (db, index, _) = dir.open_blocks()?;
+        Ok::<bool, StoreError>(!index.reindexing && db.read_flag(REBUILT_FLAG)? == Some(true))
+    };
+    dir.path().join(MARK).exists() && is_whole().unwrap_or(false)
+}
+
+/// The block files, if all of them are there and can be read. Nothing is changed.
+fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
+    let network_dir = network_dir(options);
+    let blocks = match &options.blocks_dir {
+        Some(base) => base.join(options.network.subdirectory).join("blocks"),
+        None => network_dir.join("blocks"),
+    };
+    if !network_dir.is_dir() || !blocks.is_dir() {
+        return Err(SyncError::Usage(format!(
+            "{} does not exist: there are no block files to make an index of; `apus sync --from` \
+             brings some",
+            blocks.display()
+        )));
+    }
+    let key = blocks.join("xor.dat");
+    let source = BlockSource::open(&blocks, &options.network).map_err(|error| {
+        let names_chain = error.what.contains("--chain");
+        let is_file = error.path.extension().is_some_and(|extension| extension == "dat");
+        match key.exists() || names_chain || !is_file || error.source.is_some() {
+            true => error,
+            false => lost_key(&key, &error.path),
+        }
+    })?;
+    for (expected, file) in source.files().iter().enumerate() {
+        if file.number != Some(expected as u32) {
+            let missing = blocks.join(format!("blk{expected:05}.dat"));
+            let what = "this block file is missing: the directory was pruned, or has lost it, and \
+                an index of what is left could not reach the tip; put the file back, or sync into \
+                a new directory (`apus sync --from` a node with all blocks `--datadir` new)";
+            return Err(StoreError::new(missing, what).into());
+        }
+    }
+    Ok(source)
+}
+
+fn lost_key(key: &Path, file: &Path) -> StoreError {
+    let what = format!(
+        "this file is missing, and {} holds no block that can be read without it: it has the key \
+         that the block files are obfuscated with. Put it back from a copy of this directory, or \
+         sync into a new one (`apus sync --from` a node with all blocks `--datadir` new)",
+        file.display()
+    );
+    StoreError::new(key, what)
+}
+
+impl Found {
+    fn new(options: &Options) -> Result<Self, SyncError> {
+        let bytes = genesis_block(&options.network);
+        let genesis = BlockView::parse(&bytes).map_err(|error| {
+            SyncError::Usage(format!("the genesis block does not parse: {error}"))
+        })?;
+        Ok(Self {
+            tree: Tree::new(options.network.clone(), *genesis.header()),
+            sources: Sources::default(),
+            refusals: Vec::new(),
+            ends: Vec::new(),
+        })
+    }
+
+    /// Checks every block that was found, in the order in which they lie; nothing if somebody asked
+    /// to stop.
+    fn check_all(
+        &mut self,
+        observer: &dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Option<Vec<(BlockId, Checked)>>, StoreError> {
+        let order = self.sources.in_order(self.tree.ids());
+        let mut all = Vec::with_capacity(order.len());
+        for batch in order.chunks(BATCH_BLOCKS) {
+            if stop.load(Relaxed) {
+                return Ok(None);
+            }
+            let checked = batch.par_iter().map(|id| Ok((*id, self.check(*id)?)));
+            all.extend(checked.collect::<Result<Vec<_>, StoreError>>()?);
+            let best = self.tree.node(self.tree.best_header());
+            observer.observe(&Progress {
+                height: best.height,
+                blocks: all.len() as u64,
+                fraction: all.len() as f64 / order.len() as f64,
+                ..Progress::of(Phase::Indexing)
+            });
+        }
+        Ok(Some(all))
+    }
+
+    /// Checks the copies of a block up to the first good one.
+    fn check(&self, id: BlockId) -> Result<Checked, StoreError> {
+        let mut wrong = Vec::new();
+        for place in self.sources.copies(id) {
+            let bytes = match self.sources.read(place) {
+                Ok(bytes) => bytes,
+                Err(error) if error.source.is_some() => return Err(error),
+                Err(error) => {
+                    wrong.push((place, error.what));
+                    continue;
+                }
+            };
+            match check_bytes(&self.tree, id, false, bytes) {
+                Ok(block) => return Ok(Checked::Good(place, block.view().tx_count() as u32)),
+                Err(BlockFault::Rule(error)) => return Ok(Checked::Invalid(place, error)),
+                Err(BlockFault::Damaged(what)) => wrong.push((place, what)),
+                Err(BlockFault::Store(error)) => return Err(error),
+            }
+        }
+        Ok(Checked::Damaged(wrong))
+    }
+
+    /// The index entries of everything found; `files` learns what they hold.
+    fn entries(
+        &mut self,
+        checked: Vec<(BlockId, Checked)>,
+        files: &BlockFiles,
+        segwit_height: u32,
+    ) -> Result<Vec<IndexEntry>, StoreError> {
+        let mut good = Vec::with_capacity(checked.len());
+        for (id, checked) in checked {
+            match checked {
+                Checked::Good(place, tx_count) => good.push((id, place, tx_count)),
+                Checked::Invalid(place, error) => {
+                    self.tree.mark_failed(id);
+                    self.refuse(id, place, error.to_string());
+                }
+                Checked::Damaged(wrong) => {
+                    for (place, what) in wrong {
+                        let remedy = "`apus sync --from` a node or a file that has it brings it";
+                        let reason = format!("the block stored here is damaged ({what}); {remedy}");
+                        self.refuse(id, place, reason);
+                    }
+                }
+            }
+        }
+        let nodes = self.tree.ids().map(|id| self.tree.node(id));
+        let mut entries: Vec<IndexEntry> = nodes.map(entry_of_header).collect();
+        for (id, place, tx_count) in good {
+            let pos = FlatFilePos { file: place.file, pos: self.offset(place.file, place.offset)? };
+            let entry = &mut entries[id.index()];
+            note_stored(entry, pos, tx_count, segwit_height);
+            files.note_block(pos, place.len, entry.height, entry.header.time)?;
+        }
+        for (file, end) in self.ends.iter().enumerate().filter(|(_, end)| **end > 0) {
+            files.note_used(file as u32, self.offset(file as u32, *end)?)?;
+        }
+        Ok(entries)
+    }
+
+    /// An offset in a file, as the index holds it.
+    fn offset(&self, file: u32, offset: u64) -> Result<u32, StoreError> {
+        u32::try_from(offset).map_err(|_| {
+            let path = &self.sources.files()[file as usize].path;
+            StoreError::corrupt(path, offset, "no block file of Bitcoin Core's is so long")
+        })
+    }
+
+    fn refuse(&mut self, id: BlockId, place: SourcePlace, reason: String) {
+        let block = Some(self.tree.node(id).hash);
+        let refusal = Refusal { block, ..self.sources.refusal(place, reason) };
+        self.refusals.push(refusal);
+    }
+}
+
+impl Finds for Found {
+    fn tree(&mut self) -> &mut Tree {
+        &mut self.tree
+    }
+
+    fn sources(&mut self) -> &mut Sources {
+        &mut self.sources
+    }
+
+    fn refusals(&mut self) -> &mut Vec<Refusal> {
+        &mut self.refusals
+    }
+
+    fn found(&mut self, id: BlockId, place: SourcePlace) {
+        self.sources.note(id, place);
+    }
+
+    fn framed(&mut self, place: SourcePlace) {
+        let file = place.file as usize;
+        if self.ends.len() <= file {
+            self.ends.resize(file + 1, 0);
+        }
+        self.ends[file] = self.ends[file].max(place.offset + u64::from(place.len));
+    }
+}

@@ -1,0 +1,69 @@
+//! What to do about damage in the data directory: the one place that knows which command repairs
+//! which file.
+
+use std::path::{Component, Path};
+
+use super::options::{Options, SyncError};
+use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
+use crate::disk::StoreError;
+
+/// The same error, with the command that repairs what it blames, if there is one and the error does
+/// not name a command already. Where the operating system has refused something, no command helps.
+pub(super) fn named(error: SyncError, options: &Options) -> SyncError {
+    match error {
+        SyncError::Store(mut error) if is_damage(&error) => {
+            if let Some(remedy) = remedy(&error.path, options) {
+                error.what += "; ";
+                error.what += &remedy;
+            }
+            SyncError::Store(error)
+        }
+        other => other,
+    }
+}
+
+/// Whether bytes are to blame, and not the system, another program, or what was asked for.
+fn is_damage(error: &StoreError) -> bool {
+    let name = error.path.file_name().unwrap_or_default();
+    let is_lock = name == "LOCK" || name == ".lock";
+    error.source.is_none() && !is_lock && !error.what.contains("`apus ")
+}
+
+fn remedy(path: &Path, options: &Options) -> Option<String> {
+    let network_dir = options.datadir.join(options.network.subdirectory);
+    let blocks = match &options.blocks_dir {
+        Some(base) => base.join(options.network.subdirectory).join("blocks"),
+        None => network_dir.join("blocks"),
+    };
+    let fixed = |text: &str| Some(text.to_string());
+    if path.starts_with(network_dir.join("chainstate")) {
+        return fixed("`apus reindex` rebuilds the chainstate from the blocks");
+    }
+    if path.starts_with(network_dir.join("blocks").join("index")) {
+        return fixed("`apus reindex --index` rebuilds the block index from the block files");
+    }
+    let unfinished = network_dir.join(REBUILD_DIRECTORY);
+    if path.starts_with(&unfinished) {
+        let directory = unfinished.display();
+        return Some(format!("remove {directory}, and `apus reindex` starts from the beginning"));
+    }
+    let Ok(Some(Component::Normal(name))) = path.strip_prefix(&blocks).map(first) else {
+        return None;
+    };
+    match name.to_string_lossy().get(..3) {
+        Some("rev") => fixed("`apus reindex --index` writes undo data anew"),
+        Some("blk") if !path.exists() => fixed(
+            "put the file back; or sync into a new directory (`apus sync --from` this one and a \
+             node that has the missing blocks `--datadir` new)",
+        ),
+        Some("blk") => fixed(
+            "`apus reindex` notes the file, and then `apus sync --from` a node or a file that has \
+             its blocks replaces what is damaged in it",
+        ),
+        _ => None,
+    }
+}
+
+fn first(path: &Path) -> Option<Component<'_>> {
+    path.components().next()
+}

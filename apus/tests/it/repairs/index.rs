@@ -1,0 +1,342 @@
+//! A block index made anew from the block files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus::disk::{Disk, PowerCut};
+use apus::store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
+use apus::sync::{self, Observer, Phase, Progress, Summary, SyncError, Unobserved};
+use apus::wire::Chain as Network;
+use apus_testchain::{Break, Chain, Spec};
+
+use crate::support::judge::Judge;
+use crate::support::{Place, framed, hash_of, with_genesis};
+
+fn small() -> Chain {
+    Chain::new(Spec::small(5))
+}
+
+/// A directory with a chain and two branches that lost, one of which was connected before.
+fn with_branches() -> Place {
+    let (main, fork) = (small(), small().fork(190, 15, 9));
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("main", &with_genesis(&main))]);
+    place.sync(&[place.write("fork", &with_genesis(&fork)[191..])]);
+    let stale = with_genesis(&main.fork(150, 3, 4));
+    place.sync(&[place.write("stale", &stale[151..])]);
+    place
+}
+
+fn reindex_files(place: &Place, disk: &Disk) -> Result<Summary, SyncError> {
+    let stop = AtomicBool::new(false);
+    sync::reindex_files_on(disk, &place.options(), &Unobserved, &stop)
+}
+
+fn index_of(place: &Place) -> PathBuf {
+    place.network_dir().join("blocks/index")
+}
+
+/// What a rebuilt index has to say as the first one did: of blocks that are not active, nothing
+/// that only connecting them tells.
+fn comparable(place: &Place) -> (Vec<IndexEntry>, Vec<FileInfo>) {
+    let (index, _) = place.blocks();
+    let entries = index.entries.into_iter().map(|mut entry| {
+        if !entry.status.has(BlockStatus::BLOCK_HAVE_DATA) || entry.height == 0 {
+            return entry;
+        }
+        entry.status.0 &= !(BlockStatus::BLOCK_VALID_MASK | BlockStatus::BLOCK_HAVE_UNDO);
+        entry.undo_pos = 0;
+        entry
+    });
+    let files = index.files.into_iter().map(|info| FileInfo { undo_size: 0, ..info });
+    (entries.collect(), files.collect())
+}
+
+/// Names and content of all files below a directory.
+fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false => drop(found.insert(path.clone(), std::fs::read(&path).unwrap())),
+            }
+        }
+    }
+    found
+}
+
+fn assert_names(error: &SyncError, words: &[&str]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
+
+/// The engine opens the directory and reads every block and its undo data.
+fn assert_whole(place: &Place, summary: &Summary, coins: &(String, u64)) {
+    assert_eq!(&place.muhash(), coins);
+    let judge = Judge::open(place).expect("the engine opens the result");
+    assert_eq!(judge.tip(), (summary.height, summary.best_block));
+    judge.read_everything();
+}
+
+#[test]
+fn the_index_is_the_one_that_a_sync_has_written() {
+    let place = with_branches();
+    let (coins, before) = (place.muhash(), comparable(&place));
+    let summary = reindex_files(&place, &Disk::new()).unwrap();
+    assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
+    assert_eq!(summary.height, 205);
+    assert_eq!(comparable(&place), before);
+    let (index, _) = place.blocks();
+    let active = index.entries.iter().filter(|e| e.status.has(BlockStatus::BLOCK_HAVE_UNDO));
+    assert_eq!(active.count(), 205, "undo data of every active block but the first");
+    assert_whole(&place, &summary, &coins);
+    // It grows as if nothing had happened, and may go back to the branch that lost.
+    let regrown = with_genesis(&small().fork(200, 9, 8));
+    let summary = place.sync(&[place.write("more", &regrown)]);
+    assert_eq!((summary.height, summary.best_block), (209, hash_of(&regrown[209])));
+    assert!(place.try_reindex().unwrap().refusals.is_empty());
+    assert!(!place.network_dir().join("chainstate-reindex.unfinished").exists());
+}
+
+#[test]
+fn a_lost_or_damaged_index_comes_back() {
+    let whole = with_branches();
+    let (coins, before) = (whole.muhash(), comparable(&whole));
+    let kinds: [(&str, fn(&Path)); 7] = [
+        ("missing", |dir| std::fs::remove_dir_all(dir).unwrap()),
+        ("empty", |dir| {
+            std::fs::remove_dir_all(dir).unwrap();
+            std::fs::create_dir(dir).unwrap();
+        }),
+        ("without CURRENT", |dir| std::fs::remove_file(dir.join("CURRENT")).unwrap()),
+        ("without its tables", |dir| remove(dir, "ldb")),
+        ("all flipped", |dir| change_all(dir, |bytes| bytes.iter_mut().for_each(|b| *b ^= 0x55))),
+        ("all cut", |dir| change_all(dir, |bytes| bytes.truncate(bytes.len() / 2))),
+        ("all empty", |dir| change_all(dir, Vec::clear)),
+    ];
+    for (kind, damage) in kinds {
+        let place = whole.copy();
+        damage(&index_of(&place));
+        let error = place.try_sync(&[]).expect_err(kind);
+        assert_names(&error, &["`apus reindex --index`"]);
+        let summary = reindex_files(&place, &Disk::new());
+        let summary = summary.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_eq!(comparable(&place), before, "{kind}");
+        assert_whole(&place, &summary, &coins);
+        assert_eq!(place.sync(&[]).counts.blocks, 0, "{kind}");
+    }
+}
+
+fn remove(dir: &Path, extension: &str) {
+    for path in content(dir).into_keys().filter(|p| p.extension().is_some_and(|e| e == extension)) {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+fn change_all(dir: &Path, change: impl Fn(&mut Vec<u8>)) {
+    for (path, mut bytes) in content(dir) {
+        change(&mut bytes);
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
+    let place = Place::new(Network::Regtest);
+    let summary = place.sync(&[place.write("main", &with_genesis(&small()))]);
+    assert_eq!(summary.height, 200);
+    let blocks = |place: &Place, name: &str| place.network_dir().join("blocks").join(name);
+    let kinds: [(&str, fn(&Path), &[&str]); 4] = [
+        (
+            "no key",
+            |dir| std::fs::remove_file(dir.join("xor.dat")).unwrap(),
+            &["xor.dat: this file is missing", "`apus sync --from`"],
+        ),
+        (
+            "pruned",
+            |dir| std::fs::rename(dir.join("blk00000.dat"), dir.join("blk00001.dat")).unwrap(),
+            &["blk00000.dat", "missing", "pruned", "`apus sync --from`"],
+        ),
+        (
+            "a gap",
+            |dir| drop(std::fs::copy(dir.join("blk00000.dat"), dir.join("blk00002.dat")).unwrap()),
+            &["blk00001.dat", "missing"],
+        ),
+        (
+            "no files",
+            |dir| std::fs::remove_file(dir.join("blk00000.dat")).unwrap(),
+            &["no block files"],
+        ),
+    ];
+    for (kind, damage, words) in kinds {
+        let place = place.copy();
+        damage(&blocks(&place, ""));
+        let before = content(&place.datadir());
+        let error = reindex_files(&place, &Disk::new()).expect_err(kind);
+        assert_names(&error, words);
+        assert!(content(&place.datadir()) == before, "{kind}: something was changed");
+    }
+    let nowhere = Place::new(Network::Regtest);
+    assert_names(&reindex_files(&nowhere, &Disk::new()).unwrap_err(), &["`apus sync --from`"]);
+    assert!(!nowhere.datadir().exists());
+}
+
+/// Block files as nobody should write them: blocks in any order and twice, damaged copies before
+/// good ones, stale and invalid blocks, orphans, junk, and a last block that is cut.
+#[test]
+fn any_order_and_junk_in_the_files_does_no_harm() {
+    let (main, fork) = (small(), small().fork(190, 4, 9));
+    let chain = with_genesis(&main);
+    let reference = Place::new(Network::Regtest);
+    let coins = {
+        reference.sync(&[reference.write("main", &chain)]);
+        reference.muhash()
+    };
+    let mut damaged = chain[100].clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    let orphan = with_genesis(&main.fork(198, 3, 3))[200].clone();
+    let frames = |blocks: &[Vec<u8>]| framed(&reference.network, blocks);
+    let mut second: Vec<Vec<u8>> = chain[1..120].to_vec();
+    second.reverse();
+    second.insert(0, damaged);
+    second.extend(with_genesis(&fork)[191..].iter().cloned());
+    second.push(main.broken(Break::BadCbAmount).block);
+    second.push(main.broken(Break::BadTxnsNonfinalHeight).block);
+    second.push(orphan);
+    let files = [
+        [frames(&chain[100..150]), vec![7; 300], frames(&chain[150..])].concat(),
+        frames(&second),
+        [frames(&chain[..30]), frames(&chain[5..6])[..100].to_vec()].concat(),
+    ];
+    let place = Place::new(Network::Regtest);
+    let blocks = place.network_dir().join("blocks");
+    std::fs::create_dir_all(&blocks).unwrap();
+    for (number, bytes) in files.iter().enumerate() {
+        std::fs::write(blocks.join(format!("blk{number:05}.dat")), bytes).unwrap();
+    }
+    let summary = reindex_files(&place, &Disk::new()).unwrap();
+    let said: Vec<String> = summary.refusals.iter().map(ToString::to_string).collect();
+    let count = |word: &str| said.iter().filter(|line| line.contains(word)).count();
+    let words = ["300 bytes belong to no block", "ends inside", "nonfinal", "cb-amount", "parent"];
+    assert_eq!(words.map(count), [1, 1, 1, 1, 1], "{said:#?}");
+    assert_eq!((summary.height, said.len()), (200, 5), "{said:#?}");
+    assert_whole(&place, &summary, &coins);
+    for (number, bytes) in files.iter().enumerate() {
+        let now = std::fs::read(blocks.join(format!("blk{number:05}.dat"))).unwrap();
+        assert!(now.starts_with(&bytes[..bytes.len().min(now.len())]), "file {number}");
+    }
+    // What is appended goes behind everything that was there.
+    let more = with_genesis(&main.fork(200, 3, 8));
+    let summary = place.sync(&[place.write("more", &more[201..])]);
+    assert_eq!((summary.height, summary.refusals.len()), (203, 0));
+    assert!(place.try_reindex().unwrap().refusals.is_empty());
+}
+
+/// Raises a flag in a phase, once so many blocks are done.
+struct StopsIn<'a>(Phase, u64, &'a AtomicBool);
+
+impl Observer for StopsIn<'_> {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase == self.0 && progress.blocks >= self.1 {
+            self.2.store(true, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn interrupted_it_changes_nothing_or_carries_on() {
+    let place = Place::new(Network::Regtest);
+    let chain = Chain::new(Spec { empty_blocks_after: 300, ..Spec::small(5) });
+    let synced = place.sync(&[place.write("main", &with_genesis(&chain))]);
+    let coins = place.muhash();
+    let before = content(&place.datadir());
+    let stop = AtomicBool::new(false);
+    let early = sync::reindex_files(&place.options(), &StopsIn(Phase::Headers, 0, &stop), &stop);
+    assert_names(&early.unwrap_err(), &["interrupted", "nothing was changed"]);
+    let locks = |path: &PathBuf, _: &mut Vec<u8>| !path.ends_with("LOCK");
+    assert!(
+        content(&place.datadir())
+            .extract_if(.., locks)
+            .eq(before.into_iter().filter(|(p, _)| !p.ends_with("LOCK")))
+    );
+
+    let stop = AtomicBool::new(false);
+    let begun =
+        sync::reindex_files(&place.options(), &StopsIn(Phase::Connecting, 20, &stop), &stop);
+    let begun = begun.unwrap();
+    assert!(begun.interrupted && begun.height >= 20 && begun.height < synced.height);
+    assert_eq!(place.muhash(), coins, "the old coins are still there");
+    let rest = reindex_files(&place, &Disk::new()).unwrap();
+    assert_eq!(rest.counts.blocks, u64::from(synced.height - begun.height), "it carried on");
+    assert_whole(&place, &rest, &coins);
+    // Done is done: asked again, it begins again.
+    assert_eq!(
+        reindex_files(&place, &Disk::new()).unwrap().counts.blocks,
+        u64::from(synced.height)
+    );
+    assert_whole(&place, &rest, &coins);
+}
+
+/// An index that Core was rebuilding is no obstacle.
+#[test]
+fn what_core_has_left_half_done_is_done() {
+    let place = with_branches();
+    let coins = place.muhash();
+    IndexDb::open(&Disk::new(), &index_of(&place)).unwrap().write_reindexing(true).unwrap();
+    assert_names(&place.try_sync(&[]).unwrap_err(), &["`apus reindex --index`"]);
+    let summary = reindex_files(&place, &Disk::new()).unwrap();
+    assert_whole(&place, &summary, &coins);
+}
+
+#[test]
+fn a_directory_in_use_is_left_alone() {
+    let place = with_branches();
+    let options = DataDirOptions::default();
+    let _held = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
+    let error = reindex_files(&place, &Disk::new()).unwrap_err();
+    assert_names(&error, &["already running"]);
+    assert!(!error.to_string().contains("reindex"), "{error}");
+}
+
+fn cut_everywhere(before: &Place, expected: &Summary, coins: &(String, u64)) {
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    reindex_files(&before.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    assert!(counter.steps() > 30, "there is something to cut: {}", counter.steps());
+    for cut_at in 1..=counter.steps() {
+        let place = before.copy();
+        let power = Arc::new(PowerCut::at(cut_at));
+        if reindex_files(&place, &Disk::with_power_cut(Arc::clone(&power))).is_ok() {
+            continue;
+        }
+        power.lose_unsynced().unwrap();
+        let summary = reindex_files(&place, &Disk::new());
+        let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
+        assert_eq!(summary.best_block, expected.best_block, "cut at {cut_at}");
+        assert_eq!(&place.muhash(), coins, "cut at {cut_at}");
+        if cut_at % 4 == 1 {
+            assert_whole(&place, &summary, coins);
+        }
+    }
+}
+
+#[test]
+fn power_may_fail_at_every_step() {
+    let chain = with_genesis(&Chain::new(Spec::small(5)))[..40].to_vec();
+    let place = Place::new(Network::Regtest);
+    let summary = place.sync(&[place.write("chain", &chain)]);
+    place.shrink();
+    let coins = place.muhash();
+    cut_everywhere(&place, &summary, &coins);
+    // A damaged one, which has to go before the new one is written.
+    std::fs::write(index_of(&place).join("CURRENT"), "nothing\n").unwrap();
+    cut_everywhere(&place, &summary, &coins);
+}

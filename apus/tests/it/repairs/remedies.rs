@@ -1,0 +1,92 @@
+//! A message about damage names the command that repairs it, and that command does.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use apus::sync::{self, Unobserved, UtxoHash};
+use apus::wire::Chain as Network;
+use apus_testchain::{Chain, Spec};
+
+use crate::support::{Place, first_table, with_genesis};
+
+fn flip_all(path: &Path) {
+    let bytes: Vec<u8> = std::fs::read(path).unwrap().iter().map(|byte| byte ^ 0x10).collect();
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn named_file(dir: &Path, prefix: &str) -> PathBuf {
+    let mut files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|p| p.file_name().unwrap().to_string_lossy().starts_with(prefix)).unwrap()
+}
+
+/// What reading the UTXO set, a sync and a reindex say.
+fn messages(place: &Place) -> [String; 2] {
+    let (options, stop) = (place.options(), AtomicBool::new(false));
+    let read = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop);
+    let synced = place.try_sync(&[]);
+    [read.err().map(|error| error.to_string()), synced.err().map(|error| error.to_string())]
+        .map(Option::unwrap_or_default)
+}
+
+#[test]
+fn damaged_tables_name_the_command_that_rebuilds_them() {
+    let whole = Place::new(Network::Regtest);
+    whole.sync(&[whole.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
+    let coins = whole.muhash();
+    let kinds: [(&str, fn(&Path)); 5] = [
+        ("a flipped table", |dir| flip_all(&first_table(dir))),
+        ("a missing table", |dir| std::fs::remove_file(first_table(dir)).unwrap()),
+        ("a missing CURRENT", |dir| std::fs::remove_file(dir.join("CURRENT")).unwrap()),
+        ("a flipped CURRENT", |dir| flip_all(&dir.join("CURRENT"))),
+        ("a flipped manifest", |dir| flip_all(&named_file(dir, "MANIFEST"))),
+    ];
+    for (directory, command) in
+        [("chainstate", "`apus reindex` "), ("blocks/index", "`apus reindex --index` ")]
+    {
+        for (kind, damage) in kinds {
+            let place = whole.copy();
+            damage(&place.network_dir().join(directory));
+            let [read, _] = messages(&place);
+            assert!(read.contains(command), "{kind} of {directory}: {read}");
+            let (options, stop) = (place.options(), AtomicBool::new(false));
+            let repaired = match directory {
+                "chainstate" => place.try_reindex(),
+                _ => sync::reindex_files(&options, &Unobserved, &stop),
+            };
+            assert!(repaired.is_ok(), "{kind} of {directory}: {repaired:?}");
+            assert_eq!(place.muhash(), coins, "{kind} of {directory}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_block_file_names_what_can_be_done() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
+    std::fs::remove_file(place.network_dir().join("blocks/blk00000.dat")).unwrap();
+    for text in messages(&place) {
+        assert!(
+            text.contains("put the file back") && text.contains("`apus sync --from`"),
+            "{text}"
+        );
+    }
+}
+
+/// No command helps where the system refuses, or somebody else has the directory.
+#[test]
+fn what_is_no_damage_names_no_repair() {
+    let place = Place::new(Network::Regtest);
+    place.sync(&[place.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
+    let chainstate = place.network_dir().join("chainstate");
+    let lock = apus::disk::Disk::new().lock(chainstate.join("LOCK")).unwrap();
+    for text in messages(&place) {
+        assert!(text.contains("in use") && !text.contains("reindex"), "{text}");
+    }
+    drop(lock);
+    let table = first_table(&chainstate);
+    std::fs::remove_file(&table).unwrap();
+    std::fs::create_dir(&table).unwrap();
+    for text in messages(&place) {
+        assert!(!text.is_empty(), "a directory is no table");
+    }
+}
