@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use super::commit::{entry_of_header, note_stored};
 use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
 use super::pipeline::{BlockFault, check_bytes};
-use super::rebuild::MARK;
+use super::rebuild::{self, MARK};
 use super::scan::{Finds, scan_opened};
 use super::sources::{SourcePlace, Sources};
 use super::swift;
@@ -92,8 +92,7 @@ pub(super) fn rebuild(
     );
     let entries = found.entries(checked, &files, options.network.segwit_height)?;
     // What others have begun names undo data that is about to be forgotten.
-    disk.remove(dir.path().join(MARK))?;
-    disk.sync_dir(dir.path())?;
+    rebuild::give_up(disk, dir.path())?;
     swift::remove_directory(disk, &dir.path().join(swift::DIRECTORY))?;
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;

@@ -84,8 +84,7 @@ impl Rebuild {
     pub fn take_place(&self) -> Result<(), StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         // From here on a crash may cost the work, but not leave a set that looks unfinished.
-        self.disk.remove(self.network_dir.join(MARK))?;
-        self.disk.sync_dir(&directory)?;
+        give_up(&self.disk, &self.network_dir)?;
         let chainstate = self.network_dir.join("chainstate");
         Chainstate::adopt(&self.disk, &chainstate, &directory)?;
         let count = directory.join(coin_count::FILE);
@@ -175,14 +174,23 @@ impl Rebuild {
             return Ok(());
         }
         // The mark goes first: it must never be there with half of what it vouches for.
-        let mark = self.network_dir.join(MARK);
-        self.disk.remove(&mark)?;
-        self.disk.remove_temporary(&mark)?;
-        self.disk.sync_dir(&directory)?;
+        give_up(&self.disk, &self.network_dir)?;
         let count = directory.join(coin_count::FILE);
         self.disk.remove_temporary(&count)?;
         self.disk.remove(&count)?;
         Chainstate::destroy(&self.disk, &directory)?;
         self.disk.remove_empty_dir(&directory)
     }
+}
+
+/// Sees to it that what an interrupted rebuild has left is not carried on from.
+pub(super) fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
+    let directory = network_dir.join(DIRECTORY);
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    let mark = network_dir.join(MARK);
+    disk.remove(&mark)?;
+    disk.remove_temporary(&mark)?;
+    disk.sync_dir(&directory)
 }

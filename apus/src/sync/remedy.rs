@@ -36,9 +36,6 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
         None => network_dir.join("blocks"),
     };
     let fixed = |text: &str| Some(text.to_string());
-    if path.starts_with(network_dir.join("chainstate")) {
-        return fixed("`apus reindex` rebuilds the chainstate from the blocks");
-    }
     if path.starts_with(network_dir.join("blocks").join("index")) {
         return fixed("`apus reindex --index` rebuilds the block index from the block files");
     }
@@ -46,6 +43,9 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     if path.starts_with(&unfinished) {
         let directory = unfinished.display();
         return Some(format!("remove {directory}, and `apus reindex` starts from the beginning"));
+    }
+    if path.starts_with(network_dir.join("chainstate")) {
+        return fixed("`apus reindex` rebuilds the chainstate from the blocks");
     }
     let Ok(Some(Component::Normal(name))) = path.strip_prefix(&blocks).map(first) else {
         return None;

@@ -71,6 +71,10 @@ impl Unfinished {
 /// # Errors
 /// There is no such directory, a program that writes has it open, or it holds what cannot be right.
 pub fn status(options: &Options) -> Result<Status, SyncError> {
+    read(options).map_err(|error| super::remedy::named(error, options))
+}
+
+fn read(options: &Options) -> Result<Status, SyncError> {
     let disk = Disk::new();
     let node = Node::open(options, &disk, Coins::ReadOnly)?;
     let directory = node.dir.path().to_path_buf();
