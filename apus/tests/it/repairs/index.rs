@@ -15,6 +15,9 @@ use apus_testchain::{Break, Chain, Spec};
 use crate::support::judge::Judge;
 use crate::support::{Place, framed, hash_of, with_genesis};
 
+/// What is done to a directory.
+type Damage = fn(&Path);
+
 fn small() -> Chain {
     Chain::new(Spec::small(5))
 }
@@ -110,7 +113,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
 fn a_lost_or_damaged_index_comes_back() {
     let whole = with_branches();
     let (coins, before) = (whole.muhash(), comparable(&whole));
-    let kinds: [(&str, fn(&Path)); 7] = [
+    let kinds: [(&str, Damage); 7] = [
         ("missing", |dir| std::fs::remove_dir_all(dir).unwrap()),
         ("empty", |dir| {
             std::fs::remove_dir_all(dir).unwrap();
@@ -154,7 +157,7 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     let summary = place.sync(&[place.write("main", &with_genesis(&small()))]);
     assert_eq!(summary.height, 200);
     let blocks = |place: &Place, name: &str| place.network_dir().join("blocks").join(name);
-    let kinds: [(&str, fn(&Path), &[&str]); 4] = [
+    let kinds: [(&str, Damage, &[&str]); 4] = [
         (
             "no key",
             |dir| std::fs::remove_file(dir.join("xor.dat")).unwrap(),
