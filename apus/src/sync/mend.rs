@@ -7,19 +7,22 @@
 //! blocks of a file are looked at once one is found damaged.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::activate::refusal;
 use super::node::Node;
 use super::options::Refusal;
 use super::pipeline::{BlockFault, Step};
+use super::prepare::BlockBytes;
 use super::sources::{Place, SourcePlace};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::CheckedBlock;
 use crate::store::{BlockStatus, FlatFilePos};
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+/// A block whose bytes are what its header promises.
+type Block = CheckedBlock<BlockBytes>;
 
 /// The file, beside Core's `chainstate`, that holds the numbers of blk files in which a damaged
 /// block was found and no good copy was known: the next sync that has sources looks at them.
@@ -128,10 +131,7 @@ fn mend_file(
 }
 
 /// The block at a place, or what is wrong with the bytes there.
-fn checked(
-    node: &mut Node,
-    step: Step,
-) -> Result<Result<CheckedBlock<Vec<u8>>, String>, StoreError> {
+fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
     let (shared, _) = node.split();
     match shared.read(step).and_then(|bytes| shared.check(step, bytes)) {
         Ok(block) => Ok(Ok(block)),
@@ -141,10 +141,7 @@ fn checked(
     }
 }
 
-fn good_copy(
-    node: &mut Node,
-    id: BlockId,
-) -> Result<Option<(SourcePlace, CheckedBlock<Vec<u8>>)>, StoreError> {
+fn good_copy(node: &mut Node, id: BlockId) -> Result<Option<(SourcePlace, Block)>, StoreError> {
     for place in node.sources.all_copies(id) {
         let step = Step { id, place: Place::Source(place), weight: 0 };
         match checked(node, step)? {
@@ -163,7 +160,7 @@ fn good_copy(
 fn replace(
     node: &mut Node,
     step: Step,
-    block: &CheckedBlock<Vec<u8>>,
+    block: &Block,
     copy: SourcePlace,
     what: &str,
 ) -> Result<(), StoreError> {

@@ -55,7 +55,7 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 #[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
-        let times = ["always", "rebuild", "swiftsync", "moment"];
+        let times = ["always", "rebuild", "damage", "swiftsync", "moment"];
         assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
     }
     let place = Place::new(Chain::Regtest);

@@ -15,6 +15,9 @@ use apus_testchain::{Break, Chain, Spec};
 use crate::support::judge::Judge;
 use crate::support::{Place, framed, hash_of, with_genesis};
 
+/// What is done to a directory.
+type Damage = fn(&Path);
+
 fn small() -> Chain {
     Chain::new(Spec::small(5))
 }
@@ -110,7 +113,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
 fn a_lost_or_damaged_index_comes_back() {
     let whole = with_branches();
     let (coins, before) = (whole.muhash(), comparable(&whole));
-    let kinds: [(&str, fn(&Path)); 7] = [
+    let kinds: [(&str, Damage); 7] = [
         ("missing", |dir| std::fs::remove_dir_all(dir).unwrap()),
         ("empty", |dir| {
             std::fs::remove_dir_all(dir).unwrap();
@@ -154,7 +157,7 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     let summary = place.sync(&[place.write("main", &with_genesis(&small()))]);
     assert_eq!(summary.height, 200);
     let blocks = |place: &Place, name: &str| place.network_dir().join("blocks").join(name);
-    let kinds: [(&str, fn(&Path), &[&str]); 4] = [
+    let kinds: [(&str, Damage, &[&str]); 4] = [
         (
             "no key",
             |dir| std::fs::remove_file(dir.join("xor.dat")).unwrap(),
@@ -167,7 +170,7 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
         ),
         (
             "a gap",
-            |dir| drop(std::fs::copy(dir.join("blk00000.dat"), dir.join("blk00002.dat")).unwrap()),
+            |dir| std::fs::write(dir.join("blk00002.dat"), [0; 100]).unwrap(),
             &["blk00001.dat", "missing"],
         ),
         (
@@ -262,12 +265,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     let stop = AtomicBool::new(false);
     let early = sync::reindex_files(&place.options(), &StopsIn(Phase::Headers, 0, &stop), &stop);
     assert_names(&early.unwrap_err(), &["interrupted", "nothing was changed"]);
-    let locks = |path: &PathBuf, _: &mut Vec<u8>| !path.ends_with("LOCK");
-    assert!(
-        content(&place.datadir())
-            .extract_if(.., locks)
-            .eq(before.into_iter().filter(|(p, _)| !p.ends_with("LOCK")))
-    );
+    assert!(content(&place.datadir()) == before, "something was changed");
 
     let stop = AtomicBool::new(false);
     let begun =
@@ -307,11 +305,12 @@ fn a_directory_in_use_is_left_alone() {
     assert!(!error.to_string().contains("reindex"), "{error}");
 }
 
-fn cut_everywhere(before: &Place, expected: &Summary, coins: &(String, u64)) {
+/// Cuts at every third step, from the `first` one on.
+fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64)) {
     let counter = Arc::new(PowerCut::at(u64::MAX));
     reindex_files(&before.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
     assert!(counter.steps() > 30, "there is something to cut: {}", counter.steps());
-    for cut_at in 1..=counter.steps() {
+    for cut_at in (first..=counter.steps()).step_by(3) {
         let place = before.copy();
         let power = Arc::new(PowerCut::at(cut_at));
         if reindex_files(&place, &Disk::with_power_cut(Arc::clone(&power))).is_ok() {
@@ -322,21 +321,22 @@ fn cut_everywhere(before: &Place, expected: &Summary, coins: &(String, u64)) {
         let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
         assert_eq!(summary.best_block, expected.best_block, "cut at {cut_at}");
         assert_eq!(&place.muhash(), coins, "cut at {cut_at}");
-        if cut_at % 4 == 1 {
+        if cut_at % 4 == 0 {
             assert_whole(&place, &summary, coins);
         }
     }
 }
 
 #[test]
-fn power_may_fail_at_every_step() {
-    let chain = with_genesis(&Chain::new(Spec::small(5)))[..40].to_vec();
+fn power_may_fail_at_any_step() {
+    let chain = with_genesis(&Chain::new(Spec::small(5)))[..24].to_vec();
     let place = Place::new(Network::Regtest);
     let summary = place.sync(&[place.write("chain", &chain)]);
     place.shrink();
     let coins = place.muhash();
-    cut_everywhere(&place, &summary, &coins);
+    cut_from(1, &place, &summary, &coins);
+    cut_from(2, &place, &summary, &coins);
     // A damaged one, which has to go before the new one is written.
     std::fs::write(index_of(&place).join("CURRENT"), "nothing\n").unwrap();
-    cut_everywhere(&place, &summary, &coins);
+    cut_from(3, &place, &summary, &coins);
 }

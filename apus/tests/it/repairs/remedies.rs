@@ -9,6 +9,9 @@ use apus_testchain::{Chain, Spec};
 
 use crate::support::{Place, first_table, with_genesis};
 
+/// What is done to a directory.
+type Damage = fn(&Path);
+
 fn flip_all(path: &Path) {
     let bytes: Vec<u8> = std::fs::read(path).unwrap().iter().map(|byte| byte ^ 0x10).collect();
     std::fs::write(path, bytes).unwrap();
@@ -33,7 +36,7 @@ fn damaged_tables_name_the_command_that_rebuilds_them() {
     let whole = Place::new(Network::Regtest);
     whole.sync(&[whole.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
     let coins = whole.muhash();
-    let kinds: [(&str, fn(&Path)); 5] = [
+    let kinds: [(&str, Damage); 5] = [
         ("a flipped table", |dir| flip_all(&first_table(dir))),
         ("a missing table", |dir| std::fs::remove_file(first_table(dir)).unwrap()),
         ("a missing CURRENT", |dir| std::fs::remove_file(dir.join("CURRENT")).unwrap()),
