@@ -20,7 +20,7 @@ fn main() {
     if may_mount() {
         println!("cargo::rustc-cfg=can_mount");
     }
-    // Other systems' linkers have no such option; there the program starts a tenth of a second later.
+    // Other systems' linkers have no such option: there the program takes 0.1 s longer to start.
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
         println!("cargo::rustc-link-arg-bins=-Wl,--wrap=_Z10RandomInitv");
     }

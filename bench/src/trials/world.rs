@@ -350,7 +350,7 @@ impl World {
             return Found::Wrong(format!("height {height}"));
         };
         let is_right = info["bestblock"] == set.block.as_str()
-            && info["muhash"] == set.muhash.as_str()
+            && info["muhash"] == set.muhash().as_str()
             && info["txouts"] == set.coins;
         match is_right {
             true => Found::Right(height),
