@@ -105,7 +105,7 @@ pub(super) fn attempt<A: Aggregate>(
         return Ok(Activated::Stopped);
     }
     let undo = match &work.recent {
-        Some(recent) => recent.write_undo(&shared, &ledger.entries)?,
+        Some(recent) => recent.write_undo(&shared, &ledger.entries, &job.times)?,
         None => undo,
     };
     let height = plan.chain.height().unwrap_or(0);

@@ -14,6 +14,7 @@ mod plan;
 mod recent;
 mod run;
 mod saved;
+mod spends;
 mod undo;
 mod verify;
 mod worker;

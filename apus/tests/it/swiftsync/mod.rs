@@ -4,6 +4,7 @@
 mod continuing;
 mod hints_files;
 mod interrupted;
+mod last_blocks;
 mod refusals;
 mod same_results;
 mod wrong_blocks;
