@@ -186,7 +186,7 @@ pub(super) struct Inner {
     pub written: Condvar,
     /// Held by whoever takes tables out: there is one merge at a time.
     pub merging: Mutex<()>,
-    pub _lock: FileLock,
+    pub _lock: Option<FileLock>,
 }
 
 /// The end of the manifest that records are appended to.

@@ -32,7 +32,10 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
     if options.create_if_missing && !options.read_only {
         disk.create_dir_all(dir)?;
     }
-    let lock = disk.lock(dir.join("LOCK"))?;
+    let lock = match options.lock || !options.read_only {
+        true => Some(disk.lock(dir.join("LOCK"))?),
+        false => None,
+    };
     let names = disk.list(dir)?;
     let mut state = match current_manifest(&disk, dir)? {
         Some(path) => read_manifest(&disk, &path)?,

@@ -56,6 +56,14 @@ impl IndexDb {
         Self::open_with(disk, path, Options { read_only: true, ..Options::default() })
     }
 
+    /// Opens the index in the directory `path`, in which nothing is changed, no lock is taken and
+    /// no file is made. Its owner may be changing it: an error then means that there is no telling
+    /// what it says.
+    pub fn open_unlocked(disk: &Disk, path: &Path) -> Result<Self> {
+        let options = Options { read_only: true, lock: false, ..Options::default() };
+        Self::open_with(disk, path, options)
+    }
+
     fn open_with(disk: &Disk, path: &Path, options: Options) -> Result<Self> {
         let db = Db::open(disk.clone(), path, options)?;
         let path = path.to_path_buf();
