@@ -21,7 +21,9 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         StoreError::new(path, format!("block {} is to be disconnected, but {what}", entry.hash))
     };
     let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;
-    let undo_pos = entry.undo_pos().ok_or_else(|| missing("its undo data is not stored"))?;
+    let undo_pos = entry
+        .undo_pos()
+        .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
     let bytes = shared.files.read_block(data_pos)?;
     let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
     let block = BlockView::parse(&bytes).map_err(|error| {

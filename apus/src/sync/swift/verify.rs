@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use super::super::checked::Checked;
 use super::super::node::{Coins, Node};
 use super::super::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
 use super::super::resources;
@@ -47,7 +48,7 @@ pub fn verify_hints(
         AssumeValid::Nothing => Mode::Full,
         _ => Mode::AssumeValid,
     };
-    let plan = Plan::of(&node, target, mode)?;
+    let plan = Plan::new(&node, target, mode).map_err(|fault| fault.into_error(&node, &hints))?;
     let proved = match options.aggregate {
         AggregateKind::Sha256 => verify::<SumAggregate>(&mut node, &hints, &plan, observer, stop),
         AggregateKind::MuHash => {
@@ -55,6 +56,10 @@ pub fn verify_hints(
         }
     };
     let tally = proved.map_err(|fault| fault.into_error(&node, &hints))?;
+    let checked = match plan.mode {
+        Mode::AssumeValid => Checked::outpoints_alone(height, 0),
+        Mode::Full => Checked::default(),
+    };
     Ok(Summary {
         height,
         best_block: node.tree.node(target).hash,
@@ -64,6 +69,9 @@ pub fn verify_hints(
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),
+        saved: None,
+        checked,
+        undo_from: node.ledger.undo_from(),
         refusals: Vec::new(),
         stages: node.clock.stages(),
     })

@@ -223,16 +223,14 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn validate(&mut self, index: usize, prepared: Prepared) -> Result<InFlight, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let step = plan.steps[index];
-        let coins = {
-            let _timer = shared.clock.start(Stage::Read);
-            let (at, copies) = (plan.undo[index], &plan.undo_copies);
-            copies.coins(shared, step.id, at, &prepared, &mut self.undo)?
-        };
-        let _timer = shared.clock.start(Stage::Validate);
         let node = shared.tree.node(step.id);
-        let flags = Some(script_flags(shared.network, node.height, &node.hash));
-        check_spends(shared, &self.job.times, step.id, prepared, coins, flags)
-            .map_err(|refused| Fault::Rule(step, refused.0))
+        let flags = script_flags(shared.network, node.height, &node.hash);
+        let source = (step, plan.undo[index]);
+        let (copies, payload) = (&plan.undo_copies, &mut self.undo);
+        copies.check_with(shared, source, prepared, payload, |prepared, coins| {
+            let _timer = shared.clock.start(Stage::Validate);
+            check_spends(shared, &self.job.times, step.id, prepared, coins, Some(flags))
+        })
     }
 
     fn take_hints(&mut self, height: u32) -> Result<(), Fault> {

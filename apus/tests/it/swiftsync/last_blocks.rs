@@ -1,17 +1,14 @@
 //! The last 288 blocks of a SwiftSync that takes blocks as valid: their coins are known, so that
 //! every rule but the scripts is held, and what breaks one is refused with nothing committed.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use apus::store::BlockStatus;
-use apus::sync::{self, Observer, Options, Phase, Progress};
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain, Kind, Payment};
 
 use super::refusals::{Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed};
+use super::stop::StopSoon;
 use crate::support::Place;
 use crate::support::swift::{Mode, World, small_chain, try_sync_with};
 
@@ -94,26 +91,6 @@ fn a_spend_in_a_block_before_its_coins_is_refused() {
     assert_in_order_succeeds(&place, &sources, &right, what);
 }
 
-/// Asks to stop at the first look at blocks.
-#[derive(Default)]
-struct StopSoon(AtomicBool);
-
-impl Observer for StopSoon {
-    fn observe(&self, progress: &Progress) {
-        self.0.fetch_or(progress.phase == Phase::SwiftSync, Relaxed);
-    }
-}
-
-fn interrupted(world: &World, hints: &Path, place: &Place, sources: &[PathBuf]) -> bool {
-    let stop = StopSoon::default();
-    let options = Options {
-        save_every: Duration::MAX,
-        threads: 1,
-        ..world.options(place, Mode::AssumeValid, hints)
-    };
-    sync::sync(&options, sources, &stop, &stop.0).is_ok_and(|summary| summary.interrupted)
-}
-
 #[test]
 fn carrying_on_from_what_was_saved_refuses_the_same() {
     let chain = small_chain(163, 60, 9_000);
@@ -128,11 +105,15 @@ fn carrying_on_from_what_was_saved_refuses_the_same() {
             _ => ending_in(&chain, &[chain.broken(rule).block]),
         };
         let what = format!("{rule:?}, carried on");
-        let place = (0..30).find_map(|_| {
+        // It may end before it notices.
+        let interrupted = (0..30).find_map(|_| {
             let (place, hints, sources) = prepare(&world);
-            interrupted(&world, &hints, &place, &sources).then_some((place, hints, sources))
+            let options = world.options(&place, Mode::AssumeValid, &hints);
+            let run = StopSoon::new(1).run(&options, &sources);
+            let stopped = run.is_ok_and(|summary| summary.interrupted);
+            stopped.then_some((place, hints, sources))
         });
-        let (place, hints, sources) = place.expect("it can be asked to stop before it ends");
+        let (place, hints, sources) = interrupted.expect("it can be asked to stop");
         assert!(place.swift_dir().join("progress").exists(), "{what}: something was saved");
         let options = world.options(&place, Mode::AssumeValid, &hints);
         let due = Due(Blame::Block, words);

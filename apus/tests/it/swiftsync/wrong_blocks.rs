@@ -192,17 +192,23 @@ fn blocks_that_nobody_vouches_for_are_refused() {
     type Change = Box<dyn Fn(&mut Options)>;
     let assume = |assumevalid| Box::new(move |o: &mut Options| o.assumevalid = assumevalid);
     let below = world.hash(world.height() - 1);
-    let stale = fork.tip();
     let height = world.height();
     let cases: Vec<(&str, Change, Due)> = vec![
-        ("nothing built in", assume(AssumeValid::BuiltIn), user(&["nobody vouches"])),
-        ("unknown", assume(AssumeValid::Block(Hash([7; 32]))), user(&["nobody vouches"])),
-        ("one below", assume(AssumeValid::Block(below)), user(&["name a later one"])),
-        ("on a branch", assume(AssumeValid::Block(stale)), user(&["block assumed valid is at"])),
+        ("nothing built in", assume(AssumeValid::BuiltIn), user(&["has no block built in"])),
+        (
+            "unknown",
+            assume(AssumeValid::Block(Hash([7; 32]))),
+            user(&["block 0707", "is not among the headers", "--assumevalid=HASH"]),
+        ),
+        (
+            "one below",
+            assume(AssumeValid::Block(below)),
+            user(&["is at height 162", "no descendant of", "height of 163", "name a later one"]),
+        ),
         (
             "too little work",
             Box::new(|o| o.network.minimum_chain_work = Hash([0x22; 32])),
-            user(&["the network's minimum work"]),
+            user(&["the best header, at height 163", "--minimumchainwork is 22222"]),
         ),
         (
             "to stop below",
