@@ -107,7 +107,8 @@ pub(super) fn build(
         if ends {
             return Err(error);
         }
-        tracing::debug!(block = %node.tree.node(*target).hash, %error, "not what the hints are for");
+        let block = node.tree.node(*target).hash;
+        tracing::debug!(%block, %error, "not what the hints are for");
         first_error.get_or_insert(error);
     }
     let error = first_error
