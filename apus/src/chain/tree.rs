@@ -229,7 +229,10 @@ impl Tree {
     /// Says that these blocks were first at hand in this order, whatever was said of them before.
     /// Those found on disk at start stay ahead of them.
     pub fn offer_in_order(&mut self, order: &[BlockId]) {
-        for id in order {
+        let from_disk = SEQUENCE_ACTIVE..SEQUENCE_FIRST_NEW;
+        let is_new = |id: &BlockId| !from_disk.contains(&self.node(*id).sequence);
+        let order: Vec<BlockId> = order.iter().copied().filter(is_new).collect();
+        for id in &order {
             self.nodes[id.index()].offer = Offer::Missing;
         }
         self.unlinked.clear();
@@ -244,7 +247,17 @@ impl Tree {
             }
         }
         for id in order {
-            self.offer(*id, Offer::AtHand);
+            self.offer(id, Offer::AtHand);
+        }
+    }
+
+    /// Says that `chain` has become the active one otherwise than block by block. As after a start
+    /// on it, no other branch of as much work ranks above it.
+    pub fn settle_on(&mut self, chain: &super::ActiveChain) {
+        for height in 0..=chain.height().unwrap_or(0) {
+            if let Some(id) = chain.at(height) {
+                self.nodes[id.index()].sequence = SEQUENCE_ACTIVE;
+            }
         }
     }
 
@@ -309,8 +322,37 @@ impl Tree {
     /// first (Core's `FindMostWorkChain`).
     pub fn best_candidate(&self) -> Option<BlockId> {
         self.ids()
-            .filter(|id| self.node(*id).sequence != 0 && !self.node(*id).failed)
+            .filter(|id| self.is_linked(*id) && !self.node(*id).failed)
             .max_by(|a, b| self.compare(*a, *b))
+    }
+
+    /// The blocks at `height` that can be reached: their bytes and their ancestors' are available,
+    /// and no rule refused them. In the order in which the best tips that build on them would
+    /// become active.
+    pub fn branches_at(&self, height: u32) -> Vec<BlockId> {
+        let mut ancestors: Vec<Option<BlockId>> = vec![None; self.nodes.len()];
+        let mut branches: Vec<(BlockId, BlockId)> = Vec::new();
+        for id in self.ids().filter(|id| self.is_linked(*id) && !self.node(*id).failed) {
+            let node = self.node(id);
+            let ancestor = match node.height == height {
+                true => Some(id),
+                false => node.prev.and_then(|prev| ancestors[prev.index()]),
+            };
+            ancestors[id.index()] = ancestor;
+            let Some(ancestor) = ancestor else { continue };
+            match branches.iter_mut().find(|(known, _)| *known == ancestor) {
+                Some((_, tip)) if self.is_better(id, *tip) => *tip = id,
+                Some(_) => {}
+                None => branches.push((ancestor, id)),
+            }
+        }
+        branches.sort_by(|(_, a), (_, b)| self.compare(*b, *a));
+        branches.into_iter().map(|(block, _)| block).collect()
+    }
+
+    /// Whether the bytes of `id` and of all its ancestors are at hand.
+    fn is_linked(&self, id: BlockId) -> bool {
+        self.node(id).sequence != 0
     }
 
     /// Whether `a` ranks above (`Greater`) or below `b` as a tip.

@@ -239,9 +239,15 @@ pub struct Engine {
     /// SwiftSync with this hints file: all cores take blocks in any order up to the hints' height,
     /// without look-ups, and one comparison of sums proves the result.
     ///
-    /// Needs every block up to that height to be assumed valid (--assumevalid=HASH may name it);
-    /// with --assumevalid=0 everything is checked instead, with the coins that the rev files beside
-    /// the blocks hold. Wrong hints cost time and nothing else.
+    /// With --assumevalid=HASH the blocks up to that height, on the chain of HASH, are taken as
+    /// valid. Whoever vouches for HASH vouches for what is then not checked below the last 288
+    /// blocks: scripts, amounts (but the total supply is), coinbase claims, the order of spends,
+    /// maturity of coinbases, relative lock times, and P2SH and witness signature operations. In
+    /// the last 288 blocks only scripts are not checked. Undo data is written for these alone;
+    /// `apus reindex` writes the rest.
+    ///
+    /// With --assumevalid=0 everything is checked, with the coins that the rev files next to the
+    /// blocks hold. Wrong hints cost time and nothing else.
     #[arg(long, value_name = "FILE")]
     hints: Option<PathBuf>,
     /// What proves the hints; muhash is slower, and there to be compared.

@@ -2,7 +2,7 @@ use serde::Serialize;
 
 use super::output;
 use super::progress::{precise, thousands};
-use crate::sync::{MemoryInUse, Refusal, Summary};
+use crate::sync::{Checked, MemoryInUse, NotChecked, Refusal, RuleGroup, Summary};
 
 /// Refusals that are printed one by one; the rest is counted.
 const REFUSALS_SHOWN: usize = 10;
@@ -24,8 +24,33 @@ struct SummaryJson {
     peak_memory: u64,
     peak_memory_mapped: Option<u64>,
     interrupted: bool,
+    swiftsync_saved: Option<SavedJson>,
+    checked: CheckedJson,
+    undo_from: u32,
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
+}
+
+/// Blocks of an interrupted SwiftSync.
+#[derive(Serialize)]
+struct SavedJson {
+    blocks: u32,
+    of: u32,
+}
+
+/// `everything`: whether every rule was checked of every block of this run; else the blocks, by
+/// height, and the rules that were not.
+#[derive(Serialize)]
+struct CheckedJson {
+    everything: bool,
+    not_checked: Vec<NotCheckedJson>,
+}
+
+#[derive(Serialize)]
+struct NotCheckedJson {
+    first_height: u32,
+    last_height: u32,
+    rules: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -53,10 +78,24 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         peak_memory: summary.peak_memory,
         peak_memory_mapped: mapped_at_peak(summary.peak_memory, memory),
         interrupted: summary.interrupted,
+        swiftsync_saved: summary
+            .saved
+            .map(|saved| SavedJson { blocks: saved.done, of: saved.total }),
+        checked: checked_json(&summary.checked),
+        undo_from: summary.undo_from,
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
+}
+
+fn checked_json(checked: &Checked) -> CheckedJson {
+    let not_checked = checked.not_checked().iter().map(|blocks| NotCheckedJson {
+        first_height: blocks.first,
+        last_height: blocks.last,
+        rules: blocks.rules.iter().map(|rule| rule.name()).collect(),
+    });
+    CheckedJson { everything: checked.not_checked().is_empty(), not_checked: not_checked.collect() }
 }
 
 fn refusal_json(refusal: &Refusal) -> RefusalJson {
@@ -93,15 +132,12 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
     let coins = summary
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
-    let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
     format!(
-        "{what}: height {}, best block {}\n\
-         {}\
+        "{}{}\
          {} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
          ({:.0} blocks/s, {:.1} MB/s)\n\
-         {}",
-        summary.height,
-        summary.best_block,
+         {}\n{}{}",
+        outcome(summary),
         coins,
         thousands(counts.blocks),
         thousands(counts.transactions),
@@ -112,6 +148,60 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         counts.blocks as f64 / seconds,
         counts.bytes as f64 / seconds / 1e6,
         memory_text(summary.peak_memory, memory),
+        not_checked(&summary.checked),
+        undo_missing(summary),
+    )
+    .trim_end()
+    .to_string()
+}
+
+/// How far it came.
+fn outcome(summary: &Summary) -> String {
+    if let Some(saved) = summary.saved {
+        return format!(
+            "Interrupted: {} of {} blocks of SwiftSync are done and saved; the same command \
+             carries on\n",
+            thousands(saved.done.into()),
+            thousands(saved.total.into())
+        );
+    }
+    let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
+    format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
+}
+
+/// What was taken as valid, in a line for each range of blocks; nothing if every rule was checked.
+fn not_checked(checked: &Checked) -> String {
+    let line = |blocks: &NotChecked| {
+        let rules: Vec<&str> = blocks.rules.iter().map(|rule| words(*rule)).collect();
+        let (first, last) = (thousands(blocks.first.into()), thousands(blocks.last.into()));
+        format!("taken as valid, not checked, in blocks {first} to {last}: {}\n", rules.join(", "))
+    };
+    checked.not_checked().iter().map(line).collect()
+}
+
+fn words(rule: RuleGroup) -> &'static str {
+    match rule {
+        RuleGroup::Scripts => "scripts",
+        RuleGroup::Amounts => "amounts (the total supply is checked)",
+        RuleGroup::CoinbaseClaims => "coinbase claims",
+        RuleGroup::Order => "the order of spends",
+        RuleGroup::Maturity => "maturity of coinbases",
+        RuleGroup::RelativeLockTimes => "relative lock times (BIP68)",
+        RuleGroup::P2shSigops => "P2SH signature operations",
+        RuleGroup::WitnessSigops => "witness signature operations",
+    }
+}
+
+/// What cannot be done with the directory, and the remedy, where blocks lack their undo data.
+fn undo_missing(summary: &Summary) -> String {
+    if summary.undo_from <= 1 || summary.saved.is_some() {
+        return String::new();
+    }
+    format!(
+        "undo data is complete from height {} on; bitcoind runs, but -coinstatsindex, \
+         -blockfilterindex, -checkblocks=0 -checklevel=4, verifychain and reorganisations that \
+         reach further down need the rest: `apus reindex` writes it\n",
+        thousands(summary.undo_from.into())
     )
 }
 
@@ -127,7 +217,45 @@ pub fn print_refusals(summary: &Summary) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use super::*;
+    use crate::sync::{Counts, SavedBlocks};
+    use crate::wire::Hash;
+
+    fn interrupted(saved: Option<SavedBlocks>) -> Summary {
+        Summary {
+            height: 0,
+            best_block: Hash::ZERO,
+            coins: Some(0),
+            counts: Counts::default(),
+            elapsed: Duration::from_secs(1),
+            cpu: Duration::ZERO,
+            peak_memory: 0,
+            interrupted: true,
+            saved,
+            checked: Checked::default(),
+            undo_from: 1,
+            refusals: Vec::new(),
+            stages: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn an_interrupted_swiftsync_says_what_is_kept() {
+        let unseen = MemoryInUse::default();
+        let text =
+            summary_text(&interrupted(Some(SavedBlocks { done: 1200, total: 14131 })), unseen);
+        let first = "Interrupted: 1,200 of 14,131 blocks of SwiftSync are done and saved; the same \
+                     command carries on\n";
+        assert!(text.starts_with(first), "{text}");
+        assert!(!text.contains("height 0"), "{text}");
+        let json = summary_json(&interrupted(Some(SavedBlocks { done: 7, total: 9 })), unseen);
+        assert!(json.contains(r#""swiftsync_saved":{"blocks":7,"of":9}"#), "{json}");
+        let text = summary_text(&interrupted(None), unseen);
+        assert!(text.starts_with("Interrupted, saved: height 0"), "{text}");
+    }
 
     #[test]
     fn mapped_memory_is_named_only_if_it_was_seen_near_the_peak() {

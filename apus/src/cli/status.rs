@@ -41,7 +41,7 @@ struct StatusJson {
 struct UnfinishedJson {
     what: &'static str,
     height: Option<u32>,
-    blocks: Option<u64>,
+    blocks: Option<u32>,
     remedy: &'static str,
 }
 
@@ -115,7 +115,7 @@ fn text(status: &Status) -> String {
                 format!("a rebuild of the UTXO set, at height {}", thousands((*height).into()))
             }
             Unfinished::SwiftSync { blocks } => {
-                format!("a SwiftSync, {} blocks done", thousands(*blocks))
+                format!("a SwiftSync, {} blocks done", thousands((*blocks).into()))
             }
         };
         text += &format!("\nunfinished  {what}: {}", work.remedy());

@@ -33,9 +33,10 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
         disk.create_dir_all(dir)?;
     }
     let lock_path = dir.join("LOCK");
-    let lock = match options.read_only {
-        true => disk.lock_shared(lock_path)?,
-        false => Some(disk.lock(lock_path)?),
+    let lock = match (options.read_only, options.lock) {
+        (true, true) => disk.lock_shared(lock_path)?,
+        (true, false) => None,
+        (false, _) => Some(disk.lock(lock_path)?),
     };
     let names = disk.list(dir)?;
     let mut state = match current_manifest(&disk, dir)? {

@@ -5,6 +5,9 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Whether nothing may be written. What log files hold is then kept in memory.
     pub read_only: bool,
+    /// Whether the database is locked while it is open. Without the lock somebody else may change
+    /// it meanwhile, and reads then fail: only together with `read_only`.
+    pub lock: bool,
     /// Bytes at which a table ends and the next one begins (`max_file_size`).
     pub table_bytes_max: u64,
     /// Bytes at which a block ends (`block_size`).
@@ -21,6 +24,7 @@ impl Default for Options {
         Self {
             create_if_missing: false,
             read_only: false,
+            lock: true,
             table_bytes_max: 32 << 20,
             block_bytes: 4096,
             bloom_bits_per_key: 10,

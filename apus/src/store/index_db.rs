@@ -60,6 +60,14 @@ impl IndexDb {
         Self::open_with(disk, path, Options { read_only: true, ..Options::default() })
     }
 
+    /// Opens the index in the directory `path`, in which nothing is changed, no lock is taken and
+    /// no file is made. Its owner may be changing it: an error then means that there is no telling
+    /// what it says.
+    pub fn open_unlocked(disk: &Disk, path: &Path) -> Result<Self> {
+        let options = Options { read_only: true, lock: false, ..Options::default() };
+        Self::open_with(disk, path, options)
+    }
+
     /// Makes the index in the directory `path` hold these entries and file infos, the flag
     /// [`REBUILT_FLAG`], and nothing else.
     ///

@@ -64,6 +64,11 @@ impl UndoFile {
         &self.records
     }
 
+    /// The record whose undo data starts at `offset`, as an index of [`UndoFile::records`].
+    pub fn record_at(&self, offset: u64) -> Option<usize> {
+        self.records.binary_search_by_key(&offset, |record| record.offset).ok()
+    }
+
     /// Reads the undo data at `place` into `payload`, in the place of what that held, and says
     /// whether it is that of a block whose parent is `prev`, as its checksum tells; if not,
     /// `payload` is empty.

@@ -7,38 +7,68 @@ use crate::rules::{Work, equivalent_time};
 /// Work that must lie on top of a block before its scripts are skipped, as time.
 const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
-/// Whether `option` lets every block up to `target` pass as valid: the assumed block is `target` or
-/// builds on it, and the best header has the network's minimum work. Under the block that is built
-/// in, two weeks of work must lie on top as well; of one that the user names, the user knows.
+/// The block at `height` up to which `option` lets every block pass as valid: the assumed block or
+/// an ancestor of it, if the best header has the network's minimum work. Under the block that is
+/// built in, two weeks of work must lie on top as well; of one that the user names, the user knows.
 ///
 /// # Errors
-/// Why not, and what to do.
-pub(super) fn vouches_for(option: AssumeValid, tree: &Tree, target: BlockId) -> Result<(), String> {
-    let assumed = Assumed::new(option, tree);
-    let height = tree.node(target).height;
-    let instead = "--assumevalid=0 checks everything (with undo data), and without --hints a \
-                   sync in order needs nobody's word";
-    match assumed.below {
-        None => Err(format!(
-            "nobody vouches for the blocks up to the hints' height of {height}: the block assumed \
-             valid is not among the headers, or they lack the network's minimum work; name a block \
-             that you know with --assumevalid=HASH; {instead}"
-        )),
-        Some((block, _)) if tree.ancestor(block, height) != Some(target) => Err(format!(
-            "the hints are for height {height}, and the block assumed valid is at {}: name a later \
-             one that you know with --assumevalid=HASH; {instead}",
-            tree.node(block).height
-        )),
-        Some((_, best))
-            if option == AssumeValid::BuiltIn && !assumed.is_buried(tree, target, best) =>
-        {
-            Err(format!(
-                "two weeks of blocks must lie on top of the hints' height of {height} before it is \
-                 assumed valid: bring more blocks, or name it with --assumevalid=HASH; {instead}"
-            ))
-        }
-        Some(_) => Ok(()),
+/// Which of these is not so, and what to do.
+pub(super) fn vouched_for(
+    option: AssumeValid,
+    tree: &Tree,
+    height: u32,
+) -> Result<BlockId, String> {
+    let network = tree.network();
+    let hash = match option {
+        AssumeValid::Nothing => None,
+        AssumeValid::BuiltIn => Some(network.default_assume_valid).filter(|hash| !hash.is_zero()),
+        AssumeValid::Block(hash) => Some(hash),
+    };
+    let unmet = |what: String| {
+        format!(
+            "the blocks up to the hints' height of {height} cannot be assumed valid: {what}. \
+             --assumevalid=0 checks everything (with undo data), and a sync without --hints needs \
+             nobody's word"
+        )
+    };
+    let name = "name a block that you know with --assumevalid=HASH";
+    let chain = network.chain.name();
+    let Some(hash) = hash else {
+        return Err(unmet(format!("chain {chain} has no block built in for that; {name}")));
+    };
+    let Some(assumed) = tree.find(&hash).filter(|id| !tree.node(*id).failed) else {
+        let what = match tree.find(&hash) {
+            None => {
+                "is not among the headers of the data directory and the files given with --from"
+            }
+            Some(_) => "is marked invalid in the block index, or builds on one that is",
+        };
+        return Err(unmet(format!("block {hash}, which is to vouch for them, {what}; {name}")));
+    };
+    let Some(target) = tree.ancestor(assumed, height) else {
+        let at = tree.node(assumed).height;
+        return Err(unmet(format!(
+            "block {hash}, which is to vouch for them, is at height {at} and so no descendant of \
+             the block at the hints' height; name a later one with --assumevalid=HASH"
+        )));
+    };
+    let best = tree.best_header();
+    let (work, minimum) = (tree.node(best).work, Work::from_hash(&network.minimum_chain_work));
+    if work < minimum {
+        return Err(unmet(format!(
+            "the best header, at height {}, has {work} work, and --minimumchainwork is {minimum}; \
+             bring more blocks, or give a lower --minimumchainwork",
+            tree.node(best).height
+        )));
     }
+    if option == AssumeValid::BuiltIn && !is_buried(tree, target, best) {
+        return Err(unmet(format!(
+            "under the block that is built in, two weeks of work must lie on top of them, and the \
+             best header is at height {}; bring more blocks, or {name}",
+            tree.node(best).height
+        )));
+    }
+    Ok(target)
 }
 
 /// Blocks whose scripts are taken as valid.
@@ -70,12 +100,13 @@ impl Assumed {
         let height = tree.node(id).height;
         tree.ancestor(assumed, height) == Some(id)
             && tree.ancestor(best, height) == Some(id)
-            && self.is_buried(tree, id, best)
+            && is_buried(tree, id, best)
     }
+}
 
-    fn is_buried(&self, tree: &Tree, id: BlockId, best: BlockId) -> bool {
-        let (from, to) = (tree.node(id), tree.node(best));
-        let on_top = equivalent_time(to.work, from.work, to.header.bits, tree.network());
-        on_top > BURIED_SECONDS
-    }
+/// Whether two weeks of work lie on top of `id` in the best header's chain.
+fn is_buried(tree: &Tree, id: BlockId, best: BlockId) -> bool {
+    let (from, to) = (tree.node(id), tree.node(best));
+    let on_top = equivalent_time(to.work, from.work, to.header.bits, tree.network());
+    on_top > BURIED_SECONDS
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::checked::Checked;
 use super::clock::Stage;
 use super::coin_count::CoinCount;
 use super::in_flight::InFlight;
@@ -30,6 +31,7 @@ pub(super) struct Ledger {
     pub dirty: BTreeSet<BlockId>,
     pub active: ActiveChain,
     pub counts: Counts,
+    pub checked: Checked,
     /// Coins in the UTXO set, if known.
     pub coins: Option<i64>,
     coin_count: CoinCount,
@@ -48,6 +50,7 @@ impl Ledger {
             dirty: BTreeSet::new(),
             active: ActiveChain::default(),
             counts: Counts::default(),
+            checked: Checked::default(),
             coins: None,
             coin_count,
             cache_bytes_max,
@@ -119,7 +122,9 @@ impl Ledger {
         if let Some(coins) = &mut self.coins {
             *coins += block.coins_gained();
         }
-        let scripts = if block.script_flags.is_some() { block.input_count() as u64 } else { 0 };
+        let with_scripts = block.script_flags.is_some();
+        self.checked.note_connected(block.prepared.height, with_scripts);
+        let scripts = if with_scripts { block.input_count() as u64 } else { 0 };
         self.counts = Counts {
             blocks: self.counts.blocks + 1,
             bytes: self.counts.bytes + view.len() as u64,
@@ -171,6 +176,17 @@ impl Ledger {
             None => None,
         };
         self.coin_count.write([before, Some((next, coins as u64))])
+    }
+
+    /// The height from which on every block of the active chain that is stored has its undo data;
+    /// 1 if all have.
+    pub fn undo_from(&self) -> u32 {
+        let above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
+        let entries = above_genesis.filter_map(|height| self.active.at(height));
+        let mut entries = entries.map(|id| &self.entries[id.index()]);
+        let lacks_undo =
+            |entry: &&IndexEntry| entry.block_pos().is_some() && entry.undo_pos().is_none();
+        entries.find(lacks_undo).map_or(1, |entry| entry.height + 1)
     }
 
     fn note_commit(&mut self) {

@@ -29,9 +29,9 @@ pub(super) fn disconnect_tip(
         StoreError::new(path, format!("block {} is to be disconnected, but {what}", entry.hash))
     };
     let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;
-    let undo_pos = entry.undo_pos().ok_or_else(|| {
-        missing("its undo data is not stored; `apus reindex` makes what is missing of it")
-    })?;
+    let undo_pos = entry
+        .undo_pos()
+        .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
     let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
     // A block that is checked again, to the last byte, names the coins that it created and spent.
     let block = match shared.read(step).and_then(|bytes| shared.check(step, bytes)) {

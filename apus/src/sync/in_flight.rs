@@ -269,7 +269,7 @@ impl InFlight {
 }
 
 /// The undo data of a block that spends `coins` ([`Prepared::external`]).
-pub(super) fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
+fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
     let view = prepared.block.view();
     let mut undo = Vec::with_capacity(prepared.sources.len() * 32 + view.tx_count() * 2 + 5);
     put_compact_size(&mut undo, view.tx_count() as u64 - 1);

@@ -6,6 +6,7 @@
 
 mod activate;
 mod assumevalid;
+mod checked;
 mod clock;
 mod coin_count;
 mod commit;
@@ -36,13 +37,14 @@ use std::time::Instant;
 
 use crate::disk::Disk;
 
+pub use checked::{Checked, NotChecked, RuleGroup};
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
 };
 pub use info::txoutset_info;
 pub use options::{
     AggregateKind, AssumeValid, Counts, ErrorKind, Observer, Options, Phase, Progress, Refusal,
-    Summary, SyncError, Unobserved,
+    SavedBlocks, Summary, SyncError, Unobserved,
 };
 
 pub use coin_count::FILE as COIN_COUNT_FILE;
@@ -251,10 +253,14 @@ fn run(
     if !interrupted {
         space::check(node)?;
     }
+    let mut saved = None;
     match hints {
         Some(hints) if !swift::is_behind(node, hints) => {
             if !interrupted {
                 interrupted = swift::build(node, hints, observer, stop)? == Activated::Stopped;
+            }
+            if interrupted {
+                saved = Some(swift::saved_blocks(node, hints)?);
             }
         }
         _ => swift::forget(node)?,
@@ -284,6 +290,9 @@ fn run(
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),
         interrupted,
+        saved,
+        checked: node.ledger.checked.clone(),
+        undo_from: node.ledger.undo_from(),
         refusals: std::mem::take(&mut node.refusals),
         stages: node.clock.stages(),
     })

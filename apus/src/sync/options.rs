@@ -3,6 +3,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::checked::Checked;
 use crate::disk::StoreError;
 use crate::swiftsync::HintsError;
 use crate::wire::{Hash, Network};
@@ -217,12 +218,28 @@ pub struct Summary {
     pub cpu: Duration,
     /// Most memory that the process ever had, in bytes; 0 where the system does not tell.
     pub peak_memory: u64,
-    /// Whether it was told to stop before its end.
+    /// Whether it was asked to stop before its end.
     pub interrupted: bool,
+    /// What an interrupted SwiftSync has on disk; nothing of it is in the UTXO set yet.
+    pub saved: Option<SavedBlocks>,
+    /// What was not checked of the blocks that this run worked through.
+    pub checked: Checked,
+    /// The active chain has stored blocks without undo data below this height, and none from it
+    /// on; 1 if all have it.
+    pub undo_from: u32,
     /// What was not taken, and why.
     pub refusals: Vec<Refusal>,
     /// Time that each stage took, summed over the threads in it.
     pub stages: BTreeMap<&'static str, Duration>,
+}
+
+/// Blocks of a SwiftSync that was interrupted, saved for the next run to carry on from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SavedBlocks {
+    /// Blocks that are done.
+    pub done: u32,
+    /// Blocks up to the hints' height.
+    pub total: u32,
 }
 
 /// A block, or a piece of a source, that was not taken.

@@ -5,7 +5,6 @@ use super::options::{Options, SyncError};
 use super::rebuild::Rebuild;
 use super::swift;
 use crate::disk::Disk;
-use crate::store::BlockStatus;
 use crate::wire::{Chain, Hash};
 
 /// What a data directory holds.
@@ -28,8 +27,8 @@ pub struct Status {
     /// The lowest height from which on every block up to the best one is stored; above 1 in a
     /// pruned directory.
     pub blocks_from: u32,
-    /// The lowest height from which on every block up to the best one has undo data; above 1 after
-    /// SwiftSync with the blocks assumed valid, and in a pruned directory.
+    /// The lowest height from which on every block that is stored has undo data; above 1 after
+    /// SwiftSync with the blocks assumed valid.
     pub undo_from: u32,
     /// Whether block files were ever pruned.
     pub pruned: bool,
@@ -48,7 +47,7 @@ pub enum Unfinished {
     /// A SwiftSync, of which so many blocks are done.
     SwiftSync {
         /// Blocks that are done and saved, of any height.
-        blocks: u64,
+        blocks: u32,
     },
 }
 
@@ -80,11 +79,9 @@ fn read(options: &Options) -> Result<Status, SyncError> {
     let directory = node.dir.path().to_path_buf();
     let tip = node.tree.node(node.tip());
     let active = &node.ledger.active;
-    let lowest_with = |bit: u32| {
-        let lacks =
-            |height: &u32| active.at(*height).is_none_or(|id| !node.entry(id).status.has(bit));
-        (1..=tip.height).rev().find(lacks).map_or(1, |height| height + 1)
-    };
+    let is_stored =
+        |height: u32| active.at(height).is_some_and(|id| node.entry(id).block_pos().is_some());
+    let lacking = (1..=tip.height).rev().find(|height| !is_stored(*height));
     let mut unfinished = Vec::new();
     if let Some(best) = Rebuild::unfinished(&disk, &directory)? {
         let height = best.and_then(|hash| node.tree.find(&hash));
@@ -101,8 +98,8 @@ fn read(options: &Options) -> Result<Status, SyncError> {
         time: tip.header.time,
         coins: node.ledger.coins.map(|coins| coins as u64),
         headers: node.tree.node(node.tree.best_header()).height,
-        blocks_from: lowest_with(BlockStatus::BLOCK_HAVE_DATA),
-        undo_from: lowest_with(BlockStatus::BLOCK_HAVE_UNDO),
+        blocks_from: lacking.map_or(1, |height| height + 1),
+        undo_from: node.ledger.undo_from(),
         pruned: node.pruned,
         unfinished,
         directory,

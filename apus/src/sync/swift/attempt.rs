@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use super::super::activate::Activated;
+use super::super::checked::Checked;
 use super::super::commit::Ledger;
 use super::super::in_flight::Times;
 use super::super::node::Node;
-use super::super::options::{Observer, Phase, Progress};
+use super::super::options::{Counts, Observer, Phase, Progress};
 use super::super::resources::SwiftShare;
 use super::super::sources::Place;
 use super::HintsFile;
+use super::alternatives::balance;
 use super::fault::Fault;
 use super::finish::{WRITERS_PER_CORE, commit, prove};
 use super::plan::{Mode, Plan};
@@ -69,7 +71,7 @@ pub(super) fn attempt<A: Aggregate>(
     let directory = node.dir.path().join(super::DIRECTORY);
     let disk = node.dir.disk().clone();
     let (work, state) = begin::<A>(node, hints, plan, &directory)?;
-    let (threads, save_every) = (node.options.threads.max(1), node.options.save_every);
+    let save_every = node.options.save_every;
     let before = state.gathered.tally.counts;
     let height_of = |step: usize| node.tree.node(plan.steps[step].id).height;
     let todo: Vec<usize> =
@@ -94,33 +96,54 @@ pub(super) fn attempt<A: Aggregate>(
     if let Ended::Stopped = run(&job, work.share.workers, save_every, stop, &mut tracker)? {
         return Ok(Activated::Stopped);
     }
-    let State { gathered, undo, done } = tracker.state;
+    if stop.load(Relaxed) {
+        tracker.save()?;
+        return Ok(Activated::Stopped);
+    }
+    let Tracker { ledger, state, .. } = tracker;
+    complete(&job, ledger, &work, state, before, observer)?;
+    work.survivors.destroy().map_err(Fault::Store)?;
+    super::remove_directory(&disk, &directory).map_err(Fault::Store)?;
+    Ok(Activated::Best)
+}
+
+/// Proves what is done, which is everything, and commits it. `before` is what earlier runs did.
+fn complete<A: Aggregate>(
+    job: &Job,
+    ledger: &mut Ledger,
+    work: &Work,
+    state: State<A>,
+    before: Counts,
+    observer: &dyn Observer,
+) -> Result<(), Fault> {
+    let State { mut gathered, mut undo, done } = state;
+    let (shared, plan) = (job.shared, job.plan);
     let (tally, blocks) = (&gathered.tally, plan.steps.len());
     assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
     let held = (work.survivors.count(), work.survivors.amount());
     assert_eq!(held, (tally.coins, tally.amount), "every coin that stays is held");
-    prove(&gathered, plan, &shared)?;
-    tracing::debug!(coins = gathered.tally.coins, "proved");
-    if stop.load(Relaxed) {
-        return Ok(Activated::Stopped);
+    if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
+        balance(job, &ledger.entries, &mut gathered.aggregate, &mut undo)?;
     }
-    let undo = match &work.recent {
-        Some(recent) => recent.write_undo(&shared, &ledger.entries)?,
-        None => undo,
-    };
+    prove(&gathered, plan, shared)?;
+    tracing::debug!(coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
+    if let Some(recent) = &work.recent {
+        undo = recent.write_undo(shared, &ledger.entries, &job.times)?;
+    }
     let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
     report(0.0);
-    let writers = work.share.table_writers(threads * WRITERS_PER_CORE, tally.coins);
-    commit(&shared, ledger, plan, &work.survivors, &undo, writers, &report)?;
+    let tally = &gathered.tally;
+    let writers = shared.pool.current_num_threads() * WRITERS_PER_CORE;
+    let writers = work.share.table_writers(writers, tally.coins);
+    commit(shared, ledger, plan, &work.survivors, &undo, writers, &report)?;
     let (best, counts) = (shared.tree.node(plan.target).hash, tally.counts.since(before));
-    ledger
-        .stand_at(plan.chain.clone(), best, gathered.tally.coins, counts)
-        .map_err(Fault::Store)?;
+    ledger.stand_at(plan.chain.clone(), best, tally.coins, counts).map_err(Fault::Store)?;
+    if plan.mode == Mode::AssumeValid {
+        ledger.checked = Checked::outpoints_alone(height, super::UNDO_BLOCKS_MIN);
+    }
     tracing::debug!("committed");
-    work.survivors.destroy().map_err(Fault::Store)?;
-    super::remove_directory(&disk, &directory).map_err(Fault::Store)?;
-    Ok(Activated::Best)
+    Ok(())
 }
 
 /// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
@@ -180,7 +203,8 @@ fn begin<A: Aggregate>(
     };
     let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
     let memory = share.survivors_bytes;
-    if let Some(saved) = load(&disk, directory, &key).map_err(Fault::Store)?
+    let saved = load(&disk, directory).map_err(Fault::Store)?;
+    if let Some(saved) = saved.filter(|saved| saved.key == key)
         && plan.steps.iter().all(|step| {
             let height = node.tree.node(step.id).height;
             matches!(step.place, Place::Stored(_)) || !saved.is_done(height)
@@ -207,10 +231,15 @@ fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
     SwiftShare::new(workers, survivors, node.tree.len(), recent.map_or(0, Recent::bytes))
 }
 
-fn load(disk: &Disk, directory: &Path, key: &Key) -> Result<Option<Saved>, StoreError> {
+/// What an interrupted SwiftSync with the same hints has saved.
+pub(super) fn saved(node: &Node, hints: &HintsFile) -> Result<Option<Saved>, StoreError> {
+    let saved = load(node.dir.disk(), &node.dir.path().join(super::DIRECTORY))?;
+    Ok(saved.filter(|saved| saved.key.hints == hints.digest))
+}
+
+fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {
     let bytes = disk.read(saved_path(directory))?;
-    let saved = bytes.and_then(|bytes| Saved::parse(&bytes));
-    Ok(saved.filter(|saved| saved.key == *key))
+    Ok(bytes.and_then(|bytes| Saved::parse(&bytes)))
 }
 
 /// What was saved, ready to be carried on; `None` if it is not whole any more.

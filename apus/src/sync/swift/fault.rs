@@ -21,12 +21,16 @@ pub(in super::super) enum Fault {
     Damaged(Step, String),
     /// The block breaks a rule, or its undo data is wrong.
     Rule(Step, RuleError),
-    /// The undo data of a block is.
+    /// There is nowhere any undo data for a block.
+    NoUndo(StoreError),
+    /// The undo data of a block is damaged, or another block's.
     Undo { id: BlockId, path: PathBuf, what: String },
-    /// The chain as a whole is, or cannot be judged out of order.
+    /// The chain as a whole is to blame, or cannot be judged out of order.
     Chain(String),
     /// There is too little memory to begin.
     Memory(String),
+    /// What was asked for cannot be done.
+    Usage(String),
 }
 
 impl Fault {
@@ -39,14 +43,38 @@ impl Fault {
         }
     }
 
+    /// Whether another branch that reaches the hints' height may do better.
+    pub fn is_of_branch(&self) -> bool {
+        match self {
+            Self::Store(_) | Self::Usage(_) | Self::Memory(_) => false,
+            Self::Hints(_)
+            | Self::Damaged(..)
+            | Self::Rule(..)
+            | Self::NoUndo(_)
+            | Self::Undo { .. }
+            | Self::Chain(_) => true,
+        }
+    }
+
+    /// Whether what was saved is worth carrying on from when the cause is gone.
+    pub fn keeps_progress(&self, node: &Node) -> bool {
+        let directory = node.dir.path().join(super::DIRECTORY);
+        match self {
+            // What was put aside came back damaged: carrying on would end here again.
+            Self::Store(error) => error.source.is_some() || !error.path.starts_with(&directory),
+            Self::Memory(_) => true,
+            _ => false,
+        }
+    }
+
     /// The error for the caller.
     pub fn into_error(self, node: &Node, hints: &HintsFile) -> SyncError {
         let block = |id: BlockId| Some(node.tree.node(id).hash);
         match self {
-            Self::Store(error) => SyncError::Store(error),
+            Self::Store(error) | Self::NoUndo(error) => SyncError::Store(error),
+            Self::Usage(what) | Self::Memory(what) => SyncError::Usage(what),
             Self::Hints(error) => hints.error(error),
             Self::Chain(what) => SyncError::Unproved(what),
-            Self::Memory(what) => SyncError::Usage(what),
             Self::Damaged(step, what) => match step.place {
                 Place::Stored(pos) => stored_damage(node, step.id, pos, &what).into(),
                 Place::Source(_) => refused(node, step, what),
@@ -61,6 +89,26 @@ impl Fault {
                     reason,
                 })
             }
+        }
+    }
+}
+
+/// The same error with more to say.
+pub(super) fn with_note(error: SyncError, note: &str) -> SyncError {
+    let add = |what: String| format!("{what}{note}");
+    match error {
+        SyncError::Store(error) => SyncError::Store(StoreError { what: add(error.what), ..error }),
+        SyncError::Hints(error) => SyncError::Hints(HintsError { what: add(error.what), ..error }),
+        SyncError::WrongHints { path, error } => {
+            let error = HintsError { what: add(error.what), ..error };
+            SyncError::WrongHints { path, error }
+        }
+        SyncError::Usage(what) => SyncError::Usage(add(what)),
+        SyncError::WrongOptions(what) => SyncError::WrongOptions(add(what)),
+        SyncError::WouldShrink(what) => SyncError::WouldShrink(add(what)),
+        SyncError::Unproved(what) => SyncError::Unproved(add(what)),
+        SyncError::Refused(refusal) => {
+            SyncError::Refused(Refusal { reason: add(refusal.reason), ..refusal })
         }
     }
 }

@@ -7,6 +7,7 @@
 //!                  └─► other outputs, and inputs ─► two sums ─► equal? ──┘
 //! ```
 
+mod alternatives;
 mod attempt;
 mod fault;
 mod finish;
@@ -14,6 +15,7 @@ mod plan;
 mod recent;
 mod run;
 mod saved;
+mod spends;
 mod undo;
 mod verify;
 mod worker;
@@ -24,9 +26,10 @@ use std::sync::atomic::AtomicBool;
 use super::activate::Activated;
 use super::mend::take_another_copy;
 use super::node::Node;
-use super::options::{AggregateKind, Observer, SyncError};
+use super::options::{AggregateKind, Observer, SavedBlocks, SyncError};
 use super::pipeline::Step;
 use super::sources::Place;
+use crate::chain::BlockId;
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{self, Hints, HintsError, MuHashAggregate, SumAggregate};
 use crate::wire::{Hash, sha256d};
@@ -34,7 +37,7 @@ use fault::Fault;
 pub use verify::verify_hints;
 
 use attempt::attempt;
-use plan::Plan;
+use plan::{Mode, Plan};
 
 /// The directory, beside Core's `chainstate`, that a SwiftSync works in.
 pub const DIRECTORY: &str = "swiftsync";
@@ -73,6 +76,8 @@ impl HintsFile {
 /// Builds the chainstate of `node` up to the height of `hints`, in the place of what it holds, and
 /// makes that block the tip. Interrupted, it carries on when it is called again.
 ///
+/// Where nobody says which block it is, each that is available at that height is tried.
+///
 /// # Errors
 /// Hints, blocks or undo data are wrong, or do not reach as far as needed. Nothing is committed
 /// then but blocks.
@@ -82,38 +87,76 @@ pub(super) fn build(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, SyncError> {
+    let (mode, mut targets) = plan::targets(node, hints)?;
+    // The branches before the one that an interrupted run was at have failed in it.
+    let saved = attempt::saved(node, hints)?.map(|saved| saved.key.target);
+    let at = targets.iter().position(|id| Some(node.tree.node(*id).hash) == saved);
+    targets.rotate_left(at.unwrap_or(0));
+    let mut first_error = None;
+    for target in &targets {
+        let fault = match build_branch(node, hints, *target, mode, observer, stop) {
+            Ok(activated) => return Ok(activated),
+            Err(fault) => fault,
+        };
+        let (ends, keeps) = (!fault.is_of_branch(), fault.keeps_progress(node));
+        let error = fault.into_error(node, hints);
+        if !ends {
+            // The blocks are good whatever the hints are.
+            node.ledger.write_index(&node.files)?;
+        }
+        if !keeps {
+            forget(node)?;
+        }
+        if ends {
+            return Err(error);
+        }
+        let block = node.tree.node(*target).hash;
+        tracing::debug!(%block, %error, "not what the hints are for");
+        first_error.get_or_insert(error);
+    }
+    let error = first_error
+        .unwrap_or_else(|| hints.error(HintsError::new("there is no block at the hints' height")));
+    let height = hints.reader.height();
+    let note = match (mode, &targets[..]) {
+        (_, [_, _, ..]) => format!(
+            " (this is of the first branch tried; {} branches reach height {height}, and none of \
+             them fits the hints)",
+            targets.len()
+        ),
+        (Mode::AssumeValid, [target]) if matches!(error, SyncError::WrongHints { .. }) => format!(
+            " (tried on the chain of the block assumed valid, up to block {} at height {height})",
+            node.tree.node(*target).hash
+        ),
+        _ => String::new(),
+    };
+    Err(fault::with_note(error, &note))
+}
+
+/// [`build`] for one block at the hints' height.
+fn build_branch(
+    node: &mut Node,
+    hints: &HintsFile,
+    target: BlockId,
+    mode: Mode,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
     loop {
-        let plan = Plan::new(node, hints)?;
+        let plan = Plan::new(node, target, mode)?;
         let result = match node.options.aggregate {
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
             AggregateKind::MuHash => attempt::<MuHashAggregate>(node, hints, &plan, observer, stop),
         };
         match result {
-            Ok(activated) => return Ok(activated),
+            Ok(Activated::Best) => {
+                node.tree.settle_on(&plan.chain);
+                return Ok(Activated::Best);
+            }
             // Another copy may be good; what was saved is carried on from.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
-                take_another_copy(node, step, &what)?;
+                take_another_copy(node, step, &what).map_err(Fault::Store)?;
             }
-            Err(fault) => {
-                let directory = node.dir.path().join(DIRECTORY);
-                let keeps = match &fault {
-                    // What was put aside came back damaged: carrying on would end here again.
-                    Fault::Store(error) => {
-                        error.source.is_some() || !error.path.starts_with(&directory)
-                    }
-                    Fault::Memory(_) => true,
-                    _ => false,
-                };
-                let error = fault.into_error(node, hints);
-                if !matches!(error, SyncError::Store(_)) {
-                    // The blocks are good whatever the hints are.
-                    node.ledger.write_index(&node.files)?;
-                }
-                if !keeps {
-                    forget(node)?;
-                }
-                return Err(error);
-            }
+            other => return other,
         }
     }
 }
@@ -122,6 +165,13 @@ pub(super) fn build(
 /// the search itself says what is missing.
 fn may_have_another_copy(node: &Node, step: &Step) -> bool {
     matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
+}
+
+/// How much of a SwiftSync is saved.
+pub(super) fn saved_blocks(node: &Node, hints: &HintsFile) -> Result<SavedBlocks, StoreError> {
+    let saved = attempt::saved(node, hints)?;
+    let done = saved.map_or(0, |saved| saved.blocks_done());
+    Ok(SavedBlocks { done, total: hints.reader.height() })
 }
 
 /// Whether the chainstate is past what the hints can build: the block at their height is active.
@@ -141,9 +191,9 @@ pub(super) fn forget(node: &Node) -> Result<(), StoreError> {
 }
 
 /// How many blocks an interrupted SwiftSync has done and saved, if there is one.
-pub(super) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u64>, StoreError> {
+pub(super) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
     let bytes = disk.read(attempt::saved_path(&network_dir.join(DIRECTORY)))?;
-    Ok(bytes.and_then(|bytes| Some(saved::Saved::parse(&bytes)?.tally.counts.blocks)))
+    Ok(bytes.and_then(|bytes| Some(saved::Saved::parse(&bytes)?.blocks_done())))
 }
 
 /// Removes a directory that SwiftSync has worked in.

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::super::assumevalid::vouches_for;
+use super::super::assumevalid::vouched_for;
 use super::super::node::Node;
 use super::super::options::{AssumeValid, SyncError};
 use super::super::pipeline::Step;
 use super::super::sources::Place;
 use super::HintsFile;
+use super::fault::Fault;
 use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId};
 use crate::disk::StoreError;
@@ -41,31 +42,11 @@ pub(in super::super) struct Plan {
 }
 
 impl Plan {
-    /// The way to the hints' height on the best chain of headers.
+    /// The way to `target`.
     ///
     /// # Errors
-    /// The hints go beyond the headers, a block or its undo data is not there, or nobody vouches
-    /// for the blocks.
-    pub fn new(node: &Node, hints: &HintsFile) -> Result<Self, SyncError> {
-        let target = target(node, hints)?;
-        let mode = match node.options.assumevalid {
-            AssumeValid::Nothing => Mode::Full,
-            option => {
-                vouches_for(option, &node.tree, target).map_err(SyncError::Usage)?;
-                Mode::AssumeValid
-            }
-        };
-        if node.options.stop_at_height.is_some_and(|stop| stop < hints.reader.height()) {
-            return Err(SyncError::WrongOptions(format!(
-                "--stopatheight is below the hints' height of {}: sync without --hints",
-                hints.reader.height()
-            )));
-        }
-        Self::of(node, target, mode)
-    }
-
-    /// The way to `target`.
-    pub fn of(node: &Node, target: BlockId, mode: Mode) -> Result<Self, SyncError> {
+    /// A block or its undo data is not there, or the chain ends where no hints can be complete.
+    pub fn new(node: &Node, target: BlockId, mode: Mode) -> Result<Self, Fault> {
         let chain = ActiveChain::to(&node.tree, target);
         no_coinbase_between_bip30_twins(node, &chain)?;
         let mut steps = steps(node, &chain)?;
@@ -98,27 +79,55 @@ impl Plan {
     }
 }
 
-/// The block at the hints' height on the best chain of headers.
-fn target(node: &Node, hints: &HintsFile) -> Result<BlockId, SyncError> {
-    let best = node.tree.best_header();
-    let (height, known) = (hints.reader.height(), node.tree.node(best).height);
-    node.tree.ancestor(best, height).ok_or_else(|| {
+/// What is proved, and the blocks at the hints' height that it may be proved of, best first. Where
+/// somebody vouches for a block there is one; else the hints alone can tell which one they are for.
+///
+/// # Errors
+/// The hints go beyond the headers, or nobody vouches for the blocks.
+pub(in super::super) fn targets(
+    node: &Node,
+    hints: &HintsFile,
+) -> Result<(Mode, Vec<BlockId>), SyncError> {
+    let (height, best) = (hints.reader.height(), node.tree.best_header());
+    let beyond = || {
         hints.error(HintsError::new(format!(
-            "the hints are for height {height}, and the best chain of headers ends at {known}: \
-             bring more blocks, or hints for a lower height"
+            "the hints are for height {height}, and the best chain of headers ends at {}: \
+             bring more blocks, or hints for a lower height",
+            node.tree.node(best).height
         )))
-    })
+    };
+    if node.options.stop_at_height.is_some_and(|stop| stop < height) {
+        return Err(SyncError::WrongOptions(format!(
+            "--stopatheight is below the hints' height of {height}: sync without --hints"
+        )));
+    }
+    let header = node.tree.ancestor(best, height);
+    let option = node.options.assumevalid;
+    if option != AssumeValid::Nothing {
+        return match vouched_for(option, &node.tree, height) {
+            Ok(target) => Ok((Mode::AssumeValid, vec![target])),
+            Err(_) if header.is_none() => Err(beyond()),
+            Err(unmet) => Err(SyncError::Usage(unmet)),
+        };
+    }
+    let branches = node.tree.branches_at(height);
+    match (branches.is_empty(), header) {
+        (false, _) => Ok((Mode::Full, branches)),
+        // Its plan names the block that is missing.
+        (true, Some(header)) => Ok((Mode::Full, vec![header])),
+        (true, None) => Err(beyond()),
+    }
 }
 
 /// Between a coinbase that BIP30's exceptions overwrote and the one that did it, the first is a
 /// coin like any other; hints have no number for it.
-fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), SyncError> {
+fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
     let height = chain.height().unwrap_or(0);
     for first in 1..=height {
         let hash = chain.at(first).map(|id| node.tree.node(id).hash);
         let second = hash.and_then(|hash| bip30_repeat_of(first, &hash));
         if let Some(second) = second.filter(|second| *second > height) {
-            return Err(SyncError::Usage(format!(
+            return Err(Fault::Usage(format!(
                 "hints for height {height} cannot be complete: they have no number for the \
                  coinbase of block {first}, which block {second} overwrites; take hints for \
                  height {second} or above"
@@ -128,13 +137,13 @@ fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(
     Ok(())
 }
 
-fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, SyncError> {
+fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
     let height = chain.height().unwrap_or(0);
     let ids = (1..=height).filter_map(|height| chain.at(height));
     ids.map(|id| {
         super::super::activate::step(node, id).ok_or_else(|| {
             let missing = node.tree.node(id);
-            SyncError::Usage(format!(
+            Fault::Usage(format!(
                 "block {} at height {} is in no source and not in the data directory: SwiftSync \
                  needs every block up to height {height}; without --hints, those before it sync",
                 missing.hash, missing.height
@@ -144,10 +153,10 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, SyncError> {
     .collect()
 }
 
-/// Where the undo data of each step's block is: in the data directory, or in the rev file beside
-/// a block file that a copy of the block lies in.
-fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), SyncError> {
-    let copies = UndoCopies::open(node)?;
+/// Where the undo data of each step's block is: in the data directory, where a source's block index
+/// says, or in the rev file next to a block file that a copy of the block lies in.
+fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
+    let copies = UndoCopies::open(node).map_err(Fault::Store)?;
     // In a rev file the records lie in the order in which the blocks were connected: about by
     // height.
     let mut by_height: Vec<usize> = (0..steps.len()).collect();
@@ -162,21 +171,22 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), S
             *count += 1;
             UndoAt::Source { file: place.file, guess: *count - 1 }
         });
-        undo[index] = node.entry(id).undo_pos().map(UndoAt::Stored).or(from_source);
+        let stored = node.entry(id).undo_pos().map(UndoAt::Stored);
+        undo[index] = stored.or(copies.named(id)).or(from_source);
     }
     let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();
     let found = all.ok_or_else(|| {
         let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
         let heights = missing.map(|(_, step)| node.tree.node(step.id).height);
         let first = heights.min().unwrap_or(0);
-        StoreError::new(
+        Fault::NoUndo(StoreError::new(
             node.files.undo_path(0).parent().unwrap_or(node.dir.path()),
             format!(
                 "no undo data for block {first}: checking everything with hints needs the rev \
                  files beside the block files; with the blocks assumed valid \
                  (--assumevalid=HASH), or without --hints, it works without"
             ),
-        )
+        ))
     })?;
     Ok((found, copies))
 }

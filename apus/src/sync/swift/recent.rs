@@ -1,21 +1,21 @@
-//! Undo data for the last blocks of a SwiftSync that sums outpoints: the outpoints that they spend
-//! are collected first, and whoever comes upon such an output keeps its coin.
+//! Rules and undo data for the last blocks of a SwiftSync that sums outpoints: the outpoints that
+//! they spend are collected first, and whoever comes upon such an output keeps its coin. It was
+//! created by a block of the chain, so that every rule but the scripts can be checked with it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use super::super::activate::step;
-use super::super::in_flight::encode_undo;
 use super::super::node::Node;
 use super::super::pipeline::{Shared, Step};
 use super::super::sources::Place;
 use super::fault::Fault;
 use super::plan::Plan;
+use super::spends::check_spends;
 use crate::chain::BlockId;
 use crate::coins::Coin;
-use crate::rules::RuleError;
 use crate::store::{IndexEntry, UndoRecord};
 use crate::wire::{Cursor, Hash, OutPoint, put_compact_size};
 
@@ -113,16 +113,21 @@ impl Recent {
         Some(())
     }
 
-    /// Writes the undo data of the last blocks, which are all stored, where there is none that
-    /// says the same; where it is.
+    /// Checks every rule of the last blocks, which are all stored, but the scripts, and writes
+    /// their undo data where there is none that says the same; where it is. `times` are the median
+    /// times past of the chain, by height.
+    ///
+    /// # Errors
+    /// A block breaks a rule; then nothing is written.
     pub fn write_undo(
         &self,
         shared: &Shared,
         entries: &[IndexEntry],
+        times: &Arc<Vec<u32>>,
     ) -> Result<Vec<(BlockId, u32)>, Fault> {
         let encoded: Result<Vec<_>, Fault> = shared.pool.install(|| {
-            let encode = |id: &BlockId| self.undo_to_write(shared, *id, &entries[id.index()]);
-            self.blocks.par_iter().map(encode).collect()
+            let check = |id: &BlockId| self.undo_to_write(shared, *id, &entries[id.index()], times);
+            self.blocks.par_iter().map(check).collect()
         });
         let mut written = Vec::new();
         for (id, payload) in self.blocks.iter().zip(encoded?) {
@@ -135,26 +140,25 @@ impl Recent {
         Ok(written)
     }
 
-    /// The undo data of one block, unless it is there.
+    /// The undo data of one block that keeps the rules, unless it is there.
     fn undo_to_write(
         &self,
         shared: &Shared,
         id: BlockId,
         entry: &IndexEntry,
+        times: &Arc<Vec<u32>>,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Some(pos) = entry.block_pos() else { return Ok(None) };
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
         let prepared = shared.check_only(step).map_err(|e| Fault::of_block(step, e))?;
-        let coins: Option<Vec<Coin>> =
-            prepared.external.iter().map(|outpoint| self.coin(outpoint)).collect();
-        let coins = coins.ok_or_else(|| {
-            let what = "a coin that it spends was created by no block";
-            Fault::Rule(step, RuleError::consensus("bad-txns-inputs-missingorspent", what))
-        })?;
-        let undo = encode_undo(&prepared, &coins);
+        // An output of this block or a later one is not there to be spent yet.
+        let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);
+        let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();
+        let block = check_spends(shared, times, id, prepared, coins, None)
+            .map_err(|refused| Fault::Rule(step, refused.0))?;
         let stored = entry.undo_pos().map(|pos| shared.files.read_undo(pos, &entry.header.prev));
-        let is_there = matches!(stored, Some(Ok(stored)) if stored == undo);
-        Ok((!is_there).then_some(undo))
+        let is_there = matches!(stored, Some(Ok(stored)) if stored == block.undo());
+        Ok((!is_there).then(|| block.undo().to_vec()))
     }
 
     fn coin(&self, outpoint: &OutPoint) -> Option<Coin> {

@@ -96,6 +96,11 @@ impl Saved {
         bits
     }
 
+    /// How many blocks are done.
+    pub fn blocks_done(&self) -> u32 {
+        self.done.iter().map(|bits| bits.count_ones()).sum()
+    }
+
     /// Whether the block at `height` is done.
     pub fn is_done(&self, height: u32) -> bool {
         let byte = self.done.get(height as usize / 8).copied().unwrap_or(0);

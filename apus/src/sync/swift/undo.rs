@@ -2,17 +2,20 @@
 //! source's. It is not trusted: the sums prove it, with the hints.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::super::clock::Stage;
 use super::super::node::Node;
-use super::super::pipeline::Shared;
+use super::super::pipeline::{Shared, Step};
 use super::super::prepare::{CoinSource, Prepared};
 use super::fault::Fault;
+use super::spends::Refused;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
-use crate::disk::StoreError;
-use crate::store::{FlatFilePos, UndoFile};
+use crate::disk::{Disk, StoreError};
+use crate::store::{FlatFilePos, IndexDb, UndoFile};
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, Debug)]
@@ -23,27 +26,85 @@ pub(in super::super) enum UndoAt {
     Source { file: u32, guess: usize },
 }
 
-/// The rev files of all sources.
+/// The rev files of all sources, by the number of the source file that each is next to.
 #[derive(Default)]
 pub(in super::super) struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
+    /// By index of a block, the source file and the record that a source's block index names.
+    named: HashMap<usize, (u32, usize)>,
 }
 
 impl UndoCopies {
-    /// Finds them and walks their frames.
+    /// Finds them and walks their frames, and reads the block indexes next to them.
     pub fn open(node: &Node) -> Result<Self, StoreError> {
-        let mut files = HashMap::new();
-        for (index, file) in node.sources.files().iter().enumerate() {
+        let mut copies = Self::default();
+        let mut directories: HashMap<&Path, HashMap<u32, u32>> = HashMap::new();
+        for (index, file) in (0..).zip(node.sources.files()) {
             if let Some(undo) = UndoFile::beside(file, node.options.network.magic)? {
-                files.insert(index as u32, Arc::new(undo));
+                copies.files.insert(index, Arc::new(undo));
+                let directory = file.path.parent().unwrap_or(Path::new("."));
+                let by_number = directories.entry(directory).or_default();
+                by_number.insert(file.number.unwrap_or(0), index);
             }
         }
-        Ok(Self { files })
+        for (directory, by_number) in directories {
+            copies.read_index(node, directory, &by_number);
+        }
+        Ok(copies)
     }
 
-    /// Whether there is a rev file beside this source file.
+    /// Notes which records the block index of a source names, if it has one that can be read: its
+    /// owner may be running. What it says is proved like everything else.
+    fn read_index(&mut self, node: &Node, directory: &Path, by_number: &HashMap<u32, u32>) {
+        let path = directory.join("index");
+        if !path.is_dir() {
+            return;
+        }
+        let load = |index: IndexDb| node.pool.install(|| index.load(&node.options.network));
+        let index = match IndexDb::open_unlocked(&Disk::new(), &path).and_then(load) {
+            Ok(index) => index,
+            Err(error) => {
+                tracing::debug!(%error, "a source's block index cannot be read");
+                return;
+            }
+        };
+        for entry in &index.entries {
+            let (Some(pos), Some(id)) = (entry.undo_pos(), node.tree.find(&entry.hash)) else {
+                continue;
+            };
+            let Some(file) = by_number.get(&pos.file) else { continue };
+            if let Some(record) = self.files[file].record_at(u64::from(pos.pos)) {
+                self.named.entry(id.index()).or_insert((*file, record));
+            }
+        }
+    }
+
+    /// Whether there is a rev file next to this source file.
     pub fn has_file(&self, file: u32) -> bool {
         self.files.contains_key(&file)
+    }
+
+    /// The record that a source's block index names for a block.
+    pub fn named(&self, id: BlockId) -> Option<UndoAt> {
+        let (file, guess) = *self.named.get(&id.index())?;
+        Some(UndoAt::Source { file, guess })
+    }
+
+    /// All of them.
+    pub fn files(&self) -> impl Iterator<Item = (u32, &UndoFile)> {
+        self.files.iter().map(|(file, undo)| (*file, &**undo))
+    }
+
+    /// The rev files that may hold a block's undo data, the likeliest first.
+    pub fn of_block<'a>(
+        &'a self,
+        shared: &'a Shared,
+        id: BlockId,
+        likeliest: u32,
+    ) -> impl Iterator<Item = (u32, &'a UndoFile)> {
+        let others = shared.sources.copies(id).map(|place| place.file);
+        let files = std::iter::once(likeliest).chain(others.filter(move |file| *file != likeliest));
+        files.filter_map(|file| Some((file, &**self.files.get(&file)?)))
     }
 
     /// The file that undo data is in.
@@ -54,43 +115,74 @@ impl UndoCopies {
         }
     }
 
-    /// The coins of [`Prepared::external`]. `payload` is scratch space.
-    pub fn coins(
+    /// Gives `check` the coins of [`Prepared::external`] as one record after another that may be
+    /// the block's says, until it takes them: siblings have the same parent and so the same
+    /// checksum. `payload` is scratch space, and holds the record that was taken.
+    ///
+    /// # Errors
+    /// The first rule that `check` finds broken, or there is no record that has the block's shape.
+    pub fn check_with<T>(
         &self,
         shared: &Shared,
-        id: BlockId,
-        at: UndoAt,
-        prepared: &Prepared,
+        (step, at): (Step, UndoAt),
+        prepared: Prepared,
         payload: &mut Vec<u8>,
-    ) -> Result<Vec<Coin>, Fault> {
-        let prev = &shared.tree.node(id).header.prev;
-        let mut coins = Err("there is none for this block".to_string());
-        match at {
-            UndoAt::Stored(pos) => {
-                coins = match shared.files.read_undo_into(pos, prev, payload) {
-                    Ok(()) => external_coins(prepared, payload),
-                    // It can be read and is damaged.
-                    Err(error) if error.source.is_none() => Err(error.to_string()),
-                    Err(error) => return Err(Fault::Store(error)),
-                };
+        mut check: impl FnMut(Prepared, Vec<Coin>) -> Result<T, Refused>,
+    ) -> Result<T, Fault> {
+        let prev = &shared.tree.node(step.id).header.prev;
+        let tx_count = prepared.block.view().tx_count();
+        let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
+        let mut what = "there is none for this block".to_string();
+        let (started, mut checking) = (Instant::now(), Duration::ZERO);
+        let mut takes = |undo: &[u8]| {
+            let Some(prepared) = left.take() else { return false };
+            let coins = match external_coins(&prepared, undo) {
+                Ok(coins) => coins,
+                Err(wrong) => {
+                    (what, left) = (wrong, Some(prepared));
+                    return false;
+                }
+            };
+            let begun = Instant::now();
+            match check(prepared, coins) {
+                Ok(block) => taken = Some(block),
+                Err(refused) => {
+                    let (error, prepared) = *refused;
+                    left = Some(prepared);
+                    broken.get_or_insert(error);
+                }
             }
+            checking += begun.elapsed();
+            taken.is_some()
+        };
+        match at {
+            UndoAt::Stored(pos) => match shared.files.read_undo_into(pos, prev, payload) {
+                Ok(()) => drop(takes(payload)),
+                // It can be read and is damaged.
+                Err(error) if error.source.is_none() => what = error.to_string(),
+                Err(error) => return Err(Fault::Store(error)),
+            },
             UndoAt::Source { file, guess } => {
-                let tx_count = prepared.block.view().tx_count();
-                let found =
-                    self.files[&file].find_fitting(guess, prev, tx_count, payload, |undo| {
-                        coins = external_coins(prepared, undo);
-                        coins.is_ok()
-                    });
-                found.map_err(Fault::Store)?;
+                for (_, undo) in self.of_block(shared, step.id, file) {
+                    let found = undo.find_fitting(guess, prev, tx_count, payload, &mut takes);
+                    if found.map_err(Fault::Store)?.is_some() {
+                        break;
+                    }
+                }
             }
         }
-        coins.map_err(|what| Fault::Undo { id, path: self.path(shared, at), what })
+        shared.clock.add(Stage::Read, started.elapsed().saturating_sub(checking));
+        match (taken, broken) {
+            (Some(taken), _) => Ok(taken),
+            (None, Some(error)) => Err(Fault::Rule(step, error)),
+            (None, None) => Err(Fault::Undo { id: step.id, path: self.path(shared, at), what }),
+        }
     }
 }
 
 /// The coins of [`Prepared::external`], taken from undo data; those that the block itself created
 /// must be as it created them, and those from outside must be older.
-fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, String> {
+pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, String> {
     let mut coins = Vec::with_capacity(prepared.external.len());
     let mut wrong = None;
     let mut sources = prepared.sources.iter();

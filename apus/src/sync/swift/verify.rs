@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use super::super::checked::Checked;
 use super::super::node::{Coins, Node};
 use super::super::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
 use super::super::resources;
@@ -50,7 +51,7 @@ fn prove_hints(
         AssumeValid::Nothing => Mode::Full,
         _ => Mode::AssumeValid,
     };
-    let plan = Plan::of(&node, target, mode)?;
+    let plan = Plan::new(&node, target, mode).map_err(|fault| fault.into_error(&node, &hints))?;
     let proved = match options.aggregate {
         AggregateKind::Sha256 => verify::<SumAggregate>(&mut node, &hints, &plan, observer, stop),
         AggregateKind::MuHash => {
@@ -58,6 +59,10 @@ fn prove_hints(
         }
     };
     let tally = proved.map_err(|fault| fault.into_error(&node, &hints))?;
+    let checked = match plan.mode {
+        Mode::AssumeValid => Checked::outpoints_alone(height, 0),
+        Mode::Full => Checked::default(),
+    };
     Ok(Summary {
         height,
         best_block: node.tree.node(target).hash,
@@ -67,6 +72,9 @@ fn prove_hints(
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),
+        saved: None,
+        checked,
+        undo_from: node.ledger.undo_from(),
         refusals: Vec::new(),
         stages: node.clock.stages(),
     })

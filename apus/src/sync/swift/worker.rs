@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::super::clock::Stage;
-use super::super::in_flight::{InFlight, Times};
+use super::super::in_flight::InFlight;
 use super::super::options::Counts;
 use super::super::pipeline::{Shared, Step};
 use super::super::prepare::{BlockBytes, Prepared};
@@ -16,6 +16,7 @@ use super::HintsFile;
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
+use super::spends::{check_spends, push_coin};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, Survivors, compress_script};
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
@@ -123,15 +124,6 @@ impl Batch {
         self.outpoints.clear();
         self.coins.clear();
     }
-
-    /// Adds a coin: outpoint, then coin as the chainstate holds it, which tells height, coinbase
-    /// flag, amount and script.
-    fn push_coin(&mut self, outpoint: &OutPoint, coin: &Coin) {
-        self.coins.push_with(|bytes| {
-            bytes.extend_from_slice(&outpoint.to_bytes());
-            coin.encode(bytes);
-        });
-    }
 }
 
 impl<'a, A: Aggregate> Worker<'a, A> {
@@ -205,7 +197,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             self.spent.clear();
             self.split_coins(prepared)?;
             for (outpoint, coin) in prepared.external.iter().zip(&block.coins) {
-                self.spent.push_coin(outpoint, coin);
+                push_coin(&mut self.spent.coins, outpoint, coin);
             }
             self.gathered.aggregate.create_many(&self.created.coins);
             self.gathered.aggregate.spend_many(&self.spent.coins);
@@ -231,23 +223,14 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn validate(&mut self, index: usize, prepared: Prepared) -> Result<InFlight, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let step = plan.steps[index];
-        let coins = {
-            let _timer = shared.clock.start(Stage::Read);
-            let (at, copies) = (plan.undo[index], &plan.undo_copies);
-            copies.coins(shared, step.id, at, &prepared, &mut self.undo)?
-        };
-        let _timer = shared.clock.start(Stage::Validate);
         let node = shared.tree.node(step.id);
-        let parent = node.prev.map_or(0, |prev| shared.tree.median_time_past(prev));
-        let times = Times { parent: parent.into(), by_height: Arc::clone(&self.job.times) };
-        let flags = Some(script_flags(shared.network, node.height, &node.hash));
-        let missing = prepared.fault;
-        let block = InFlight::new(step.id, prepared, coins, missing, flags, times);
-        block.work(shared.network);
-        match block.take_error() {
-            Some(error) => Err(Fault::Rule(step, error)),
-            None => Ok(block),
-        }
+        let flags = script_flags(shared.network, node.height, &node.hash);
+        let source = (step, plan.undo[index]);
+        let (copies, payload) = (&plan.undo_copies, &mut self.undo);
+        copies.check_with(shared, source, prepared, payload, |prepared, coins| {
+            let _timer = shared.clock.start(Stage::Validate);
+            check_spends(shared, &self.job.times, step.id, prepared, coins, Some(flags))
+        })
     }
 
     fn take_hints(&mut self, height: u32) -> Result<(), Fault> {
@@ -308,7 +291,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                 let coin = left.next_if(|(created, _)| *created == outpoint);
                 let Some(stays) = numbers.next(position, output.script())? else { continue };
                 match (coin, stays) {
-                    (Some((_, coin)), false) => self.created.push_coin(&outpoint, coin),
+                    (Some((_, coin)), false) => {
+                        push_coin(&mut self.created.coins, &outpoint, coin);
+                    }
                     (Some((_, coin)), true) => {
                         tally.coins += 1;
                         tally.amount = tally.amount.saturating_add(coin.amount);

@@ -46,13 +46,13 @@ fn broken_rules() -> Vec<(Break, Option<Due>, Due)> {
         unbalanced(Break::SpendsGenesis),
         (Break::SpendsOpReturn, Some(UNBALANCED), missing),
         full(Break::SpendsLaterTx, missing),
-        full(Break::PrematureSpendOfCoinbase, block(&["bad-txns-premature-spend-of-coinbase"])),
-        full(Break::PrematureSpendOfOwnCoinbase, block(&["bad-txns-premature-spend-of-coinbase"])),
-        full(Break::BadTxnsNonfinalBip68Height, block(&["bad-txns-nonfinal"])),
-        full(Break::BadTxnsNonfinalBip68Time, block(&["bad-txns-nonfinal"])),
-        full(Break::BadTxnsInBelowout, block(&["bad-txns-in-belowout"])),
-        full(Break::BadCbAmount, block(&["bad-cb-amount"])),
-        full(Break::BadBlkSigopsP2sh, block(&["bad-blk-sigops"])),
+        same(Break::PrematureSpendOfCoinbase, block(&["bad-txns-premature-spend-of-coinbase"])),
+        same(Break::PrematureSpendOfOwnCoinbase, block(&["bad-txns-premature-spend-of-coinbase"])),
+        same(Break::BadTxnsNonfinalBip68Height, block(&["bad-txns-nonfinal"])),
+        same(Break::BadTxnsNonfinalBip68Time, block(&["bad-txns-nonfinal"])),
+        same(Break::BadTxnsInBelowout, block(&["bad-txns-in-belowout"])),
+        same(Break::BadCbAmount, block(&["bad-cb-amount"])),
+        same(Break::BadBlkSigopsP2sh, block(&["bad-blk-sigops"])),
         full(Break::P2pkhSignature, script),
         full(Break::P2trKeySignature, script),
         full(Break::P2wshMultisigSignature, script),
@@ -192,17 +192,23 @@ fn blocks_that_nobody_vouches_for_are_refused() {
     type Change = Box<dyn Fn(&mut Options)>;
     let assume = |assumevalid| Box::new(move |o: &mut Options| o.assumevalid = assumevalid);
     let below = world.hash(world.height() - 1);
-    let stale = fork.tip();
     let height = world.height();
     let cases: Vec<(&str, Change, Due)> = vec![
-        ("nothing built in", assume(AssumeValid::BuiltIn), user(&["nobody vouches"])),
-        ("unknown", assume(AssumeValid::Block(Hash([7; 32]))), user(&["nobody vouches"])),
-        ("one below", assume(AssumeValid::Block(below)), user(&["name a later one"])),
-        ("on a branch", assume(AssumeValid::Block(stale)), user(&["block assumed valid is at"])),
+        ("nothing built in", assume(AssumeValid::BuiltIn), user(&["has no block built in"])),
+        (
+            "unknown",
+            assume(AssumeValid::Block(Hash([7; 32]))),
+            user(&["block 0707", "is not among the headers", "--assumevalid=HASH"]),
+        ),
+        (
+            "one below",
+            assume(AssumeValid::Block(below)),
+            user(&["is at height 162", "no descendant of", "height of 163", "name a later one"]),
+        ),
         (
             "too little work",
             Box::new(|o| o.network.minimum_chain_work = Hash([0x22; 32])),
-            user(&["the network's minimum work"]),
+            user(&["the best header, at height 163", "--minimumchainwork is 22222"]),
         ),
         (
             "to stop below",

@@ -1,0 +1,233 @@
+//! Undo data that more than one record of a rev file may be. A stale block's stands there too, and
+//! may have the shape of its sibling's, the checksum (over the parent's hash) and coins that pass
+//! every rule. Only the sums tell them apart: where these do not agree, other records take the
+//! places of those that were used, until they do.
+
+use std::collections::{HashMap, HashSet};
+
+use rayon::prelude::*;
+
+use super::super::pipeline::{Shared, Step};
+use super::super::sources::Place;
+use super::fault::Fault;
+use super::spends::{check_spends, push_coin};
+use super::undo::{UndoAt, external_coins};
+use super::worker::Job;
+use crate::chain::BlockId;
+use crate::disk::StoreError;
+use crate::rules::script_flags;
+use crate::store::{FlatFilePos, IndexEntry, UndoRecord};
+use crate::swiftsync::{Aggregate, Elements, Salt};
+
+/// Combinations that are tried, at most. Each is a chance in 2^256 that sums agree though what
+/// they are of does not.
+const COMBINATIONS_MAX: usize = 1 << 16;
+
+/// Undo data that passes every rule in the place of what was used of a block.
+struct Alternative<A> {
+    payload: Vec<u8>,
+    /// What the sums gain by it: what was used as created, this as spent.
+    difference: A,
+}
+
+/// A block whose undo data can be another.
+struct Choice<A> {
+    /// Index among the undo data that was written.
+    written: usize,
+    others: Vec<Alternative<A>>,
+}
+
+/// Where the undo data of a block that came from a source was written, and where it came from.
+struct Used<'a> {
+    step: Step,
+    entry: &'a IndexEntry,
+    pos: FlatFilePos,
+    /// The source file next to whose rev file it was first looked for, and at which record.
+    file: u32,
+    guess: usize,
+}
+
+/// Looks for other undo data with which `aggregate` is balanced. If there is, it is written, and
+/// `written` says where it is; else nothing changes.
+pub(super) fn balance<A: Aggregate>(
+    job: &Job,
+    entries: &[IndexEntry],
+    aggregate: &mut A,
+    written: &mut [(BlockId, u32)],
+) -> Result<(), Fault> {
+    let shared = job.shared;
+    let used = used(job, entries, written);
+    let choices: Vec<Choice<A>> = shared.pool.install(|| {
+        let spare = spare_records(job, &used).map_err(Fault::Store)?;
+        let choice = |(written, used): (usize, &Option<Used>)| {
+            let others = match used {
+                Some(used) => alternatives(job, used, &spare)?,
+                None => Vec::new(),
+            };
+            Ok((!others.is_empty()).then_some(Choice { written, others }))
+        };
+        let choices = used.par_iter().enumerate().map(choice);
+        choices.filter_map(Result::transpose).collect::<Result<_, Fault>>()
+    })?;
+    tracing::debug!(blocks = choices.len(), "undo data of several siblings");
+    let Some((chosen, balanced)) = combine(job.salt, aggregate, &choices) else { return Ok(()) };
+    for (choice, at) in choices.iter().zip(chosen) {
+        let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
+        let (id, pos) = &mut written[choice.written];
+        let entry = &entries[id.index()];
+        let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
+        let undo = UndoRecord { file, height, prev, payload: &other.payload };
+        *pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+    }
+    *aggregate = balanced;
+    Ok(())
+}
+
+/// What is known of each piece of undo data that was written; none where it was ours before.
+fn used<'a>(
+    job: &Job,
+    entries: &'a [IndexEntry],
+    written: &[(BlockId, u32)],
+) -> Vec<Option<Used<'a>>> {
+    let sources = job.plan.steps.iter().zip(&job.plan.undo);
+    let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
+    let of_block = |(id, pos): &(BlockId, u32)| {
+        let UndoAt::Source { file, guess } = *sources.get(id)? else { return None };
+        let entry = &entries[id.index()];
+        let step = Step { id: *id, place: Place::Stored(entry.block_pos()?), weight: 0 };
+        let pos = FlatFilePos { file: entry.file, pos: *pos };
+        Some(Used { step, entry, pos, file, guess })
+    };
+    written.iter().map(of_block).collect()
+}
+
+/// Records of rev files that are not what was used of any block, by source file and number of
+/// spending transactions. There are few: each other one is a block's of this chain alone.
+type Spare = HashMap<(u32, u32), Vec<usize>>;
+
+fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> {
+    let (shared, copies) = (job.shared, &job.plan.undo_copies);
+    let claim = |used: &Used| -> Result<Option<(u32, usize)>, StoreError> {
+        let prev = &used.entry.header.prev;
+        let (payload, tx_count) = (shared.files.read_undo(used.pos, prev)?, used.entry.tx_count);
+        let mut scratch = Vec::new();
+        for (file, undo) in copies.of_block(shared, used.step.id, used.file) {
+            let is_used = |bytes: &[u8]| bytes == payload;
+            let tx_count = tx_count as usize;
+            let found = undo.find_fitting(used.guess, prev, tx_count, &mut scratch, is_used)?;
+            if let Some(record) = found {
+                return Ok(Some((file, record)));
+            }
+        }
+        Ok(None)
+    };
+    let claimed = used.par_iter().flatten().map(claim);
+    let claimed: HashSet<(u32, usize)> =
+        claimed.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+    let mut spare = Spare::new();
+    for (file, undo) in copies.files() {
+        for (record, place) in undo.records().iter().enumerate() {
+            if place.spending_txs > 0 && !claimed.contains(&(file, record)) {
+                spare.entry((file, place.spending_txs)).or_default().push(record);
+            }
+        }
+    }
+    Ok(spare)
+}
+
+/// The undo data among `spare` with which the block passes every rule too.
+fn alternatives<A: Aggregate>(
+    job: &Job,
+    used: &Used,
+    spare: &Spare,
+) -> Result<Vec<Alternative<A>>, Fault> {
+    let (shared, prev) = (job.shared, &used.entry.header.prev);
+    let mut payloads: Vec<Vec<u8>> = Vec::new();
+    let mut scratch = Vec::new();
+    for (file, undo) in job.plan.undo_copies.of_block(shared, used.step.id, used.file) {
+        let key = (file, used.entry.tx_count.saturating_sub(1));
+        for record in spare.get(&key).into_iter().flatten() {
+            let place = undo.records()[*record];
+            let fits = undo.read(place, prev, &mut scratch).map_err(Fault::Store)?;
+            if fits && !payloads.contains(&scratch) {
+                payloads.push(scratch.clone());
+            }
+        }
+    }
+    if payloads.is_empty() {
+        return Ok(Vec::new());
+    }
+    let used_payload = shared.files.read_undo(used.pos, prev).map_err(Fault::Store)?;
+    payloads.retain(|payload| *payload != used_payload);
+    let mut others = Vec::new();
+    for payload in payloads {
+        if let Some(difference) = difference(job, shared, used.step, &used_payload, &payload)? {
+            others.push(Alternative { payload, difference });
+        }
+    }
+    Ok(others)
+}
+
+/// What the sums gain if a block spends what `other` says and not what `used` says; nothing if a
+/// rule forbids it.
+fn difference<A: Aggregate>(
+    job: &Job,
+    shared: &Shared,
+    step: Step,
+    used: &[u8],
+    other: &[u8],
+) -> Result<Option<A>, Fault> {
+    let node = shared.tree.node(step.id);
+    let prepared = shared.check_only(step).map_err(|error| Fault::of_block(step, error))?;
+    let (Ok(before), Ok(after)) =
+        (external_coins(&prepared, used), external_coins(&prepared, other))
+    else {
+        return Ok(None);
+    };
+    let flags = Some(script_flags(shared.network, node.height, &node.hash));
+    let checked = check_spends(shared, &job.times, step.id, prepared, after, flags);
+    let Ok(block) = checked else { return Ok(None) };
+    let (mut created, mut spent) = (Elements::default(), Elements::default());
+    let outpoints = &block.prepared.external;
+    for (outpoint, (before, after)) in outpoints.iter().zip(before.iter().zip(&block.coins)) {
+        push_coin(&mut created, outpoint, before);
+        push_coin(&mut spent, outpoint, after);
+    }
+    let mut difference = A::new(job.salt);
+    difference.create_many(&created);
+    difference.spend_many(&spent);
+    Ok(Some(difference))
+}
+
+/// A combination that is balanced: for each choice 0 for what was used, or the number of another,
+/// counted from 1; and the sums with it.
+fn combine<A: Aggregate>(
+    salt: &Salt,
+    aggregate: &A,
+    choices: &[Choice<A>],
+) -> Option<(Vec<usize>, A)> {
+    let sizes = choices.iter().map(|choice| choice.others.len() + 1);
+    let count = sizes.fold(1, |count: usize, size| count.saturating_mul(size));
+    if count > COMBINATIONS_MAX {
+        tracing::warn!(
+            "{} blocks have undo data of more than one sibling; of all combinations only {} are \
+             tried",
+            choices.len(),
+            COMBINATIONS_MAX
+        );
+    }
+    (1..count.min(COMBINATIONS_MAX)).find_map(|mut number| {
+        let mut sums = A::new(salt);
+        sums.combine(aggregate);
+        let mut chosen = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let at = number % (choice.others.len() + 1);
+            number /= choice.others.len() + 1;
+            if let Some(other) = at.checked_sub(1) {
+                sums.combine(&choice.others[other].difference);
+            }
+            chosen.push(at);
+        }
+        sums.is_balanced().then_some((chosen, sums))
+    })
+}

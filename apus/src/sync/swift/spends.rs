@@ -1,0 +1,51 @@
+//! Rules about what a block spends, for blocks whose coins come from elsewhere than the UTXO set.
+
+use std::sync::Arc;
+
+use super::super::in_flight::{InFlight, Times};
+use super::super::pipeline::Shared;
+use super::super::prepare::Prepared;
+use crate::chain::BlockId;
+use crate::coins::Coin;
+use crate::rules::RuleError;
+use crate::swiftsync::Elements;
+use crate::wire::{OutPoint, ScriptFlags};
+
+/// A rule that a block breaks, and the block, to be tried with other coins.
+pub(super) type Refused = Box<(RuleError, Prepared)>;
+
+/// Checks all rules on what a block spends, and with `flags` its scripts. `coins` are those of
+/// [`Prepared::external`], up to the first that is missing.
+///
+/// # Errors
+/// What Core would say of the block, if these are its coins.
+pub(super) fn check_spends(
+    shared: &Shared,
+    times: &Arc<Vec<u32>>,
+    id: BlockId,
+    prepared: Prepared,
+    coins: Vec<Coin>,
+    flags: Option<ScriptFlags>,
+) -> Result<InFlight, Refused> {
+    let node = shared.tree.node(id);
+    let parent = node.prev.map_or(0, |prev| shared.tree.median_time_past(prev));
+    let times = Times { parent: parent.into(), by_height: Arc::clone(times) };
+    let absent = prepared.external.get(coins.len());
+    let absent = absent.map(|outpoint| (prepared.tx_of_external(coins.len()), *outpoint));
+    let missing = absent.into_iter().chain(prepared.fault).min_by_key(|(tx, _)| *tx);
+    let block = InFlight::new(id, prepared, coins, missing, flags, times);
+    block.work(shared.network);
+    match block.take_error() {
+        Some(error) => Err(Box::new((error, block.prepared))),
+        None => Ok(block),
+    }
+}
+
+/// Adds a coin to the elements of a sum: outpoint, then coin as the chainstate holds it, which
+/// tells height, coinbase flag, amount and script.
+pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
+    elements.push_with(|bytes| {
+        bytes.extend_from_slice(&outpoint.to_bytes());
+        coin.encode(bytes);
+    });
+}

@@ -1,0 +1,224 @@
+//! Undo data of stale siblings that has the shape of the active block's, its checksum, and coins
+//! that pass every rule.
+
+use apus::coins::Coin;
+use apus::disk::Disk;
+use apus_testchain::block::encode_block;
+use apus_testchain::{Builder, Chain, Kind, Parent, Payment};
+
+use super::refusals::{Blame, Due, assert_due, contents, differences};
+use super::stop::StopSoon;
+use crate::support::Place;
+use crate::support::model::Model;
+use crate::support::swift::{Mode, World, small_chain};
+
+/// A chain with blocks on top that each spend one coin, and what siblings of these would spend.
+struct Siblings {
+    world: World,
+    /// By height, the undo data of stale blocks on the same parent.
+    stale: Vec<(u32, Vec<u8>)>,
+    /// By height, the stale blocks.
+    blocks: Vec<(u32, Vec<u8>)>,
+}
+
+/// What a block pays out: so little that any coin is enough.
+const LITTLE: u64 = 100;
+
+impl Siblings {
+    /// `pairs` times two blocks, of which the first has so many stale siblings.
+    fn new(chain: &Chain, pairs: usize, siblings: usize) -> Self {
+        let mut coins = chain.spendable(Kind::OpTrue).into_iter();
+        let base = World::of(chain);
+        let (mut blocks, mut tip) = (base.blocks, chain.parent(chain.height()));
+        let (mut stale, mut stale_blocks) = (Vec::new(), Vec::new());
+        let mut pay = |tip: &Parent, amount: Option<u64>| {
+            let coin = coins.next().expect("enough coins that everybody may spend");
+            let amount = amount.unwrap_or(coin.amount);
+            let payment = Payment::new(&[coin], [(amount, vec![0x51])]);
+            let block = Builder::block_on(tip).tx(payment.to_transaction(chain.keys())).finish();
+            (encode_block(&block), tip.child(&block))
+        };
+        for _ in 0..pairs {
+            let height = blocks.len() as u32;
+            for _ in 0..siblings {
+                let (block, _) = pay(&tip, Some(LITTLE));
+                let mut branch = blocks.clone();
+                branch.push(block.clone());
+                stale.push((height, Model::of(&branch).undo(height)));
+                stale_blocks.push((height, block));
+            }
+            for _ in 0..2 {
+                let (block, next) = pay(&tip, Some(LITTLE));
+                blocks.push(block);
+                tip = next;
+            }
+        }
+        let world = World::new(base.network, blocks);
+        Self { world, stale, blocks: stale_blocks }
+    }
+
+    /// Undo data of all blocks, with that of stale siblings before or after the right one.
+    fn records(&self, stale_first: bool) -> Vec<(u32, Vec<u8>)> {
+        let mut records = Vec::new();
+        for height in 1..=self.world.height() {
+            let stale = self.stale.iter().filter(|(of, _)| *of == height).cloned();
+            let right = (height, self.world.model.undo(height));
+            match stale_first {
+                true => records.extend(stale.chain([right])),
+                false => records.extend([right].into_iter().chain(stale)),
+            }
+        }
+        records
+    }
+}
+
+/// The coins are right, and the undo data is the chain's own.
+fn assert_right(place: &Place, world: &World, muhash: &(String, u64), what: &str) {
+    assert_eq!(&place.muhash(), muhash, "{what}");
+    let undo = place.undo();
+    for height in 1..=world.height() {
+        let of_block = undo.get(&world.hash(height));
+        assert_eq!(of_block, Some(&world.model.undo(height)), "{what}: undo data of {height}");
+    }
+}
+
+#[test]
+fn undo_data_of_a_sibling_in_any_place_does_not_matter() {
+    let chain = small_chain(181, 40, 6_000);
+    for (pairs, siblings) in [(1, 1), (3, 2)] {
+        let siblings_of = Siblings::new(&chain, pairs, siblings);
+        let world = &siblings_of.world;
+        let right = world.in_order().muhash();
+        for stale_first in [true, false] {
+            let what = format!("{pairs} blocks, {siblings} siblings, stale first: {stale_first}");
+            let place = world.place();
+            let hints = world.write_hints(&place, world.height());
+            let records = siblings_of.records(stale_first);
+            let order = world.shuffled(1);
+            let source = world.write_source_with(&place, "source", &order, &records);
+            let result = world.try_swift(&place, Mode::Full, &hints, &[source]);
+            let summary = result.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(summary.best_block, world.tip(), "{what}");
+            assert_right(&place, world, &right, &what);
+        }
+    }
+}
+
+#[test]
+fn carrying_on_finds_them_too() {
+    let chain = small_chain(182, 40, 6_000);
+    let siblings = Siblings::new(&chain, 2, 1);
+    let world = &siblings.world;
+    let right = world.in_order().muhash();
+    let interrupted = (0..30).find_map(|_| {
+        let place = world.place();
+        let hints = world.write_hints(&place, world.height());
+        // The blocks in question come first.
+        let order: Vec<usize> = world.file_order().into_iter().rev().collect();
+        let records = siblings.records(true);
+        let sources = [world.write_source_with(&place, "source", &order, &records)];
+        let options = world.options(&place, Mode::Full, &hints);
+        let summary = StopSoon::new(1).run(&options, &sources).unwrap();
+        summary.interrupted.then_some((place, options, sources, summary))
+    });
+    let (place, options, sources, summary) = interrupted.expect("it can be asked to stop");
+    assert!(summary.saved.is_some_and(|saved| saved.done > 0), "{:?}", summary.saved);
+    let summary = StopSoon::new(usize::MAX).run(&options, &sources).unwrap();
+    assert_eq!(summary.best_block, world.tip());
+    assert_right(&place, world, &right, "carried on");
+}
+
+#[test]
+fn hints_are_still_blamed_when_no_combination_fits() {
+    let chain = small_chain(183, 40, 6_000);
+    let siblings = Siblings::new(&chain, 2, 1);
+    let world = &siblings.world;
+    let place = world.place();
+    let mut wrong = world.model.hints(world.height(), apus::swiftsync::Numbering::Spendable);
+    wrong[20].0.pop().unwrap();
+    let hints = crate::support::model::encode(&wrong, apus::swiftsync::Format::Bip456);
+    let hints = place.write_bytes("wrong.hints", &hints);
+    let records = siblings.records(true);
+    let source = world.write_source_with(&place, "source", &world.file_order(), &records);
+    let due = Due(Blame::Hints, &["the hints are not those of this chain, or undo data is wrong"]);
+    assert_due(&due, world.try_swift(&place, Mode::Full, &hints, &[source]), "wrong hints");
+}
+
+#[test]
+fn a_sibling_that_breaks_a_rule_is_passed_over() {
+    let chain = small_chain(184, 40, 6_000);
+    let siblings = Siblings::new(&chain, 1, 1);
+    let world = &siblings.world;
+    let right = world.in_order().muhash();
+    // The sibling's coin is too poor.
+    let (height, _) = siblings.stale[0];
+    let poor =
+        crate::support::model::encode_undo(&[vec![Coin::new(LITTLE - 1, &[0x51], 50, false)]]);
+    let rights: Vec<_> = (1..=world.height()).map(|at| (at, world.model.undo(at))).collect();
+    let (mut both, mut poor_alone) = (rights.clone(), rights.clone());
+    both.insert(height as usize - 1, (height, poor.clone()));
+    poor_alone[height as usize - 1].1 = poor;
+    // In one rev file, and in those of two sources.
+    for split in [false, true] {
+        let place = world.place();
+        let hints = world.write_hints(&place, world.height());
+        let order = world.file_order();
+        let mut sources = Vec::new();
+        if split {
+            sources.push(world.write_source_with(&place, "poor", &order, &poor_alone));
+            sources.push(world.write_source_with(&place, "right", &order, &rights));
+        } else {
+            sources.push(world.write_source_with(&place, "both", &order, &both));
+        }
+        let summary = world.try_swift(&place, Mode::Full, &hints, &sources);
+        let summary = summary.unwrap_or_else(|error| panic!("two sources: {split}: {error}"));
+        assert_eq!(summary.best_block, world.tip());
+        assert_right(&place, world, &right, "a poor sibling");
+    }
+}
+
+/// A directory that has connected every stale block, and taken it back for the chain.
+fn reorganised(siblings: &Siblings) -> Place {
+    let (world, place) = (&siblings.world, siblings.world.place());
+    for (height, block) in &siblings.blocks {
+        let below = world.blocks[..*height as usize].iter();
+        let stale = place.sync(&[place.write("stale", below.chain([block]))]);
+        assert_eq!(stale.height, *height);
+        let next = &world.blocks[*height as usize..*height as usize + 2];
+        assert_eq!(place.sync(&[place.write("next", next)]).height, height + 1);
+    }
+    place.shrink();
+    place
+}
+
+#[test]
+fn the_block_index_of_a_source_says_which_undo_data_is_right() {
+    let chain = small_chain(185, 120, 6_000);
+    // More combinations than are tried.
+    let siblings = Siblings::new(&chain, 18, 1);
+    let world = &siblings.world;
+    let right = world.in_order().muhash();
+    let source = reorganised(&siblings);
+    let sync = |place: &Place| {
+        let hints = world.write_hints(place, world.height());
+        world.try_swift(place, Mode::Full, &hints, &[source.datadir()])
+    };
+    let index = source.network_dir().join("blocks/index");
+    let before = contents(&source.datadir());
+    {
+        // Its owner is running.
+        let _owner = Disk::new().lock(index.join("LOCK")).unwrap();
+        let place = world.place();
+        assert_eq!(sync(&place).unwrap().best_block, world.tip());
+        assert_right(&place, world, &right, "in use");
+    }
+    std::fs::remove_file(index.join("LOCK")).unwrap();
+    let place = world.place();
+    assert_eq!(sync(&place).unwrap().best_block, world.tip());
+    let changed = differences(&source.datadir(), &before);
+    assert_eq!(changed, [index.join("LOCK")], "nothing is made or written in a source");
+    // Without it there are more combinations than are tried.
+    std::fs::rename(&index, source.root().join("away")).unwrap();
+    let due = Due(Blame::Hints, &["or undo data is wrong"]);
+    assert_due(&due, sync(&world.place()), "too many combinations");
+}

@@ -1,0 +1,47 @@
+//! A run that is asked to stop while it works through blocks.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use apus::sync::{self, Observer, Options, Phase, Progress, Summary, SyncError};
+
+/// Asks to stop at the first look at blocks of a SwiftSync, or of its second branch, and counts
+/// the branches.
+pub struct StopSoon {
+    flag: AtomicBool,
+    branch: usize,
+    /// Branches begun, and blocks at the last look.
+    seen: Mutex<(usize, u64)>,
+}
+
+impl StopSoon {
+    pub fn new(branch: usize) -> Self {
+        Self { flag: AtomicBool::new(false), branch, seen: Mutex::new((0, u64::MAX)) }
+    }
+
+    /// How many branches were worked at.
+    pub fn branches(&self) -> usize {
+        self.seen.lock().unwrap().0
+    }
+
+    /// One run with a single worker.
+    pub fn run(&self, options: &Options, sources: &[PathBuf]) -> Result<Summary, SyncError> {
+        let options = Options { save_every: Duration::MAX, threads: 1, ..options.clone() };
+        sync::sync(&options, sources, self, &self.flag)
+    }
+}
+
+impl Observer for StopSoon {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase != Phase::SwiftSync {
+            return;
+        }
+        let mut seen = self.seen.lock().unwrap();
+        seen.0 += usize::from(progress.blocks < seen.1);
+        seen.1 = progress.blocks;
+        self.flag.fetch_or(seen.0 == self.branch, Relaxed);
+    }
+}
