@@ -46,6 +46,8 @@ pub fn main() -> ExitCode {
         Err(error) => return end_of_parsing(&error, json),
     };
     options::start_log(cli.debug);
+    let random_init_replaced = crate::rules::random_init_was_replaced();
+    tracing::debug!(random_init_replaced, "started");
     run(cli).unwrap_or_else(|failure| failure.end(json))
 }
 

@@ -74,7 +74,7 @@ pub use header::{
     Ancestry, HeaderFacts, check_header, check_header_in_context, median_time_past,
     next_work_required, proof_of_work,
 };
-pub use scripts::{TxScripts, check_tx_scripts, script_flags};
+pub use scripts::{TxScripts, check_tx_scripts, random_init_was_replaced, script_flags};
 pub use sigops::{input_sigop_cost, legacy_sigops};
 pub use spend::{
     BlockSpends, Prevout, bip30_applies, bip30_repeat_of, bip34_implies_bip30, is_bip30_repeat,
