@@ -121,8 +121,24 @@ fn sync_in(
     mend::mend_noted(&mut node, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
-    let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
+    let summary = run(&mut node, hints.as_ref(), started, observer, stop);
+    let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
     end(node, rebuild, summary)
+}
+
+/// Says with an error that something is missing what was not taken from the sources: perhaps that.
+fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
+    let may_be_why = matches!(error, SyncError::Usage(_) | SyncError::WrongHints { .. });
+    match &node.refusals[..] {
+        [first, others @ ..] if may_be_why => {
+            let more = match others.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            error.with_note(&format!(". Not taken from the sources: {first}{more}"))
+        }
+        _ => error,
+    }
 }
 
 /// Whether the data directory has a block index, or block files of which somebody else may make

@@ -325,6 +325,28 @@ impl SyncError {
     }
 }
 
+impl SyncError {
+    /// The same error with more to say.
+    pub(super) fn with_note(self, note: &str) -> Self {
+        let add = |what: String| format!("{what}{note}");
+        match self {
+            Self::Store(error) => Self::Store(StoreError { what: add(error.what), ..error }),
+            Self::Hints(error) => Self::Hints(HintsError { what: add(error.what), ..error }),
+            Self::WrongHints { path, error } => {
+                let error = HintsError { what: add(error.what), ..error };
+                Self::WrongHints { path, error }
+            }
+            Self::Usage(what) => Self::Usage(add(what)),
+            Self::WrongOptions(what) => Self::WrongOptions(add(what)),
+            Self::WouldShrink(what) => Self::WouldShrink(add(what)),
+            Self::Unproved(what) => Self::Unproved(add(what)),
+            Self::Refused(refusal) => {
+                Self::Refused(Refusal { reason: add(refusal.reason), ..refusal })
+            }
+        }
+    }
+}
+
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

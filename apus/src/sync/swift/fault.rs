@@ -93,26 +93,6 @@ impl Fault {
     }
 }
 
-/// The same error with more to say.
-pub(super) fn with_note(error: SyncError, note: &str) -> SyncError {
-    let add = |what: String| format!("{what}{note}");
-    match error {
-        SyncError::Store(error) => SyncError::Store(StoreError { what: add(error.what), ..error }),
-        SyncError::Hints(error) => SyncError::Hints(HintsError { what: add(error.what), ..error }),
-        SyncError::WrongHints { path, error } => {
-            let error = HintsError { what: add(error.what), ..error };
-            SyncError::WrongHints { path, error }
-        }
-        SyncError::Usage(what) => SyncError::Usage(add(what)),
-        SyncError::WrongOptions(what) => SyncError::WrongOptions(add(what)),
-        SyncError::WouldShrink(what) => SyncError::WouldShrink(add(what)),
-        SyncError::Unproved(what) => SyncError::Unproved(add(what)),
-        SyncError::Refused(refusal) => {
-            SyncError::Refused(Refusal { reason: add(refusal.reason), ..refusal })
-        }
-    }
-}
-
 fn refused(node: &Node, step: Step, reason: String) -> SyncError {
     let height = node.tree.node(step.id).height;
     let mut refusal = super::super::activate::refusal(node, &step, reason);

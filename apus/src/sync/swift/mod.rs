@@ -129,7 +129,7 @@ pub(super) fn build(
         ),
         _ => String::new(),
     };
-    Err(fault::with_note(error, &note))
+    Err(error.with_note(&note))
 }
 
 /// [`build`] for one block at the hints' height.
