@@ -1,10 +1,10 @@
 //! The block index, made anew from the block files (Core's `-reindex`): for a directory whose index
 //! is damaged or lost.
 //!
-//! Headers first, in whatever order the blocks lie; then every block is checked as far as that goes
-//! without coins. Until all of that is in memory nothing on the disk changes. Undo data is
-//! forgotten, since nothing in a rev file names its block: the chainstate is rebuilt after this, and
-//! writes it anew from the start of each rev file.
+//! Headers first, in whatever order the blocks lie; then every block is checked as far as that
+//! goes without coins. Until all of that is in memory nothing on the disk changes. Undo data is
+//! forgotten, since nothing in a rev file names its block: the chainstate is rebuilt after this,
+//! and writes it anew from the start of each rev file.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -192,7 +192,7 @@ breaks! {
     SpendsGenesis = "bad-txns-inputs-missingorspent",
     /// A transaction that an earlier block has, with an output that is unspent (BIP 30).
     RepeatsUnspent = "bad-txns-BIP30",
-    /// The same after a transaction that spends a coinbase output 99 blocks old: BIP 30 comes first.
+    /// The same after a transaction that spends a coinbase output 99 blocks old: BIP 30 is first.
     RepeatsUnspentAfterFault = "bad-txns-BIP30",
     /// The same after a transaction that spends an output of a later one.
     RepeatsUnspentAfterLater = "bad-txns-BIP30",
