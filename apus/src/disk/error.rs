@@ -36,6 +36,11 @@ impl StoreError {
         Self { path, offset: None, what: format!("cannot {what}"), source: Some(source) }
     }
 
+    /// A disk that is full, or too small for what is to come.
+    pub fn full(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
+        Self { source: Some(io::ErrorKind::StorageFull.into()), ..Self::new(path, what) }
+    }
+
     /// The same error, at `offset` of its file.
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);

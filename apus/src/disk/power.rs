@@ -55,7 +55,11 @@ impl PowerCut {
                 None => None,
             };
             match content {
-                Some(bytes) => fs::write(path, bytes)?,
+                Some(bytes) => {
+                    // Its directory may have been removed since.
+                    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                    fs::write(path, bytes)?;
+                }
                 None if path.is_file() => fs::remove_file(path)?,
                 None => {}
             }

@@ -199,7 +199,8 @@ fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Netw
     };
     let what = format!(
         "{what}: is their disk mounted? If they are elsewhere (bitcoind's -blocksdir), name that \
-         directory with --blocksdir; if they are lost, sync into another directory"
+         directory with --blocksdir; if they are lost, read the blocks into another directory \
+         (`apus sync --from` a node that has them `--datadir` new)"
     );
     Err(StoreError::new(blocks, what))
 }

@@ -253,7 +253,7 @@ fn check_space(path: &Path, wanted: u64) -> Result<()> {
             free >> 20,
             least.div_ceil(1 << 20)
         );
-        return Err(StoreError::new(directory, what));
+        return Err(StoreError::full(directory, what));
     }
     Ok(())
 }

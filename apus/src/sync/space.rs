@@ -68,7 +68,7 @@ pub(super) fn check(node: &Node) -> Result<(), StoreError> {
     };
     for (place, needed, parts) in wishes {
         if place.free < needed {
-            return Err(StoreError::new(&place.path, too_small(place.free, needed, parts)));
+            return Err(StoreError::full(&place.path, too_small(place.free, needed, parts)));
         }
     }
     let likely = [estimate.blocks + estimate.undo_likely, estimate.coins_likely];

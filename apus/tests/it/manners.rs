@@ -156,7 +156,7 @@ fn wrong_options_exit_with_2_and_say_what_to_do() {
     let place = Place::new(Chain::Regtest);
     for (args, words) in [
         (&["sync", "--chain=mainnet"][..], &["'mainnet'", "use main"][..]),
-        (&["sync", "--regtest", "--signet"], &["more than one network", "use one of"]),
+        (&["sync", "--regtest", "--signet"], &["more than one network", "keep one"]),
         (&["sync", "--regtest", "--signetchallenge=51"], &["--chain=signet"]),
         (&["sync", "--signet", "--signetchallenge=5"], &["--signetchallenge", "'5'", "hex"]),
         (&["reindex", "--assumevalid=xyz"], &["--assumevalid", "64 hex digits", "or 0"]),

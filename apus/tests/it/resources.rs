@@ -91,7 +91,7 @@ fn a_disk_with_no_room_for_a_second_utxo_set_is_told_before_anything_is_written(
     let output = std::process::Command::new("unshare").args(unshare).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{output:?}");
-    for word in ["chainstate-reindex", "the disk is too small", "MiB of coins", "MiB are free"] {
+    for word in ["chainstate/reindex", "the disk is too small", "MiB of coins", "MiB are free"] {
         assert!(text.contains(word), "'{word}' is not in: {text}");
     }
 }

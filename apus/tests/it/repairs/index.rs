@@ -106,7 +106,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
     let summary = place.sync(&[place.write("more", &regrown)]);
     assert_eq!((summary.height, summary.best_block), (209, hash_of(&regrown[209])));
     assert!(place.try_reindex().unwrap().refusals.is_empty());
-    assert!(!place.network_dir().join("chainstate-reindex.unfinished").exists());
+    assert!(!place.network_dir().join(apus::sync::REBUILD_MARK).exists());
 }
 
 #[test]

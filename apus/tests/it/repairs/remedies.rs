@@ -69,7 +69,7 @@ fn a_missing_block_file_names_what_can_be_done() {
     std::fs::remove_file(place.network_dir().join("blocks/blk00000.dat")).unwrap();
     for text in messages(&place) {
         assert!(
-            text.contains("put the file back") && text.contains("`apus sync --from`"),
+            text.contains("is their disk mounted") && text.contains("`apus sync --from`"),
             "{text}"
         );
     }
