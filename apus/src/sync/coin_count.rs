@@ -1,8 +1,9 @@
 //! The number of coins, kept in a file next to the tables that hold them, so that no run has to
 //! read the whole UTXO set to say how many there are.
 //!
-//! The count is a function of the best block, whose hash stands with it: whoever moves the chainstate
-//! to another block (bitcoind does not know this file) leaves a count that no longer applies.
+//! The count is a function of the best block, whose hash stands with it: whoever moves the
+//! chainstate to another block (bitcoind does not know this file) leaves a count that no longer
+//! applies.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! A UTXO set that is built inside the present one's directory and takes its place in one step, so
 //! that whatever happens meanwhile, bitcoind and Apus find the one or the other, whole.
 //!
-//! Inside, because `chainstate` may be a symlink, a mount point or a directory of an overlay, none of
-//! which can be renamed; LevelDB passes over names that it does not know.
+//! Inside, because `chainstate` may be a symlink, a mount point or a directory of an overlay, none
+//! of which can be renamed; LevelDB passes over names that it does not know.
 
 use std::path::{Path, PathBuf};
 
@@ -129,8 +129,8 @@ impl Rebuild {
             return Ok(());
         }
         Err(SyncError::WouldShrink(format!(
-            "{what} Nothing was changed. Bring missing blocks back, or `apus sync --from` a node that \
-             has them; to replace the UTXO set by a lower one all the same, say --allow-shrink"
+            "{what} Nothing was changed. Bring missing blocks back, or `apus sync --from` a node \
+             that has them; to replace the UTXO set by a lower one all the same, say --allow-shrink"
         )))
     }
 

@@ -57,8 +57,8 @@ impl Unfinished {
         match self {
             Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
             Self::SwiftSync { .. } => {
-                "the same command, with the same --hints, carries on; a command without hints gives \
-                 it up"
+                "the same command, with the same --hints, carries on; a command without hints \
+                 gives it up"
             }
         }
     }

@@ -177,7 +177,8 @@ fn a_chainstate_that_is_a_mount_or_on_an_overlay_is_rebuilt_once() {
          test ! -e {net}/chainstate/reindex\n\
          umount {net}/chainstate\n\
          mkdir over; mount -t tmpfs none over; mkdir over/upper over/work over/all\n\
-         mount -t overlay overlay -o lowerdir=datadir,upperdir=over/upper,workdir=over/work over/all\n\
+         mount -t overlay overlay over/all \
+         -o lowerdir=datadir,upperdir=over/upper,workdir=over/work\n\
          {apus} reindex --regtest --datadir over/all --assumevalid 0 --json\n\
          {apus} txoutset info --regtest --datadir over/all --hash muhash\n\
          test ! -e over/all/{sub}/chainstate/reindex\n",
