@@ -56,7 +56,7 @@ impl Db {
     /// It may be one that LevelDB left behind: what its log files hold is written to tables (kept
     /// in memory if `read_only`; then several programs may read at a time, and nothing in the
     /// directory is made or changed). An error if another program has it open, if a table is
-    /// missing or cut short, or if the manifest or a log is damaged; a log's torn end is not damage.
+    /// missing or cut short, or if the manifest or a log is damaged; a log's torn end is no damage.
     pub fn open(disk: Disk, path: &Path, options: Options) -> Result<Self> {
         open::open(disk, path, options).map(|inner| Self { inner: Arc::new(inner) })
     }
