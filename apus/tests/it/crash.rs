@@ -48,7 +48,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
     run(&base.copy(), &counter).unwrap();
     let steps = counter.steps();
     assert!(steps > 50, "there is something to cut: {steps}");
-    for cut_at in (1..=steps).step_by(2) {
+    for cut_at in (1..=steps).step_by(3) {
         let place = base.copy();
         let power = Arc::new(PowerCut::at(cut_at));
         let result = run(&place, &power);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use apus::disk::Disk;
 use apus::store::{DataDir, DataDirOptions};
+use apus::sync::REBUILD_MARK;
 use apus::wire::{Chain as NetworkName, Network};
 use apus_testchain::{Chain, Rng, Spec};
 
@@ -186,7 +187,7 @@ impl World {
         let is_swift = |dir: &Path| dir.join("regtest/swiftsync/progress").is_file();
         self.interrupt(Way::SwiftChecked, &swift, rng, is_swift)?;
         let reindex = self.state(State::ReindexUnfinished);
-        let is_reindex = |dir: &Path| dir.join("regtest/chainstate-reindex.unfinished").is_file();
+        let is_reindex = |dir: &Path| dir.join("regtest").join(REBUILD_MARK).is_file();
         self.interrupt(Way::Reindex, &reindex, rng, is_reindex)?;
         let core = self.state(State::ByCore);
         self.start_from(Some(State::Whole), &core)?;
