@@ -78,7 +78,7 @@ pub(super) fn rebuild(
         )
     };
     let mut found = Found::new(options)?;
-    if !scan_opened(&mut found, &[&source], observer, stop)? {
+    if !scan_opened(&mut found, std::slice::from_ref(&source), observer, stop)? {
         return Err(stopped());
     }
     let checked = pool.install(|| found.check_all(observer, stop))?.ok_or_else(stopped)?;

@@ -60,7 +60,7 @@ use activate::{Activated, activate_best_chain, store_side_branches};
 use clock::Stage;
 use node::{Coins, Node};
 use rebuild::Rebuild;
-use scan::scan_sources;
+use scan::{open_sources, scan_opened};
 use swift::HintsFile;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -105,6 +105,8 @@ fn sync_in(
     if sources.is_empty() && !holds_blocks(options) {
         return Err(nothing_to_sync(options));
     }
+    // Before anything is made in the data directory.
+    let opened = open_sources(options, sources)?;
     let mut node = Node::open(options, disk, Coins::InPlace)?;
     if sources.is_empty() && node.tree.len() == 1 {
         return Err(nothing_to_sync(options));
@@ -117,7 +119,7 @@ fn sync_in(
     }
     resources::bound_cache(&mut node);
     let scanning = Instant::now();
-    scan_sources(&mut node, sources, observer, stop)?;
+    scan_opened(&mut node, &opened, observer, stop)?;
     mend::mend_noted(&mut node, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");

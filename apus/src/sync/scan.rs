@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::node::{Node, now};
-use super::options::{Observer, Phase, Progress, Refusal, SyncError};
+use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Offer, Tree};
 use crate::rules::{RuleClass, RuleError};
@@ -26,21 +26,13 @@ struct Waiting {
     place: SourcePlace,
 }
 
-/// Scans all sources. What is wrong with them becomes refusals; a source that holds nothing of
-/// use at all is an error.
-pub(super) fn scan_sources(
-    node: &mut Node,
+/// Opens all sources, each of which must hold something of use.
+pub(super) fn open_sources(
+    options: &Options,
     paths: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<(), SyncError> {
-    let network = node.options.network.clone();
-    let opened: Result<Vec<BlockSource>, _> =
-        paths.iter().map(|path| BlockSource::open(path, &network)).collect();
-    let opened = opened?;
-    let sources = opened.iter().collect::<Vec<_>>();
-    scan_opened(node, &sources, observer, stop)?;
-    Ok(())
+) -> Result<Vec<BlockSource>, SyncError> {
+    let opened = paths.iter().map(|path| BlockSource::open(path, &options.network));
+    Ok(opened.collect::<Result<_, _>>()?)
 }
 
 /// What a scan fills: a tree of headers, and places of blocks.
@@ -84,10 +76,11 @@ impl Finds for Node {
     }
 }
 
-/// Scans sources into `finds`; whether it came to the end before somebody asked to stop.
+/// Scans sources into `finds`; what is wrong with them becomes refusals. Whether it came to the end
+/// before somebody asked to stop.
 pub(super) fn scan_opened<F: Finds>(
     finds: &mut F,
-    opened: &[&BlockSource],
+    opened: &[BlockSource],
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<bool, SyncError> {

@@ -209,6 +209,7 @@ fn packed_files_are_refused_with_the_command_that_unpacks_them() {
         sync.arg("--hints").arg(path);
         assert_ends(&sync.output().unwrap(), 1, &[path, words[0], words[1]]);
     }
+    assert!(!place.datadir().exists(), "a directory was made for blocks that cannot be read");
 }
 
 #[test]
