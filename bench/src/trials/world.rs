@@ -115,7 +115,7 @@ pub struct World {
     place: tempfile::TempDir,
     programs: Programs,
     pub truth: Truth,
-    /// Where [`State::Half`] ends.
+    /// Where `State::Half` ends.
     pub half: u64,
     /// All blocks, framed as in a blk file.
     pub blocks: PathBuf,
@@ -249,7 +249,7 @@ impl World {
         state.map_or(Ok(()), |state| copy(&self.state(state), target))
     }
 
-    /// The hints file that [`Way::HintsCreate`] makes of a directory.
+    /// The hints file that `Way::HintsCreate` makes of a directory.
     pub fn made_hints(&self, datadir: &Path) -> PathBuf {
         datadir.with_extension("hints")
     }
