@@ -350,7 +350,7 @@ impl Tree {
         branches.into_iter().map(|(block, _)| block).collect()
     }
 
-    /// Whether the bytes of `id` and of all its ancestors are at hand.
+    /// Whether the bytes of `id` and of all its ancestors are available.
     fn is_linked(&self, id: BlockId) -> bool {
         self.node(id).sequence != 0
     }

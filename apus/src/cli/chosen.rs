@@ -77,7 +77,7 @@ impl Chosen {
                 warnings.push(named(name, reindex) + but);
             }
         }
-        let new = !self.blocks_path().join("xor.dat").exists();
+        let new = !self.options.blocks_path().join("xor.dat").exists();
         if let Some(xor) = found("blocksxor").filter(|_| new && !config.is_on("blocksxor", true)) {
             let but = " is not supported: Apus obfuscates the block files of a new directory, and \
                 bitcoind does not start on them with this setting, so remove it";
@@ -111,24 +111,18 @@ impl Chosen {
             options.datadir.display(),
             network_name(&options.network),
             match sources {
-                [] => format!("in {}", self.blocks_path().display()),
+                [] => format!("in {}", self.options.blocks_path().display()),
                 sources => format!("from {}", listed(sources)),
             }
         );
         if options.blocks_dir.is_some() && !sources.is_empty() {
-            line += &format!(", to be kept in {}", self.blocks_path().display());
+            line += &format!(", to be kept in {}", self.options.blocks_path().display());
         }
         for (number, (file, settings)) in self.config.used().into_iter().enumerate() {
             let before = if number == 0 { "; settings from" } else { " and" };
             line += &format!("{before} {} ({})", file.display(), settings.join(", "));
         }
         line
-    }
-
-    fn blocks_path(&self) -> PathBuf {
-        let options = &self.options;
-        let base = options.blocks_dir.as_deref().unwrap_or(&options.datadir);
-        base.join(options.network.subdirectory).join("blocks")
     }
 }
 

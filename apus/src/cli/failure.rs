@@ -41,7 +41,7 @@ impl Failure {
         Self { kind: Some(ErrorKind::Hints), text: text.into() }
     }
 
-    /// Standard output could not be written. A reader that has gone away is told nothing.
+    /// Standard output could not be written. Nothing is said to a reader that has gone away.
     pub fn stdout(error: io::Error) -> Self {
         let text = match output::reader_has_gone(&error) {
             true => String::new(),

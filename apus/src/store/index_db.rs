@@ -71,8 +71,8 @@ impl IndexDb {
     /// Makes the index in the directory `path` hold these entries and file infos, the flag
     /// [`REBUILT_FLAG`], and nothing else.
     ///
-    /// What was there and can be opened stays until the new content takes its place in one step. A
-    /// database too damaged for that is removed before; a crash may then leave none.
+    /// What was there and can be opened is kept until the new content takes its place in one step.
+    /// A database too damaged for that is removed before; a crash may then leave none.
     pub fn rebuild(
         disk: &Disk,
         path: &Path,

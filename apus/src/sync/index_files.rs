@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rayon::prelude::*;
 
 use super::commit::{entry_of_header, note_stored};
+use super::node::open_directory;
 use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
 use super::pipeline::{BlockFault, check_bytes};
 use super::rebuild::{self, MARK};
@@ -24,8 +25,7 @@ use crate::disk::{Disk, StoreError};
 use crate::rules::RuleError;
 use crate::store::layout::REBUILT_FLAG;
 use crate::store::{
-    BlockFiles, BlockFilesOptions, BlockSource, DataDir, DataDirOptions, FlatFilePos, IndexDb,
-    IndexEntry,
+    BlockFiles, BlockFilesOptions, BlockSource, DataDir, FlatFilePos, IndexDb, IndexEntry,
 };
 use crate::wire::{BlockView, genesis_block};
 
@@ -64,8 +64,7 @@ pub(super) fn rebuild(
     stop: &AtomicBool,
 ) -> Result<Vec<Refusal>, SyncError> {
     let source = open_files(options)?;
-    let how = DataDirOptions { blocks_dir: options.blocks_dir.clone(), ..Default::default() };
-    let dir = DataDir::open(disk, &options.datadir, &options.network, how)?;
+    let dir = open_directory(options, disk, false)?;
     if was_rebuilt(&dir) {
         return Ok(Vec::new());
     }
@@ -101,12 +100,8 @@ pub(super) fn rebuild(
 
 /// Takes away the mark that says that the chainstate is yet to be rebuilt.
 pub(super) fn finish(disk: &Disk, options: &Options) -> Result<(), StoreError> {
-    let path = network_dir(options).join("blocks").join("index");
+    let path = options.network_dir().join("blocks").join("index");
     IndexDb::open(disk, &path)?.forget_rebuilt()
-}
-
-fn network_dir(options: &Options) -> std::path::PathBuf {
-    options.datadir.join(options.network.subdirectory)
 }
 
 /// Whether an earlier run has rebuilt the index and was interrupted while it rebuilt the
@@ -121,11 +116,8 @@ fn was_rebuilt(dir: &DataDir) -> bool {
 
 /// The block files, if all of them are there and can be read. Nothing is changed.
 fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
-    let network_dir = network_dir(options);
-    let blocks = match &options.blocks_dir {
-        Some(base) => base.join(options.network.subdirectory).join("blocks"),
-        None => network_dir.join("blocks"),
-    };
+    let network_dir = options.network_dir();
+    let blocks = options.blocks_path();
     if !network_dir.is_dir() || !blocks.is_dir() {
         return Err(SyncError::Usage(format!(
             "{} does not exist: there are no block files to make an index of; `apus sync --from` \

@@ -24,7 +24,7 @@ use crate::store::{BlockStatus, FlatFilePos};
 /// A block whose bytes are what its header promises.
 type Block = CheckedBlock<BlockBytes>;
 
-/// The file, beside Core's `chainstate`, that holds the numbers of blk files in which a damaged
+/// The file next to Core's `chainstate` that holds the numbers of blk files in which a damaged
 /// block was found and no good copy was known: the next sync that has sources looks at them.
 pub const NOTE: &str = "damaged-block-files";
 

@@ -146,11 +146,9 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
 /// Whether the data directory has a block index, or block files of which somebody else may make
 /// one.
 fn holds_blocks(options: &Options) -> bool {
-    let network = options.network.subdirectory;
-    let index = options.datadir.join(network).join("blocks/index");
-    let root = options.blocks_dir.as_ref().unwrap_or(&options.datadir);
+    let index = options.network_dir().join("blocks/index");
     let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
-    let names = root.join(network).join("blocks").read_dir().into_iter().flatten().flatten();
+    let names = options.blocks_path().read_dir().into_iter().flatten().flatten();
     index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
 }
 
@@ -158,7 +156,7 @@ fn nothing_to_sync(options: &Options) -> SyncError {
     SyncError::Usage(format!(
         "{} holds no blocks to sync: name a bootstrap.dat, blk*.dat files, or the directory of \
          another node with --from",
-        options.datadir.join(options.network.subdirectory).display()
+        options.network_dir().display()
     ))
 }
 
@@ -215,7 +213,7 @@ fn reindex_in(
 /// Makes the block index anew from the block files, and then rebuilds the chainstate from them
 /// (Core's -reindex): for a directory whose block index is damaged or lost.
 ///
-/// The present index stays until the new one is whole, where it can be opened at all, and the
+/// The present index is kept until the new one is whole, where it can be opened at all, and the
 /// present chainstate as in [`reindex`]. Undo data is written anew. Interrupted while the
 /// chainstate is rebuilt, it carries on there when it is called again.
 ///

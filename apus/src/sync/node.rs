@@ -219,7 +219,7 @@ pub(super) fn open_directory(
     disk: &Disk,
     read_only: bool,
 ) -> Result<DataDir, SyncError> {
-    let directory = options.datadir.join(options.network.subdirectory);
+    let directory = options.network_dir();
     if read_only && !directory.join("chainstate").is_dir() {
         return Err(SyncError::Usage(format!(
             "{} holds no UTXO set of {}; `apus sync --from` makes one",

@@ -61,6 +61,19 @@ impl Options {
     }
 }
 
+impl Options {
+    /// The network's own directory in the data directory.
+    pub fn network_dir(&self) -> PathBuf {
+        self.datadir.join(self.network.subdirectory)
+    }
+
+    /// The directory of blk and rev files.
+    pub fn blocks_path(&self) -> PathBuf {
+        let base = self.blocks_dir.as_ref().unwrap_or(&self.datadir);
+        base.join(self.network.subdirectory).join("blocks")
+    }
+}
+
 /// Core's `-assumevalid`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AssumeValid {

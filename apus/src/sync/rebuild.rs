@@ -46,7 +46,7 @@ impl Rebuild {
     /// # Errors
     /// There are no blocks to build from.
     pub fn begin(disk: &Disk, options: &Options) -> Result<Self, SyncError> {
-        let network_dir = options.datadir.join(options.network.subdirectory);
+        let network_dir = options.network_dir();
         let is_dir = |name: &str| network_dir.join(name).is_dir();
         // With a chainstate, blocks are missing: opening the directory says more about that.
         if !is_dir("blocks/index") && !is_dir("chainstate") {

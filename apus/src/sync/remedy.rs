@@ -30,11 +30,8 @@ fn is_damage(error: &StoreError) -> bool {
 }
 
 fn remedy(path: &Path, options: &Options) -> Option<String> {
-    let network_dir = options.datadir.join(options.network.subdirectory);
-    let blocks = match &options.blocks_dir {
-        Some(base) => base.join(options.network.subdirectory).join("blocks"),
-        None => network_dir.join("blocks"),
-    };
+    let network_dir = options.network_dir();
+    let blocks = options.blocks_path();
     let fixed = |text: &str| Some(text.to_string());
     if path.starts_with(network_dir.join("blocks").join("index")) {
         return fixed("`apus reindex --index` rebuilds the block index from the block files");

@@ -290,7 +290,7 @@ impl Loading<'_> {
         settings.and_then(|settings| settings.get("includeconf")).cloned().unwrap_or_default()
     }
 
-    /// Puts the settings of a bitcoin.conf behind those that are there.
+    /// Puts the settings of a bitcoin.conf after those that are there.
     fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(bytes);
         if text.starts_with('\u{feff}') {
