@@ -5,7 +5,9 @@
 
 // Files, the error that blames the disk, and power cuts for tests.
 pub mod disk;
-// Bytes to views and back: cursor, CompactSize, VARINT, block view, hashes, network constants.
+// Hashes: SHA-256 of one message and of many side by side, MuHash3072.
+pub mod hash;
+// Bytes to views and back: cursor, CompactSize, VARINT, block view, network constants.
 pub mod wire;
 // Tables in LevelDB's on-disk format; does not know Bitcoin.
 pub mod leveldb;

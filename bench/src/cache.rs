@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use apus::coins::{Coin, CoinsCache};
-use apus::wire::{Hash, OutPoint};
+use apus::hash::Hash;
+use apus::wire::OutPoint;
 
 use crate::measure::{Effort, Random, quick_digest};
 use crate::report::{Cell, Report, Table, duration};

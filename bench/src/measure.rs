@@ -59,7 +59,7 @@ pub fn median(times: &mut [Duration]) -> Duration {
 
 /// A digest of bytes, to be added to those of other bytes in any order.
 pub fn digest(bytes: &[u8]) -> u64 {
-    let hash = apus::wire::sha256(bytes);
+    let hash = apus::hash::sha256(bytes);
     u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
 }
 

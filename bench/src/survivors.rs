@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use apus::coins::{Chainstate, CoinParts, SurvivorWriter, Survivors, WriteError};
 use apus::disk::Disk;
+use apus::hash::Hash;
 use apus::leveldb::Options;
-use apus::wire::Hash;
 use rayon::prelude::*;
 use serde_json::json;
 

@@ -52,7 +52,7 @@ impl ActiveChain {
 
     /// Hashes that tell another node where this chain is: the ten last blocks, then ever larger
     /// steps back to the genesis block (Core's `LocatorEntries`).
-    pub fn locator(&self, tree: &Tree) -> Vec<crate::wire::Hash> {
+    pub fn locator(&self, tree: &Tree) -> Vec<crate::hash::Hash> {
         let mut hashes = Vec::new();
         let Some(mut height) = self.height() else { return hashes };
         let mut step = 1;

@@ -1,10 +1,11 @@
 use std::collections::{HashMap, VecDeque};
 
+use crate::hash::Hash;
 use crate::rules::{
     Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
     check_header_in_context,
 };
-use crate::wire::{Hash, Header, Network};
+use crate::wire::{Header, Network};
 
 /// A block in the tree: an index that never changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

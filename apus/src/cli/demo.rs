@@ -7,9 +7,10 @@ use super::failure::Failure;
 use super::output::Reporting;
 use super::progress::{precise, thousands};
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::swiftsync::Format;
 use crate::sync::{self, AssumeValid, Options, Summary, Unobserved, UtxoHash, UtxoStats};
-use crate::wire::{Chain, Hash, Network};
+use crate::wire::{Chain, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
 const BLOCKS: &[u8] = include_bytes!("../../../data/mainnet-0-14131.dat");

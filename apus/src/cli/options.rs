@@ -10,8 +10,9 @@ use super::chosen::Chosen;
 use super::conf::{self, Config, Given, Which};
 use super::hints::HintsCommand;
 use super::status::StatusCommand;
+use crate::hash::Hash;
 use crate::sync::{self, AssumeValid, UtxoHash};
-use crate::wire::{Chain, Hash, Network};
+use crate::wire::{Chain, Network};
 
 /// No machine gains by more threads, and the system may not have them.
 const THREADS_MAX: usize = 256;

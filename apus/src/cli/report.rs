@@ -221,8 +221,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::hash::Hash;
     use crate::sync::{Counts, SavedBlocks};
-    use crate::wire::Hash;
 
     fn interrupted(saved: Option<SavedBlocks>) -> Summary {
         Summary {

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use rayon::prelude::*;
 
 use crate::disk::{Disk, OnShare, Share, StoreError};
+use crate::hash::Hash;
 use crate::leveldb::{Cursor as TableCursor, Db, Options, RunBuilder, RunWriter, Snapshot};
 use crate::store::{Obfuscation, layout::OBFUSCATION_KEY};
-use crate::wire::{Cursor, Hash, OutPoint};
+use crate::wire::{Cursor, OutPoint};
 
 use super::changes::Changes;
 use super::coin::{Coin, CoinParts, decode_coin_key, key_order, put_coin_key};

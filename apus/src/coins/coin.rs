@@ -167,7 +167,7 @@ pub fn decode_coin_key(key: &[u8]) -> Result<OutPoint, ParseError> {
     if cursor.u8()? != COIN_PREFIX {
         return Err(ParseError { offset: 0, what: "not the key of a coin" });
     }
-    let txid = crate::wire::Hash(cursor.array()?);
+    let txid = crate::hash::Hash(cursor.array()?);
     let vout = cursor.varint()?;
     match u32::try_from(vout) {
         Ok(vout) if cursor.remaining() == 0 => Ok(OutPoint { txid, vout }),

@@ -9,8 +9,6 @@ mod chainstate;
 mod changes;
 mod coin;
 mod hasher;
-mod muhash;
-mod num3072;
 mod prefetch;
 mod script;
 mod shard;
@@ -37,7 +35,6 @@ pub use changes::Changes;
 pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
-pub use muhash::MuHash;
 pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};

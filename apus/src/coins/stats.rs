@@ -1,11 +1,11 @@
 use rayon::prelude::*;
 
 use crate::disk::{OnShare, Share, StoreError};
-use crate::wire::{Hash, OutPoint, Sha256d, put_compact_size};
+use crate::hash::{Hash, MuHash, Sha256d};
+use crate::wire::{OutPoint, put_compact_size};
 
 use super::chainstate::{Chainstate, CoinScan};
 use super::coin::Coin;
-use super::muhash::MuHash;
 
 /// Scans for each thread where the order between them does not matter: enough to even out.
 const SCANS_PER_THREAD: usize = 16;

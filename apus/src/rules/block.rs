@@ -3,7 +3,8 @@ use super::signet::has_signet_solution;
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
 use super::{RuleError, SIGOPS_COST_MAX, WEIGHT_MAX};
-use crate::wire::{BlockView, Hash, Network, merkle_root};
+use crate::hash::Hash;
+use crate::wire::{BlockView, Network, merkle_root};
 
 /// A block that passed every rule that needs nothing but the block. Only [`check_block`] makes one.
 pub struct CheckedBlock<B> {

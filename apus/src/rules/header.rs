@@ -1,7 +1,8 @@
 use super::RuleError;
 use super::arith::U256;
 use super::error::RuleClass;
-use crate::wire::{Hash, Header, Network};
+use crate::hash::Hash;
+use crate::wire::{Header, Network};
 
 /// What rules need to know of a block that is being built on, and of its ancestors.
 pub trait Ancestry {

@@ -7,7 +7,8 @@ use bitcoinkernel::{
 
 use super::RuleError;
 use super::spend::Prevout;
-use crate::wire::{Hash, Network, ScriptFlags, TxView, flags, sha256d};
+use crate::hash::{Hash, sha256d};
+use crate::wire::{Network, ScriptFlags, TxView, flags};
 
 /// The flags that a block's scripts are checked with (Core's `GetBlockScriptFlags`): P2SH, segwit
 /// and taproot always, but for the blocks that broke them; the others from their heights on.

@@ -1,9 +1,10 @@
 use super::scripts::TxScripts;
 use super::sigops::Ops;
 use super::spend::Prevout;
+use crate::hash::{Hash, sha256d};
 use crate::wire::{
-    BlockView, Cursor, Hash, ParseError, TxView, WITNESS_COMMITMENT_HEADER, flags, merkle_root,
-    put_compact_size, sha256d,
+    BlockView, Cursor, ParseError, TxView, WITNESS_COMMITMENT_HEADER, flags, merkle_root,
+    put_compact_size,
 };
 
 /// What a push in the witness commitment's script starts with to be the solution (BIP325).

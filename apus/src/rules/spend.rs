@@ -3,7 +3,8 @@ use super::scripts::script_flags;
 use super::sigops::{WITNESS_SCALE, input_sigop_cost};
 use super::tx::sequence_locks_passed;
 use super::{COIN, RuleError, SIGOPS_COST_MAX, money_range};
-use crate::wire::{Hash, Network, OutPoint, ScriptFlags, TxView};
+use crate::hash::Hash;
+use crate::wire::{Network, OutPoint, ScriptFlags, TxView};
 
 /// Blocks that a coinbase's outputs wait for (Core's `COINBASE_MATURITY`).
 const COINBASE_MATURITY: i64 = 100;

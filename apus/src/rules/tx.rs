@@ -132,7 +132,7 @@ pub(super) fn sequence_locks_passed(
 impl RuleError {
     /// The error of a block whose transaction `txid` breaks a context-free rule.
     #[cold]
-    pub(super) fn in_transaction(reason: &'static str, txid: &crate::wire::Hash) -> Self {
+    pub(super) fn in_transaction(reason: &'static str, txid: &crate::hash::Hash) -> Self {
         // Core ends it with a blank, behind which its transactions' own message is always empty.
         Self::consensus(reason, format!("Transaction check failed (tx hash {txid}) "))
     }

@@ -1,7 +1,8 @@
 use std::fmt;
 
 use super::arith::U256;
-use crate::wire::{Hash, Network};
+use crate::hash::Hash;
+use crate::wire::Network;
 
 /// Expected number of hashes behind a block or a chain (Core's `nChainWork`); wraps at 2^256.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -9,7 +9,7 @@ use super::flat_file::{
 use super::writer::Writer;
 use super::{BlockStatus, FileInfo, FlatFilePos, IndexEntry, Obfuscation, Result};
 use crate::disk::{Disk, File, StoreError};
-use crate::wire::Hash;
+use crate::hash::Hash;
 
 /// Core's `MAX_SIZE`: no block in a file may claim more bytes.
 const MAX_SIZE: u32 = 0x0200_0000;

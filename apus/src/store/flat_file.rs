@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Obfuscation, Result};
 use crate::disk::File;
-use crate::wire::{Hash, Sha256d};
+use crate::hash::{Hash, Sha256d};
 
 /// Space is reserved in blk files in steps of this many bytes.
 pub const BLOCKFILE_CHUNK_SIZE: u32 = 16 << 20;
@@ -119,7 +119,7 @@ mod tests {
         let record = undo_record([1, 2, 3, 4], &[5, 6], &prev);
         assert_eq!(record[..10], [1, 2, 3, 4, 2, 0, 0, 0, 5, 6]);
         let hashed = [&prev.0[..], &[5, 6]].concat();
-        assert_eq!(record[10..], crate::wire::sha256d(&hashed).0);
+        assert_eq!(record[10..], crate::hash::sha256d(&hashed).0);
     }
 
     #[test]

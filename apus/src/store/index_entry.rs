@@ -1,6 +1,7 @@
 use super::FlatFilePos;
 use super::file_info::{varint_i32, varint_u32};
-use crate::wire::{Cursor, Hash, Header, ParseError, put_varint};
+use crate::hash::Hash;
+use crate::wire::{Cursor, Header, ParseError, put_varint};
 
 /// How far a block has been checked and what of it is stored (Core's `BlockStatus`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -28,7 +28,7 @@ fn mainnet() -> Network {
 }
 
 /// Bytes that look random and start with a header on top of `prev`.
-fn fake_block(seed: u64, prev: crate::wire::Hash, len: usize) -> Vec<u8> {
+fn fake_block(seed: u64, prev: crate::hash::Hash, len: usize) -> Vec<u8> {
     let header = Header { prev, nonce: seed as u32, time: 1_000, ..Header::default() };
     let mut block = header.to_bytes().to_vec();
     block.extend(noise(seed, len.saturating_sub(block.len())));

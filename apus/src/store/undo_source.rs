@@ -3,7 +3,8 @@ use std::path::Path;
 use super::flat_file::{Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, read_undo_payload};
 use super::{Obfuscation, Result, SourceFile};
 use crate::disk::{Disk, File};
-use crate::wire::{Cursor, Hash};
+use crate::hash::Hash;
+use crate::wire::Cursor;
 
 /// No undo data is longer: a block of 1,000,000 bytes without its witness has at most 24,390
 /// inputs, and a coin takes at most 10,000 bytes of script and 18 more.

@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use crate::coins::MuHash;
-use crate::wire::{Midstate, State};
+use crate::hash::{Midstate, MuHash, State};
 
 /// 64 secret random bytes, fresh for each run: who knows them can make outputs whose sums agree
 /// though the outputs do not. Never shown.

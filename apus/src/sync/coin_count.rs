@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, StoreError};
-use crate::wire::Hash;
+use crate::hash::Hash;
 
 /// The file's name in the directory of the tables.
 pub const FILE: &str = "apus-coins";

@@ -14,8 +14,9 @@ use super::prepare::BlockBytes;
 use crate::chain::{ActiveChain, BlockId, BlockNode, Tree};
 use crate::coins::{Changes, CoinsCache};
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
-use crate::wire::{BlockView, Hash};
+use crate::wire::BlockView;
 
 /// A crash loses at most this much work.
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);

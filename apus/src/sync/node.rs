@@ -14,13 +14,14 @@ use super::sources::Sources;
 use crate::chain::{ActiveChain, BlockId, Offer, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
+use crate::hash::Hash;
 use crate::leveldb;
 use crate::rules::proof_of_work;
 use crate::store::{
     BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexEntry,
     SourceItem,
 };
-use crate::wire::{BlockView, Cursor, Hash, Header, Network, genesis_block};
+use crate::wire::{BlockView, Cursor, Header, Network, genesis_block};
 
 /// An opened data directory.
 pub(super) struct Node {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::checked::Checked;
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::swiftsync::HintsError;
-use crate::wire::{Hash, Network};
+use crate::wire::Network;
 
 /// MiB of coins that Core caches without being told otherwise (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;

@@ -395,11 +395,11 @@ pub(super) fn check_bytes(
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::{Coins, Node};
-    use super::super::options::Options;
-    use super::super::sources::SourcePlace;
     use super::*;
     use crate::disk::Disk;
+    use crate::sync::node::{Coins, Node};
+    use crate::sync::options::Options;
+    use crate::sync::sources::SourcePlace;
     use crate::wire::Chain;
 
     #[test]

@@ -7,8 +7,9 @@
 use hashbrown::HashMap;
 
 use crate::coins::Coin;
+use crate::hash::Hash;
 use crate::rules::CheckedBlock;
-use crate::wire::{Hash, OutPoint, is_unspendable};
+use crate::wire::{OutPoint, is_unspendable};
 
 /// Bytes of a block that travels between threads.
 pub(super) type BlockBytes = Vec<u8>;

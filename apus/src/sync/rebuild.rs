@@ -11,8 +11,8 @@ use super::node::Node;
 use super::options::{AssumeValid, Options, Refusal, SyncError};
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
+use crate::hash::Hash;
 use crate::leveldb;
-use crate::wire::Hash;
 
 /// The directory in Core's `chainstate` that holds the new set while it grows.
 pub const DIRECTORY: &str = "chainstate/reindex";

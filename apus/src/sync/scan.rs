@@ -12,9 +12,10 @@ use super::node::{Node, now};
 use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Offer, Tree};
+use crate::hash::Hash;
 use crate::rules::{RuleClass, RuleError};
 use crate::store::{BlockSource, ScanWarning, SourceItem};
-use crate::wire::{Cursor, Hash, Header};
+use crate::wire::{Cursor, Header};
 
 /// Headers between two looks at how far the scan is, which walks the list of files.
 const REPORT_EVERY: u64 = 256;

@@ -5,7 +5,8 @@ use super::options::{Options, SyncError};
 use super::rebuild::Rebuild;
 use super::swift;
 use crate::disk::Disk;
-use crate::wire::{Chain, Hash};
+use crate::hash::Hash;
+use crate::wire::Chain;
 
 /// What a data directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use super::{
-    Cursor, HEADER_BYTES, Hash, Header, MerkleRoot, OutPoint, ParseError, Pieces, Sha256d,
-    compact_size_len, merkle_root, sha256d, sha256d_64, sha256d_many,
+    Cursor, HEADER_BYTES, Header, MerkleRoot, OutPoint, ParseError, compact_size_len, merkle_root,
 };
+use crate::hash::{Hash, Pieces, Sha256d, sha256d, sha256d_64, sha256d_many};
 
 /// What a coinbase output's script starts with when it commits to the witnesses (BIP141):
 /// OP_RETURN, a push of 36 bytes, and four fixed ones.

@@ -1,4 +1,5 @@
-use super::{Cursor, Hash, ParseError, sha256d};
+use super::{Cursor, ParseError};
+use crate::hash::{Hash, sha256d};
 
 /// Bytes of a block header.
 pub const HEADER_BYTES: usize = 80;

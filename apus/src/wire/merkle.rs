@@ -1,4 +1,4 @@
-use super::{Hash, sha256d_pairs};
+use crate::hash::{Hash, sha256d_pairs};
 
 /// A merkle root, and whether the list it was made of could be another one with the same root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,21 +6,19 @@
 
 mod block;
 mod cursor;
-mod hash;
 mod header;
 mod merkle;
 mod network;
 pub mod opcodes;
+mod outpoint;
 mod packed;
 mod script;
-mod sha256;
 
 pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
 pub use cursor::{Cursor, ParseError, compact_size_len, put_compact_size, put_varint, varint_len};
-pub use hash::{Hash, OutPoint, Sha256d, sha256, sha256d, sha256d_64};
 pub use header::{HEADER_BYTES, Header};
 pub use merkle::{MerkleRoot, merkle_root};
 pub use network::{Chain, Network, ScriptFlags, flags, genesis_block};
+pub use outpoint::OutPoint;
 pub use packed::{Packed, packed};
 pub use script::{MAX_SCRIPT_BYTES, is_unspendable};
-pub use sha256::{Midstate, Pieces, State, sha256d_many, sha256d_pairs};

@@ -1,4 +1,5 @@
-use super::{Hash, put_compact_size, sha256d};
+use super::put_compact_size;
+use crate::hash::{Hash, sha256d};
 
 /// Which network, by the name that Core's `-chain` takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

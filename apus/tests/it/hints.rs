@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus::coins::{Chainstate, Coin};
 use apus::disk::Disk;
+use apus::hash::Hash;
 use apus::store::{BlockStatus, DataDir, DataDirOptions};
 use apus::swiftsync::Format;
 use apus::swiftsync::hints::{Numbering, open};
@@ -15,7 +16,7 @@ use apus::sync::{
     self, HintsSummary, Observer, Options, Phase, Progress, SyncError, Unobserved, convert_hints,
     create_hints,
 };
-use apus::wire::{Chain as Network, Hash, OutPoint};
+use apus::wire::{Chain as Network, OutPoint};
 use apus_testchain::{Chain, Spec};
 
 use crate::support::{Place, blocks_of, data, with_genesis};

@@ -20,7 +20,7 @@ fn alone(chain: &Chain) -> (String, u64) {
     place.muhash()
 }
 
-fn tip_of(chain: &Chain) -> apus::wire::Hash {
+fn tip_of(chain: &Chain) -> apus::hash::Hash {
     hash_of(chain.blocks().last().unwrap())
 }
 

@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus::chain::{BlockId, Offer, Tree};
 use apus::disk::{Disk, PowerCut};
+use apus::hash::Hash;
 use apus::store::IndexDb;
 use apus::sync::{self, Unobserved};
-use apus::wire::{BlockView, Chain, Hash, Network, genesis_block};
+use apus::wire::{BlockView, Chain, Network, genesis_block};
 use apus_testchain::block::{encode_block, subsidy};
 use apus_testchain::{Builder, Parent, Rng};
 use bitcoin::block::Block;

@@ -2,8 +2,9 @@
 //! hash and script is a call of its own, obfuscated on the way.
 
 use apus::coins::{Coin, CompactScript, compress_amount};
+use apus::hash::{Hash, Sha256d};
 use apus::store::Obfuscation;
-use apus::wire::{Cursor, Hash, Sha256d, put_compact_size, put_varint};
+use apus::wire::{Cursor, put_compact_size, put_varint};
 use bitcoin::io::{Error, ErrorKind, Read, Result, Write};
 
 /// A stream of hidden bytes, revealed or hidden with each call.

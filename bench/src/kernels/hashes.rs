@@ -1,8 +1,7 @@
 use std::hint::black_box;
 
-use apus::coins::MuHash;
+use apus::hash::{Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
 use apus::swiftsync::{Aggregate, Elements, MuHashAggregate, Salt, SumAggregate};
-use apus::wire::{Hash, sha256, sha256d_64, sha256d_pairs};
 use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
 
 use super::figures::Amount::{Bytes, Records};

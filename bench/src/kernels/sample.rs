@@ -2,7 +2,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use apus::coins::Coin;
-use apus::wire::{BlockView, Hash, OutPoint, put_compact_size};
+use apus::hash::Hash;
+use apus::wire::{BlockView, OutPoint, put_compact_size};
 use apus_testchain::{Generator, Spec};
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 use std::ops::ControlFlow;
 
-use apus::wire::{BlockView, Hash, merkle_root};
+use apus::hash::Hash;
+use apus::wire::{BlockView, merkle_root};
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
 use bitcoin::hashes::Hash as _;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use apus::coins::MuHash;
+use apus::hash::MuHash;
 use apus_testchain::Chain;
 use bitcoin::consensus::encode::serialize;
 use bitcoin::{OutPoint, ScriptBuf, TxOut, VarInt};

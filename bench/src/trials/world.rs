@@ -374,7 +374,7 @@ impl World {
             let Some(pos) = entry.block_pos().filter(|_| is_known) else {
                 return Err(format!("block {} is not as it should be", entry.hash).into());
             };
-            if apus::wire::sha256d(&files.read_block(pos)?[..80]) != entry.hash {
+            if apus::hash::sha256d(&files.read_block(pos)?[..80]) != entry.hash {
                 return Err(format!("another block is where {} should be", entry.hash).into());
             }
             if let Some(pos) = entry.undo_pos() {

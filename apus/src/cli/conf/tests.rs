@@ -8,7 +8,7 @@ use super::merge::ByName;
 use super::parse::{parse, parse_settings};
 use super::value::{integer, truth};
 use super::*;
-use crate::wire::sha256d;
+use crate::hash::sha256d;
 
 /// Files by name, in place of a disk.
 type Files = BTreeMap<&'static str, &'static str>;

@@ -29,7 +29,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use memmap2::MmapMut;
 
 use crate::disk::{Disk, StoreError};
-use crate::wire::{Hash, OutPoint};
+use crate::hash::Hash;
+use crate::wire::OutPoint;
 
 use super::chainstate::CoinWriter;
 use partition::Partition;

@@ -1,7 +1,8 @@
 use crate::coins::coin::{COIN_PREFIX, CoinParts, compress_amount};
-use crate::wire::{Hash, OutPoint, varint_len};
+use crate::hash::Hash;
+use crate::wire::{OutPoint, varint_len};
 
-use super::super::coin::decode_coin_key;
+use crate::coins::coin::decode_coin_key;
 
 /// Bytes of a record beside script: key length, value length, `C`, txid, and three VARINTs.
 pub(super) const HEAD_BYTES_MAX: usize = LENGTHS_BYTES + 1 + 32 + 5 + 5 + 10;

@@ -2,7 +2,8 @@ use std::sync::atomic::Ordering;
 
 use crate::coins::coin::CoinParts;
 use crate::disk::StoreError;
-use crate::wire::{Hash, MAX_SCRIPT_BYTES};
+use crate::hash::Hash;
+use crate::wire::MAX_SCRIPT_BYTES;
 
 use super::record::{self, HEAD_BYTES_MAX};
 use super::{Survivors, lock};

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::super::*;
 use super::{coin, outpoint};
+use crate::coins::*;
 use crate::wire::{Cursor, OutPoint};
 
 type Tables = BTreeMap<Vec<u8>, Vec<u8>>;

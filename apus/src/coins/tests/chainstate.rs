@@ -1,11 +1,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::*;
 use super::{coin, outpoint};
+use crate::coins::*;
 use crate::disk::{Disk, PowerCut, StoreError};
+use crate::hash::{Hash, MuHash, sha256};
 use crate::leveldb::{Db, Options};
-use crate::wire::{Hash, OutPoint, sha256};
+use crate::wire::OutPoint;
 
 fn options() -> Options {
     Options { create_if_missing: true, ..Options::default() }

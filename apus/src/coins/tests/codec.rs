@@ -1,9 +1,10 @@
 use bitcoin::secp256k1::{PublicKey, Secp256k1, SecretKey};
 use proptest::prelude::*;
 
-use super::super::coin::vout_order;
-use super::super::*;
-use crate::wire::{Cursor, Hash, OutPoint, is_unspendable, put_varint, varint_len};
+use crate::coins::coin::vout_order;
+use crate::coins::*;
+use crate::hash::Hash;
+use crate::wire::{Cursor, OutPoint, is_unspendable, put_varint, varint_len};
 
 const CENT: u64 = 1_000_000;
 const COIN: u64 = 100_000_000;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use bitcoinkernel::{Block, ChainType, ChainstateManager, ContextBuilder};
 
-use super::super::*;
+use crate::coins::*;
 use crate::disk::Disk;
+use crate::hash::Hash;
 use crate::leveldb::Options;
 use crate::testdata::{blocks_of, data, shared};
-use crate::wire::{BlockView, Hash, OutPoint};
+use crate::wire::{BlockView, OutPoint};
 
 /// A chain, and what Core's `gettxoutsetinfo` says of it.
 struct Known {

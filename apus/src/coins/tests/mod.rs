@@ -7,7 +7,8 @@ mod survivors;
 mod undo;
 
 use super::Coin;
-use crate::wire::{Hash, OutPoint, sha256};
+use crate::hash::{Hash, sha256};
+use crate::wire::OutPoint;
 
 /// Outpoints of which three share a transaction, with indices of one and of two bytes.
 fn outpoint(n: u64) -> OutPoint {

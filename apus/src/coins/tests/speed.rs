@@ -1,14 +1,16 @@
 //! Small sizes of what is worth measuring; run with `--nocapture` and, for the large ones,
 //! `APUS_BENCH=1`.
 
+use crate::hash::MuHash;
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::super::*;
 use super::outpoint;
+use crate::coins::*;
 use crate::disk::Disk;
+use crate::hash::Hash;
 use crate::leveldb::Options;
-use crate::wire::{Cursor, Hash, OutPoint};
+use crate::wire::{Cursor, OutPoint};
 
 fn scale(small: usize, large: usize) -> usize {
     if std::env::var_os("APUS_BENCH").is_some() { large } else { small }

@@ -2,12 +2,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::survivors::{Survivors, WriteError};
-use super::super::*;
 use super::{coin, outpoint};
+use crate::coins::survivors::{Survivors, WriteError};
+use crate::coins::*;
 use crate::disk::{Disk, PowerCut, StoreError};
+use crate::hash::{Hash, sha256};
 use crate::leveldb::Options;
-use crate::wire::{Hash, OutPoint, sha256};
+use crate::wire::OutPoint;
 
 type Coins = Vec<(OutPoint, Coin)>;
 

@@ -1,5 +1,5 @@
-use super::super::{BlockUndo, Coin, for_each_spending_tx};
 use super::coin;
+use crate::coins::{BlockUndo, Coin, for_each_spending_tx};
 use crate::testdata::{blocks_of, data};
 use crate::wire::{BlockView, put_compact_size};
 

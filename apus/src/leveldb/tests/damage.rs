@@ -105,7 +105,7 @@ fn small_read_only() -> Options {
 /// Blocks whose checksum is right but whose content is made up: errors, no panics.
 #[test]
 fn forged_blocks_do_not_panic() {
-    use super::super::block::{Block, BlockCursor};
+    use crate::leveldb::block::{Block, BlockCursor};
     let mut random = Random(3);
     for round in 0..200_000 {
         let len = random.below(64) as usize;
@@ -133,7 +133,7 @@ fn forged_blocks_do_not_panic() {
 /// Tables whose index, metaindex and filter are made up, with checksums that are right.
 #[test]
 fn forged_tables_do_not_panic() {
-    use super::super::format::{BLOCK_TRAILER_BYTES, get_u32, mask, read_footer};
+    use crate::leveldb::format::{BLOCK_TRAILER_BYTES, get_u32, mask, read_footer};
     let dir = tempfile::tempdir().unwrap();
     let (map, files) = example(dir.path());
     let mut random = Random(4);

@@ -2,8 +2,8 @@ use std::fs;
 
 use rusty_leveldb::LdbIterator;
 
-use super::super::log;
 use super::*;
+use crate::leveldb::log;
 
 /// `rusty-leveldb` on the directory, as Bitcoin Core would set it up.
 fn theirs(dir: &Path) -> rusty_leveldb::DB {
@@ -25,9 +25,9 @@ fn put_batch(out: &mut Vec<u8>, sequence: u64, changes: &[Change]) {
     batch.extend_from_slice(&(changes.len() as u32).to_le_bytes());
     for (key, value) in changes {
         batch.push(u8::from(value.is_some()));
-        super::super::format::put_slice(&mut batch, key);
+        crate::leveldb::format::put_slice(&mut batch, key);
         if let Some(value) = value {
-            super::super::format::put_slice(&mut batch, value);
+            crate::leveldb::format::put_slice(&mut batch, value);
         }
     }
     let offset = out.len() as u64;

@@ -15,8 +15,9 @@ use bitcoin::transaction::Version;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 
 use super::*;
+use crate::hash::Hash;
 use crate::testdata::{blocks_of, data, shared};
-use crate::wire::{BlockView, Chain, Hash, Header, Network, merkle_root, put_compact_size};
+use crate::wire::{BlockView, Chain, Header, Network, merkle_root, put_compact_size};
 
 /// Headers from genesis; the last one is the block that is asked about.
 #[derive(Clone, Copy)]

@@ -42,7 +42,7 @@ fn reading_and_writing_a_large_block() {
     let read_into = best(200, || files.read_block_into(pos, &mut buffer).unwrap());
     assert_eq!(buffer, block);
     let undo = &block[..300_000];
-    let prev = crate::wire::Hash::ZERO;
+    let prev = crate::hash::Hash::ZERO;
     let record = UndoRecord { file: 0, height: 1, prev: &prev, payload: undo };
     let undo_pos = FlatFilePos { file: 0, pos: files.append_undo(record).unwrap() };
     let write_undo = best(50, || {

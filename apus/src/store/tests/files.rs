@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 use crate::disk::Disk;
-use crate::wire::Hash;
+use crate::hash::Hash;
 
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
 
@@ -39,7 +39,7 @@ fn a_block_and_its_undo_byte_by_byte() {
         key.apply(&mut stored, 0);
         assert_eq!(stored, expected);
 
-        let checksum = crate::wire::sha256d(&[&prev.0[..], &[1, 2, 3]].concat());
+        let checksum = crate::hash::sha256d(&[&prev.0[..], &[1, 2, 3]].concat());
         let expected = [&MAGIC[..], &[3, 0, 0, 0, 1, 2, 3], &checksum.0].concat();
         let mut stored = fs::read(dir.path().join("rev00000.dat")).unwrap();
         assert_eq!(stored.len(), 1 << 20, "reserved");

@@ -20,7 +20,7 @@ fn everything_written_is_read_again() {
     let files = files(dir.path());
     let mut entries = Vec::new();
     for height in 0..200u32 {
-        let prev = entries.last().map_or(crate::wire::Hash::ZERO, |e: &IndexEntry| e.hash);
+        let prev = entries.last().map_or(crate::hash::Hash::ZERO, |e: &IndexEntry| e.hash);
         let genesis = || genesis_block(&network);
         let fake = || fake_block(u64::from(height), prev, 100);
         let block = if height == 0 { genesis() } else { fake() };

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::disk::{Disk, PowerCut};
-use crate::wire::{Hash, genesis_block};
+use crate::hash::Hash;
+use crate::wire::genesis_block;
 
 /// What the last commit that returned had promised, and the one under way.
 #[derive(Default)]
@@ -16,7 +17,7 @@ fn blocks() -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&mainnet())];
     for seed in 1..9 {
         let parent = &blocks[blocks.len() - 1];
-        let prev = crate::wire::sha256d(&parent[..80]);
+        let prev = crate::hash::sha256d(&parent[..80]);
         blocks.push(fake_block(seed, prev, 9_000));
     }
     blocks

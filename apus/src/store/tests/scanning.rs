@@ -58,7 +58,7 @@ fn all_of_mainnet_we_have() {
     let path = data("mainnet-0-14131.dat");
     let (blocks, warnings) = split(items(&path, &mainnet()));
     assert_eq!((blocks.len(), warnings.len()), (14_132, 0));
-    let mut prev = crate::wire::Hash::ZERO;
+    let mut prev = crate::hash::Hash::ZERO;
     let source = BlockSource::open(&path, &mainnet()).unwrap();
     for block in &blocks {
         let view = BlockView::parse(&block.bytes).unwrap();

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use super::kernel::{made_by_core, open as open_dir};
 use super::*;
 use crate::disk::Disk;
-use crate::wire::{Hash, put_compact_size};
+use crate::hash::Hash;
+use crate::wire::put_compact_size;
 
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
 

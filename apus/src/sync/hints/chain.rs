@@ -7,11 +7,12 @@ use rayon::ThreadPool;
 use super::Halt;
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
+use crate::hash::Hash;
 use crate::leveldb;
 use crate::store::{BlockFiles, BlockIndex, BlockStatus, DataDir, FlatFilePos, IndexEntry};
 use crate::sync::node::open_directory;
 use crate::sync::{Options, SyncError};
-use crate::wire::{BlockView, Hash, merkle_root};
+use crate::wire::{BlockView, merkle_root};
 
 /// A block of the chain.
 #[derive(Clone, Copy)]

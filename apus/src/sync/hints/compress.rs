@@ -158,8 +158,15 @@ mod tests {
             let hints = open(expected).unwrap();
             let options = crate::sync::Options::new(dir.path().into(), network());
             let (format, observer) = (Format::Bip456, &Unobserved);
-            super::super::convert_hints(hints.as_ref(), &options, format, &again, observer, &stop)
-                .unwrap();
+            crate::sync::hints::convert_hints(
+                hints.as_ref(),
+                &options,
+                format,
+                &again,
+                observer,
+                &stop,
+            )
+            .unwrap();
             assert!(std::fs::read(again).unwrap() == file);
         }
     }

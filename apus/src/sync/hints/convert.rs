@@ -8,10 +8,10 @@ use super::spill::Spill;
 use super::workers::check;
 use super::write::{HintedBlock, Totals, Unspent, Work, assemble, groups, put_block, write_hints};
 use super::{Halt, HintsSummary};
+use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::swiftsync::{Format, Hints, HintsError};
 use crate::sync::{Observer, Options, Phase, Progress, SyncError};
-use crate::wire::Hash;
 
 /// Bytes that are held before they are written.
 const HELD_BYTES: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub fn convert_hints(
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
     convert(hints, options, format, out, observer, stop)
-        .map_err(|error| super::super::remedy::named(error, options))
+        .map_err(|error| crate::sync::remedy::named(error, options))
 }
 
 fn convert(

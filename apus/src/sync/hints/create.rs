@@ -51,7 +51,7 @@ pub fn create_hints(
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
     make(options, height, format, out, observer, stop)
-        .map_err(|error| super::super::remedy::named(error, options))
+        .map_err(|error| crate::sync::remedy::named(error, options))
 }
 
 fn make(

@@ -18,8 +18,8 @@ pub use create::create_hints;
 
 use super::options::SyncError;
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::swiftsync::HintsError;
-use crate::wire::Hash;
 
 /// Bytes of blocks that a thread takes at once, at most: enough that what it does once for all of
 /// them does not count, and few enough that what is held for them is small.

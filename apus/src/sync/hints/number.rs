@@ -1,7 +1,8 @@
 //! The index of an output in its block, as hints name it.
 
+use crate::hash::Hash;
 use crate::swiftsync::hints::Numbering;
-use crate::wire::{BlockView, Hash, is_unspendable};
+use crate::wire::{BlockView, is_unspendable};
 
 use super::sorted::{Survivor, txid_of, txid_start, vout_of};
 
@@ -93,8 +94,8 @@ fn stranger(survivors: &[Survivor], txids: &[Hash]) -> Survivor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sorted::survivor;
     use super::*;
+    use crate::sync::hints::sorted::survivor;
     use crate::testdata::{blocks_of, data};
     use crate::wire::OutPoint;
 

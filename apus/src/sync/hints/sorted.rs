@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use super::spill::Spill;
 use crate::disk::StoreError;
-use crate::wire::{Hash, OutPoint};
+use crate::hash::Hash;
+use crate::wire::OutPoint;
 
 /// Of a txid as much as tells transactions of one block apart.
 const TXID_BYTES: usize = 16;
@@ -158,7 +159,7 @@ impl<'a> Sorted<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::sha256;
+    use crate::hash::sha256;
 
     #[test]
     fn what_was_collected_comes_back_sorted_whatever_the_bound() {

@@ -11,10 +11,11 @@ use super::spill::Spill;
 use super::workers::{check, in_order};
 use super::{GROUP_BYTES_MAX, GROUP_BYTES_MIN, GROUPS_PER_THREAD, Halt};
 use crate::disk::{Disk, File};
+use crate::hash::Hash;
 use crate::rules::is_bip30_unspendable;
 use crate::swiftsync::{HintsEncoder, HintsError};
 use crate::sync::{Observer, Phase, Progress, SyncError};
-use crate::wire::{BlockView, Hash};
+use crate::wire::BlockView;
 
 /// Bytes that are written with one call.
 const WRITE_BYTES: usize = 1 << 20;

@@ -7,8 +7,6 @@ use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use super::super::pipeline::{Shared, Step};
-use super::super::sources::Place;
 use super::fault::Fault;
 use super::spends::{check_spends, push_coin};
 use super::undo::{UndoAt, external_coins};
@@ -18,6 +16,8 @@ use crate::disk::StoreError;
 use crate::rules::script_flags;
 use crate::store::{FlatFilePos, IndexEntry, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, Salt};
+use crate::sync::pipeline::{Shared, Step};
+use crate::sync::sources::Place;
 
 /// Combinations that are tried, at most. Each is a chance in 2^256 that sums agree though what
 /// they are of does not.

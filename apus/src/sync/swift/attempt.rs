@@ -6,14 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-use super::super::activate::Activated;
-use super::super::checked::Checked;
-use super::super::commit::Ledger;
-use super::super::in_flight::Times;
-use super::super::node::Node;
-use super::super::options::{Counts, Observer, Phase, Progress};
-use super::super::resources::SwiftShare;
-use super::super::sources::Place;
 use super::HintsFile;
 use super::alternatives::balance;
 use super::fault::Fault;
@@ -27,6 +19,14 @@ use crate::chain::BlockId;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{Aggregate, Salt};
+use crate::sync::activate::Activated;
+use crate::sync::checked::Checked;
+use crate::sync::commit::Ledger;
+use crate::sync::in_flight::Times;
+use crate::sync::node::Node;
+use crate::sync::options::{Counts, Observer, Phase, Progress};
+use crate::sync::resources::SwiftShare;
+use crate::sync::sources::Place;
 
 /// Of the memory for cached coins, the share that coins to be written may take; the rest is for
 /// the blocks under way and for building tables.

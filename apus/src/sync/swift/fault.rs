@@ -1,18 +1,18 @@
 use std::path::PathBuf;
 
-use super::super::mend::stored_damage;
-use super::super::node::Node;
-use super::super::options::{Refusal, SyncError};
-use super::super::pipeline::{BlockFault, Step};
-use super::super::sources::Place;
 use super::HintsFile;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::RuleError;
 use crate::swiftsync::HintsError;
+use crate::sync::mend::stored_damage;
+use crate::sync::node::Node;
+use crate::sync::options::{Refusal, SyncError};
+use crate::sync::pipeline::{BlockFault, Step};
+use crate::sync::sources::Place;
 
 /// Why SwiftSync cannot go on.
-pub(in super::super) enum Fault {
+pub(in crate::sync) enum Fault {
     /// The disk is to blame.
     Store(StoreError),
     /// The hints are.
@@ -95,7 +95,7 @@ impl Fault {
 
 fn refused(node: &Node, step: Step, reason: String) -> SyncError {
     let height = node.tree.node(step.id).height;
-    let mut refusal = super::super::activate::refusal(node, &step, reason);
+    let mut refusal = crate::sync::activate::refusal(node, &step, reason);
     if let Place::Stored(_) = step.place {
         refusal.reason = format!("at height {height}: {}", refusal.reason);
     }

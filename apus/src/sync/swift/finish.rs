@@ -4,19 +4,19 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::super::clock::Stage;
-use super::super::commit::Ledger;
-use super::super::pipeline::Shared;
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::worker::Gathered;
 use crate::chain::BlockId;
 use crate::coins::{Bulk, Survivors, WriteError};
 use crate::disk::{OnShare, Share};
+use crate::hash::Hash;
 use crate::rules::subsidy;
 use crate::store::BlockStatus;
 use crate::swiftsync::{Aggregate, HintsError};
-use crate::wire::Hash;
+use crate::sync::clock::Stage;
+use crate::sync::commit::Ledger;
+use crate::sync::pipeline::Shared;
 
 /// Threads for each core that write tables: one waits for the disk while another sorts.
 pub(super) const WRITERS_PER_CORE: usize = 2;

@@ -31,8 +31,8 @@ use super::pipeline::Step;
 use super::sources::Place;
 use crate::chain::BlockId;
 use crate::disk::{Disk, StoreError};
+use crate::hash::{Hash, sha256d};
 use crate::swiftsync::{self, Hints, HintsError, MuHashAggregate, SumAggregate};
-use crate::wire::{Hash, sha256d};
 use fault::Fault;
 pub use verify::verify_hints;
 

@@ -3,23 +3,24 @@
 
 use std::collections::HashMap;
 
-use super::super::assumevalid::vouched_for;
-use super::super::node::Node;
-use super::super::options::{AssumeValid, SyncError};
-use super::super::pipeline::Step;
-use super::super::sources::Place;
 use super::HintsFile;
 use super::fault::Fault;
 use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId};
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::rules::{bip30_applies, bip30_repeat_of, bip34_implies_bip30};
 use crate::swiftsync::HintsError;
-use crate::wire::{Hash, Network};
+use crate::sync::assumevalid::vouched_for;
+use crate::sync::node::Node;
+use crate::sync::options::{AssumeValid, SyncError};
+use crate::sync::pipeline::Step;
+use crate::sync::sources::Place;
+use crate::wire::Network;
 
 /// What is proved, and of what the sums are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Mode {
+pub(in crate::sync) enum Mode {
     /// The blocks are taken as valid but for rules that need no coins; sums of outpoints.
     AssumeValid,
     /// Every rule and script is checked with the coins that undo data holds; sums of coins.
@@ -27,7 +28,7 @@ pub(in super::super) enum Mode {
 }
 
 /// The blocks that one SwiftSync works through.
-pub(in super::super) struct Plan {
+pub(in crate::sync) struct Plan {
     pub mode: Mode,
     /// The block at the hints' height, and its ancestors.
     pub target: BlockId,
@@ -84,7 +85,7 @@ impl Plan {
 ///
 /// # Errors
 /// The hints go beyond the headers, or nobody vouches for the blocks.
-pub(in super::super) fn targets(
+pub(in crate::sync) fn targets(
     node: &Node,
     hints: &HintsFile,
 ) -> Result<(Mode, Vec<BlockId>), SyncError> {
@@ -141,7 +142,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
     let height = chain.height().unwrap_or(0);
     let ids = (1..=height).filter_map(|height| chain.at(height));
     ids.map(|id| {
-        super::super::activate::step(node, id).ok_or_else(|| {
+        crate::sync::activate::step(node, id).ok_or_else(|| {
             let missing = node.tree.node(id);
             Fault::Usage(format!(
                 "block {} at height {} is in no source and not in the data directory: SwiftSync \

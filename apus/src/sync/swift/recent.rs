@@ -7,17 +7,18 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use super::super::activate::step;
-use super::super::node::Node;
-use super::super::pipeline::{Shared, Step};
-use super::super::sources::Place;
 use super::fault::Fault;
 use super::plan::Plan;
 use super::spends::check_spends;
 use crate::chain::BlockId;
 use crate::coins::Coin;
+use crate::hash::Hash;
 use crate::store::{IndexEntry, UndoRecord};
-use crate::wire::{Cursor, Hash, OutPoint, put_compact_size};
+use crate::sync::activate::step;
+use crate::sync::node::Node;
+use crate::sync::pipeline::{Shared, Step};
+use crate::sync::sources::Place;
+use crate::wire::{Cursor, OutPoint, put_compact_size};
 
 /// Bits of the first look at a txid: with at most 3 million transactions of interest, as 288 full
 /// blocks spend from, one in six of the others is looked up in vain. 2 MiB, which caches hold.

@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 
-use super::super::options::Counts;
 use super::worker::Tally;
-use crate::wire::{Cursor, Hash, ParseError, sha256d};
+use crate::hash::{Hash, sha256d};
+use crate::sync::options::Counts;
+use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
 const MAGIC: &[u8; 8] = b"apusss\x00\x01";

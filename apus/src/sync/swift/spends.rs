@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::super::in_flight::{InFlight, Times};
-use super::super::pipeline::Shared;
-use super::super::prepare::Prepared;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::rules::RuleError;
 use crate::swiftsync::Elements;
+use crate::sync::in_flight::{InFlight, Times};
+use crate::sync::pipeline::Shared;
+use crate::sync::prepare::Prepared;
 use crate::wire::{OutPoint, ScriptFlags};
 
 /// A rule that a block breaks, and the block, to be tried with other coins.

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::clock::Stage;
-use super::super::node::Node;
-use super::super::pipeline::{Shared, Step};
-use super::super::prepare::{CoinSource, Prepared};
 use super::fault::Fault;
 use super::spends::Refused;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::{Disk, StoreError};
 use crate::store::{FlatFilePos, IndexDb, UndoFile};
+use crate::sync::clock::Stage;
+use crate::sync::node::Node;
+use crate::sync::pipeline::{Shared, Step};
+use crate::sync::prepare::{CoinSource, Prepared};
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum UndoAt {
+pub(in crate::sync) enum UndoAt {
     /// In the data directory.
     Stored(FlatFilePos),
     /// In the rev file beside the source file `file`, perhaps as its record `guess`.
@@ -28,7 +28,7 @@ pub(in super::super) enum UndoAt {
 
 /// The rev files of all sources, by the number of the source file that each is next to.
 #[derive(Default)]
-pub(in super::super) struct UndoCopies {
+pub(in crate::sync) struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
     /// By index of a block, the source file and the record that a source's block index names.
     named: HashMap<usize, (u32, usize)>,

@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::super::checked::Checked;
-use super::super::node::{Coins, Node};
-use super::super::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
-use super::super::resources;
 use super::HintsFile;
 use super::attempt::verify;
 use super::plan::{Mode, Plan};
 use crate::disk::Disk;
 use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
+use crate::sync::checked::Checked;
+use crate::sync::node::{Coins, Node};
+use crate::sync::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
+use crate::sync::resources;
 
 /// Whether a hints file fits the active chain of a synced data directory: runs SwiftSync's proof,
 /// and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too, else the blocks
@@ -29,7 +29,7 @@ pub fn verify_hints(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     prove_hints(options, hints, observer, stop)
-        .map_err(|error| super::super::remedy::named(error, options))
+        .map_err(|error| crate::sync::remedy::named(error, options))
 }
 
 fn prove_hints(

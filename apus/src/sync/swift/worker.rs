@@ -6,12 +6,6 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::super::clock::Stage;
-use super::super::in_flight::InFlight;
-use super::super::options::Counts;
-use super::super::pipeline::{Shared, Step};
-use super::super::prepare::{BlockBytes, Prepared};
-use super::super::sources::Place;
 use super::HintsFile;
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
@@ -19,10 +13,17 @@ use super::recent::Recent;
 use super::spends::{check_spends, push_coin};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, Survivors, compress_script};
+use crate::hash::Hash;
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering, Salt};
-use crate::wire::{Hash, OutPoint, is_unspendable};
+use crate::sync::clock::Stage;
+use crate::sync::in_flight::InFlight;
+use crate::sync::options::Counts;
+use crate::sync::pipeline::{Shared, Step};
+use crate::sync::prepare::{BlockBytes, Prepared};
+use crate::sync::sources::Place;
+use crate::wire::{OutPoint, is_unspendable};
 
 /// What all workers share.
 pub(super) struct Job<'a> {

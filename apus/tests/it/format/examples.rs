@@ -9,6 +9,7 @@ use apus::coins::{
     layout::OBFUSCATION_RECORD, put_coin_key,
 };
 use apus::disk::Disk;
+use apus::hash::Hash;
 use apus::leveldb::{Db, Options};
 use apus::store::{
     BlockFiles, BlockFilesOptions, FileInfo, IndexDb, IndexEntry, Obfuscation, UndoRecord,
@@ -16,7 +17,7 @@ use apus::store::{
 use apus::swiftsync::hints::compressed::compress;
 use apus::swiftsync::hints::{Format, encoder, open};
 use apus::wire::{
-    BlockView, Chain, Cursor, Hash, Network, OutPoint, genesis_block, put_compact_size, put_varint,
+    BlockView, Chain, Cursor, Network, OutPoint, genesis_block, put_compact_size, put_varint,
 };
 
 use super::assert_same;

@@ -7,11 +7,12 @@ use std::panic::catch_unwind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus::chain::{BlockId, Tree};
+use apus::hash::Hash;
 use apus::rules::{
     BlockContext, RuleClass, RuleError, check_block, check_block_in_context,
     check_header_in_context,
 };
-use apus::wire::{BlockView, Chain as Network, Hash, Header};
+use apus::wire::{BlockView, Chain as Network, Header};
 use apus_testchain::block::{merkle_root, mine};
 use apus_testchain::{Chain, Rng, Spec, remerkle, seal};
 use bitcoin::hashes::Hash as _;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use apus::hash::Hash;
 use apus::store::{BlockFiles, BlockStatus, IndexEntry};
 use apus::sync::UtxoHash;
-use apus::wire::Hash;
 
 use crate::support::Place;
 

@@ -1,6 +1,7 @@
 //! Whole chains that both accept, down to the last byte.
 
-use apus::wire::{Chain as Network, Hash, sha256d};
+use apus::hash::{Hash, sha256d};
+use apus::wire::Chain as Network;
 use apus_testchain::{Chain, Mix, Spec, Utxo};
 use bitcoin::consensus::serialize;
 

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use apus::hash::Hash;
 use apus::rules::RuleClass;
 use apus::store::{BlockStatus, IndexEntry};
 use apus::sync::Refusal;
-use apus::wire::{Chain as Network, Hash};
+use apus::wire::Chain as Network;
 use apus_testchain::Rng;
 
 use super::directory::{Blocks, assert_same_bytes, assert_same_coins};

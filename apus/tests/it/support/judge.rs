@@ -1,7 +1,8 @@
 use std::sync::{Arc, Mutex, Once};
 
+use apus::hash::Hash;
 use apus::rules::RuleClass;
-use apus::wire::{Chain, Hash};
+use apus::wire::Chain;
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     Block, BlockHeader, BlockValidationResult, BlockValidationStateRef, ChainType,

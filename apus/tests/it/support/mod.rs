@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
+use apus::hash::Hash;
 use apus::store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
 use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
-use apus::wire::{Chain, Hash, Network, genesis_block};
+use apus::wire::{Chain, Network, genesis_block};
 
 pub use testdata::{blocks_of, data, shared};
 
@@ -43,7 +44,7 @@ pub fn with_genesis(chain: &apus_testchain::Chain) -> Vec<Vec<u8>> {
 
 /// The hash of a block.
 pub fn hash_of(block: &[u8]) -> Hash {
-    apus::wire::sha256d(&block[..80])
+    apus::hash::sha256d(&block[..80])
 }
 
 /// A place for a data directory and whatever else a test writes.

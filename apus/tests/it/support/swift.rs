@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use apus::hash::{Hash, sha256d};
 use apus::store::BlockStatus;
 use apus::swiftsync::Format;
 use apus::sync::{self, AssumeValid, Options, SWIFTSYNC_DIRECTORY, Summary, SyncError, Unobserved};
-use apus::wire::{Chain as Network, Hash, sha256d};
+use apus::wire::Chain as Network;
 use apus_testchain::{Chain, Mix, Rng, Spec};
 
 use super::model::Model;

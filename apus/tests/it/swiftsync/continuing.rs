@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use apus::hash::Hash;
 use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved};
-use apus::wire::Hash;
 use apus_testchain::Chain;
 
 use super::refusals::{Blame, assert_unchanged};

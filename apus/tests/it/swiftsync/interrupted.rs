@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apus::disk::{Disk, PowerCut};
+use apus::hash::Hash;
 use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved, UtxoHash};
-use apus::wire::{Chain as NetworkName, Hash, Network};
+use apus::wire::{Chain as NetworkName, Network};
 use apus_testchain::{Chain, Rng, Spec};
 
 use crate::support::Place;

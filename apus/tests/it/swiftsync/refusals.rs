@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use apus::hash::sha256d;
 use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK, Summary, SyncError, UtxoHash};
-use apus::wire::sha256d;
 
 use crate::support::Place;
 
@@ -94,7 +94,7 @@ pub fn assert_in_order_succeeds(
 
 /// Every file below a directory and what is in it, but for the manifests that a LevelDB writes
 /// whenever it is opened.
-pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::wire::Hash> {
+pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::hash::Hash> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -109,7 +109,7 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::wire::Hash> {
 }
 
 /// Names of the files that are not as they were.
-pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus::wire::Hash>) -> Vec<PathBuf> {
+pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus::hash::Hash>) -> Vec<PathBuf> {
     let after = contents(dir);
     let names: std::collections::BTreeSet<&PathBuf> = after.keys().chain(before.keys()).collect();
     names.into_iter().filter(|name| after.get(*name) != before.get(*name)).cloned().collect()

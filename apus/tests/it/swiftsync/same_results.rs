@@ -78,7 +78,7 @@ impl<'a> Expected<'a> {
 }
 
 /// Where blocks and undo data lie, by hash.
-fn positions(place: &Place) -> Vec<(apus::wire::Hash, u32, u32, u32)> {
+fn positions(place: &Place) -> Vec<(apus::hash::Hash, u32, u32, u32)> {
     let (index, _) = place.blocks();
     let mut places: Vec<_> =
         index.entries.iter().map(|e| (e.hash, e.file, e.data_pos, e.undo_pos)).collect();

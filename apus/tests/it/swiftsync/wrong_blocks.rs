@@ -1,9 +1,9 @@
 //! Blocks that are wrong, and blocks that nobody vouches for.
 
+use apus::hash::Hash;
 use apus::store::BlockStatus;
 use apus::swiftsync::{Format, Numbering};
 use apus::sync::{AssumeValid, Options};
-use apus::wire::Hash;
 use apus_testchain::block::{encode_block, subsidy};
 use apus_testchain::{Break, Builder, Chain, Kind, Payment};
 

@@ -5,11 +5,11 @@
 //! over on the last one. Each lane has its own state and history, so that a core works on four
 //! numbers at once.
 
-use super::super::HintsError;
-use super::super::elias_fano::OUTPUTS_MAX;
 use super::model::{Census, Decoder, History, Kind, Model};
 use super::rans::{self, STATE_START, Share, Words};
 use super::token::{self, TOKENS};
+use crate::swiftsync::hints::HintsError;
+use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
 
 /// Indices that a frame has at most: 512 KiB, decoded in 1 ms. A block has at most 111,111.
 pub const FRAME_INDICES_MAX: usize = 1 << 17;

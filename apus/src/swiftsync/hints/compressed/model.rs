@@ -2,10 +2,10 @@
 //! history, and a table of shares for contexts that are alike. The file holds which ones those
 //! are, so that nothing here is tuned to one chain.
 
-use super::super::HintsError;
-use super::super::elias_fano::read_compact_size;
 use super::rans::{self, SLOT_BITS, SLOTS, Share};
 use super::token::{self, TOKENS};
+use crate::swiftsync::hints::HintsError;
+use crate::swiftsync::hints::elias_fano::read_compact_size;
 use crate::wire::put_compact_size;
 
 /// Contexts of one kind of number: 5 bits of average, 3 for each of two numbers before.

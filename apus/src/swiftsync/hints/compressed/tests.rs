@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::super::elias_fano::OUTPUTS_MAX;
-use super::super::tests::{Block, Random, edge_blocks, file_of};
-use super::super::{encoder, open, statistics};
 use super::frame::{FRAME_BLOCKS_MAX, FRAME_INDICES_MAX};
 use super::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES, CONTEXTS, TOKENS,
 };
 use super::model::Census;
 use super::*;
+use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
+use crate::swiftsync::hints::tests::{Block, Random, edge_blocks, file_of};
+use crate::swiftsync::hints::{encoder, open, statistics};
 
 fn compressed(blocks: &[Block]) -> Vec<u8> {
     let hints = open(file_of(Format::Bip456, blocks)).unwrap();

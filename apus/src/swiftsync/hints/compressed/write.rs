@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::super::elias_fano::OUTPUTS_MAX;
-use super::super::{Hints, HintsError, Numbering, check_block};
 use super::Entry;
 use super::frame::{FRAME_BLOCKS_MAX, Frame};
 use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
 use super::model::{Census, Model};
 use super::rans::Share;
 use super::token::TOKENS;
+use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
+use crate::swiftsync::hints::{Hints, HintsError, Numbering, check_block};
 
 /// Heights that are compressed together: frames do not reach from one such range into the next, so
 /// that each range can be done apart from the others.

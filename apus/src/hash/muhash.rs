@@ -1,8 +1,7 @@
 use std::array::from_fn;
 
-use crate::wire::{Hash, sha256};
-
 use super::num3072::{NUM_BYTES, Num3072};
+use super::{Hash, sha256};
 
 /// A hash of a set to which elements are added and from which they are taken in any order and any
 /// grouping (Core's `MuHash3072`).

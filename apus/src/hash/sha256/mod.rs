@@ -6,6 +6,7 @@
 
 mod engine;
 mod lanes;
+mod one;
 #[cfg(test)]
 mod tests;
 #[cfg(not(target_arch = "x86_64"))]
@@ -16,7 +17,9 @@ mod x86;
 
 use engine::{Constant, Engine};
 
-use super::Hash;
+use crate::hash::Hash;
+
+pub use one::{Sha256d, sha256, sha256d, sha256d_64};
 
 /// Messages hashed side by side.
 const LANES: usize = 16;

@@ -1,0 +1,13 @@
+//! Hashes: the 32-byte value, SHA-256 of one message and of many at once, MuHash3072. Knows
+//! neither files nor what is hashed.
+
+mod muhash;
+mod num3072;
+mod sha256;
+mod value;
+
+pub use muhash::MuHash;
+pub use sha256::{
+    Midstate, Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many, sha256d_pairs,
+};
+pub use value::Hash;

@@ -1,0 +1,86 @@
+use sha2::digest::generic_array::{GenericArray, typenum::U64};
+use sha2::{Digest, Sha256, compress256};
+
+use super::INITIAL_STATE;
+use crate::hash::Hash;
+
+/// SHA-256.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// SHA-256 of SHA-256 (Core's `Hash`).
+pub fn sha256d(bytes: &[u8]) -> Hash {
+    let mut hasher = Sha256d::default();
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// SHA-256 of SHA-256 over bytes that come in pieces (Core's `HashWriter`).
+#[derive(Clone, Default)]
+pub struct Sha256d(Sha256);
+
+impl Sha256d {
+    /// Adds bytes.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all bytes added.
+    #[inline]
+    pub fn finish(self) -> Hash {
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&self.0.finalize());
+        block[32] = 0x80;
+        block[62] = 0x01; // 256 bits
+        Hash(compress_all(&[block]))
+    }
+}
+
+/// Double SHA-256 of exactly 64 bytes, the inner node of every merkle tree.
+#[inline]
+pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {
+    const PADDING: [u8; 64] = {
+        let mut block = [0; 64];
+        block[0] = 0x80;
+        block[62] = 0x02; // 512 bits
+        block
+    };
+    let mut block = [0; 64];
+    block[..32].copy_from_slice(&compress_all(&[*bytes, PADDING]));
+    block[32] = 0x80;
+    block[62] = 0x01;
+    Hash(compress_all(&[block]))
+}
+
+/// The state after whole, already padded blocks, as bytes.
+#[inline]
+fn compress_all<const N: usize>(blocks: &[[u8; 64]; N]) -> [u8; 32] {
+    let mut state = INITIAL_STATE;
+    let blocks: [GenericArray<u8, U64>; N] = blocks.map(GenericArray::from);
+    compress256(&mut state, &blocks);
+    let mut out = [0; 32];
+    for (bytes, word) in out.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_agree_with_bitcoin_hashes() {
+        for len in [0, 1, 55, 56, 63, 64, 65, 119, 120, 1000] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
+            let expected = bitcoin::hashes::sha256d::Hash::hash(&bytes);
+            use bitcoin::hashes::Hash as _;
+            assert_eq!(sha256d(&bytes).0, expected.to_byte_array());
+            if let Ok(block) = <&[u8; 64]>::try_from(&bytes[..]) {
+                assert_eq!(sha256d_64(block), sha256d(&bytes));
+            }
+        }
+    }
+}

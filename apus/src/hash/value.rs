@@ -1,0 +1,77 @@
+use std::fmt;
+use std::str::FromStr;
+
+/// 32 bytes of hash in their internal order; shown, as everywhere in Bitcoin, reversed in hex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// All zeros: the parent of a genesis block, the txid that a coinbase spends.
+    pub const ZERO: Self = Self([0; 32]);
+
+    /// The hash that 64 hex digits show, for constants; fails to compile on anything else.
+    pub const fn from_hex(hex: &str) -> Self {
+        let digits = hex.as_bytes();
+        assert!(digits.len() == 64, "a hash has 64 hex digits");
+        let mut bytes = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            bytes[31 - i] = hex_digit(digits[2 * i]) << 4 | hex_digit(digits[2 * i + 1]);
+            i += 1;
+        }
+        Self(bytes)
+    }
+
+    /// Whether every byte is zero (Core's `IsNull`).
+    pub fn is_zero(&self) -> bool {
+        *self == Self::ZERO
+    }
+}
+
+const fn hex_digit(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        b'A'..=b'F' => digit - b'A' + 10,
+        _ => panic!("not a hex digit"),
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Hash {
+    type Err = &'static str;
+
+    fn from_str(hex: &str) -> Result<Self, Self::Err> {
+        if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err("a hash is written as 64 hex digits");
+        }
+        Ok(Self::from_hex(hex))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_is_reversed_both_ways() {
+        let hex = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f";
+        let hash: Hash = hex.parse().unwrap();
+        assert_eq!(hash.0[0], 0x6f);
+        assert_eq!(hash.to_string(), hex);
+        assert!("00".parse::<Hash>().is_err());
+        assert!("g".repeat(64).parse::<Hash>().is_err());
+    }
+}
