@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use super::checked::Checked;
 use super::clock::Stage;
 use super::coin_count::CoinCount;
-use super::in_flight::InFlight;
-use super::options::{Counts, Observer, Phase, Progress};
-use super::pipeline::Shared;
-use super::prepare::BlockBytes;
+use super::outcome::Counts;
+use super::progress::{Observer, Phase, Progress};
+use super::sources::BlockBytes;
 use crate::chain::{ActiveChain, BlockId, BlockNode, Tree};
 use crate::coins::{Changes, CoinsCache};
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
+use crate::sync::block::shared::Shared;
+use crate::sync::block::validate::InFlight;
 use crate::wire::BlockView;
 
 /// A crash loses at most this much work.

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use rayon::prelude::*;
 
 use super::commit::{entry_of_header, note_stored};
+use super::error::SyncError;
 use super::node::open_directory;
-use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
-use super::pipeline::{BlockFault, check_bytes};
+use super::options::Options;
+use super::outcome::Refusal;
+use super::progress::{Observer, Phase, Progress};
 use super::rebuild::{self, MARK};
 use super::scan::{Finds, scan_opened};
 use super::sources::{SourcePlace, Sources};
-use super::swift;
 use crate::chain::{BlockId, Tree};
 use crate::disk::{Disk, StoreError};
 use crate::rules::RuleError;
@@ -27,6 +28,9 @@ use crate::store::layout::REBUILT_FLAG;
 use crate::store::{
     BlockFiles, BlockFilesOptions, BlockSource, DataDir, FlatFilePos, IndexDb, IndexEntry,
 };
+use crate::sync::block::check::check_bytes;
+use crate::sync::block::step::BlockFault;
+use crate::sync::swift;
 use crate::wire::{BlockView, genesis_block};
 
 /// Blocks checked between two looks at whether to stop.
@@ -68,7 +72,7 @@ pub(super) fn rebuild(
     if was_rebuilt(&dir) {
         return Ok(Vec::new());
     }
-    let pool = super::pool(options.threads)?;
+    let pool = super::threads::pool(options.threads)?;
     let stopped = || {
         SyncError::Usage(
             "interrupted before all block files were read: nothing was changed, and the same \
@@ -92,7 +96,7 @@ pub(super) fn rebuild(
     let entries = found.entries(checked, &files, options.network.segwit_height)?;
     // What others have begun names undo data that is about to be forgotten.
     rebuild::give_up(disk, dir.path())?;
-    swift::remove_directory(disk, &dir.path().join(swift::DIRECTORY))?;
+    swift::directory::remove_directory(disk, &dir.path().join(swift::directory::DIRECTORY))?;
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;
     Ok(found.refusals)

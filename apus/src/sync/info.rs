@@ -1,7 +1,9 @@
 use std::sync::atomic::AtomicBool;
 
-use super::node::{Coins, Node};
-use super::options::{Observer, Options, Phase, Progress, SyncError};
+use super::error::SyncError;
+use super::node::{Coins, Node, observe, share_of};
+use super::options::Options;
+use super::progress::{Observer, Phase};
 use crate::coins::{HashType, UtxoStats};
 use crate::disk::Disk;
 
@@ -34,27 +36,4 @@ fn compute(node: &Node, hash: HashType, observer: &dyn Observer) -> Result<UtxoS
     let report = share_of(observer, Phase::ReadingCoins, node);
     let stats = || UtxoStats::compute_reporting(&node.chainstate, height, hash, &report);
     Ok(node.pool.install(stats)?)
-}
-
-/// Says what is going on where no block is being connected.
-pub(super) fn observe(observer: &dyn Observer, phase: Phase, node: &Node) {
-    share_of(observer, phase, node)(0.0);
-}
-
-/// Shows an observer the share of a phase that is done, where no block is being connected.
-pub(super) fn share_of<'a>(
-    observer: &'a dyn Observer,
-    phase: Phase,
-    node: &Node,
-) -> impl Fn(f64) + Sync + use<'a> {
-    let tip = node.tree.node(node.tip());
-    let begun = Progress {
-        height: tip.height,
-        time: tip.header.time,
-        blocks: node.ledger.counts.blocks,
-        bytes: node.ledger.counts.bytes,
-        coins: node.cache.len() as u64,
-        ..Progress::of(phase)
-    };
-    begun.share_to(observer)
 }

@@ -10,16 +10,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::activate::refusal;
-use super::node::Node;
-use super::options::Refusal;
-use super::pipeline::{BlockFault, Step};
-use super::prepare::BlockBytes;
-use super::sources::{Place, SourcePlace};
+use super::node::{Node, refusal};
+use super::outcome::Refusal;
+use super::sources::{BlockBytes, Place, SourcePlace};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::CheckedBlock;
 use crate::store::{BlockStatus, FlatFilePos};
+use crate::sync::block::step::{BlockFault, Step};
 
 /// A block whose bytes are what its header promises.
 type Block = CheckedBlock<BlockBytes>;

@@ -7,10 +7,12 @@ use rayon::ThreadPool;
 use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::Ledger;
-use super::options::{Options, Refusal, SyncError};
-use super::pipeline::Shared;
+use super::error::SyncError;
+use super::options::Options;
+use super::outcome::Refusal;
+use super::progress::{Observer, Phase, Progress};
 use super::rebuild::Rebuild;
-use super::sources::Sources;
+use super::sources::{Place, Sources};
 use crate::chain::{ActiveChain, BlockId, Offer, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
@@ -21,7 +23,12 @@ use crate::store::{
     BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexEntry,
     SourceItem,
 };
+use crate::sync::block::shared::Shared;
+use crate::sync::block::step::Step;
 use crate::wire::{BlockView, Cursor, Header, Network, genesis_block};
+
+/// Bytes that a transaction takes on average, for the weight of blocks whose size is not at hand.
+const TX_BYTES: u64 = 500;
 
 /// An opened data directory.
 pub(super) struct Node {
@@ -87,7 +94,7 @@ impl Node {
             ),
             sources: Sources::default(),
             clock: Clock::default(),
-            pool: super::pool(options.threads)?,
+            pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
             pruned: index.pruned,
             dir,
@@ -267,6 +274,53 @@ fn refuse_blocks_not_indexed(
         }
     }
     Ok(())
+}
+
+/// A block's place and weight, if its bytes are at hand.
+pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
+    let entry = node.entry(id);
+    if let Some(pos) = entry.block_pos() {
+        let weight = 81 + u64::from(entry.tx_count) * TX_BYTES;
+        return Some(Step { id, place: Place::Stored(pos), weight });
+    }
+    let place = node.sources.place(id)?;
+    Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
+}
+
+pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
+    let block = Some(node.tree.node(step.id).hash);
+    match step.place {
+        Place::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
+        Place::Stored(pos) => Refusal {
+            path: Some(node.files.block_path(pos.file)),
+            offset: Some(u64::from(pos.pos)),
+            block,
+            reason,
+        },
+    }
+}
+
+/// Says what is going on where no block is being connected.
+pub(super) fn observe(observer: &dyn Observer, phase: Phase, node: &Node) {
+    share_of(observer, phase, node)(0.0);
+}
+
+/// Shows an observer the share of a phase that is done, where no block is being connected.
+pub(super) fn share_of<'a>(
+    observer: &'a dyn Observer,
+    phase: Phase,
+    node: &Node,
+) -> impl Fn(f64) + Sync + use<'a> {
+    let tip = node.tree.node(node.tip());
+    let begun = Progress {
+        height: tip.height,
+        time: tip.header.time,
+        blocks: node.ledger.counts.blocks,
+        bytes: node.ledger.counts.bytes,
+        coins: node.cache.len() as u64,
+        ..Progress::of(phase)
+    };
+    begun.share_to(observer)
 }
 
 /// Seconds since 1970, which header rules measure the future by.

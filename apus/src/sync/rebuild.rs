@@ -6,38 +6,29 @@
 
 use std::path::{Path, PathBuf};
 
-use super::coin_count;
-use super::node::Node;
-use super::options::{AssumeValid, Options, Refusal, SyncError};
+use super::error::SyncError;
+use super::options::{AssumeValid, Options};
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
+use crate::sync::coin_count;
 
 /// The directory in Core's `chainstate` that holds the new set while it grows.
 pub const DIRECTORY: &str = "chainstate/reindex";
+
 /// The file in [`DIRECTORY`] which says that what is there is unfinished and worth carrying on
 /// from, and below which block its scripts were taken as valid.
 pub const MARK: &str = "chainstate/reindex/unfinished";
 
 /// A rebuild that has begun.
 pub(super) struct Rebuild {
-    disk: Disk,
+    pub(super) disk: Disk,
     network_dir: PathBuf,
     /// What of the result is taken as valid.
     trust: String,
     /// Whether the new set may be lower than the one that it replaces.
-    may_shrink: bool,
-}
-
-/// Where the UTXO set is that a rebuild is to replace.
-enum Present {
-    /// There is none, or none that can be read.
-    Nowhere,
-    /// At a height of a known chain.
-    At(u32),
-    /// At a block that is not in the block index.
-    Elsewhere(Hash),
+    pub(super) may_shrink: bool,
 }
 
 impl Rebuild {
@@ -104,67 +95,6 @@ impl Rebuild {
         let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), &network_dir.join(DIRECTORY), tables)?;
         chainstate.best_block().map(Some)
-    }
-
-    /// An error if the set that is being built in `node` cannot reach the height of the present
-    /// one, which then stays: blocks are missing, and a lower set would hide that. Not where the
-    /// user wants a lower one.
-    pub fn check_reach(&self, node: &Node) -> Result<(), SyncError> {
-        let reach = node.tree.best_candidate().map_or(0, |id| node.tree.node(id).height);
-        let what = match self.present(node) {
-            Present::At(height) if reach < height => format!(
-                "the blocks here reach height {reach}, and the UTXO set is at height {height}: \
-                 blocks {} to {height} are missing from {}.",
-                reach + 1,
-                node.dir.blocks_path().display()
-            ),
-            Present::Elsewhere(block) => format!(
-                "the UTXO set is at block {block}, which is not among the blocks in {} (they \
-                 reach height {reach}): is the right disk mounted there?",
-                node.dir.blocks_path().display()
-            ),
-            _ => return Ok(()),
-        };
-        if self.may_shrink {
-            return Ok(());
-        }
-        Err(SyncError::WouldShrink(format!(
-            "{what} Nothing was changed. Bring missing blocks back, or `apus sync --from` a node \
-             that has them; to replace the UTXO set by a lower one all the same, say --allow-shrink"
-        )))
-    }
-
-    /// An error if the finished set of `node` is lower than the present one: then it is not put in
-    /// its place unasked.
-    pub fn check_height(&self, node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
-        let built = node.tree.node(node.tip()).height;
-        match self.present(node) {
-            Present::At(height) if built < height && !self.may_shrink => {
-                let why = refusals.first().map_or(String::new(), |first| format!(" ({first})"));
-                Err(SyncError::WouldShrink(format!(
-                    "the new UTXO set ends at height {built}{why}, and the present one is at \
-                     height {height}: the present one was kept. Mend the cause and run the same \
-                     command again, which carries on; to take the lower one, add --allow-shrink"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Where the set is that this one is to replace.
-    fn present(&self, node: &Node) -> Present {
-        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-        let chainstate = Chainstate::open(self.disk.clone(), &node.dir.chainstate_path(), tables);
-        let best = match chainstate.and_then(|chainstate| chainstate.best_block()) {
-            Ok(best) => best,
-            Err(error) => {
-                tracing::debug!("the present UTXO set cannot be read: {error}");
-                None
-            }
-        };
-        let Some(block) = best else { return Present::Nowhere };
-        let height = node.tree.find(&block).map(|id| node.tree.node(id).height);
-        height.map_or(Present::Elsewhere(block), Present::At)
     }
 
     /// Removes what an earlier rebuild has left. Nobody may have it open.

@@ -3,7 +3,8 @@
 
 use std::path::{Component, Path};
 
-use super::options::{Options, SyncError};
+use super::error::SyncError;
+use super::options::Options;
 use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
 use crate::disk::StoreError;
 

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::error::SyncError;
 use super::node::{Node, now};
-use super::options::{Observer, Options, Phase, Progress, Refusal, SyncError};
+use super::options::Options;
+use super::outcome::Refusal;
+use super::progress::{Observer, Phase, Progress};
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Offer, Tree};
 use crate::hash::Hash;

@@ -1,10 +1,11 @@
 use std::collections::HashMap;
 
+use super::outcome::Refusal;
 use crate::chain::BlockId;
 use crate::store::{BlockSource, FlatFilePos, SourceFile};
 
-use super::options::Refusal;
-use super::prepare::BlockBytes;
+/// Bytes of a block that travels between threads.
+pub(in crate::sync) type BlockBytes = Vec<u8>;
 
 /// Where a block's bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

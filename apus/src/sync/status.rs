@@ -1,11 +1,12 @@
 use std::path::PathBuf;
 
+use super::error::SyncError;
 use super::node::{Coins, Node};
-use super::options::{Options, SyncError};
+use super::options::Options;
 use super::rebuild::Rebuild;
-use super::swift;
 use crate::disk::Disk;
 use crate::hash::Hash;
+use crate::sync::swift;
 use crate::wire::Chain;
 
 /// What a data directory holds.
@@ -89,7 +90,7 @@ fn read(options: &Options) -> Result<Status, SyncError> {
         let height = height.map_or(0, |id| node.tree.node(id).height);
         unfinished.push(Unfinished::Rebuild { height });
     }
-    if let Some(blocks) = swift::unfinished(&disk, &directory)? {
+    if let Some(blocks) = swift::directory::unfinished(&disk, &directory)? {
         unfinished.push(Unfinished::SwiftSync { blocks });
     }
     Ok(Status {

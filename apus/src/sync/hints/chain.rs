@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use rayon::ThreadPool;
 
-use super::Halt;
+use super::summary::Halt;
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
 use crate::store::{BlockFiles, BlockIndex, BlockStatus, DataDir, FlatFilePos, IndexEntry};
+use crate::sync::error::SyncError;
 use crate::sync::node::open_directory;
-use crate::sync::{Options, SyncError};
+use crate::sync::options::Options;
 use crate::wire::{BlockView, merkle_root};
 
 /// A block of the chain.

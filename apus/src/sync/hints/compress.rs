@@ -1,19 +1,21 @@
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::summary::{Halt, HintsSummary};
 use super::workers::{check, in_order};
 use super::write::{Sink, Totals};
-use super::{Halt, HintsSummary};
 use crate::disk::Disk;
 use crate::swiftsync::hints::Numbering;
 use crate::swiftsync::hints::compressed::{Compressor, Survey, ranges};
 use crate::swiftsync::{Hints, HintsError};
-use crate::sync::{Observer, Phase, Progress, SyncError};
+use crate::sync::error::SyncError;
+use crate::sync::progress::{Observer, Phase, Progress};
 
 /// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
 /// One takes less than 3 MB on mainnet, and what is in work 4 MB a thread.
@@ -41,7 +43,7 @@ pub fn compress_hints(
             format.name()
         )));
     }
-    let pool = crate::sync::pool(threads)?;
+    let pool = crate::sync::threads::pool(threads)?;
     let (totals, interrupted) = match compress(hints, &pool, out, observer, stop) {
         Ok(totals) => (totals, false),
         Err(Halt::Stopped) => (Totals::default(), true),

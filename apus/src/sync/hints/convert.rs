@@ -5,13 +5,15 @@ use std::time::Instant;
 use super::chain::StoredChain;
 use super::number::outputs;
 use super::spill::Spill;
+use super::summary::{Halt, HintsSummary};
 use super::workers::check;
 use super::write::{HintedBlock, Totals, Unspent, Work, assemble, groups, put_block, write_hints};
-use super::{Halt, HintsSummary};
 use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::swiftsync::{Format, Hints, HintsError};
-use crate::sync::{Observer, Options, Phase, Progress, SyncError};
+use crate::sync::error::SyncError;
+use crate::sync::options::Options;
+use crate::sync::progress::{Observer, Phase, Progress};
 
 /// Bytes that are held before they are written.
 const HELD_BYTES: usize = 1 << 20;
@@ -120,7 +122,7 @@ fn with_blocks(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<(Totals, Option<Hash>), Halt> {
-    let pool = crate::sync::pool(options.threads)?;
+    let pool = crate::sync::threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
     let (height, tip) = (hints.height(), chain.height());
     if height > tip {

@@ -7,14 +7,16 @@ use super::chain::StoredChain;
 use super::number::number;
 use super::sorted::{Collector, Sorted, Survivor, place_of, survivor, vout_of};
 use super::spill::Spill;
+use super::summary::{Halt, HintsSummary};
 use super::workers::{check, in_order};
 use super::write::{HintedBlock, Totals, Unspent, Work, groups, write_hints};
-use super::{Halt, HintsSummary};
 use crate::coins::{CoinScan, for_each_spending_tx};
 use crate::disk::{Share, StoreError};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{Numbering, encoder};
-use crate::sync::{Observer, Options, Phase, Progress, SyncError};
+use crate::sync::error::SyncError;
+use crate::sync::options::Options;
+use crate::sync::progress::{Observer, Phase, Progress};
 use crate::wire::OutPoint;
 
 /// Scans of the chainstate for each thread, so that all end together.
@@ -63,7 +65,7 @@ fn make(
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
     let started = Instant::now();
-    let pool = crate::sync::pool(options.threads)?;
+    let pool = crate::sync::threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
     let tip = chain.height();
     let height = height.unwrap_or(tip);

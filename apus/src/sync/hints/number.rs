@@ -1,10 +1,9 @@
 //! The index of an output in its block, as hints name it.
 
+use super::sorted::{Survivor, txid_of, txid_start, vout_of};
 use crate::hash::Hash;
 use crate::swiftsync::hints::Numbering;
 use crate::wire::{BlockView, is_unspendable};
-
-use super::sorted::{Survivor, txid_of, txid_start, vout_of};
 
 /// An output of a block.
 pub(super) struct Numbered {

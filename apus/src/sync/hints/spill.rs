@@ -1,7 +1,8 @@
 //! Bytes that wait on disk: a temporary file that nobody sees.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::disk::{Disk, File, StoreError};

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 
-use super::Halt;
+use super::summary::Halt;
 
 /// Hands `items` to all threads of the pool, one at a time and in their order, and returns what
 /// each thread has made of its own: `new` at first, changed by `work` with each item.

@@ -2,21 +2,32 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::ThreadPool;
 
 use super::chain::StoredChain;
 use super::spill::Spill;
+use super::summary::Halt;
 use super::workers::{check, in_order};
-use super::{GROUP_BYTES_MAX, GROUP_BYTES_MIN, GROUPS_PER_THREAD, Halt};
 use crate::disk::{Disk, File};
 use crate::hash::Hash;
 use crate::rules::is_bip30_unspendable;
 use crate::swiftsync::{HintsEncoder, HintsError};
-use crate::sync::{Observer, Phase, Progress, SyncError};
+use crate::sync::error::SyncError;
+use crate::sync::progress::{Observer, Phase, Progress};
 use crate::wire::BlockView;
 
+/// Bytes of blocks that a thread takes at once, at most: enough that what it does once for all of
+/// them does not count, and few enough that what is held for them is small.
+const GROUP_BYTES_MAX: u64 = 16 << 20;
+
+/// At least; below this, more threads would not be faster.
+const GROUP_BYTES_MIN: u64 = 64 << 10;
+
+/// Groups for each thread where there are few blocks, so that all threads end together.
+const GROUPS_PER_THREAD: u64 = 8;
 /// Bytes that are written with one call.
 const WRITE_BYTES: usize = 1 << 20;
 

@@ -8,15 +8,17 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::fault::Fault;
-use super::spends::{check_spends, push_coin};
+use super::job::Job;
+use super::tally::push_coin;
 use super::undo::{UndoAt, external_coins};
-use super::worker::Job;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::script_flags;
 use crate::store::{FlatFilePos, IndexEntry, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, Salt};
-use crate::sync::pipeline::{Shared, Step};
+use crate::sync::block::shared::Shared;
+use crate::sync::block::spends::check_spends;
+use crate::sync::block::step::Step;
 use crate::sync::sources::Place;
 
 /// Combinations that are tried, at most. Each is a chance in 2^256 that sums agree though what

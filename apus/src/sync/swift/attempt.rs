@@ -6,31 +6,34 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-use super::HintsFile;
 use super::alternatives::balance;
+use super::directory::{DIRECTORY, load, remove_directory, saved_path};
 use super::fault::Fault;
 use super::finish::{WRITERS_PER_CORE, commit, prove};
-use super::plan::{Mode, Plan};
+use super::hints_file::HintsFile;
+use super::job::{Done, Job};
+use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::recent::Recent;
 use super::run::{Coordinate, Ended, run};
 use super::saved::{Key, Saved};
-use super::worker::{Done, Gathered, Job, Tally};
+use super::tally::{Gathered, Tally};
 use crate::chain::BlockId;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{Aggregate, Salt};
-use crate::sync::activate::Activated;
+use crate::sync::block::validate::Times;
 use crate::sync::checked::Checked;
 use crate::sync::commit::Ledger;
-use crate::sync::in_flight::Times;
 use crate::sync::node::Node;
-use crate::sync::options::{Counts, Observer, Phase, Progress};
+use crate::sync::outcome::{Activated, Counts};
+use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::resources::SwiftShare;
 use crate::sync::sources::Place;
 
 /// Of the memory for cached coins, the share that coins to be written may take; the rest is for
 /// the blocks under way and for building tables.
 const SURVIVORS_PERCENT: usize = 70;
+
 /// More gains nothing: touching memory for the first time costs as much as writing it out past the
 /// page cache, in pieces of 200 KiB. With what [`Recent`] keeps, at most 250 MB for 288 full
 /// blocks, and the blocks under way it stays below 500 MiB.
@@ -68,7 +71,7 @@ pub(super) fn attempt<A: Aggregate>(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
-    let directory = node.dir.path().join(super::DIRECTORY);
+    let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
     let (work, state) = begin::<A>(node, hints, plan, &directory)?;
     let save_every = node.options.save_every;
@@ -103,7 +106,7 @@ pub(super) fn attempt<A: Aggregate>(
     let Tracker { ledger, state, .. } = tracker;
     complete(&job, ledger, &work, state, before, observer)?;
     work.survivors.destroy().map_err(Fault::Store)?;
-    super::remove_directory(&disk, &directory).map_err(Fault::Store)?;
+    remove_directory(&disk, &directory).map_err(Fault::Store)?;
     Ok(Activated::Best)
 }
 
@@ -140,14 +143,14 @@ fn complete<A: Aggregate>(
     let (best, counts) = (shared.tree.node(plan.target).hash, tally.counts.since(before));
     ledger.stand_at(plan.chain.clone(), best, tally.coins, counts).map_err(Fault::Store)?;
     if plan.mode == Mode::AssumeValid {
-        ledger.checked = Checked::outpoints_alone(height, super::UNDO_BLOCKS_MIN);
+        ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN);
     }
     tracing::debug!("committed");
     Ok(())
 }
 
 /// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
-pub(super) fn verify<A: Aggregate>(
+pub(in crate::sync) fn verify<A: Aggregate>(
     node: &mut Node,
     hints: &HintsFile,
     plan: &Plan,
@@ -215,7 +218,7 @@ fn begin<A: Aggregate>(
         tracing::debug!(blocks = state.done.len(), "carrying on with an interrupted SwiftSync");
         return Ok((Work { key, salt, survivors, recent, share }, state));
     }
-    super::remove_directory(&disk, directory).map_err(Fault::Store)?;
+    remove_directory(&disk, directory).map_err(Fault::Store)?;
     let salt = new_salt(directory).map_err(Fault::Store)?;
     let survivors = Survivors::new(&disk, directory, memory);
     let state = State::new(&salt);
@@ -229,17 +232,6 @@ fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
     let workers = if threads > 1 { threads + 1 } else { 1 };
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
     SwiftShare::new(workers, survivors, node.tree.len(), recent.map_or(0, Recent::bytes))
-}
-
-/// What an interrupted SwiftSync with the same hints has saved.
-pub(super) fn saved(node: &Node, hints: &HintsFile) -> Result<Option<Saved>, StoreError> {
-    let saved = load(node.dir.disk(), &node.dir.path().join(super::DIRECTORY))?;
-    Ok(saved.filter(|saved| saved.key.hints == hints.digest))
-}
-
-fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {
-    let bytes = disk.read(saved_path(directory))?;
-    Ok(bytes.and_then(|bytes| Saved::parse(&bytes)))
 }
 
 /// What was saved, ready to be carried on; `None` if it is not whole any more.
@@ -266,11 +258,6 @@ fn take_up<A: Aggregate>(
     let undo = undo.filter_map(|(height, pos)| Some((plan.chain.at(*height)?, *pos))).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
     Some((salt, survivors, State { gathered, done, undo }))
-}
-
-/// Where progress is saved.
-pub(super) fn saved_path(directory: &Path) -> PathBuf {
-    directory.join("progress")
 }
 
 /// Keeps the books while workers run.

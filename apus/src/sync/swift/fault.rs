@@ -1,14 +1,16 @@
 use std::path::PathBuf;
 
-use super::HintsFile;
+use super::directory::DIRECTORY;
+use super::hints_file::HintsFile;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::RuleError;
 use crate::swiftsync::HintsError;
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::error::SyncError;
 use crate::sync::mend::stored_damage;
 use crate::sync::node::Node;
-use crate::sync::options::{Refusal, SyncError};
-use crate::sync::pipeline::{BlockFault, Step};
+use crate::sync::outcome::Refusal;
 use crate::sync::sources::Place;
 
 /// Why SwiftSync cannot go on.
@@ -58,7 +60,7 @@ impl Fault {
 
     /// Whether what was saved is worth carrying on from when the cause is gone.
     pub fn keeps_progress(&self, node: &Node) -> bool {
-        let directory = node.dir.path().join(super::DIRECTORY);
+        let directory = node.dir.path().join(DIRECTORY);
         match self {
             // What was put aside came back damaged: carrying on would end here again.
             Self::Store(error) => error.source.is_some() || !error.path.starts_with(&directory),
@@ -95,7 +97,7 @@ impl Fault {
 
 fn refused(node: &Node, step: Step, reason: String) -> SyncError {
     let height = node.tree.node(step.id).height;
-    let mut refusal = crate::sync::activate::refusal(node, &step, reason);
+    let mut refusal = crate::sync::node::refusal(node, &step, reason);
     if let Place::Stored(_) = step.place {
         refusal.reason = format!("at height {height}: {}", refusal.reason);
     }

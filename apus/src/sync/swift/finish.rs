@@ -6,7 +6,7 @@ use std::thread;
 
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
-use super::worker::Gathered;
+use super::tally::Gathered;
 use crate::chain::BlockId;
 use crate::coins::{Bulk, Survivors, WriteError};
 use crate::disk::{OnShare, Share};
@@ -14,9 +14,9 @@ use crate::hash::Hash;
 use crate::rules::subsidy;
 use crate::store::BlockStatus;
 use crate::swiftsync::{Aggregate, HintsError};
+use crate::sync::block::shared::Shared;
 use crate::sync::clock::Stage;
 use crate::sync::commit::Ledger;
-use crate::sync::pipeline::Shared;
 
 /// Threads for each core that write tables: one waits for the disk while another sorts.
 pub(super) const WRITERS_PER_CORE: usize = 2;

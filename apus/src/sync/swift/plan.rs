@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::HintsFile;
 use super::fault::Fault;
+use super::hints_file::HintsFile;
 use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId};
 use crate::disk::StoreError;
@@ -12,11 +12,16 @@ use crate::hash::Hash;
 use crate::rules::{bip30_applies, bip30_repeat_of, bip34_implies_bip30};
 use crate::swiftsync::HintsError;
 use crate::sync::assumevalid::vouched_for;
+use crate::sync::block::step::Step;
+use crate::sync::error::SyncError;
 use crate::sync::node::Node;
-use crate::sync::options::{AssumeValid, SyncError};
-use crate::sync::pipeline::Step;
+use crate::sync::options::AssumeValid;
 use crate::sync::sources::Place;
 use crate::wire::Network;
+
+/// Blocks below the hints' height that get undo data in any case: Core never asks for more
+/// (`MIN_BLOCKS_TO_KEEP`).
+pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 
 /// What is proved, and of what the sums are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +80,7 @@ impl Plan {
     /// its start: the last ones below the target, it included.
     pub fn recent(&self) -> impl Iterator<Item = BlockId> + '_ {
         let height = self.chain.height().unwrap_or(0);
-        let first = (height + 1).saturating_sub(super::UNDO_BLOCKS_MIN).max(1);
+        let first = (height + 1).saturating_sub(UNDO_BLOCKS_MIN).max(1);
         (first..=height).filter_map(|height| self.chain.at(height))
     }
 }
@@ -142,7 +147,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
     let height = chain.height().unwrap_or(0);
     let ids = (1..=height).filter_map(|height| chain.at(height));
     ids.map(|id| {
-        crate::sync::activate::step(node, id).ok_or_else(|| {
+        crate::sync::node::step(node, id).ok_or_else(|| {
             let missing = node.tree.node(id);
             Fault::Usage(format!(
                 "block {} at height {} is in no source and not in the data directory: SwiftSync \

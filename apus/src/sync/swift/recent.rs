@@ -9,14 +9,14 @@ use rayon::prelude::*;
 
 use super::fault::Fault;
 use super::plan::Plan;
-use super::spends::check_spends;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::hash::Hash;
 use crate::store::{IndexEntry, UndoRecord};
-use crate::sync::activate::step;
-use crate::sync::node::Node;
-use crate::sync::pipeline::{Shared, Step};
+use crate::sync::block::shared::Shared;
+use crate::sync::block::spends::check_spends;
+use crate::sync::block::step::Step;
+use crate::sync::node::{Node, step};
 use crate::sync::sources::Place;
 use crate::wire::{Cursor, OutPoint, put_compact_size};
 

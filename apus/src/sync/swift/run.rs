@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::fault::Fault;
-use super::worker::{Done, Gathered, Job, Worker};
+use super::job::{Done, Job};
+use super::tally::Gathered;
+use super::worker::Worker;
 use crate::swiftsync::Aggregate;
 
 /// How often the coordinator looks up from waiting.

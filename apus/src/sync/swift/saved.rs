@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use super::worker::Tally;
+use super::tally::Tally;
 use crate::hash::{Hash, sha256d};
-use crate::sync::options::Counts;
+use crate::sync::outcome::Counts;
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.

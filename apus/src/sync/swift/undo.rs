@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::fault::Fault;
-use super::spends::Refused;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::{Disk, StoreError};
 use crate::store::{FlatFilePos, IndexDb, UndoFile};
+use crate::sync::block::prepare::{CoinSource, Prepared};
+use crate::sync::block::shared::Shared;
+use crate::sync::block::spends::Refused;
+use crate::sync::block::step::Step;
 use crate::sync::clock::Stage;
 use crate::sync::node::Node;
-use crate::sync::pipeline::{Shared, Step};
-use crate::sync::prepare::{CoinSource, Prepared};
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, Debug)]

@@ -3,102 +3,26 @@
 
 use std::iter::{Copied, Peekable};
 use std::slice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::HintsFile;
 use super::fault::Fault;
-use super::plan::{Mode, Plan};
-use super::recent::Recent;
-use super::spends::{check_spends, push_coin};
+use super::hints_file::HintsFile;
+use super::job::{Done, Job};
+use super::plan::Mode;
+use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, Survivors, compress_script};
-use crate::hash::Hash;
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
-use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering, Salt};
+use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering};
+use crate::sync::block::prepare::Prepared;
+use crate::sync::block::spends::check_spends;
+use crate::sync::block::step::Step;
+use crate::sync::block::validate::InFlight;
 use crate::sync::clock::Stage;
-use crate::sync::in_flight::InFlight;
-use crate::sync::options::Counts;
-use crate::sync::pipeline::{Shared, Step};
-use crate::sync::prepare::{BlockBytes, Prepared};
-use crate::sync::sources::Place;
+use crate::sync::outcome::Counts;
+use crate::sync::sources::{BlockBytes, Place};
 use crate::wire::{OutPoint, is_unspendable};
-
-/// What all workers share.
-pub(super) struct Job<'a> {
-    pub shared: &'a Shared<'a>,
-    pub hints: &'a HintsFile,
-    pub plan: &'a Plan,
-    pub salt: &'a Salt,
-    /// Steps to do, as indices of the plan's.
-    pub todo: &'a [usize],
-    /// Where coins that stay go; none if only the proof is wanted.
-    pub survivors: Option<&'a Survivors>,
-    pub recent: Option<&'a Recent>,
-    pub times: Arc<Vec<u32>>,
-    /// The next of `todo` that nobody has taken.
-    pub next: AtomicUsize,
-    /// Whether workers are to hand over what they have and wait.
-    pub pause: AtomicBool,
-}
-
-/// What workers have gathered that goes into the proof, since they last handed it over.
-pub(super) struct Gathered<A> {
-    pub aggregate: A,
-    pub tally: Tally,
-}
-
-impl<A: Aggregate> Gathered<A> {
-    /// Nothing.
-    pub fn empty(salt: &Salt) -> Self {
-        Self { aggregate: A::new(salt), tally: Tally::default() }
-    }
-
-    /// Adds what somebody else has gathered.
-    pub fn add(&mut self, other: Self) {
-        self.aggregate.combine(&other.aggregate);
-        self.tally.add(other.tally);
-    }
-}
-
-/// Sums beside the aggregate.
-#[derive(Clone, Default)]
-pub(super) struct Tally {
-    /// Outputs that stay, and their amounts in satoshi.
-    pub coins: u64,
-    pub amount: u64,
-    pub counts: Counts,
-    /// Txids of the coinbases that nothing but BIP30 keeps apart, and their heights.
-    pub coinbases: Vec<(Hash, u32)>,
-}
-
-impl Tally {
-    /// Adds what another worker has.
-    pub fn add(&mut self, other: Self) {
-        self.coins += other.coins;
-        self.amount = self.amount.saturating_add(other.amount);
-        let (a, b) = (&mut self.counts, other.counts);
-        a.blocks += b.blocks;
-        a.bytes += b.bytes;
-        a.transactions += b.transactions;
-        a.inputs += b.inputs;
-        a.scripts += b.scripts;
-        self.coinbases.extend(other.coinbases);
-    }
-}
-
-/// A block that is done.
-pub(super) struct Done {
-    /// Index of the plan's steps.
-    pub step: usize,
-    pub tx_count: u32,
-    /// Where it was stored, if it came from a source.
-    pub stored: Option<FlatFilePos>,
-    /// Where its undo data was written in the rev file of the same number, if it was not there.
-    pub undo_pos: Option<u32>,
-    pub bytes: u64,
-}
 
 /// One worker's own.
 pub(super) struct Worker<'a, A> {

@@ -4,35 +4,25 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::assumevalid::Assumed;
-use super::clock::Stage;
 use super::connect::{Connector, Outcome};
 use super::disconnect::disconnect_tip;
-use super::in_flight::Times;
-use super::info::observe;
-use super::mend::take_another_copy;
-use super::node::Node;
-use super::options::{Observer, Phase, Refusal, SyncError};
-use super::pipeline::{BlockFault, Step, with_workers};
-use super::sources::Place;
+use super::pipeline::with_workers;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
-
-/// Bytes that a transaction takes on average, for the weight of blocks whose size is not at hand.
-const TX_BYTES: u64 = 500;
-
-/// How an activation ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Activated {
-    /// The best valid chain (up to the height asked for) is active.
-    Best,
-    /// Someone asked to stop.
-    Stopped,
-}
+use crate::sync::assumevalid::Assumed;
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::block::validate::Times;
+use crate::sync::clock::Stage;
+use crate::sync::error::SyncError;
+use crate::sync::mend::take_another_copy;
+use crate::sync::node::{Node, observe, refusal, step};
+use crate::sync::outcome::Activated;
+use crate::sync::progress::{Observer, Phase};
+use crate::sync::sources::Place;
 
 /// Makes the best valid chain active and commits it. After an error nothing more is written: the
 /// cache may hold half a block.
-pub(super) fn activate_best_chain(
+pub(in crate::sync) fn activate_best_chain(
     node: &mut Node,
     observer: &dyn Observer,
     stop: &AtomicBool,
@@ -106,17 +96,6 @@ fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     steps
 }
 
-/// A block's place and weight, if its bytes are at hand.
-pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
-    let entry = node.entry(id);
-    if let Some(pos) = entry.block_pos() {
-        let weight = 81 + u64::from(entry.tx_count) * TX_BYTES;
-        return Some(Step { id, place: Place::Stored(pos), weight });
-    }
-    let place = node.sources.place(id)?;
-    Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
-}
-
 fn connect(
     node: &mut Node,
     steps: &[Step],
@@ -147,22 +126,12 @@ fn connect(
     })
 }
 
-pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
-    let block = Some(node.tree.node(step.id).hash);
-    match step.place {
-        Place::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
-        Place::Stored(pos) => Refusal {
-            path: Some(node.files.block_path(pos.file)),
-            offset: Some(u64::from(pos.pos)),
-            block,
-            reason,
-        },
-    }
-}
-
 /// Stores the blocks of sources that are valid as far as can be told and not part of the best
 /// chain, as Core does: they may become part of it later.
-pub(super) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<(), SyncError> {
+pub(in crate::sync) fn store_side_branches(
+    node: &mut Node,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
     let side: Vec<BlockId> = node
         .tree
         .ids()

@@ -16,58 +16,24 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, unbounded};
 
-use super::clock::{Clock, Stage};
-use super::in_flight::InFlight;
-use super::prepare::{BlockBytes, Prepared};
-use super::sources::{Place, Sources};
-use crate::chain::{BlockId, Tree};
-use crate::coins::{Chainstate, Coin, CoinsCache};
+use crate::coins::Coin;
 use crate::disk::StoreError;
-use crate::rules::{
-    BlockContext, CheckedBlock, RuleClass, RuleError, check_block, check_block_in_context,
-};
-use crate::store::BlockFiles;
-use crate::wire::{BlockView, Network, OutPoint};
+use crate::sync::block::prepare::Prepared;
+use crate::sync::block::shared::Shared;
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::block::validate::InFlight;
+use crate::sync::clock::Stage;
+use crate::wire::OutPoint;
 
 /// Blocks that workers may be ahead of the connector: at 2 MB each with their offsets, 64 MB.
 const AHEAD_MAX: usize = 32;
+
 /// Connected blocks whose checks are not finished: enough that every core has work while the
 /// connector is at another block, and few enough that undoing them is quick.
 const IN_FLIGHT_MAX: usize = 16;
+
 /// How often the connector looks up from waiting.
 const WAIT: Duration = Duration::from_millis(100);
-
-/// What every thread may read.
-pub(super) struct Shared<'a> {
-    pub network: &'a Network,
-    pub tree: &'a Tree,
-    pub files: &'a BlockFiles,
-    pub sources: &'a Sources,
-    pub chainstate: &'a Chainstate,
-    pub cache: &'a CoinsCache,
-    pub clock: &'a Clock,
-    pub pool: &'a rayon::ThreadPool,
-}
-
-/// A block to connect, and where its bytes are.
-#[derive(Clone, Copy)]
-pub(super) struct Step {
-    pub id: BlockId,
-    pub place: Place,
-    /// About how much work it is, in bytes; for progress.
-    pub weight: u64,
-}
-
-/// Why a block could not be made ready.
-pub(super) enum BlockFault {
-    /// The disk is to blame: it cannot be read.
-    Store(StoreError),
-    /// The bytes at the step's place, stored or a source's, are not the block that is said to be
-    /// there; or a source's break a rule without their place in a chain. Another copy may be good.
-    Damaged(String),
-    /// The block breaks a rule.
-    Rule(RuleError),
-}
 
 /// What workers tell the connector.
 enum Event {
@@ -82,7 +48,7 @@ enum Event {
 }
 
 /// The connector's ends of the queues.
-pub(super) struct Workers {
+pub(in crate::sync) struct Workers {
     tickets: Sender<usize>,
     jobs: Sender<Arc<InFlight>>,
     events: Receiver<Event>,
@@ -95,7 +61,7 @@ pub(super) struct Workers {
 }
 
 /// Runs `connect` with workers that make `steps` ready ahead of it, and ends them after it.
-pub(super) fn with_workers<T>(
+pub(in crate::sync) fn with_workers<T>(
     shared: &Shared,
     steps: &[Step],
     threads: usize,
@@ -301,37 +267,6 @@ impl Shared<'_> {
         Ok(prepared)
     }
 
-    /// [`Shared::prepare`] without a look at coins.
-    pub fn check_only(&self, step: Step) -> Result<Prepared, BlockFault> {
-        let bytes = {
-            let _timer = self.clock.start(Stage::Read);
-            self.read(step)?
-        };
-        let _timer = self.clock.start(Stage::Check);
-        let height = self.tree.node(step.id).height;
-        Ok(Prepared::new(self.check(step, bytes)?, height))
-    }
-
-    /// Reads a block's bytes, which may be any.
-    pub fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
-        match step.place {
-            Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
-                None => BlockFault::Damaged(error.what),
-                Some(_) => BlockFault::Store(error),
-            }),
-            Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
-        }
-    }
-
-    /// [`check_bytes`] of the block of a step.
-    pub fn check(
-        &self,
-        step: Step,
-        bytes: BlockBytes,
-    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-        check_bytes(self.tree, step.id, matches!(step.place, Place::Stored(_)), bytes)
-    }
-
     /// Brings the coins that a block spends from the tables into the cache, where they are
     /// neither there nor created by a block that is yet to be connected.
     fn prefetch(&self, prepared: &Prepared) -> Result<(), StoreError> {
@@ -356,51 +291,14 @@ impl Shared<'_> {
     }
 }
 
-/// Parses a block and checks all rules that need no coins.
-///
-/// What fails without its place in a chain says nothing of the block, only of these bytes: the
-/// hashes of two transactions may pass for one transaction of 64 bytes, with the same merkle root.
-/// Core's `ProcessNewBlock` remembers nothing of it either. `was_checked` says that these bytes
-/// passed here before they were stored.
-pub(super) fn check_bytes(
-    tree: &Tree,
-    id: BlockId,
-    was_checked: bool,
-    bytes: BlockBytes,
-) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-    let node = tree.node(id);
-    let view = BlockView::parse(bytes)
-        .map_err(|error| BlockFault::Damaged(format!("not a block: {error}")))?;
-    if view.hash() != node.hash {
-        return Err(BlockFault::Damaged(format!("this is not block {}", node.hash)));
-    }
-    let context = BlockContext {
-        network: tree.network(),
-        height: node.height,
-        parent_median_time_past: node
-            .prev
-            .map_or(0, |parent| i64::from(tree.median_time_past(parent))),
-    };
-    let checked = check_block(view, tree.network())
-        .map_err(|error| (error.class == RuleClass::Mutated || !was_checked, error))
-        .and_then(|block| match check_block_in_context(&block, &context) {
-            Ok(()) => Ok(block),
-            Err(error) => Err((error.class == RuleClass::Mutated, error)),
-        });
-    checked.map_err(|(says_nothing, error)| match says_nothing {
-        true => BlockFault::Damaged(error.to_string()),
-        false => BlockFault::Rule(error),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::disk::Disk;
     use crate::sync::node::{Coins, Node};
     use crate::sync::options::Options;
-    use crate::sync::sources::SourcePlace;
-    use crate::wire::Chain;
+    use crate::sync::sources::{Place, SourcePlace};
+    use crate::wire::{Chain, Network};
 
     #[test]
     #[should_panic(expected = "a worker has panicked")]

@@ -1,13 +1,14 @@
 //! Taking the tip back: its outputs are removed and the coins that it spent come back from its
 //! undo data (Core's `DisconnectBlock`).
 
-use super::commit::Ledger;
-use super::pipeline::{BlockFault, Shared, Step};
-use super::sources::Place;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::StoreError;
 use crate::rules::{is_bip30_repeat, is_bip30_unspendable};
+use crate::sync::block::shared::Shared;
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::commit::Ledger;
+use crate::sync::sources::Place;
 use crate::wire::{BlockView, OutPoint, TxView, is_unspendable};
 
 /// The tip's stored bytes are not the block: the step that reads them, and what is wrong.

@@ -3,15 +3,18 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::HintsFile;
-use super::attempt::verify;
-use super::plan::{Mode, Plan};
 use crate::disk::Disk;
 use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
 use crate::sync::checked::Checked;
+use crate::sync::error::SyncError;
 use crate::sync::node::{Coins, Node};
-use crate::sync::options::{AggregateKind, AssumeValid, Observer, Options, Summary, SyncError};
+use crate::sync::options::{AggregateKind, AssumeValid, Options};
+use crate::sync::outcome::Summary;
+use crate::sync::progress::Observer;
 use crate::sync::resources;
+use crate::sync::swift::attempt::verify;
+use crate::sync::swift::hints_file::HintsFile;
+use crate::sync::swift::plan::{Mode, Plan};
 
 /// Whether a hints file fits the active chain of a synced data directory: runs SwiftSync's proof,
 /// and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too, else the blocks

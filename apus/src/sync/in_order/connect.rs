@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::assumevalid::Assumed;
-use super::clock::Stage;
-use super::commit::Ledger;
-use super::in_flight::{InFlight, Times};
-use super::options::{Counts, Observer, Phase, Progress};
-use super::pipeline::{BlockFault, Shared, Step, Workers};
-use super::prepare::Prepared;
-use super::sources::Place;
+use super::pipeline::Workers;
 use crate::coins::{Coin, Lookup};
 use crate::disk::StoreError;
 use crate::rules::{RuleError, bip30_applies, bip34_implies_bip30, script_flags};
+use crate::sync::assumevalid::Assumed;
+use crate::sync::block::prepare::Prepared;
+use crate::sync::block::shared::Shared;
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::block::validate::{InFlight, Times};
+use crate::sync::clock::Stage;
+use crate::sync::commit::Ledger;
+use crate::sync::outcome::Counts;
+use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::sources::Place;
 use crate::wire::OutPoint;
 
 /// How a run of the pipeline ended.

@@ -9,13 +9,11 @@ use hashbrown::HashMap;
 use crate::coins::Coin;
 use crate::hash::Hash;
 use crate::rules::CheckedBlock;
+use crate::sync::sources::BlockBytes;
 use crate::wire::{OutPoint, is_unspendable};
 
-/// Bytes of a block that travels between threads.
-pub(super) type BlockBytes = Vec<u8>;
-
 /// A block whose rules without coins all passed, with its dealings in coins laid out.
-pub(super) struct Prepared {
+pub(in crate::sync) struct Prepared {
     pub block: CheckedBlock<BlockBytes>,
     pub height: u32,
     /// For every input but the coinbase's, in order, where its coin comes from.
@@ -33,7 +31,7 @@ pub(super) struct Prepared {
 
 /// Where the coin that an input spends comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CoinSource {
+pub(in crate::sync) enum CoinSource {
     /// The UTXO set: index in [`Prepared::external`].
     External(u32),
     /// The output `vout` of an earlier transaction of the same block.

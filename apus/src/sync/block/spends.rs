@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
+use super::prepare::Prepared;
+use super::shared::Shared;
+use super::validate::{InFlight, Times};
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::rules::RuleError;
-use crate::swiftsync::Elements;
-use crate::sync::in_flight::{InFlight, Times};
-use crate::sync::pipeline::Shared;
-use crate::sync::prepare::Prepared;
-use crate::wire::{OutPoint, ScriptFlags};
+use crate::wire::ScriptFlags;
 
 /// A rule that a block breaks, and the block, to be tried with other coins.
-pub(super) type Refused = Box<(RuleError, Prepared)>;
+pub(in crate::sync) type Refused = Box<(RuleError, Prepared)>;
 
 /// Checks all rules on what a block spends, and with `flags` its scripts. `coins` are those of
 /// [`Prepared::external`], up to the first that is missing.
 ///
 /// # Errors
 /// What Core would say of the block, if these are its coins.
-pub(super) fn check_spends(
+pub(in crate::sync) fn check_spends(
     shared: &Shared,
     times: &Arc<Vec<u32>>,
     id: BlockId,
@@ -39,13 +38,4 @@ pub(super) fn check_spends(
         Some(error) => Err(Box::new((error, block.prepared))),
         None => Ok(block),
     }
-}
-
-/// Adds a coin to the elements of a sum: outpoint, then coin as the chainstate holds it, which
-/// tells height, coinbase flag, amount and script.
-pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
-    elements.push_with(|bytes| {
-        bytes.extend_from_slice(&outpoint.to_bytes());
-        coin.encode(bytes);
-    });
 }

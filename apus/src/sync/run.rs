@@ -1,0 +1,271 @@
+//! The ways in: sync, reindex, and what both come down to.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::clock::Stage;
+use super::error::SyncError;
+use super::in_order::activate::{activate_best_chain, store_side_branches};
+use super::node::{Coins, Node, observe, share_of};
+use super::options::Options;
+use super::outcome::{Activated, Summary};
+use super::progress::{Observer, Phase};
+use super::rebuild::Rebuild;
+use super::scan::{open_sources, scan_opened};
+use super::swift::hints_file::HintsFile;
+use super::{index_files, mend, remedy, resources, space, swift};
+use crate::disk::Disk;
+
+/// Checks the blocks of all sources and of the data directory and connects the best valid chain,
+/// in order of height.
+///
+/// Carries on from what the data directory holds, and makes it where there is none. When `stop`
+/// becomes true, what is done is saved and the summary says so.
+///
+/// # Errors
+/// The disk fails or holds what cannot be right, a source cannot be read, the directory is in use,
+/// or there are neither sources nor a directory with blocks. Blocks that break rules are no error:
+/// they are refused, and the summary lists them.
+pub fn sync(
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    sync_on(&Disk::new(), options, sources, observer, stop)
+}
+
+/// [`sync`] on a disk of the caller's, which may lose power.
+pub fn sync_on(
+    disk: &Disk,
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    sync_in(disk, options, sources, observer, stop).map_err(|error| remedy::named(error, options))
+}
+
+fn sync_in(
+    disk: &Disk,
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
+    let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+    if sources.is_empty() && !holds_blocks(options) {
+        return Err(nothing_to_sync(options));
+    }
+    // Before anything is made in the data directory.
+    let opened = open_sources(options, sources)?;
+    let mut node = Node::open(options, disk, Coins::InPlace)?;
+    if sources.is_empty() && node.tree.len() == 1 {
+        return Err(nothing_to_sync(options));
+    }
+    let mut rebuild = None;
+    if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
+        drop(node);
+        let beside = rebuild.insert(Rebuild::begin(disk, options)?);
+        node = Node::open(options, disk, Coins::Beside(beside))?;
+    }
+    resources::bound_cache(&mut node);
+    let scanning = Instant::now();
+    scan_opened(&mut node, &opened, observer, stop)?;
+    mend::mend_noted(&mut node, stop)?;
+    node.clock.add(Stage::Headers, scanning.elapsed());
+    tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
+    let summary = run(&mut node, hints.as_ref(), started, observer, stop);
+    let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
+    end(node, rebuild, summary)
+}
+
+/// Says with an error that something is missing what was not taken from the sources: perhaps that.
+fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
+    let may_be_why = matches!(error, SyncError::Usage(_) | SyncError::WrongHints { .. });
+    match &node.refusals[..] {
+        [first, others @ ..] if may_be_why => {
+            let more = match others.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            error.with_note(&format!(". Not taken from the sources: {first}{more}"))
+        }
+        _ => error,
+    }
+}
+
+/// Whether the data directory has a block index, or block files of which somebody else may make
+/// one.
+fn holds_blocks(options: &Options) -> bool {
+    let index = options.network_dir().join("blocks/index");
+    let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
+    let names = options.blocks_path().read_dir().into_iter().flatten().flatten();
+    index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
+}
+
+fn nothing_to_sync(options: &Options) -> SyncError {
+    SyncError::Usage(format!(
+        "{} holds no blocks to sync: name a bootstrap.dat, blk*.dat files, or the directory of \
+         another node with --from",
+        options.network_dir().display()
+    ))
+}
+
+/// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
+///
+/// The present chainstate stays as it is until the new one is whole and takes its place in one
+/// step. Interrupted, it carries on when it is called again.
+///
+/// # Errors
+/// As for [`sync`]; and if there are no blocks.
+pub fn reindex(
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    reindex_on(&Disk::new(), options, observer, stop)
+}
+
+/// [`reindex`] on a disk of the caller's, which may lose power.
+pub fn reindex_on(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    reindex_in(disk, options, observer, stop).map_err(|error| remedy::named(error, options))
+}
+
+fn reindex_in(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
+    let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+    let rebuild = Rebuild::begin(disk, options)?;
+    let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
+    if let Err(error) = rebuild.check_reach(&node) {
+        let Node { chainstate, dir, .. } = node;
+        let has_begun = !chainstate.is_empty();
+        drop(chainstate);
+        if !has_begun {
+            rebuild.remove()?;
+        }
+        drop(dir);
+        return Err(error);
+    }
+    resources::bound_cache(&mut node);
+    let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
+    end(node, Some(rebuild), summary)
+}
+
+/// Makes the block index anew from the block files, and then rebuilds the chainstate from them
+/// (Core's -reindex): for a directory whose block index is damaged or lost.
+///
+/// The present index is kept until the new one is whole, where it can be opened at all, and the
+/// present chainstate as in [`reindex`]. Undo data is written anew. Interrupted while the
+/// chainstate is rebuilt, it carries on there when it is called again.
+///
+/// # Errors
+/// As for [`reindex`]; and, with nothing changed, if block files or their `xor.dat` are missing.
+pub fn reindex_files(
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    reindex_files_on(&Disk::new(), options, observer, stop)
+}
+
+/// [`reindex_files`] on a disk of the caller's, which may lose power.
+pub fn reindex_files_on(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let refusals = index_files::rebuild(disk, options, observer, stop)
+        .map_err(|error| remedy::named(error, options))?;
+    let mut summary = reindex_on(disk, options, observer, stop)?;
+    summary.refusals.splice(0..0, refusals);
+    if !summary.interrupted {
+        index_files::finish(disk, options)?;
+    }
+    Ok(summary)
+}
+
+/// Closes the data directory, with the rebuilt chainstate in its place.
+fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
+    if let Some(rebuild) = rebuild.as_ref().filter(|_| !summary.interrupted) {
+        rebuild.check_height(&node, &summary.refusals)?;
+    }
+    let Node { chainstate, dir, .. } = node;
+    drop(chainstate);
+    if let Some(rebuild) = rebuild.filter(|_| !summary.interrupted) {
+        rebuild.take_place()?;
+    }
+    drop(dir);
+    Ok(summary)
+}
+
+fn run(
+    node: &mut Node,
+    hints: Option<&HintsFile>,
+    started: Instant,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let mut interrupted = stop.load(Relaxed);
+    if !interrupted {
+        space::check(node)?;
+    }
+    let mut saved = None;
+    match hints {
+        Some(hints) if !swift::build::is_behind(node, hints) => {
+            if !interrupted {
+                interrupted =
+                    swift::build::build(node, hints, observer, stop)? == Activated::Stopped;
+            }
+            if interrupted {
+                saved = Some(swift::build::saved_blocks(node, hints)?);
+            }
+        }
+        _ => swift::directory::forget(node)?,
+    }
+    if !interrupted {
+        interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
+    }
+    if !interrupted {
+        store_side_branches(node, stop)?;
+        interrupted = stop.load(Relaxed);
+    }
+    if !interrupted {
+        observe(observer, Phase::Merging, node);
+        let report = share_of(observer, Phase::Merging, node);
+        let _timer = node.clock.start(Stage::Merge);
+        node.pool.install(|| node.chainstate.merge_all_reporting(&report))?;
+    }
+    let tip = node.tree.node(node.tip());
+    let (height, best_block) = (tip.height, tip.hash);
+    let coins = node.ledger.coins.map(|coins| coins as u64);
+    Ok(Summary {
+        height,
+        best_block,
+        coins,
+        counts: node.ledger.counts,
+        elapsed: started.elapsed(),
+        cpu: resources::cpu_time(),
+        peak_memory: resources::peak_memory(),
+        interrupted,
+        saved,
+        checked: node.ledger.checked.clone(),
+        undo_from: node.ledger.undo_from(),
+        refusals: std::mem::take(&mut node.refusals),
+        stages: node.clock.stages(),
+    })
+}

@@ -1,0 +1,134 @@
+use std::sync::atomic::AtomicBool;
+
+use super::attempt::attempt;
+use super::directory::{forget, saved};
+use super::fault::Fault;
+use super::hints_file::HintsFile;
+use super::plan;
+use super::plan::{Mode, Plan};
+use crate::chain::BlockId;
+use crate::disk::StoreError;
+use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
+use crate::sync::block::step::Step;
+use crate::sync::error::SyncError;
+use crate::sync::mend::take_another_copy;
+use crate::sync::node::Node;
+use crate::sync::options::AggregateKind;
+use crate::sync::outcome::{Activated, SavedBlocks};
+use crate::sync::progress::Observer;
+use crate::sync::sources::Place;
+
+/// Builds the chainstate of `node` up to the height of `hints`, in the place of what it holds, and
+/// makes that block the tip. Interrupted, it carries on when it is called again.
+///
+/// Where nobody says which block it is, each that is available at that height is tried.
+///
+/// # Errors
+/// Hints, blocks or undo data are wrong, or do not reach as far as needed. Nothing is committed
+/// then but blocks.
+pub(in crate::sync) fn build(
+    node: &mut Node,
+    hints: &HintsFile,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, SyncError> {
+    let (mode, mut targets) = plan::targets(node, hints)?;
+    // The branches before the one that an interrupted run was at have failed in it.
+    let saved = saved(node, hints)?.map(|saved| saved.key.target);
+    let at = targets.iter().position(|id| Some(node.tree.node(*id).hash) == saved);
+    targets.rotate_left(at.unwrap_or(0));
+    let mut first_error = None;
+    for target in &targets {
+        let fault = match build_branch(node, hints, *target, mode, observer, stop) {
+            Ok(activated) => return Ok(activated),
+            Err(fault) => fault,
+        };
+        let (ends, keeps) = (!fault.is_of_branch(), fault.keeps_progress(node));
+        let error = fault.into_error(node, hints);
+        if !ends {
+            // The blocks are good whatever the hints are.
+            node.ledger.write_index(&node.files)?;
+        }
+        if !keeps {
+            forget(node)?;
+        }
+        if ends {
+            return Err(error);
+        }
+        let block = node.tree.node(*target).hash;
+        tracing::debug!(%block, %error, "not what the hints are for");
+        first_error.get_or_insert(error);
+    }
+    let error = first_error
+        .unwrap_or_else(|| hints.error(HintsError::new("there is no block at the hints' height")));
+    let height = hints.reader.height();
+    let note = match (mode, &targets[..]) {
+        (_, [_, _, ..]) => format!(
+            " (this is of the first branch tried; {} branches reach height {height}, and none of \
+             them fits the hints)",
+            targets.len()
+        ),
+        (Mode::AssumeValid, [target]) if matches!(error, SyncError::WrongHints { .. }) => format!(
+            " (tried on the chain of the block assumed valid, up to block {} at height {height})",
+            node.tree.node(*target).hash
+        ),
+        _ => String::new(),
+    };
+    Err(error.with_note(&note))
+}
+
+/// [`build`] for one block at the hints' height.
+fn build_branch(
+    node: &mut Node,
+    hints: &HintsFile,
+    target: BlockId,
+    mode: Mode,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
+    loop {
+        let plan = Plan::new(node, target, mode)?;
+        let result = match node.options.aggregate {
+            AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
+            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, hints, &plan, observer, stop),
+        };
+        match result {
+            Ok(Activated::Best) => {
+                node.tree.settle_on(&plan.chain);
+                return Ok(Activated::Best);
+            }
+            // Another copy may be good; what was saved is carried on from.
+            Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
+                take_another_copy(node, step, &what).map_err(Fault::Store)?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether a block whose bytes at this place are damaged may be had elsewhere; for a stored one,
+/// the search itself says what is missing.
+fn may_have_another_copy(node: &Node, step: &Step) -> bool {
+    matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
+}
+
+/// How much of a SwiftSync is saved.
+pub(in crate::sync) fn saved_blocks(
+    node: &Node,
+    hints: &HintsFile,
+) -> Result<SavedBlocks, StoreError> {
+    let saved = saved(node, hints)?;
+    let done = saved.map_or(0, |saved| saved.blocks_done());
+    Ok(SavedBlocks { done, total: hints.reader.height() })
+}
+
+/// Whether the chainstate is past what the hints can build: the block at their height is active.
+pub(in crate::sync) fn is_behind(node: &Node, hints: &HintsFile) -> bool {
+    node.ledger.active.height().is_some_and(|height| height >= hints.reader.height())
+}
+
+/// Whether there are coins already, and not all that the hints can build: SwiftSync then builds a
+/// whole set beside them.
+pub(in crate::sync) fn has_to_start_over(node: &Node, hints: &HintsFile) -> bool {
+    node.ledger.active.height().is_some_and(|height| height > 0) && !is_behind(node, hints)
+}

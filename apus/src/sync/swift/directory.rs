@@ -1,0 +1,50 @@
+use std::path::{Path, PathBuf};
+
+use super::hints_file::HintsFile;
+use super::saved::Saved;
+use crate::disk::{Disk, StoreError};
+use crate::sync::node::Node;
+
+/// The directory, beside Core's `chainstate`, that a SwiftSync works in.
+pub const DIRECTORY: &str = "swiftsync";
+
+/// Removes what an interrupted SwiftSync has left.
+pub(in crate::sync) fn forget(node: &Node) -> Result<(), StoreError> {
+    remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
+}
+
+/// How many blocks an interrupted SwiftSync has done and saved, if there is one.
+pub(in crate::sync) fn unfinished(
+    disk: &Disk,
+    network_dir: &Path,
+) -> Result<Option<u32>, StoreError> {
+    let bytes = disk.read(saved_path(&network_dir.join(DIRECTORY)))?;
+    Ok(bytes.and_then(|bytes| Some(Saved::parse(&bytes)?.blocks_done())))
+}
+
+/// Removes a directory that SwiftSync has worked in.
+pub(in crate::sync) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    for name in disk.list(directory)? {
+        disk.remove(directory.join(name))?;
+    }
+    disk.remove_empty_dir(directory)
+}
+
+/// What an interrupted SwiftSync with the same hints has saved.
+pub(super) fn saved(node: &Node, hints: &HintsFile) -> Result<Option<Saved>, StoreError> {
+    let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
+    Ok(saved.filter(|saved| saved.key.hints == hints.digest))
+}
+
+pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {
+    let bytes = disk.read(saved_path(directory))?;
+    Ok(bytes.and_then(|bytes| Saved::parse(&bytes)))
+}
+
+/// Where progress is saved.
+pub(in crate::sync) fn saved_path(directory: &Path) -> PathBuf {
+    directory.join("progress")
+}

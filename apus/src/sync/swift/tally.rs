@@ -1,0 +1,59 @@
+use crate::coins::Coin;
+use crate::hash::Hash;
+use crate::swiftsync::{Aggregate, Elements, Salt};
+use crate::sync::outcome::Counts;
+use crate::wire::OutPoint;
+
+/// What workers have gathered that goes into the proof, since they last handed it over.
+pub(super) struct Gathered<A> {
+    pub aggregate: A,
+    pub tally: Tally,
+}
+
+impl<A: Aggregate> Gathered<A> {
+    /// Nothing.
+    pub fn empty(salt: &Salt) -> Self {
+        Self { aggregate: A::new(salt), tally: Tally::default() }
+    }
+
+    /// Adds what somebody else has gathered.
+    pub fn add(&mut self, other: Self) {
+        self.aggregate.combine(&other.aggregate);
+        self.tally.add(other.tally);
+    }
+}
+
+/// Sums beside the aggregate.
+#[derive(Clone, Default)]
+pub(in crate::sync) struct Tally {
+    /// Outputs that stay, and their amounts in satoshi.
+    pub coins: u64,
+    pub amount: u64,
+    pub counts: Counts,
+    /// Txids of the coinbases that nothing but BIP30 keeps apart, and their heights.
+    pub coinbases: Vec<(Hash, u32)>,
+}
+
+impl Tally {
+    /// Adds what another worker has.
+    pub fn add(&mut self, other: Self) {
+        self.coins += other.coins;
+        self.amount = self.amount.saturating_add(other.amount);
+        let (a, b) = (&mut self.counts, other.counts);
+        a.blocks += b.blocks;
+        a.bytes += b.bytes;
+        a.transactions += b.transactions;
+        a.inputs += b.inputs;
+        a.scripts += b.scripts;
+        self.coinbases.extend(other.coinbases);
+    }
+}
+
+/// Adds a coin to the elements of a sum: outpoint, then coin as the chainstate holds it, which
+/// tells height, coinbase flag, amount and script.
+pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
+    elements.push_with(|bytes| {
+        bytes.extend_from_slice(&outpoint.to_bytes());
+        coin.encode(bytes);
+    });
+}
