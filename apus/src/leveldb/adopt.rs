@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::format::{Result, table_path};
-use super::open::{
-    State, current_manifest, destroy, new_manifest, number_after, open_tables, read_manifest,
-    remove_obsolete,
-};
+use super::open::destroy;
 use super::options::Options;
 use super::recover::recover_logs;
+use super::state::{
+    State, current_manifest, new_manifest, number_after, open_tables, read_manifest,
+    remove_obsolete,
+};
 use super::version::Version;
 use crate::disk::{Disk, StoreError};
 

@@ -3,15 +3,14 @@ use std::sync::{Arc, PoisonError};
 use rayon::prelude::*;
 
 use super::cursor::Merged;
-use super::db::{Db, Inner};
-use super::format::{Kind, LEVELS, Result, user_key};
+use super::db::Db;
+use super::format::{Kind, LEVELS, Result};
+use super::inner::Inner;
+use super::levels::{bottom_level, pick};
 use super::run::Output;
-use super::table::{Table, TableCursor};
-use super::version::{SortedRun, Version};
+use super::version::{SortedRun, Version, split};
 use crate::disk::{OnShare, Share};
 
-/// Runs of level 0 from which on a merge is due (LevelDB's `kL0_CompactionTrigger` tables).
-pub const LEVEL_0_RUNS_MAX: usize = 4;
 /// A merge is cut into parts of about this many tables, for threads to work on.
 const PART_TABLES: u64 = 3;
 
@@ -63,46 +62,6 @@ impl Db {
         let out: Vec<_> = moved(run.level);
         inner.commit(&out, moved(level), None, || {})
     }
-}
-
-/// The level where a database of one level and this many bytes belongs.
-///
-/// LevelDB compacts a level whose tables exceed its limit: 10 MiB for level 1, ten times as much
-/// for each one below (`MaxBytesForLevel`), nothing for the last (`VersionSet::Finalize` gives it
-/// no score). So the data goes to the first level that holds it with a tenth to spare: LevelDB
-/// finds nothing to do when it opens the database. The last level would be as quiet, but then up
-/// to 11 GB of newer entries could gather above before anything is merged into it. When the level
-/// outgrows its limit later, nothing lies below, and LevelDB moves tables down by a manifest
-/// record each, without rewriting them (`IsTrivialMove`).
-pub(super) fn bottom_level(bytes: u64) -> usize {
-    let mut limit = 10u64 << 20;
-    for level in 1..LEVELS - 1 {
-        if bytes <= limit / 10 * 9 {
-            return level;
-        }
-        limit *= 10;
-    }
-    LEVELS - 1
-}
-
-/// How many of the newest runs to merge, and to which level; `None` if nothing is due.
-fn pick(version: &Version) -> Option<(usize, usize)> {
-    let runs = &version.runs;
-    let mut count = runs.iter().take_while(|run| run.level == 0).count();
-    if count < LEVEL_0_RUNS_MAX {
-        return None;
-    }
-    let mut bytes: u64 = runs[..count].iter().map(SortedRun::bytes).sum();
-    while let Some(run) = runs.get(count) {
-        let room_above = run.level > 1;
-        if room_above && run.bytes() > bytes {
-            break;
-        }
-        bytes += run.bytes();
-        count += 1;
-    }
-    let level = runs.get(count).map_or(LEVELS - 1, |run| run.level - 1);
-    Some((count, level))
 }
 
 /// Merges the `count` newest runs of `version` into one at `level`.
@@ -158,36 +117,4 @@ fn merge_part(
         }
     }
     writer.finish()
-}
-
-/// At most `parts - 1` ascending user keys that cut `runs` into parts of about equal size.
-pub(super) fn split(runs: &[SortedRun], parts: usize) -> Result<Vec<Vec<u8>>> {
-    if parts < 2 {
-        return Ok(Vec::new());
-    }
-    let tables: Vec<&Arc<Table>> = runs.iter().flat_map(|run| run.tables.iter()).collect();
-    let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
-    if tables.len() >= 8 * parts {
-        keys.extend(tables.iter().map(|table| (table.last().to_vec(), table.bytes)));
-    } else {
-        for table in &tables {
-            let mut cursor = TableCursor::default();
-            let mut found = cursor.seek_first(table)?;
-            while found {
-                keys.push((user_key(cursor.index_key()).to_vec(), 1));
-                found = cursor.advance_block(table)?;
-            }
-        }
-    }
-    keys.sort_unstable();
-    let total: u64 = keys.iter().map(|(_, weight)| weight).sum();
-    let (mut seen, mut cuts) = (0, Vec::new());
-    for (key, weight) in keys {
-        seen += weight;
-        let due = seen as u128 * parts as u128 / u128::from(total.max(1));
-        if due > cuts.len() as u128 && cuts.len() + 1 < parts && cuts.last() != Some(&key) {
-            cuts.push(key);
-        }
-    }
-    Ok(cuts)
 }

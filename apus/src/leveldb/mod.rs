@@ -23,6 +23,8 @@ mod cursor;
 mod db;
 mod fences;
 mod format;
+mod inner;
+mod levels;
 mod log;
 mod manifest;
 mod merge;
@@ -30,6 +32,7 @@ mod open;
 mod options;
 mod recover;
 mod run;
+mod state;
 mod table;
 mod table_writer;
 mod verify;
@@ -48,6 +51,7 @@ pub mod layout {
         BLOCK_TRAILER_BYTES, COMPARATOR, FILTER_KEY, FOOTER_BYTES, LEVELS, MAGIC as TABLE_MAGIC,
         MASK_DELTA, SEQUENCE_MAX, TRAILER_BYTES,
     };
+    pub use super::levels::LEVEL_0_RUNS_MAX;
     pub use super::log::{
         BLOCK_BYTES as LOG_BLOCK_BYTES, FIRST as LOG_FIRST, FULL as LOG_FULL,
         HEADER_BYTES as LOG_HEADER_BYTES, LAST as LOG_LAST, MIDDLE as LOG_MIDDLE,
@@ -56,7 +60,6 @@ pub mod layout {
         TAG_COMPACT_POINTER, TAG_COMPARATOR, TAG_DELETED_FILE, TAG_LAST_SEQUENCE, TAG_LOG_NUMBER,
         TAG_NEW_FILE, TAG_NEXT_FILE, TAG_PREV_LOG_NUMBER,
     };
-    pub use super::merge::LEVEL_0_RUNS_MAX;
 }
 
 pub use cursor::{Cursor, Entries};

@@ -1,31 +1,17 @@
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use super::db::{Inner, Manifest};
-use super::format::{FileName, Result, SEQUENCE_MAX, parse_name, table_path};
-use super::log::{self, LogReader};
-use super::manifest::{Edit, NewFile};
+use super::format::{FileName, Result, parse_name};
+use super::inner::{Inner, Manifest};
 use super::options::Options;
 use super::recover::recover_logs;
-use super::table::Table;
+use super::state::{
+    State, current_manifest, new_manifest, number_after, open_tables, read_manifest,
+    remove_obsolete,
+};
 use super::version::Version;
-use crate::disk::{Disk, File, StoreError};
-
-/// File numbers beyond this are taken for damage.
-pub(super) const NUMBER_MAX: u64 = 1 << 62;
-
-/// What the manifest says.
-#[derive(Default)]
-pub(super) struct State {
-    pub log_number: u64,
-    pub prev_log_number: u64,
-    pub next_file: u64,
-    pub last_sequence: u64,
-    /// Tables by number, each with its level.
-    pub files: BTreeMap<u64, NewFile>,
-}
+use crate::disk::{Disk, StoreError};
 
 /// Opens or makes the database in `dir`.
 pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
@@ -97,26 +83,6 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     disk.sync_dir(dir)
 }
 
-/// The lowest number above those of all files in a database's directory, known to it or not.
-pub(super) fn number_after(names: &[String]) -> u64 {
-    let numbers = names.iter().filter_map(|name| match parse_name(name)? {
-        FileName::Manifest(n) | FileName::Log(n) | FileName::Table(n) => Some(n),
-        _ => None,
-    });
-    numbers.max().unwrap_or(0).min(NUMBER_MAX) + 1
-}
-
-/// Path of the manifest that CURRENT names; `None` if there is no CURRENT.
-pub(super) fn current_manifest(disk: &Disk, dir: &Path) -> Result<Option<PathBuf>> {
-    let path = dir.join("CURRENT");
-    let Some(bytes) = disk.read(&path)? else { return Ok(None) };
-    let name = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n'));
-    match name.map(|name| (name, parse_name(name))) {
-        Some((name, Some(FileName::Manifest(_)))) => Ok(Some(dir.join(name))),
-        _ => Err(StoreError::corrupt(path, 0, "it does not name a manifest")),
-    }
-}
-
 fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
     let data =
         |name: &String| matches!(parse_name(name), Some(FileName::Table(_) | FileName::Log(_)));
@@ -127,135 +93,4 @@ fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
         return Err(StoreError::new(dir, "there is no database"));
     }
     Ok(State { next_file: 1, ..State::default() })
-}
-
-pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
-    let bytes = disk.read(path)?;
-    let bytes =
-        bytes.ok_or_else(|| StoreError::new(path, "CURRENT names it, but it is missing"))?;
-    let mut reader = LogReader::new(path, &bytes);
-    let (mut state, mut seen) = (State::default(), Edit::default());
-    loop {
-        let offset = reader.offset();
-        let Some(record) = reader.next_record()? else { break };
-        let edit = Edit::decode(record, path, offset)?;
-        for (level, number) in edit.deleted {
-            if state.files.get(&number).is_some_and(|file| file.level == level) {
-                state.files.remove(&number);
-            }
-        }
-        for file in edit.new {
-            let number = file.number;
-            if state.files.insert(number, file).is_some() || number > NUMBER_MAX {
-                return Err(StoreError::corrupt(path, offset, "a table is named twice"));
-            }
-        }
-        seen.log_number = edit.log_number.or(seen.log_number);
-        seen.prev_log_number = edit.prev_log_number.or(seen.prev_log_number);
-        seen.next_file = edit.next_file.or(seen.next_file);
-        seen.last_sequence = edit.last_sequence.or(seen.last_sequence);
-    }
-    let (Some(log_number), Some(next_file), Some(last_sequence)) =
-        (seen.log_number, seen.next_file, seen.last_sequence)
-    else {
-        let what = "the manifest does not say the next file, the log and the last sequence number";
-        return Err(StoreError::corrupt(path, reader.offset(), what));
-    };
-    state.log_number = log_number;
-    state.prev_log_number = seen.prev_log_number.unwrap_or(0);
-    state.last_sequence = last_sequence;
-    state.next_file = next_file.max(log_number.saturating_add(1));
-    if state.next_file > NUMBER_MAX || last_sequence > SEQUENCE_MAX {
-        return Err(StoreError::corrupt(path, reader.offset(), "numbers that cannot be right"));
-    }
-    Ok(state)
-}
-
-/// Handles on all tables; an error if one is missing or not of the length that the manifest says.
-pub(super) fn open_tables(
-    disk: &Disk,
-    dir: &Path,
-    names: &[String],
-    state: &State,
-) -> Result<Vec<(usize, Arc<Table>)>> {
-    let mut paths = BTreeMap::new();
-    for name in names {
-        if let Some(FileName::Table(number)) = parse_name(name) {
-            paths.insert(number, dir.join(name));
-        }
-    }
-    let mut tables = Vec::with_capacity(state.files.len());
-    for file in state.files.values() {
-        let Some(path) = paths.remove(&file.number) else {
-            return Err(StoreError::new(table_path(dir, file.number), "the table is missing"));
-        };
-        let bytes = disk.len(&path)?;
-        if bytes != file.bytes {
-            let what = format!("the table has {bytes} bytes, the manifest says {}", file.bytes);
-            return Err(StoreError::new(path, what));
-        }
-        let keys = (file.smallest.clone(), file.largest.clone());
-        let table = Table::new(disk.clone(), path, file.number, bytes, keys);
-        tables.push((file.level, Arc::new(table)));
-    }
-    Ok(tables)
-}
-
-/// Writes a manifest of one record that holds everything, and has CURRENT name it.
-pub(super) fn new_manifest(
-    disk: &Disk,
-    dir: &Path,
-    state: &mut State,
-    version: &Version,
-) -> Result<(File, u64)> {
-    // Logs below this number count no longer; LevelDB wants it below the next file's.
-    let log_number = state.next_file;
-    let number = state.next_file + 1;
-    state.next_file += 2;
-    let edit = Edit {
-        comparator: true,
-        log_number: Some(log_number),
-        prev_log_number: Some(0),
-        next_file: Some(state.next_file),
-        last_sequence: Some(state.last_sequence),
-        deleted: Vec::new(),
-        new: version.files(),
-    };
-    let mut bytes = Vec::new();
-    log::put_record(&mut bytes, 0, &edit.encode());
-    let name = format!("MANIFEST-{number:06}");
-    let file = disk.create(dir.join(&name))?;
-    file.write_all_at(&bytes, 0)?;
-    file.sync()?;
-    disk.sync_dir(dir)?;
-    let temporary = dir.join(format!("{number:06}.dbtmp"));
-    let current = disk.create(&temporary)?;
-    current.write_all_at(format!("{name}\n").as_bytes(), 0)?;
-    current.sync()?;
-    disk.rename(&temporary, dir.join("CURRENT"))?;
-    disk.sync_dir(dir)?;
-    Ok((file, bytes.len() as u64))
-}
-
-/// Removes what no longer counts: tables that are in no level, logs, other manifests.
-pub(super) fn remove_obsolete(
-    disk: &Disk,
-    dir: &Path,
-    version: &Version,
-    manifest: Option<&Path>,
-) -> Result<()> {
-    let live: BTreeSet<u64> = version.tables().map(|(_, table)| table.number).collect();
-    for name in disk.list(dir)? {
-        let path = dir.join(&name);
-        let obsolete = match parse_name(&name) {
-            Some(FileName::Table(number)) => !live.contains(&number),
-            Some(FileName::Log(_) | FileName::Temporary(_)) => true,
-            Some(FileName::Manifest(_)) => Some(path.as_path()) != manifest,
-            Some(FileName::Current | FileName::Lock | FileName::InfoLog) | None => false,
-        };
-        if obsolete {
-            disk.remove(path)?;
-        }
-    }
-    Ok(())
 }

@@ -6,8 +6,8 @@ use super::format::{
     FileName, Result, SEQUENCE_MAX, get_slice, get_u32, get_u64, log_path, parse_name, table_path,
 };
 use super::log::LogReader;
-use super::open::State;
 use super::options::Options;
+use super::state::State;
 use super::table::Table;
 use super::table_writer::TableWriter;
 use crate::disk::{Disk, StoreError};

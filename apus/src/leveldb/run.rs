@@ -1,9 +1,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::db::Inner;
 use super::format::{Result, SEQUENCE_MAX, table_path};
-use super::merge::bottom_level;
+use super::inner::Inner;
+use super::levels::bottom_level;
 use super::table::Table;
 use super::table_writer::TableWriter;
 use crate::disk::{File, StoreError};

@@ -3,9 +3,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bloom;
-use super::format::{LEVELS, Result, compare_internal};
+use super::format::{LEVELS, Result, compare_internal, user_key};
 use super::manifest::NewFile;
-use super::table::{Probe, Table};
+use super::table::{Probe, Table, TableCursor};
 use crate::disk::StoreError;
 
 /// Keys that are located before the first of them is read: enough to keep a disk busy, and little
@@ -175,4 +175,36 @@ fn gather_level_0(mut tables: Vec<Arc<Table>>) -> Vec<SortedRun> {
         runs.push(vec![table]);
     }
     runs.into_iter().map(|tables| SortedRun { level: 0, tables: tables.into() }).collect()
+}
+
+/// At most `parts - 1` ascending user keys that cut `runs` into parts of about equal size.
+pub(super) fn split(runs: &[SortedRun], parts: usize) -> Result<Vec<Vec<u8>>> {
+    if parts < 2 {
+        return Ok(Vec::new());
+    }
+    let tables: Vec<&Arc<Table>> = runs.iter().flat_map(|run| run.tables.iter()).collect();
+    let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
+    if tables.len() >= 8 * parts {
+        keys.extend(tables.iter().map(|table| (table.last().to_vec(), table.bytes)));
+    } else {
+        for table in &tables {
+            let mut cursor = TableCursor::default();
+            let mut found = cursor.seek_first(table)?;
+            while found {
+                keys.push((user_key(cursor.index_key()).to_vec(), 1));
+                found = cursor.advance_block(table)?;
+            }
+        }
+    }
+    keys.sort_unstable();
+    let total: u64 = keys.iter().map(|(_, weight)| weight).sum();
+    let (mut seen, mut cuts) = (0, Vec::new());
+    for (key, weight) in keys {
+        seen += weight;
+        let due = seen as u128 * parts as u128 / u128::from(total.max(1));
+        if due > cuts.len() as u128 && cuts.len() + 1 < parts && cuts.last() != Some(&key) {
+            cuts.push(key);
+        }
+    }
+    Ok(cuts)
 }
