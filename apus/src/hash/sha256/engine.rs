@@ -1,8 +1,8 @@
 use sha2::compress256;
 use sha2::digest::generic_array::GenericArray;
 
+use super::state::{K, LANES, State};
 use super::x86::{Avx512, ShaNi};
-use super::{K, LANES, State};
 
 /// With so many lanes or fewer, one pair after the other takes less time than sixteen at once.
 const PAIRED_LANES_MAX: usize = 8;

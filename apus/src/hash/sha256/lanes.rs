@@ -1,5 +1,5 @@
 use super::engine::Engine;
-use super::{INITIAL_STATE, LANES, Midstate, Pieces, State};
+use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
 
 /// Lengths from this many blocks on are not told apart when messages are sorted.
 const SORTED_BLOCKS_MAX: usize = 256;

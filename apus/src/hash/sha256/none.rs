@@ -1,6 +1,6 @@
 //! In the place of `x86.rs` on other processors: nothing is ever found.
 
-use super::{LANES, State};
+use super::state::{LANES, State};
 
 /// Never found.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 use sha2::digest::generic_array::{GenericArray, typenum::U64};
 use sha2::{Digest, Sha256, compress256};
 
-use super::INITIAL_STATE;
+use super::state::INITIAL_STATE;
 use crate::hash::Hash;
 
 /// SHA-256.

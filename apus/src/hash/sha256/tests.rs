@@ -1,7 +1,10 @@
 use bitcoin::hashes::{Hash as _, sha256, sha256d};
 use proptest::prelude::*;
 
-use super::*;
+use super::engine::Engine;
+use super::many::{double_many, double_pairs, hash_of, hash_short};
+use super::{Midstate, Pieces, lanes};
+use crate::hash::Hash;
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + seed * 13 + i * i * seed) as u8).collect()

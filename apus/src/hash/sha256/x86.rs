@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 use std::arch::{asm, is_x86_feature_detected};
 
-use super::{K, LANES, State};
+use super::state::{K, LANES, State};
 
 /// Proof that the processor has AVX-512 (F and BW).
 #[derive(Clone, Copy)]

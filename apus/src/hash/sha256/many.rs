@@ -1,0 +1,140 @@
+use super::engine::{Constant, Engine};
+use super::lanes;
+use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
+use crate::hash::Hash;
+
+impl Midstate {
+    /// Of messages with nothing in common.
+    pub const INITIAL: Self = Self { state: INITIAL_STATE, bytes: 0 };
+
+    /// Of messages that start with these 64 bytes.
+    pub fn after(block: &[u8; 64]) -> Self {
+        let mut state = INITIAL_STATE;
+        Engine::best().compress(std::slice::from_mut(&mut state), &[&[*block]]);
+        Self { state, bytes: 64 }
+    }
+
+    /// SHA-256 of `count` messages, of which `message` gives the rest behind the common start;
+    /// `each` gets a message's number and final state, in no order.
+    pub fn hash_many<'a>(
+        &self,
+        count: usize,
+        message: impl Fn(usize) -> Pieces<'a>,
+        each: impl FnMut(usize, &State),
+    ) {
+        lanes::hash_many(Engine::best(), self, count, message, each);
+    }
+
+    /// SHA-256 of messages that are one block behind the common start: of `LEN` bytes each, 55 at
+    /// most. `each` gets the final states, in order.
+    pub fn hash_short<const LEN: usize>(&self, messages: &[[u8; LEN]], each: impl FnMut(&State)) {
+        hash_short(Engine::best(), self, messages, each);
+    }
+}
+
+/// Double SHA-256 of `count` messages, in order.
+pub fn sha256d_many<'a>(count: usize, message: impl Fn(usize) -> Pieces<'a>) -> Vec<Hash> {
+    double_many(Engine::best(), count, message)
+}
+
+/// Puts the double SHA-256 of the first and second hash first, of the third and fourth second, and
+/// so on: from one level of a merkle tree to the next. A last one without a partner is left alone.
+pub fn sha256d_pairs(hashes: &mut [Hash]) {
+    double_pairs(Engine::best(), hashes);
+}
+
+pub(super) fn double_many<'a>(
+    engine: Engine,
+    count: usize,
+    message: impl Fn(usize) -> Pieces<'a>,
+) -> Vec<Hash> {
+    let mut hashes = vec![Hash::ZERO; count];
+    let once = |i: usize, state: &State| hashes[i] = hash_of(state);
+    lanes::hash_many(engine, &Midstate::INITIAL, count, message, once);
+    for hashes in hashes.chunks_mut(LANES) {
+        let mut states = [INITIAL_STATE; LANES];
+        let mut blocks = Blocks::<32>::new(0);
+        let states = blocks.compress(engine, &mut states, hashes.iter().map(|hash| &hash.0));
+        hashes.iter_mut().zip(states).for_each(|(hash, state)| *hash = hash_of(state));
+    }
+    hashes
+}
+
+pub(super) fn double_pairs(engine: Engine, hashes: &mut [Hash]) {
+    let pairs = hashes.len() / 2;
+    let mut blocks = [[0; 64]; LANES];
+    let mut second = Blocks::<32>::new(0);
+    for first in (0..pairs).step_by(LANES) {
+        let count = LANES.min(pairs - first);
+        let lists: [&[[u8; 64]]; LANES] = {
+            let pairs = hashes[2 * first..2 * (first + count)].as_chunks::<2>().0;
+            for (block, [left, right]) in blocks.iter_mut().zip(pairs) {
+                block[..32].copy_from_slice(&left.0);
+                block[32..].copy_from_slice(&right.0);
+            }
+            std::array::from_fn(|lane| std::slice::from_ref(&blocks[lane]))
+        };
+        let mut states = [INITIAL_STATE; LANES];
+        engine.compress(&mut states[..count], &lists[..count]);
+        engine.compress_constant(&mut states[..count], &Constant::PADDING_OF_64_BYTES);
+        let parents = &mut hashes[first..first + count];
+        parents.iter_mut().zip(&states).for_each(|(hash, state)| *hash = hash_of(state));
+        let mut states = [INITIAL_STATE; LANES];
+        let states = second.compress(engine, &mut states, parents.iter().map(|hash| &hash.0));
+        parents.iter_mut().zip(states).for_each(|(hash, state)| *hash = hash_of(state));
+    }
+}
+
+pub(super) fn hash_short<const LEN: usize>(
+    engine: Engine,
+    start: &Midstate,
+    messages: &[[u8; LEN]],
+    mut each: impl FnMut(&State),
+) {
+    let mut blocks = Blocks::<LEN>::new(start.bytes);
+    for messages in messages.chunks(LANES) {
+        let mut states = [start.state; LANES];
+        blocks.compress(engine, &mut states, messages.iter()).iter().for_each(&mut each);
+    }
+}
+
+/// Last blocks, with the padding behind `LEN` bytes of message.
+struct Blocks<const LEN: usize>([[u8; 64]; LANES]);
+
+impl<const LEN: usize> Blocks<LEN> {
+    /// `before`: the bytes in the blocks before.
+    fn new(before: u64) -> Self {
+        const { assert!(LEN <= 55, "marker and length have to fit in") };
+        let mut block = [0; 64];
+        block[LEN] = 0x80;
+        block[56..].copy_from_slice(&(8 * (before + LEN as u64)).to_be_bytes());
+        Self([block; LANES])
+    }
+
+    /// Takes each message into its state; returns as many states as there are messages.
+    #[inline]
+    fn compress<'a, 's>(
+        &mut self,
+        engine: Engine,
+        states: &'s mut [State; LANES],
+        messages: impl ExactSizeIterator<Item = &'a [u8; LEN]>,
+    ) -> &'s [State] {
+        let count = messages.len().min(LANES);
+        for (block, message) in self.0.iter_mut().zip(messages) {
+            block[..LEN].copy_from_slice(message);
+        }
+        let lists: [&[[u8; 64]]; LANES] =
+            std::array::from_fn(|lane| std::slice::from_ref(&self.0[lane]));
+        engine.compress(&mut states[..count], &lists[..count]);
+        &states[..count]
+    }
+}
+
+#[inline]
+pub(super) fn hash_of(state: &State) -> Hash {
+    let mut hash = Hash::ZERO;
+    for (bytes, word) in hash.0.as_chunks_mut::<4>().0.iter_mut().zip(state) {
+        *bytes = word.to_be_bytes();
+    }
+    hash
+}
