@@ -2,6 +2,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What an operation on files returns.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
 /// The disk is to blame: a file could not be read or written, or holds bytes that cannot be right.
 ///
 /// The reaction is to stop and accept no more writes; what was committed stays good.

@@ -10,9 +10,7 @@ use memmap2::Mmap;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use super::{PowerCut, StoreError};
-
-type Result<T> = std::result::Result<T, StoreError>;
+use super::{PowerCut, Result, StoreError};
 
 /// A handle on the file system; clones share the same power cut, if one is armed.
 #[derive(Clone, Default)]

@@ -11,7 +11,7 @@ mod power;
 mod replace;
 mod share;
 
-pub use error::StoreError;
+pub use error::{Result, StoreError};
 pub use file::{Disk, File};
 pub use lock::FileLock;
 pub use power::PowerCut;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::format::{Result, table_path};
+use super::format::table_path;
 use super::open::destroy;
 use super::options::Options;
 use super::recover::recover_logs;
@@ -13,7 +13,7 @@ use super::state::{
     remove_obsolete,
 };
 use super::version::Version;
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, Result, StoreError};
 
 /// See [`super::Db::adopt`].
 pub(super) fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {

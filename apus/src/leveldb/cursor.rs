@@ -1,9 +1,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::format::{Kind, Result, split_key, user_key};
+use super::format::{Kind, split_key, user_key};
 use super::table::{Table, TableCursor};
 use super::version::{SortedRun, Version};
+use crate::disk::Result;
 
 /// Walks the database in order of keys: the newest value of each, deleted keys left out.
 ///

@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use super::adopt;
 use super::cursor::Cursor;
-use super::format::{LEVELS, Result};
+use super::format::LEVELS;
 use super::inner::Inner;
 use super::open;
 use super::options::Options;
 use super::run::RunBuilder;
 use super::version::Version;
-use crate::disk::Disk;
+use crate::disk::{Disk, Result};
 
 /// An open database in LevelDB's on-disk format: byte-string keys in order, each with a value.
 ///

@@ -1,9 +1,5 @@
 use std::path::{Path, PathBuf};
 
-use crate::disk::StoreError;
-
-pub(super) type Result<T> = std::result::Result<T, StoreError>;
-
 /// Name under which LevelDB stores that keys are ordered by their bytes.
 pub const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
 /// Key of the bloom filter in the metaindex block.

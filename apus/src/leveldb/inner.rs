@@ -3,13 +3,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::format::Result;
 use super::log;
 use super::manifest::Edit;
 use super::options::Options;
 use super::table::Table;
 use super::version::{Version, new_file};
-use crate::disk::{Disk, File, FileLock, StoreError};
+use crate::disk::{Disk, File, FileLock, Result, StoreError};
 
 /// What a [`super::Db`] and everything that writes for it share.
 pub(super) struct Inner {

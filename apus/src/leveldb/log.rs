@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use super::format::{Result, get_u32, mask};
-use crate::disk::StoreError;
+use super::format::{get_u32, mask};
+use crate::disk::{Result, StoreError};
 
 /// A log is cut into blocks of this many bytes; no record's piece crosses from one to the next.
 pub const BLOCK_BYTES: usize = 32768;

@@ -1,10 +1,9 @@
 use std::path::Path;
 
 use super::format::{
-    COMPARATOR, LEVELS, Result, TRAILER_BYTES, get_slice, get_varint, get_varint32, put_slice,
-    put_varint,
+    COMPARATOR, LEVELS, TRAILER_BYTES, get_slice, get_varint, get_varint32, put_slice, put_varint,
 };
-use crate::disk::StoreError;
+use crate::disk::{Result, StoreError};
 
 /// The name of the order of keys follows.
 pub const TAG_COMPARATOR: usize = 1;

@@ -4,12 +4,12 @@ use rayon::prelude::*;
 
 use super::cursor::Merged;
 use super::db::Db;
-use super::format::{Kind, LEVELS, Result};
+use super::format::{Kind, LEVELS};
 use super::inner::Inner;
 use super::levels::{bottom_level, pick};
 use super::run::Output;
 use super::version::{SortedRun, Version, split};
-use crate::disk::{OnShare, Share};
+use crate::disk::{OnShare, Result, Share};
 
 /// A merge is cut into parts of about this many tables, for threads to work on.
 const PART_TABLES: u64 = 3;

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use super::format::{FileName, Result, parse_name};
+use super::format::{FileName, parse_name};
 use super::inner::{Inner, Manifest};
 use super::options::Options;
 use super::recover::recover_logs;
@@ -11,7 +11,7 @@ use super::state::{
     remove_obsolete,
 };
 use super::version::Version;
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, Result, StoreError};
 
 /// Opens or makes the database in `dir`.
 pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {

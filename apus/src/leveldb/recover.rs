@@ -3,14 +3,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::format::{
-    FileName, Result, SEQUENCE_MAX, get_slice, get_u32, get_u64, log_path, parse_name, table_path,
+    FileName, SEQUENCE_MAX, get_slice, get_u32, get_u64, log_path, parse_name, table_path,
 };
 use super::log::LogReader;
 use super::options::Options;
 use super::state::State;
 use super::table::Table;
 use super::table_writer::TableWriter;
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, Result, StoreError};
 
 /// Bytes of keys and values gathered from logs before they are written to tables.
 const MEMORY_BYTES_MAX: usize = 256 << 20;

@@ -1,12 +1,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::format::{Result, SEQUENCE_MAX, table_path};
+use super::format::{SEQUENCE_MAX, table_path};
 use super::inner::Inner;
 use super::levels::bottom_level;
 use super::table::Table;
 use super::table_writer::TableWriter;
-use crate::disk::{File, StoreError};
+use crate::disk::{File, Result, StoreError};
 
 /// A run that is being written: nothing of it is visible before [`RunBuilder::commit`], and its
 /// files are removed if it is dropped before.

@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::format::{FileName, Result, SEQUENCE_MAX, parse_name, table_path};
+use super::format::{FileName, SEQUENCE_MAX, parse_name, table_path};
 use super::log::{self, LogReader};
 use super::manifest::{Edit, NewFile};
 use super::table::Table;
 use super::version::Version;
-use crate::disk::{Disk, File, StoreError};
+use crate::disk::{Disk, File, Result, StoreError};
 
 /// File numbers beyond this are taken for damage.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;

@@ -8,10 +8,10 @@ use super::block::{BadBlock, Block, BlockCursor};
 use super::bloom::Filter;
 use super::fences::Fences;
 use super::format::{
-    BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, Kind, Result, get_u32, mask,
-    read_footer, split_key, user_key,
+    BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, Kind, get_u32, mask, read_footer,
+    split_key, user_key,
 };
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, Result, StoreError};
 
 /// Bytes that a scan asks the kernel to read ahead at a time.
 const READ_AHEAD_BYTES: usize = 4 << 20;

@@ -3,12 +3,12 @@ use std::path::PathBuf;
 use super::block::BlockBuilder;
 use super::bloom::{self, FilterBuilder};
 use super::format::{
-    BLOCK_TRAILER_BYTES, ENTRY_BYTES_MAX, FILTER_KEY, Handle, Kind, Result, TRAILER_BYTES,
-    common_prefix, footer, mask, put_short, shorten_separator, trailer,
+    BLOCK_TRAILER_BYTES, ENTRY_BYTES_MAX, FILTER_KEY, Handle, Kind, TRAILER_BYTES, common_prefix,
+    footer, mask, put_short, shorten_separator, trailer,
 };
 use super::options::Options;
 use super::table::Table;
-use crate::disk::{Disk, File, StoreError};
+use crate::disk::{Disk, File, Result, StoreError};
 
 /// Bytes gathered before they are written with one call.
 const WRITE_BYTES: usize = 2 << 20;

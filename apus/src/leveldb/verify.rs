@@ -2,8 +2,9 @@ use rayon::prelude::*;
 
 use super::bloom;
 use super::db::{Db, Snapshot};
-use super::format::{Result, compare_internal, split_key, user_key};
+use super::format::{compare_internal, split_key, user_key};
 use super::table::{Table, TableCursor};
+use crate::disk::Result;
 
 impl Db {
     /// Reads everything and checks every checksum, the order of keys, the index, the filters and

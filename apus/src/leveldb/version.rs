@@ -3,10 +3,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bloom;
-use super::format::{LEVELS, Result, compare_internal, user_key};
+use super::format::{LEVELS, compare_internal, user_key};
 use super::manifest::NewFile;
 use super::table::{Probe, Table, TableCursor};
-use crate::disk::StoreError;
+use crate::disk::{Result, StoreError};
 
 /// Keys that are located before the first of them is read: enough to keep a disk busy, and little
 /// memory.

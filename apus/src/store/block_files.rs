@@ -3,35 +3,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::flat_file::{
-    BLOCKFILE_CHUNK_SIZE, Kind, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES, block_record,
-    read_undo_payload, undo_record,
+    BlockFilesOptions, Kind, STORAGE_HEADER_BYTES, block_record, read_undo_payload, undo_record,
 };
 use super::writer::Writer;
-use super::{BlockStatus, FileInfo, FlatFilePos, IndexEntry, Obfuscation, Result};
-use crate::disk::{Disk, File, StoreError};
+use super::{BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, Obfuscation};
+use crate::disk::{Disk, File, Result, StoreError};
 use crate::hash::Hash;
 
 /// Core's `MAX_SIZE`: no block in a file may claim more bytes.
 const MAX_SIZE: u32 = 0x0200_0000;
 /// Files kept open for reading; below every usual limit on open files.
 const READERS_MAX: usize = 64;
-
-/// How block files are laid out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockFilesOptions {
-    /// Core's `-fastprune`: files of 64 KiB, reserved in steps of 16 KiB. For tests.
-    pub fast_prune: bool,
-}
-
-impl BlockFilesOptions {
-    pub(super) fn max_file_size(self) -> u32 {
-        if self.fast_prune { 0x10000 } else { MAX_BLOCKFILE_SIZE }
-    }
-
-    pub(super) fn chunk_size(self) -> u32 {
-        if self.fast_prune { 0x4000 } else { BLOCKFILE_CHUNK_SIZE }
-    }
-}
 
 /// The blk and rev files of a data directory: the bytes part of Core's `BlockManager`.
 ///
@@ -58,14 +40,6 @@ pub struct UndoRecord<'a> {
     pub prev: &'a Hash,
     /// Core's `CBlockUndo`, serialised.
     pub payload: &'a [u8],
-}
-
-/// What the block index has to be told of the files: only a flush of the files makes one, so the
-/// index cannot run ahead of them.
-#[derive(Debug)]
-pub struct FileChanges {
-    pub(super) infos: Vec<(u32, FileInfo)>,
-    pub(super) last_file: u32,
 }
 
 impl BlockFiles {

@@ -2,10 +2,8 @@ use std::path::{Path, PathBuf};
 
 use super::flat_file::Kind;
 use super::source::{SourceFile, block_files, read_xor_key};
-use super::{
-    BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation, Result,
-};
-use crate::disk::{Disk, StoreError};
+use super::{BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation};
+use crate::disk::{Disk, Result, StoreError};
 use crate::wire::Network;
 
 /// How a data directory is opened.

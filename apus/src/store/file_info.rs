@@ -59,6 +59,14 @@ impl FileInfo {
     }
 }
 
+/// What the block index has to be told of the files: only a flush of the files makes one, so the
+/// index cannot run ahead of them.
+#[derive(Debug)]
+pub struct FileChanges {
+    pub(super) infos: Vec<(u32, FileInfo)>,
+    pub(super) last_file: u32,
+}
+
 /// A VARINT that Core keeps in 32 bits.
 pub(super) fn varint_u32(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let error = cursor.error("VARINT over 32 bits");

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use super::{Obfuscation, Result};
-use crate::disk::File;
+use super::Obfuscation;
+use crate::disk::{File, Result};
 use crate::hash::{Hash, Sha256d};
 
 /// Space is reserved in blk files in steps of this many bytes.
@@ -25,6 +25,23 @@ pub struct FlatFilePos {
     pub file: u32,
     /// Byte offset in it.
     pub pos: u32,
+}
+
+/// How block files are laid out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockFilesOptions {
+    /// Core's `-fastprune`: files of 64 KiB, reserved in steps of 16 KiB. For tests.
+    pub fast_prune: bool,
+}
+
+impl BlockFilesOptions {
+    pub(super) fn max_file_size(self) -> u32 {
+        if self.fast_prune { 0x10000 } else { MAX_BLOCKFILE_SIZE }
+    }
+
+    pub(super) fn chunk_size(self) -> u32 {
+        if self.fast_prune { 0x4000 } else { BLOCKFILE_CHUNK_SIZE }
+    }
 }
 
 /// Blocks or undo data.

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::flat_file::FILES_MAX;
 use super::layout::OBFUSCATION_KEY;
-use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation, Result};
-use crate::disk::{Disk, StoreError};
+use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation};
+use crate::disk::{Disk, Result, StoreError};
 use crate::leveldb::{Db, Options};
 use crate::wire::{Cursor, Network, put_compact_size};
 

@@ -1,7 +1,6 @@
 use std::path::Path;
 
-use super::Result;
-use crate::disk::{Disk, FileLock, StoreError};
+use crate::disk::{Disk, FileLock, Result, StoreError};
 
 /// A directory that no other Bitcoin Core and no other Apus may use, or may write to, while this
 /// lives: a record lock (`fcntl`) on its file `.lock` (Core's `LockDirectory`).

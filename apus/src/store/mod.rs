@@ -33,11 +33,11 @@ pub mod layout {
     pub use super::obfuscation::OBFUSCATION_KEY;
 }
 
-pub use block_files::{BlockFiles, BlockFilesOptions, FileChanges, UndoRecord};
+pub use block_files::{BlockFiles, UndoRecord};
 pub use data_dir::{DataDir, DataDirOptions};
-pub use file_info::FileInfo;
+pub use file_info::{FileChanges, FileInfo};
 pub use flat_file::{
-    BLOCKFILE_CHUNK_SIZE, FlatFilePos, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES,
+    BLOCKFILE_CHUNK_SIZE, BlockFilesOptions, FlatFilePos, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES,
     UNDO_DATA_DISK_OVERHEAD, UNDOFILE_CHUNK_SIZE,
 };
 pub use index_db::{BlockIndex, IndexDb};
@@ -48,6 +48,3 @@ pub use scan::{FileScan, ScanWarning, Scanned};
 pub use source::{BlockSource, SourceBlock, SourceFile, SourceItem, SourceScan};
 pub use undo_source::{UndoFile, UndoPlace};
 pub use writer::MIN_DISK_SPACE_BYTES;
-
-/// What everything here returns.
-type Result<T> = std::result::Result<T, crate::disk::StoreError>;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 
+use super::Obfuscation;
 use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
-use super::{Obfuscation, Result};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, Result};
 use crate::wire::{BlockView, HEADER_BYTES};
 
 /// Small blocks are cut out of a window of this size; what a large block has beyond it is read

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::flat_file::{Kind, block_file_number};
 use super::magic::{display_name, find_frame, other_networks};
-use super::{FileScan, Obfuscation, Result, ScanWarning, Scanned};
-use crate::disk::{Disk, File, StoreError};
+use super::{FileScan, Obfuscation, ScanWarning, Scanned};
+use crate::disk::{Disk, File, Result, StoreError};
 use crate::wire::{Network, packed};
 
 /// So much of a file is searched for the first block before the file is refused.

@@ -10,6 +10,7 @@ mod undo_files;
 use std::path::Path;
 
 use super::*;
+use crate::disk::Result;
 use crate::testdata::{data, shared};
 use crate::wire::{BlockView, Chain, Header, Network};
 

@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use super::flat_file::{Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, read_undo_payload};
-use super::{Obfuscation, Result, SourceFile};
-use crate::disk::{Disk, File};
+use super::{Obfuscation, SourceFile};
+use crate::disk::{Disk, File, Result};
 use crate::hash::Hash;
 use crate::wire::Cursor;
 

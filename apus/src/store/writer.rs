@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use super::flat_file::FILES_MAX;
 use super::flat_file::{Kind, reservation};
 use super::{
-    BlockFilesOptions, FileChanges, FileInfo, FlatFilePos, Obfuscation, Result, UNDOFILE_CHUNK_SIZE,
+    BlockFilesOptions, FileChanges, FileInfo, FlatFilePos, Obfuscation, UNDOFILE_CHUNK_SIZE,
 };
-use crate::disk::{Disk, File, StoreError};
+use crate::disk::{Disk, File, Result, StoreError};
 
 /// Core refuses to write blocks below this much free space beside what it reserves.
 pub const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
