@@ -1,8 +1,11 @@
 use std::path::{Path, PathBuf};
 
+use super::blocks_dir::{block_files, read_xor_key};
 use super::flat_file::Kind;
-use super::source::{SourceFile, block_files, read_xor_key};
-use super::{BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation};
+use super::{
+    BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation,
+    SourceFile,
+};
 use crate::disk::{Disk, Result, StoreError};
 use crate::wire::Network;
 

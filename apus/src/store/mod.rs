@@ -8,6 +8,7 @@
 //! names a block that is not on the disk.
 
 mod block_files;
+mod blocks_dir;
 mod data_dir;
 mod file_info;
 mod flat_file;
@@ -18,6 +19,8 @@ mod magic;
 mod obfuscation;
 mod scan;
 mod source;
+mod source_file;
+mod source_scan;
 #[cfg(test)]
 mod tests;
 mod undo_source;
@@ -45,6 +48,8 @@ pub use index_entry::{BlockStatus, IndexEntry};
 pub use lock::DirLock;
 pub use obfuscation::Obfuscation;
 pub use scan::{FileScan, ScanWarning, Scanned};
-pub use source::{BlockSource, SourceBlock, SourceFile, SourceItem, SourceScan};
+pub use source::BlockSource;
+pub use source_file::SourceFile;
+pub use source_scan::{SourceBlock, SourceItem, SourceScan};
 pub use undo_source::{UndoFile, UndoPlace};
 pub use writer::MIN_DISK_SPACE_BYTES;

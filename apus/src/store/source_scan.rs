@@ -1,0 +1,88 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{FileScan, ScanWarning, Scanned, SourceFile};
+use crate::disk::Result;
+
+/// A block and where it stood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceBlock {
+    /// The file.
+    pub path: Arc<Path>,
+    /// Offset in it, behind magic and length.
+    pub offset: u64,
+    /// Length of the block.
+    pub len: u32,
+    /// The block or, where only headers are wanted, its first 80 bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What reading a source gives next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SourceItem {
+    /// A block.
+    Block(SourceBlock),
+    /// Something that is none, and the file that holds it.
+    Warning(Arc<Path>, ScanWarning),
+}
+
+/// The blocks of a source, file after file. An iterator; it ends after an error.
+pub struct SourceScan<'a> {
+    files: &'a [SourceFile],
+    magic: [u8; 4],
+    next: usize,
+    current: Option<(Arc<Path>, FileScan)>,
+    headers_only: bool,
+}
+
+impl<'a> SourceScan<'a> {
+    /// A scan of `files` of the network with this magic, for whole blocks or for headers alone.
+    pub(super) fn new(files: &'a [SourceFile], magic: [u8; 4], headers_only: bool) -> Self {
+        Self { files, magic, next: 0, current: None, headers_only }
+    }
+
+    /// Bytes of the source behind us, for progress.
+    pub fn position(&self) -> u64 {
+        let before = self.next.saturating_sub(usize::from(self.current.is_some()));
+        let files: u64 = self.files[..before].iter().map(|file| file.len).sum();
+        files + self.current.as_ref().map_or(0, |(_, scan)| scan.position())
+    }
+}
+
+impl Iterator for SourceScan<'_> {
+    type Item = Result<SourceItem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((path, scan)) = &mut self.current {
+                let path = Arc::clone(path);
+                match scan.next() {
+                    Some(Ok(Scanned::Block { offset, len, bytes })) => {
+                        let block = SourceBlock { path, offset, len, bytes };
+                        return Some(Ok(SourceItem::Block(block)));
+                    }
+                    Some(Ok(Scanned::Warning(warning))) => {
+                        return Some(Ok(SourceItem::Warning(path, warning)));
+                    }
+                    Some(Err(e)) => {
+                        (self.current, self.next) = (None, self.files.len());
+                        return Some(Err(e));
+                    }
+                    None => self.current = None,
+                }
+            }
+            let file = self.files.get(self.next)?;
+            self.next += 1;
+            match file.scan(self.magic) {
+                Ok(scan) => {
+                    let scan = if self.headers_only { scan.headers_only() } else { scan };
+                    self.current = Some((Arc::clone(&file.path), scan));
+                }
+                Err(e) => {
+                    self.next = self.files.len();
+                    return Some(Err(e));
+                }
+            }
+        }
+    }
+}
