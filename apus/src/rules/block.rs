@@ -1,8 +1,9 @@
+use super::error::RuleError;
 use super::header::check_header;
+use super::limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
 use super::signet::has_signet_solution;
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
-use super::{RuleError, SIGOPS_COST_MAX, WEIGHT_MAX};
 use crate::hash::Hash;
 use crate::wire::{BlockView, Network, merkle_root};
 

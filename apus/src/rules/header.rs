@@ -1,6 +1,5 @@
-use super::RuleError;
 use super::arith::U256;
-use super::error::RuleClass;
+use super::error::{RuleClass, RuleError};
 use crate::hash::Hash;
 use crate::wire::{Header, Network};
 

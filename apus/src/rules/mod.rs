@@ -55,10 +55,16 @@
 //! Rules 8 to 16 run for one transaction after the other, as do 30 to 38. Where scripts are checked
 //! by several threads, Core's and ours, 38 comes after 39.
 
+mod amount;
 mod arith;
+mod bip30;
 mod block;
 mod error;
 mod header;
+mod limits;
+mod prevout;
+mod random_init;
+mod script_flags;
 mod scripts;
 mod signet;
 mod sigops;
@@ -68,33 +74,21 @@ mod tests;
 mod tx;
 mod work;
 
+pub use amount::{COIN, MONEY_MAX, subsidy};
+pub use bip30::{
+    bip30_applies, bip30_repeat_of, bip34_implies_bip30, is_bip30_repeat, is_bip30_unspendable,
+};
 pub use block::{BlockContext, CheckedBlock, check_block, check_block_in_context};
 pub use error::{RuleClass, RuleError};
 pub use header::{
     Ancestry, HeaderFacts, check_header, check_header_in_context, median_time_past,
     next_work_required, proof_of_work,
 };
-pub use scripts::{TxScripts, check_tx_scripts, random_init_was_replaced, script_flags};
+pub use limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
+pub use prevout::Prevout;
+pub use random_init::random_init_was_replaced;
+pub use script_flags::script_flags;
+pub use scripts::{TxScripts, check_tx_scripts};
 pub use sigops::{input_sigop_cost, legacy_sigops};
-pub use spend::{
-    BlockSpends, Prevout, bip30_applies, bip30_repeat_of, bip34_implies_bip30, is_bip30_repeat,
-    is_bip30_unspendable, subsidy,
-};
+pub use spend::BlockSpends;
 pub use work::{Work, block_work, equivalent_time};
-
-/// Satoshis in a bitcoin.
-pub const COIN: i64 = 100_000_000;
-
-/// No amount is larger, in satoshi (Core's `MAX_MONEY`).
-pub const MONEY_MAX: i64 = 21_000_000 * COIN;
-
-/// Largest weight of a block (BIP141; Core's `MAX_BLOCK_WEIGHT`).
-pub const WEIGHT_MAX: usize = 4_000_000;
-
-/// Largest cost of a block's signature operations (BIP141; Core's `MAX_BLOCK_SIGOPS_COST`).
-pub const SIGOPS_COST_MAX: u64 = 80_000;
-
-/// Whether an amount is from 0 to [`MONEY_MAX`] (Core's `MoneyRange`).
-fn money_range(amount: i64) -> bool {
-    (0..=MONEY_MAX).contains(&amount)
-}

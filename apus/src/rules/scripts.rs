@@ -1,33 +1,12 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     KernelError, PrecomputedTransactionData, ScriptPubkey, Transaction, TxOut, verify,
 };
 
-use super::RuleError;
-use super::spend::Prevout;
-use crate::hash::{Hash, sha256d};
-use crate::wire::{Network, ScriptFlags, TxView, flags};
-
-/// The flags that a block's scripts are checked with (Core's `GetBlockScriptFlags`): P2SH, segwit
-/// and taproot always, but for the blocks that broke them; the others from their heights on.
-pub fn script_flags(network: &Network, height: u32, hash: &Hash) -> ScriptFlags {
-    let exception = network.script_flag_exceptions.iter().find(|(block, _)| block == hash);
-    let mut script_flags =
-        exception.map_or(flags::P2SH | flags::WITNESS | flags::TAPROOT, |(_, flags)| *flags);
-    for (flag, from) in [
-        (flags::DERSIG, network.bip66_height),
-        (flags::CHECKLOCKTIMEVERIFY, network.bip65_height),
-        (flags::CHECKSEQUENCEVERIFY, network.csv_height),
-        (flags::NULLDUMMY, network.segwit_height),
-    ] {
-        if height >= from {
-            script_flags |= flag;
-        }
-    }
-    script_flags
-}
+use super::error::RuleError;
+use super::prevout::Prevout;
+use crate::hash::sha256d;
+use crate::wire::{ScriptFlags, TxView};
 
 /// Every input of a transaction MUST satisfy the script of the coin that it spends.
 ///
@@ -40,24 +19,6 @@ pub fn check_tx_scripts(
 ) -> Result<(), RuleError> {
     let scripts = TxScripts::new(tx, prevouts, flags)?;
     (0..prevouts.len()).try_for_each(|input| scripts.check_input(input))
-}
-
-/// Whether the linker has put [`random_init`] in the place of Core's `RandomInit`.
-static RANDOM_INIT_REPLACED: AtomicBool = AtomicBool::new(false);
-
-/// Does next to nothing, in the place of Core's `RandomInit`, for which the linker calls this in
-/// programs (build.rs). A static variable of libbitcoinkernel calls it before `main`, and it
-/// strengthens the seed of Core's random generator for 100 ms. Verifying scripts needs no
-/// randomness; whatever else asks Core's generator for a number has it seeded in full then
-/// (`ProcRand` calls `SeedStartup` first).
-#[unsafe(export_name = "__wrap__Z10RandomInitv")]
-pub extern "C" fn random_init() {
-    RANDOM_INIT_REPLACED.store(true, Ordering::Relaxed);
-}
-
-/// Whether this process has started without seeding Core's random generator.
-pub fn random_init_was_replaced() -> bool {
-    RANDOM_INIT_REPLACED.load(Ordering::Relaxed)
 }
 
 /// A transaction made ready for libbitcoinkernel, so that its inputs can be checked apart from

@@ -1,6 +1,6 @@
+use super::prevout::Prevout;
 use super::scripts::TxScripts;
 use super::sigops::Ops;
-use super::spend::Prevout;
 use crate::hash::{Hash, sha256d};
 use crate::wire::{
     BlockView, Cursor, ParseError, TxView, WITNESS_COMMITMENT_HEADER, flags, merkle_root,

@@ -1,6 +1,7 @@
-use super::RuleError;
+use super::amount::money_range;
+use super::error::RuleError;
+use super::limits::WEIGHT_MAX;
 use super::sigops::WITNESS_SCALE;
-use super::{WEIGHT_MAX, money_range};
 use crate::wire::TxView;
 
 /// Below this, a lock time is a height (Core's `LOCKTIME_THRESHOLD`).

@@ -1,0 +1,33 @@
+use std::fmt;
+
+use crate::wire::Network;
+
+/// Satoshis in a bitcoin.
+pub const COIN: i64 = 100_000_000;
+
+/// No amount is larger, in satoshi (Core's `MAX_MONEY`).
+pub const MONEY_MAX: i64 = 21_000_000 * COIN;
+
+/// Whether an amount is from 0 to [`MONEY_MAX`] (Core's `MoneyRange`).
+pub(super) fn money_range(amount: i64) -> bool {
+    (0..=MONEY_MAX).contains(&amount)
+}
+
+/// What a block of this height may create beside its fees, in satoshi (Core's `GetBlockSubsidy`).
+pub fn subsidy(height: u32, network: &Network) -> i64 {
+    (50 * COIN).checked_shr(height / network.halving_interval).unwrap_or(0)
+}
+
+/// An amount as Core shows it (`FormatMoney`): in bitcoins, at least two decimals.
+pub(super) struct Money(pub i64);
+
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, part) =
+            (self.0.unsigned_abs() / COIN as u64, self.0.unsigned_abs() % COIN as u64);
+        let digits = format!("{part:08}");
+        let (cents, rest) = digits.split_at(2);
+        write!(f, "{sign}{whole}.{cents}{}", rest.trim_end_matches('0'))
+    }
+}
