@@ -55,7 +55,7 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let survivors = Survivors::new(&Disk::new(), place.path(), size.memory_bytes);
     let (start, begun) = (Instant::now(), cpu_time());
     parts.par_iter().try_for_each(|i| -> Result<()> {
-        let mut writer: SurvivorWriter = survivors.writer();
+        let mut writer = SurvivorWriter::new(&survivors);
         make(part(i), |txid, vout, coin| Ok(writer.push(txid, vout, coin)?))?;
         Ok(writer.flush()?)
     })?;

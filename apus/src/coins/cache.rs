@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -9,37 +8,12 @@ use crate::wire::OutPoint;
 use super::changes::Changes;
 use super::coin::Coin;
 use super::hasher::OutPointHasher;
+use super::lookup::{Lookup, Overwritten};
 use super::shard::Shard;
 
 /// Shards of the cache, a power of two: enough that 64 workers seldom meet, few enough that a
 /// block's 3,000 inputs find several in each.
 const SHARDS: usize = 64;
-
-/// What the cache knows of an outpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// An unspent coin.
-    Hit(Coin),
-    /// Spent, and the tables may still hold it: looking there would be wrong.
-    Spent,
-    /// Nothing: the tables decide.
-    Unknown,
-}
-
-/// A coin was added where an unspent one is cached; that one is left as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overwritten(
-    /// Where.
-    pub OutPoint,
-);
-
-impl fmt::Display for Overwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is unspent already", self.0)
-    }
-}
-
-impl std::error::Error for Overwritten {}
 
 /// The coins that were changed since the last sync, and as many others as memory allows (Core's
 /// `CCoinsViewCache`). The cache never reads the tables itself: what it does not know it says is

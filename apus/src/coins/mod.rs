@@ -9,6 +9,7 @@ mod chainstate;
 mod changes;
 mod coin;
 mod hasher;
+mod lookup;
 mod prefetch;
 mod script;
 mod shard;
@@ -29,12 +30,13 @@ pub mod layout {
     pub use crate::wire::MAX_SCRIPT_BYTES;
 }
 
-pub use cache::{CoinsCache, Lookup, Overwritten};
+pub use cache::CoinsCache;
 pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
 pub use changes::Changes;
 pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
+pub use lookup::{Lookup, Overwritten};
 pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};

@@ -1,8 +1,8 @@
 use crate::wire::OutPoint;
 
-use super::cache::{Lookup, Overwritten};
 use super::coin::Coin;
 use super::hasher::OutPointHasher;
+use super::lookup::{Lookup, Overwritten};
 use super::slab::{NONE, Slab, State};
 use super::table::Table;
 

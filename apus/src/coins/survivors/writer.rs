@@ -1,12 +1,10 @@
-use std::sync::atomic::Ordering;
-
 use crate::coins::coin::CoinParts;
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::wire::MAX_SCRIPT_BYTES;
 
 use super::record::{self, HEAD_BYTES_MAX};
-use super::{Survivors, lock};
+use super::set::Survivors;
 
 /// Bytes that a writer gathers for each slot.
 const BUFFER_BYTES: usize = 4096;
@@ -22,8 +20,9 @@ pub struct SurvivorWriter<'a> {
 }
 
 impl<'a> SurvivorWriter<'a> {
-    pub(super) fn new(survivors: &'a Survivors) -> Self {
-        let slots = 1 << (survivors.bits.0 + survivors.bits.1);
+    /// A writer for one thread.
+    pub fn new(survivors: &'a Survivors) -> Self {
+        let slots = survivors.slots();
         let (buffers, used) = (vec![0; slots * BUFFER_BYTES], vec![0; slots]);
         Self { survivors, buffers, used, count: 0, amount: 0 }
     }
@@ -53,9 +52,8 @@ impl<'a> SurvivorWriter<'a> {
         for slot in 0..self.used.len() {
             self.flush_slot(slot)?;
         }
-        let mut totals = lock(&self.survivors.totals);
-        totals.count += std::mem::take(&mut self.count);
-        totals.amount = totals.amount.saturating_add(std::mem::take(&mut self.amount));
+        let (count, amount) = (std::mem::take(&mut self.count), std::mem::take(&mut self.amount));
+        self.survivors.count_flushed(count, amount);
         Ok(())
     }
 
@@ -71,7 +69,7 @@ impl<'a> SurvivorWriter<'a> {
     fn push_large(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
         if coin.script.len() > MAX_SCRIPT_BYTES + 5 {
             let what = format!("the script of {txid}:{vout} is too long to be unspent");
-            return Err(StoreError::new(self.survivors.spill.dir(), what));
+            return Err(self.survivors.error(what));
         }
         let mut bytes = vec![0; HEAD_BYTES_MAX + coin.script.len()];
         let len = record::encode(&mut bytes, txid, vout, coin);
@@ -85,7 +83,7 @@ impl<'a> SurvivorWriter<'a> {
 impl Drop for SurvivorWriter<'_> {
     fn drop(&mut self) {
         if self.count > 0 {
-            self.survivors.lost.store(true, Ordering::Release);
+            self.survivors.note_lost();
         }
     }
 }

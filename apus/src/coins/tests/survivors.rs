@@ -52,7 +52,7 @@ fn sorted(mut coins: Coins) -> Coins {
 fn push(survivors: &Survivors, coins: &Coins, threads: usize) -> Result<(), StoreError> {
     std::thread::scope(|scope| {
         let push = |thread: usize| {
-            let mut writer = survivors.writer();
+            let mut writer = SurvivorWriter::new(survivors);
             for (i, (at, coin)) in coins.iter().skip(thread).step_by(threads).enumerate() {
                 writer.push(&at.txid, at.vout, &coin.parts())?;
                 if i % 5000 == 4999 {
@@ -189,7 +189,7 @@ fn an_outpoint_that_comes_twice_is_named() {
 fn nothing_is_lost_silently() {
     let dir = tempfile::tempdir().expect("a directory");
     let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
-    let mut writer = survivors.writer();
+    let mut writer = SurvivorWriter::new(&survivors);
     writer.push(&Hash([1; 32]), 0, &coin(1).parts()).expect("pushed");
     drop(writer);
     assert!(survivors.save().is_err());
@@ -197,7 +197,7 @@ fn nothing_is_lost_silently() {
     assert!(write(&survivors, &chainstate, 1).is_err());
 
     let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
-    let mut writer = survivors.writer();
+    let mut writer = SurvivorWriter::new(&survivors);
     let too_long = vec![6; 10_006];
     let parts = CoinParts { amount: 1, code: 1, script: &too_long };
     assert!(writer.push(&Hash([1; 32]), 0, &parts).is_err());

@@ -56,7 +56,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     pub fn new(job: &'a Job<'a>) -> Self {
         Self {
             job,
-            survivors: job.survivors.map(Survivors::writer),
+            survivors: job.survivors.map(SurvivorWriter::new),
             gathered: Gathered::empty(job.salt),
             unspent: Vec::new(),
             undo: Vec::new(),

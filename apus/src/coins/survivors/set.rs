@@ -1,0 +1,304 @@
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memmap2::MmapMut;
+
+use crate::disk::{Disk, StoreError};
+use crate::hash::Hash;
+use crate::wire::OutPoint;
+
+use super::partition::{self, Partition};
+use super::saved::SavedSurvivors;
+use super::sort::{self, Order};
+use super::spill::{PAGE_BYTES, Spill};
+use crate::coins::chainstate::CoinWriter;
+
+/// Bits of a txid that tell the partition, and those behind that tell the slot in it.
+const BITS: (u32, u32) = (6, 4);
+/// Largest share of the memory that a slot has: offsets in it have 32 bits.
+const SLOT_BYTES_MAX: usize = 1 << 30;
+
+/// Coins gathered in any order, by many threads, to be written in the order of their keys.
+pub struct Survivors {
+    bits: (u32, u32),
+    /// Bytes of memory of each slot, whole pages.
+    slot_bytes: usize,
+    partitions: Vec<Mutex<Partition>>,
+    spill: Spill,
+    totals: Mutex<Totals>,
+    /// Whether a writer was dropped with records that it had not flushed.
+    lost: AtomicBool,
+}
+
+/// Of all flushed coins.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    count: u64,
+    amount: u64,
+}
+
+/// Why coins could not be written.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The disk is to blame.
+    Store(StoreError),
+    /// This outpoint came twice: what told that both survive is to blame.
+    Twice(OutPoint),
+}
+
+impl Survivors {
+    /// None yet. Up to `memory_bytes_max` are held, beside 4 MiB for each writer; what is more
+    /// goes to a file in `dir`, which is made when first needed. Each slot has an equal share, so
+    /// that a tenth more than all coins take is room for all of them. The least is 4 MiB.
+    pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize) -> Self {
+        Self::with_bits(disk, dir, memory_bytes_max, BITS)
+    }
+
+    pub(in crate::coins) fn with_bits(
+        disk: &Disk,
+        dir: &Path,
+        bytes_max: usize,
+        bits: (u32, u32),
+    ) -> Self {
+        Self::of(bits, bytes_max, Spill::new(disk, dir))
+    }
+
+    /// What an earlier process had saved with [`Survivors::save`]; what it put aside later is cut
+    /// off.
+    pub fn resume(
+        disk: &Disk,
+        dir: &Path,
+        memory_bytes_max: usize,
+        saved: &SavedSurvivors,
+    ) -> Result<Self, StoreError> {
+        let spill = Spill::resume(disk, dir, saved.file_bytes)?;
+        let mut survivors = Self::of(saved.bits, memory_bytes_max, spill);
+        let mut extents = saved.extents.iter();
+        for partition in &mut survivors.partitions {
+            let partition = partition.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for (slot, extents) in partition.slots.iter_mut().zip(&mut extents) {
+                slot.extents.clone_from(extents);
+            }
+        }
+        survivors.totals = Mutex::new(Totals { count: saved.count, amount: saved.amount });
+        Ok(survivors)
+    }
+
+    fn of(bits: (u32, u32), bytes_max: usize, spill: Spill) -> Self {
+        let pages = (bytes_max >> (bits.0 + bits.1)) / PAGE_BYTES;
+        let partition = |_| Mutex::new(Partition::new(1 << bits.1));
+        Self {
+            bits,
+            slot_bytes: (pages * PAGE_BYTES).clamp(PAGE_BYTES, SLOT_BYTES_MAX),
+            partitions: (0..1 << bits.0).map(partition).collect(),
+            spill,
+            totals: Mutex::default(),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts everything aside and makes it durable; returns what to remember. All writers must be
+    /// flushed, and not push before this returns.
+    pub fn save(&self) -> Result<SavedSurvivors, StoreError> {
+        self.check_none_lost()?;
+        let mut extents = Vec::new();
+        for partition in &self.partitions {
+            let mut partition = lock(partition);
+            for slot in 0..partition.slots.len() {
+                partition.put_aside(slot, self.slot_bytes, &self.spill)?;
+                extents.push(partition.slots[slot].extents.clone());
+            }
+        }
+        let file_bytes = self.spill.sync()?;
+        let Totals { count, amount } = *lock(&self.totals);
+        Ok(SavedSurvivors { bits: self.bits, count, amount, file_bytes, extents })
+    }
+
+    /// Number of coins flushed.
+    pub fn count(&self) -> u64 {
+        lock(&self.totals).count
+    }
+
+    /// Their amounts together, in satoshi; `u64::MAX` if it is more.
+    pub fn amount(&self) -> u64 {
+        lock(&self.totals).amount
+    }
+
+    /// Cuts the partitions into about `parts` ranges of about equal size, ascending, each for one
+    /// thread to write. There are no more than 64.
+    pub fn ranges(&self, parts: usize) -> Vec<Range<usize>> {
+        let sizes: Vec<u64> = self.partitions.iter().map(|p| lock(p).bytes()).collect();
+        let total = u128::from(sizes.iter().sum::<u64>().max(1));
+        let (mut ranges, mut start, mut seen) = (Vec::new(), 0, 0u128);
+        for (i, bytes) in sizes.iter().enumerate() {
+            seen += u128::from(*bytes);
+            // A cut is made where it is nearest to where it should be, to half a partition.
+            let due = (2 * seen + u128::from(*bytes)) * parts as u128 / (2 * total);
+            let is_last = i + 1 == sizes.len();
+            if is_last || (due > ranges.len() as u128 && ranges.len() + 1 < parts) {
+                ranges.push(start..i + 1);
+                start = i + 1;
+            }
+        }
+        ranges
+    }
+
+    /// Sorts the partitions of `range` one after the other, writes them to `writer` and gives back
+    /// their memory. What lies in the file stays until [`Survivors::destroy`], so that a process
+    /// that ends before the commit can be resumed from what was saved.
+    pub fn write_range(
+        &self,
+        range: Range<usize>,
+        writer: &mut CoinWriter,
+    ) -> Result<(), WriteError> {
+        self.check_none_lost()?;
+        let (mut order, mut memory) = (Order::default(), None);
+        for partition in &self.partitions[range] {
+            let mut partition = lock(partition);
+            for slot in 0..partition.slots.len() {
+                if partition.slots[slot].extents.is_empty() {
+                    let records = partition.held(slot, self.slot_bytes);
+                    order.clear();
+                    order.add(records, 0, records.len()).map_err(|e| self.bad_record(e))?;
+                    self.write_slot(records, &mut order, writer)?;
+                } else {
+                    let records = self.gather(&mut partition, slot, &mut order, &mut memory)?;
+                    self.write_slot(records, &mut order, writer)?;
+                }
+            }
+            partition.free();
+        }
+        Ok(())
+    }
+
+    /// Removes the file.
+    pub fn destroy(self) -> Result<(), StoreError> {
+        let (disk, dir) = (self.spill.disk().clone(), self.spill.dir().to_path_buf());
+        drop(self);
+        Self::remove(&disk, &dir)
+    }
+
+    /// Removes what an earlier process may have left in `dir`.
+    pub fn remove(disk: &Disk, dir: &Path) -> Result<(), StoreError> {
+        Spill::remove(disk, dir)
+    }
+
+    /// Brings together all that one slot has in the file and in memory, and adds it to `order`.
+    fn gather<'a>(
+        &self,
+        partition: &mut Partition,
+        slot: usize,
+        order: &mut Order,
+        memory: &'a mut Option<MmapMut>,
+    ) -> Result<&'a mut [u8], StoreError> {
+        let held = partition.held(slot, self.slot_bytes).len();
+        let extents = std::mem::take(&mut partition.slots[slot].extents);
+        let bytes = held + extents.iter().map(|extent| extent.pages_bytes()).sum::<usize>();
+        if memory.as_ref().is_none_or(|memory| memory.len() < bytes) {
+            *memory = None;
+            let room = (bytes + bytes / 4).next_multiple_of(PAGE_BYTES);
+            *memory = Some(partition::map(room, &self.spill)?);
+        }
+        let records = &mut memory.as_mut().expect("mapped above")[..bytes];
+        order.clear();
+        let mut at = 0;
+        for extent in &extents {
+            self.spill.read(extent, &mut records[at..at + extent.pages_bytes()])?;
+            let end = at + extent.bytes as usize;
+            order.add(records, at, end).map_err(|_| self.spill.damaged(extent.offset))?;
+            at += extent.pages_bytes();
+        }
+        records[at..].copy_from_slice(partition.held(slot, self.slot_bytes));
+        order.add(records, at, bytes).map_err(|e| self.bad_record(e))?;
+        Ok(records)
+    }
+
+    fn write_slot(
+        &self,
+        records: &mut [u8],
+        order: &mut Order,
+        writer: &mut CoinWriter,
+    ) -> Result<(), WriteError> {
+        order.sort(records, self.bits.0 + self.bits.1);
+        for i in 0..order.len() {
+            let (record, same) = order.record(records, i);
+            if same && let Some(outpoint) = record.outpoint(records) {
+                return Err(WriteError::Twice(outpoint));
+            }
+            let (key, value) = record.parts(records);
+            writer.put_raw(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// Number of slots, over all partitions.
+    pub(super) fn slots(&self) -> usize {
+        1 << (self.bits.0 + self.bits.1)
+    }
+
+    /// Partition and slot of a transaction's coins.
+    #[inline]
+    pub(super) fn slot(&self, txid: &Hash) -> usize {
+        let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
+        usize::from(head) >> (u16::BITS - self.bits.0 - self.bits.1)
+    }
+
+    /// Appends whole records to a slot, counted over all partitions.
+    pub(super) fn append(&self, slot: usize, records: &[u8]) -> Result<(), StoreError> {
+        let (partition, slot) = (slot >> self.bits.1, slot & ((1 << self.bits.1) - 1));
+        lock(&self.partitions[partition]).append(slot, records, self.slot_bytes, &self.spill)
+    }
+
+    /// Counts coins that a writer has flushed, and their amounts together.
+    pub(super) fn count_flushed(&self, count: u64, amount: u64) {
+        let mut totals = lock(&self.totals);
+        totals.count += count;
+        totals.amount = totals.amount.saturating_add(amount);
+    }
+
+    /// Notes that a writer was dropped with coins that it had not flushed.
+    pub(super) fn note_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// An error about the directory of the file.
+    pub(super) fn error(&self, what: impl Into<String>) -> StoreError {
+        StoreError::new(self.spill.dir(), what)
+    }
+
+    fn check_none_lost(&self) -> Result<(), StoreError> {
+        if self.lost.load(Ordering::Acquire) {
+            let what = "a writer of surviving coins was dropped before it was flushed";
+            return Err(StoreError::new(self.spill.dir(), what));
+        }
+        Ok(())
+    }
+
+    fn bad_record(&self, bad: sort::BadRecord) -> StoreError {
+        let what = format!("{} bytes of one slot are too much, or damaged in memory", bad.0);
+        StoreError::new(self.spill.dir(), what)
+    }
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Twice(outpoint) => write!(f, "the coin {outpoint} survives twice"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
