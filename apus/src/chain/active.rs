@@ -1,4 +1,5 @@
-use super::{BlockId, Tree};
+use super::tree::{BlockId, Tree};
+use crate::hash::Hash;
 
 /// The chain whose coins the chainstate holds: one block a height (Core's `CChain`).
 #[derive(Default, Clone)]
@@ -52,7 +53,7 @@ impl ActiveChain {
 
     /// Hashes that tell another node where this chain is: the ten last blocks, then ever larger
     /// steps back to the genesis block (Core's `LocatorEntries`).
-    pub fn locator(&self, tree: &Tree) -> Vec<crate::hash::Hash> {
+    pub fn locator(&self, tree: &Tree) -> Vec<Hash> {
         let mut hashes = Vec::new();
         let Some(mut height) = self.height() else { return hashes };
         let mut step = 1;

@@ -252,13 +252,14 @@ impl Tree {
         }
     }
 
-    /// Says that `chain` has become the active one otherwise than block by block. As after a start
-    /// on it, no other branch of as much work ranks above it.
-    pub fn settle_on(&mut self, chain: &super::ActiveChain) {
-        for height in 0..=chain.height().unwrap_or(0) {
-            if let Some(id) = chain.at(height) {
-                self.nodes[id.index()].sequence = SEQUENCE_ACTIVE;
-            }
+    /// Says that the branch ending in `tip` has become the active chain otherwise than block by
+    /// block. As after a start on it, no other branch of as much work ranks above it.
+    pub fn settle_on(&mut self, tip: BlockId) {
+        let mut at = Some(tip);
+        while let Some(id) = at {
+            let node = &mut self.nodes[id.index()];
+            node.sequence = SEQUENCE_ACTIVE;
+            at = node.prev;
         }
     }
 

@@ -94,7 +94,7 @@ fn build_branch(
         };
         match result {
             Ok(Activated::Best) => {
-                node.tree.settle_on(&plan.chain);
+                node.tree.settle_on(plan.target);
                 return Ok(Activated::Best);
             }
             // Another copy may be good; what was saved is carried on from.
