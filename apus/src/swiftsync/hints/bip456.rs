@@ -1,9 +1,11 @@
 //! Draft BIP 456, version 0: magic 55 54 58 4f, version byte 00, height (u32, little endian), then
 //! the Elias-Fano code of each block from height 1.
 
+use super::blocks::{block_of, check_block};
 use super::elias_fano::{self, BitOrder, CUT_SHORT, Shape};
+use super::error::HintsError;
+use super::format::{Format, Hints, HintsEncoder};
 use super::offsets::Offsets;
-use super::{Format, Hints, HintsEncoder, HintsError, block_of, check_block};
 
 pub(super) const MAGIC: [u8; 4] = *b"UTXO";
 pub(super) const VERSION: u8 = 0;

@@ -7,8 +7,11 @@
 //! of which there is no bit.
 
 use super::bip456::{self, HEAD_BYTES};
+use super::bits;
+use super::blocks::{check_block, no_such_height};
 use super::elias_fano::{CUT_SHORT, OUTPUTS_MAX, Wrong};
-use super::{Format, Hints, HintsEncoder, HintsError, bits, check_block, no_such_height};
+use super::error::HintsError;
+use super::format::{Format, Hints, HintsEncoder};
 
 /// Height and place of one block.
 const ENTRY_BYTES: usize = 12;

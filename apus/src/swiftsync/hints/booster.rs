@@ -5,9 +5,12 @@
 //! the Core branch that reads it have it. So no block has 0 of them, which is why the end can be a
 //! zero; and block 0, whose output no UTXO set has, is 01 00 00: those serve as magic here.
 
+use super::bits;
+use super::blocks::{block_of, check_block};
 use super::elias_fano::{CUT_SHORT, Wrong};
+use super::error::HintsError;
+use super::format::{Format, Hints, HintsEncoder};
 use super::offsets::Offsets;
-use super::{Format, Hints, HintsEncoder, HintsError, bits, block_of, check_block};
 
 /// Block 0 of every network: one output, spent by nobody and in no UTXO set.
 pub(super) const GENESIS: [u8; 3] = [1, 0, 0];

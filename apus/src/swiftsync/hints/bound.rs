@@ -3,7 +3,8 @@
 
 use std::f64::consts::{LN_2, PI};
 
-use super::{Hints, HintsError};
+use super::error::HintsError;
+use super::format::Hints;
 
 /// What a hints file holds, and what that takes.
 #[derive(Clone, Copy, Debug, PartialEq)]

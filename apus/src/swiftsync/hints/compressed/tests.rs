@@ -6,11 +6,11 @@ use super::frame::{FRAME_BLOCKS_MAX, FRAME_INDICES_MAX};
 use super::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES, CONTEXTS, TOKENS,
 };
-use super::model::Census;
+use super::model::{Census, Model};
 use super::*;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
 use crate::swiftsync::hints::tests::{Block, Random, edge_blocks, file_of};
-use crate::swiftsync::hints::{encoder, open, statistics};
+use crate::swiftsync::hints::{Format, Hints, HintsError, encoder, open, statistics};
 
 fn compressed(blocks: &[Block]) -> Vec<u8> {
     let hints = open(file_of(Format::Bip456, blocks)).unwrap();

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use super::Entry;
+use super::entry::Entry;
 use super::frame::{FRAME_BLOCKS_MAX, Frame};
 use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
 use super::model::{Census, Model};
 use super::rans::Share;
 use super::token::TOKENS;
+use crate::swiftsync::hints::blocks::check_block;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
-use crate::swiftsync::hints::{Hints, HintsError, Numbering, check_block};
+use crate::swiftsync::hints::{Hints, HintsError, Numbering};
 
 /// Heights that are compressed together: frames do not reach from one such range into the next, so
 /// that each range can be done apart from the others.

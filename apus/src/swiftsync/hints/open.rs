@@ -1,0 +1,68 @@
+use super::error::HintsError;
+use super::format::{Format, Hints, HintsEncoder};
+use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, compressed};
+use crate::wire::packed;
+
+/// How a file of these bytes is written, by the first of them.
+///
+/// # Errors
+/// No format begins like this.
+pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
+    if bytes.starts_with(&bip456::MAGIC) {
+        return Ok(if bitset::is_bitset(bytes) { Format::Bitset } else { Format::Bip456 });
+    }
+    if bytes.starts_with(&compressed::layout::COMPRESSED_MAGIC) {
+        return Ok(Format::Compressed);
+    }
+    if bytes.starts_with(&booster::GENESIS) {
+        return Ok(Format::Booster);
+    }
+    Err(HintsError::new(match packed(bytes) {
+        Some(packed) => packed.advice(),
+        None => "this is not a hints file: `apus hints create` makes one from a synced directory"
+            .to_string(),
+    }))
+}
+
+/// Opens a file of any format, of which `bytes` are all (a memory map, or bytes on the heap).
+///
+/// # Errors
+/// Not a hints file, or one that is cut short, goes on behind its end, or has a block that cannot
+/// be right. What only decoding would show is left to [`Hints::unspent`].
+pub fn open<B>(bytes: B) -> Result<Box<dyn Hints>, HintsError>
+where
+    B: AsRef<[u8]> + Send + Sync + 'static,
+{
+    Ok(match recognise(bytes.as_ref())? {
+        Format::Bip456 => Box::new(Bip456::open(bytes)?),
+        Format::Booster => Box::new(Booster::open(bytes)?),
+        Format::Bitset => Box::new(Bitset::open(bytes)?),
+        Format::Compressed => Box::new(Compressed::open(bytes)?),
+    })
+}
+
+/// The writer of a format. For compressed hints, which are not written block by block, it refuses
+/// every block: see [`compressed`].
+pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
+    match format {
+        Format::Bip456 => Box::new(bip456::Encoder),
+        Format::Booster => Box::new(booster::Encoder),
+        Format::Bitset => Box::new(bitset::Encoder),
+        Format::Compressed => Box::new(NoEncoder),
+    }
+}
+
+const NO_BLOCKS: &str = "compressed hints are not written block by block";
+
+/// Refuses every block.
+struct NoEncoder;
+
+impl HintsEncoder for NoEncoder {
+    fn put_head(&self, _height: u32, _out: &mut Vec<u8>) {}
+
+    fn put_block(&self, _: &[u32], _: u32, _: &mut Vec<u8>) -> Result<(), HintsError> {
+        Err(HintsError::new(NO_BLOCKS))
+    }
+
+    fn put_tail(&self, _out: &mut Vec<u8>) {}
+}
