@@ -60,7 +60,7 @@ pub(super) fn put_varint_at(out: &mut [u8], at: &mut usize, mut value: u64) {
 /// Copies `bytes` to the start of `out`: up to 48 of them, as keys and values are, in pieces of a
 /// known size that overlap, without a call.
 #[inline(always)]
-pub(super) fn put_short(out: &mut [u8], bytes: &[u8]) {
+pub(crate) fn put_short(out: &mut [u8], bytes: &[u8]) {
     let len = bytes.len();
     let out = &mut out[..len];
     match len {

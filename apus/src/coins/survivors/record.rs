@@ -1,5 +1,6 @@
 use crate::coins::coin::{COIN_PREFIX, CoinParts, compress_amount};
 use crate::hash::Hash;
+use crate::leveldb::put_short;
 use crate::wire::{OutPoint, varint_len};
 
 use crate::coins::coin::decode_coin_key;
@@ -88,19 +89,4 @@ fn put_varint(out: &mut [u8], mut value: u64) -> usize {
         value = (value >> 7).wrapping_sub(1);
     }
     len
-}
-
-/// Copies the 16 to 48 bytes that most scripts have without a call of memcpy.
-#[inline]
-fn put_short(out: &mut [u8], bytes: &[u8]) {
-    let len = bytes.len();
-    let out = &mut out[..len];
-    if !(16..=48).contains(&len) {
-        return out.copy_from_slice(bytes);
-    }
-    out[..16].copy_from_slice(&bytes[..16]);
-    if len > 32 {
-        out[16..32].copy_from_slice(&bytes[16..32]);
-    }
-    out[len - 16..].copy_from_slice(&bytes[len - 16..]);
 }
