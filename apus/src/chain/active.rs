@@ -1,5 +1,4 @@
 use super::tree::{BlockId, Tree};
-use crate::hash::Hash;
 
 /// The chain whose coins the chainstate holds: one block a height (Core's `CChain`).
 #[derive(Default, Clone)]
@@ -49,25 +48,5 @@ impl ActiveChain {
     /// The last block that both this chain and the branch ending in `id` have.
     pub fn fork(&self, tree: &Tree, id: BlockId) -> Option<BlockId> {
         tree.ancestors(id).find(|ancestor| self.contains(tree, *ancestor))
-    }
-
-    /// Hashes that tell another node where this chain is: the ten last blocks, then ever larger
-    /// steps back to the genesis block (Core's `LocatorEntries`).
-    pub fn locator(&self, tree: &Tree) -> Vec<Hash> {
-        let mut hashes = Vec::new();
-        let Some(mut height) = self.height() else { return hashes };
-        let mut step = 1;
-        loop {
-            if let Some(id) = self.at(height) {
-                hashes.push(tree.node(id).hash);
-            }
-            if height == 0 {
-                return hashes;
-            }
-            if hashes.len() > 10 {
-                step *= 2;
-            }
-            height = height.saturating_sub(step);
-        }
     }
 }

@@ -269,11 +269,6 @@ impl Tree {
         self.offer_with(id, Offer::AtHand, Some(sequence));
     }
 
-    /// Whether the bytes of `id` are at hand.
-    pub fn is_at_hand(&self, id: BlockId) -> bool {
-        self.node(id).offer == Offer::AtHand
-    }
-
     /// All blocks that become linked get `sequence` or, without one, the next ones in turn (Core's
     /// `ReceivedBlockTransactions`).
     fn offer_with(&mut self, id: BlockId, offer: Offer, sequence: Option<u32>) {

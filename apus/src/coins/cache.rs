@@ -53,13 +53,6 @@ impl CoinsCache {
         self.lock(shard).lookup(hash, outpoint)
     }
 
-    /// What is known of each outpoint, in the order given.
-    pub fn peek_batch(&self, outpoints: &[OutPoint]) -> Vec<Lookup> {
-        let mut found = vec![Lookup::Unknown; outpoints.len()];
-        self.for_each(outpoints, |o| o, |shard, hash, i, o| found[i] = shard.lookup(hash, o));
-        found
-    }
-
     /// Indices, ascending, of the outpoints of which nothing is known: those to look up in the
     /// tables. Everything, while a sync runs: then it is too early to look.
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {

@@ -303,14 +303,6 @@ impl CoinWriter<'_> {
         self.put_value(outpoint)
     }
 
-    /// Writes a coin in the form of [`Coin::encode`].
-    #[inline]
-    pub fn put_encoded(&mut self, outpoint: &OutPoint, coin: &[u8]) -> Result<()> {
-        self.value.clear();
-        self.value.extend_from_slice(coin);
-        self.put_value(outpoint)
-    }
-
     /// Writes a coin by its key in the chainstate and the form of [`Coin::encode`], which is left
     /// obfuscated: nothing is copied on the way.
     #[inline]

@@ -38,11 +38,6 @@ impl Coin {
         Self::decode_output(cursor, code)
     }
 
-    /// Bytes of [`Coin::encode_undo`].
-    pub fn encoded_undo_len(&self) -> usize {
-        self.encoded_len() + usize::from(self.height > 0)
-    }
-
     /// Appends the form that undo data holds (Core's `TxInUndoFormatter`): as the chainstate's,
     /// with a zero byte behind the first VARINT unless the height is 0.
     pub fn encode_undo(&self, out: &mut Vec<u8>) {

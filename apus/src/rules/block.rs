@@ -36,11 +36,6 @@ impl<B: AsRef<[u8]>> CheckedBlock<B> {
     pub fn legacy_sigops(&self) -> &[u32] {
         &self.legacy_sigops
     }
-
-    /// The block alone, for a caller that needs its checks no more.
-    pub fn into_view(self) -> BlockView<B> {
-        self.view
-    }
 }
 
 /// Where a block stands: what its rules depend on beside the block and its coins.

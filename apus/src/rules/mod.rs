@@ -88,7 +88,7 @@ pub use limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
 pub use prevout::Prevout;
 pub use random_init::random_init_was_replaced;
 pub use script_flags::script_flags;
-pub use scripts::{TxScripts, check_tx_scripts};
+pub use scripts::TxScripts;
 pub use sigops::{input_sigop_cost, legacy_sigops};
 pub use spend::BlockSpends;
 pub use work::{Work, block_work, equivalent_time};

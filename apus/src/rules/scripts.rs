@@ -8,19 +8,6 @@ use super::prevout::Prevout;
 use crate::hash::sha256d;
 use crate::wire::{ScriptFlags, TxView};
 
-/// Every input of a transaction MUST satisfy the script of the coin that it spends.
-///
-/// # Errors
-/// `block-script-verify-flag-failed` for the first input that does not.
-pub fn check_tx_scripts(
-    tx: &TxView,
-    prevouts: &[Prevout],
-    flags: ScriptFlags,
-) -> Result<(), RuleError> {
-    let scripts = TxScripts::new(tx, prevouts, flags)?;
-    (0..prevouts.len()).try_for_each(|input| scripts.check_input(input))
-}
-
 /// A transaction made ready for libbitcoinkernel, so that its inputs can be checked apart from
 /// each other, by any number of threads, hashing what they share only once.
 pub struct TxScripts {

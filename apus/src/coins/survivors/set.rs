@@ -177,12 +177,7 @@ impl Survivors {
     pub fn destroy(self) -> Result<(), StoreError> {
         let (disk, dir) = (self.spill.disk().clone(), self.spill.dir().to_path_buf());
         drop(self);
-        Self::remove(&disk, &dir)
-    }
-
-    /// Removes what an earlier process may have left in `dir`.
-    pub fn remove(disk: &Disk, dir: &Path) -> Result<(), StoreError> {
-        Spill::remove(disk, dir)
+        Spill::remove(&disk, &dir)
     }
 
     /// Brings together all that one slot has in the file and in memory, and adds it to `order`.

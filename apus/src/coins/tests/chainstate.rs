@@ -153,7 +153,7 @@ fn a_bulk_replaces_everything_at_once_or_not_at_all() {
     let coins = sorted(500..3000);
     for commit in [false, true] {
         let bulk = chainstate.bulk().expect("a run");
-        let mut value = Vec::new();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
         for (i, part) in coins.chunks(700).enumerate() {
             let mut writer = bulk.writer();
             for (at, coin) in part {
@@ -161,7 +161,11 @@ fn a_bulk_replaces_everything_at_once_or_not_at_all() {
                 coin.encode(&mut value);
                 match i % 2 {
                     0 => writer.put(at, &coin.parts()).expect("written"),
-                    _ => writer.put_encoded(at, &value).expect("written"),
+                    _ => {
+                        key.clear();
+                        put_coin_key(&mut key, at);
+                        writer.put_raw(&key, &mut value).expect("written");
+                    }
                 }
             }
             writer.finish().expect("written");

@@ -17,7 +17,9 @@ use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, T
 use super::*;
 use crate::hash::Hash;
 use crate::testdata::{blocks_of, data, shared};
-use crate::wire::{BlockView, Chain, Header, Network, merkle_root, put_compact_size};
+use crate::wire::{
+    BlockView, Chain, Header, Network, ScriptFlags, TxView, merkle_root, put_compact_size,
+};
 
 /// Headers from genesis; the last one is the block that is asked about.
 #[derive(Clone, Copy)]
@@ -108,6 +110,16 @@ pub fn block_of(txs: &[Transaction]) -> Vec<u8> {
 pub fn checked(txs: &[Transaction]) -> CheckedBlock<Vec<u8>> {
     let view = BlockView::parse(block_of(txs)).unwrap();
     check_block(view, &regtest()).unwrap()
+}
+
+/// Checks every input of a transaction that spends `prevouts`.
+pub fn check_tx_scripts(
+    tx: &TxView,
+    prevouts: &[Prevout],
+    flags: ScriptFlags,
+) -> Result<(), RuleError> {
+    let scripts = TxScripts::new(tx, prevouts, flags)?;
+    (0..scripts.input_count()).try_for_each(|input| scripts.check_input(input))
 }
 
 /// What is left of the result of rules: `ok`, or the reject reason.

@@ -27,11 +27,6 @@ impl Format {
         }
     }
 
-    /// The format that the user calls `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
-
     /// Which outputs it counts.
     pub fn numbering(self) -> Numbering {
         match self {

@@ -169,14 +169,6 @@ fn blocks_that_a_format_cannot_hold_are_refused() {
 }
 
 #[test]
-fn formats_have_names() {
-    for format in Format::ALL {
-        assert_eq!(Format::from_name(format.name()), Some(format));
-    }
-    assert_eq!(Format::from_name("BIP456"), None);
-}
-
-#[test]
 fn the_bound_is_what_counting_gives() {
     // Pascal's triangle.
     let mut row = vec![1u128];
