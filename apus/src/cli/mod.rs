@@ -10,6 +10,7 @@ mod output;
 mod progress;
 mod report;
 mod status;
+mod txoutset;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -136,7 +137,7 @@ fn txoutset_info(info: &options::Info, quiet: bool) -> Result<ExitCode, Failure>
     let stats = sync::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
     reporter.finish();
     let stats = stats?;
-    output::line(stats.to_json())?;
+    output::line(txoutset::json(&stats))?;
     reporter.took(format_args!("{} coins read", thousands(stats.txouts)));
     Ok(ExitCode::SUCCESS)
 }

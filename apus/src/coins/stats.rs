@@ -93,23 +93,6 @@ impl UtxoStats {
     pub fn total_amount_btc(&self) -> String {
         format!("{}.{:08}", self.total_amount / 100_000_000, self.total_amount % 100_000_000)
     }
-
-    /// The statistics as `bitcoin-cli gettxoutsetinfo` prints them, without a newline at the end.
-    pub fn to_json(&self) -> String {
-        let hash = match self.hash {
-            Some((HashType::MuHash, hash)) => format!("  \"muhash\": \"{hash}\",\n"),
-            Some((_, hash)) => format!("  \"hash_serialized_3\": \"{hash}\",\n"),
-            None => String::new(),
-        };
-        let Self { height, best_block, txouts, bogosize, transactions, disk_size, .. } = self;
-        let total_amount = self.total_amount_btc();
-        format!(
-            "{{\n  \"height\": {height},\n  \"bestblock\": \"{best_block}\",\n  \
-             \"txouts\": {txouts},\n  \"bogosize\": {bogosize},\n{hash}  \
-             \"total_amount\": {total_amount},\n  \"transactions\": {transactions},\n  \
-             \"disk_size\": {disk_size}\n}}"
-        )
-    }
 }
 
 /// Appends what both hashes are taken of (Core's `TxOutSer`): outpoint, 2 × height + coinbase,

@@ -229,39 +229,6 @@ fn statistics_equal_those_counted_plainly() {
     }
 }
 
-#[test]
-fn json_is_that_of_bitcoin_cli() {
-    let stats = UtxoStats {
-        height: 1,
-        best_block: Hash::ZERO,
-        txouts: 2,
-        bogosize: 3,
-        total_amount: 706_550 * 100_000_000,
-        transactions: 5,
-        hash: Some((HashType::MuHash, Hash::ZERO)),
-        disk_size: 6,
-    };
-    let zero = "0".repeat(64);
-    let expected = format!(
-        r#"{{
-  "height": 1,
-  "bestblock": "{zero}",
-  "txouts": 2,
-  "bogosize": 3,
-  "muhash": "{zero}",
-  "total_amount": 706550.00000000,
-  "transactions": 5,
-  "disk_size": 6
-}}"#
-    );
-    assert_eq!(stats.to_json(), expected);
-    let plain = UtxoStats { hash: None, total_amount: 1, ..stats.clone() }.to_json();
-    assert!(plain.contains("\"total_amount\": 0.00000001,\n") && !plain.contains("hash"));
-    let hash = Some((HashType::HashSerialized3, Hash::ZERO));
-    assert!(UtxoStats { hash, ..stats }.to_json().contains("  \"hash_serialized_3\": \"0"));
-    assert!(serde_json::from_str::<serde_json::Value>(&plain).is_ok());
-}
-
 /// Whenever the power fails, what is there is one of the states that were written, best block and
 /// coins together.
 #[test]
