@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::conf::{Config, Place};
-use super::options::cache_bytes;
-use super::output::{self, Reporting};
+use super::conf::{Config, Found};
+use super::output;
+use super::reporting::Reporting;
 use crate::sync;
 use crate::wire::{Chain, Network};
 
@@ -13,6 +13,10 @@ const SOURCES_NAMED: usize = 2;
 
 /// Settings of Bitcoin Core that change the rules of a test network, which Apus does not do.
 const RULE_SETTINGS: [&str; 3] = ["testactivationheight", "vbparams", "test"];
+
+/// With less, which an empty cache and what is fetched ahead fill, every few blocks would be a
+/// commit. Core raises what it is given as well.
+const DBCACHE_MIB_MIN: usize = 16;
 
 /// The engine's options, and the settings that they came from.
 pub struct Chosen {
@@ -43,7 +47,7 @@ impl Chosen {
         match given.is_empty() {
             true => {
                 let named = self.config.take_list("loadblock").into_iter();
-                named.map(|(path, _)| PathBuf::from(path)).collect()
+                named.map(|found| PathBuf::from(found.text)).collect()
             }
             false => given,
         }
@@ -66,7 +70,7 @@ impl Chosen {
     pub fn name_unsupported(&mut self) {
         let config = &self.config;
         let found = |name: &str| config.find(name).ok().flatten();
-        let named = |name: &str, (text, place): (String, Place)| format!("{place}: {name}={text}");
+        let named = |name: &str, Found { text, place }: Found| format!("{place}: {name}={text}");
         let mut warnings = Vec::new();
         if let Some(prune) = found("prune").filter(|_| config.is_on("prune", false)) {
             warnings.push(named("prune", prune) + " is left to bitcoind: Apus keeps every block");
@@ -124,6 +128,11 @@ impl Chosen {
         }
         line
     }
+}
+
+/// Bytes of as many MiB as the user wants to give, if that is enough.
+fn cache_bytes(mib: usize) -> usize {
+    mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }
 
 /// `a`, `a and b`, `a, b and 3 more`.

@@ -3,9 +3,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use super::exit;
 use super::failure::Failure;
-use super::output::Reporting;
-use super::progress::{precise, thousands};
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::numbers::{precise, thousands};
+use super::reporting::Reporting;
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::swiftsync::Format;
@@ -36,11 +38,12 @@ struct Figures {
 
 /// Syncs the blocks that came with the program in all three ways, and compares each UTXO set with
 /// Bitcoin Core's figures. The directory is temporary unless `keep` names one.
-pub fn run(keep: Option<PathBuf>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode, Failure> {
+pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     let temporary = keep.is_none();
     let name = format!("apus-demo-{}", std::process::id());
     let root = keep.unwrap_or_else(|| std::env::temp_dir().join(name));
-    let demo = Demo { reporting: Reporting { quiet, json: false }, stop };
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let demo = Demo { reporting: Reporting { quiet, json: false }, stop: &stop };
     let result = demo.show(&root);
     if temporary {
         // The result counts; what cannot be removed is the temporary directory's own affair.
@@ -99,7 +102,7 @@ impl Demo<'_> {
         let Some(first) =
             self.sync_one_way("in order, every script checked", &every_script, &blocks)?
         else {
-            return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+            return Ok(ExitCode::from(exit::INTERRUPTED));
         };
         self.make_hints(&every_script, &hints)?;
         let best = AssumeValid::Block(first.summary.best_block);
@@ -121,7 +124,7 @@ impl Demo<'_> {
         self.say("")?;
         let mut same = true;
         for way in ways {
-            let Some(way) = way? else { return Ok(ExitCode::from(super::EXIT_INTERRUPTED)) };
+            let Some(way) = way? else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
             same &= self.compare(&way)?;
         }
         if !same {
@@ -198,7 +201,7 @@ impl Demo<'_> {
     }
 
     fn say(&self, text: impl Display) -> Result<(), Failure> {
-        self.reporting.say(text)
+        Ok(self.reporting.say(text)?)
     }
 }
 

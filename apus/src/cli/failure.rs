@@ -1,14 +1,11 @@
-use std::io;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::output;
+use super::exit;
+use super::output::{self, StdoutError};
 use crate::disk::StoreError;
 use crate::sync::{ErrorKind, SyncError};
-
-/// Exit status after a wrong option, as clap has it.
-const EXIT_USAGE: u8 = 2;
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
@@ -41,15 +38,6 @@ impl Failure {
         Self { kind: Some(ErrorKind::Hints), text: text.into() }
     }
 
-    /// Standard output could not be written. Nothing is said to a reader that has gone away.
-    pub fn stdout(error: io::Error) -> Self {
-        let text = match output::reader_has_gone(&error) {
-            true => String::new(),
-            false => format!("cannot write to standard output: {error}"),
-        };
-        Self { kind: None, text }
-    }
-
     /// The same error, with a sentence after it.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {
@@ -75,7 +63,7 @@ impl Failure {
             let _ = output::line(text);
         }
         match self.kind {
-            Some(ErrorKind::Usage) => ExitCode::from(EXIT_USAGE),
+            Some(ErrorKind::Usage) => ExitCode::from(exit::USAGE),
             _ => ExitCode::FAILURE,
         }
     }
@@ -102,5 +90,12 @@ impl From<SyncError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         SyncError::from(error).into()
+    }
+}
+
+impl From<StdoutError> for Failure {
+    fn from(error: StdoutError) -> Self {
+        let text = if error.reader_has_gone() { String::new() } else { error.to_string() };
+        Self { kind: None, text }
     }
 }

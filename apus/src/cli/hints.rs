@@ -6,11 +6,15 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use super::directory::Directory;
+use super::exit;
 use super::failure::Failure;
-use super::options::{self, Directory};
-use super::output::Reporting;
-use super::progress::{Reporter, precise, thousands};
+use super::home::expand_home;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::numbers::{precise, thousands};
+use super::progress::Reporter;
 use super::report::summary_json as summary_json_of_sync;
+use super::reporting::Reporting;
 use crate::disk::Disk;
 use crate::swiftsync::hints::{self, Statistics};
 use crate::swiftsync::{Format, Hints};
@@ -172,7 +176,7 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let options = chosen.options;
     let format = create.format.into();
     create.output.write(&path, format, quiet, |reporter| {
-        let stop = super::stop_on_signal(super::STOPPING);
+        let stop = stop_on_signal(Interrupted::WritesNothing);
         sync::create_hints(&options, create.height, format, &path, reporter, &stop)
     })
 }
@@ -184,10 +188,10 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
     if verify.full {
         options.assumevalid = AssumeValid::Nothing;
     }
-    let file = options::expand_home(&verify.file);
+    let file = expand_home(&verify.file);
     let reporting = Reporting { quiet, json: verify.json };
     let reporter = reporting.reporter();
-    let stop = super::stop_on_signal(super::STOPPING);
+    let stop = stop_on_signal(Interrupted::WritesNothing);
     let result = sync::verify_hints(&options, &file, &reporter, &stop);
     reporter.finish();
     let summary = result?;
@@ -203,7 +207,7 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
         ),
     };
     reporting.report(|| summary_json_of_sync(&summary, reporter.most_memory()), text)?;
-    Ok(exit_code(summary.interrupted))
+    Ok(exit::status(summary.interrupted))
 }
 
 fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
@@ -229,7 +233,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
         false => failure,
     };
     let written = convert.output.write(&path, format, quiet, |reporter| {
-        let stop = super::stop_on_signal(super::STOPPING);
+        let stop = stop_on_signal(Interrupted::WritesNothing);
         sync::convert_hints(hints.as_ref(), &options, format, &path, reporter, &stop)
     });
     written.map_err(why)
@@ -240,16 +244,9 @@ fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
     let (hints, _) = open(&compress.file)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     compress.output.write(&path, Format::Compressed, quiet, |reporter| {
-        let stop = super::stop_on_signal(super::STOPPING);
+        let stop = stop_on_signal(Interrupted::WritesNothing);
         sync::compress_hints(hints.as_ref(), threads, &path, reporter, &stop)
     })
-}
-
-fn exit_code(interrupted: bool) -> ExitCode {
-    match interrupted {
-        true => ExitCode::from(super::EXIT_INTERRUPTED),
-        false => ExitCode::SUCCESS,
-    }
 }
 
 impl Output {
@@ -261,7 +258,7 @@ impl Output {
                  to be there, and standard output cannot do that: name a file",
             ));
         }
-        let path = options::expand_home(&self.output);
+        let path = expand_home(&self.output);
         if path.is_dir() {
             let what = format!("{} is a directory: name a file in it", path.display());
             return Err(Failure::input(what));
@@ -290,7 +287,7 @@ impl Output {
         let summary = result?;
         reporting
             .report(|| summary_json(&summary, format, path), || summary_text(&summary, path))?;
-        Ok(exit_code(summary.interrupted))
+        Ok(exit::status(summary.interrupted))
     }
 }
 
@@ -342,7 +339,7 @@ fn summary_text(summary: &HintsSummary, path: &Path) -> String {
 
 /// A hints file that is mapped into memory, and its length.
 fn open(path: &Path) -> Result<(Box<dyn Hints>, u64), Failure> {
-    let path = options::expand_home(path);
+    let path = expand_home(path);
     let wrong = |what: String| Failure::hints(format!("{}: {what}", path.display()));
     let file = Disk::new().open_read(&path)?;
     let bytes = file.len()?;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::numbers::{date, duration, precise, thousands};
 use super::output;
 use crate::sync::{MemoryInUse, Observer, Phase, Progress, memory_in_use};
 
@@ -162,72 +163,9 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
     line
 }
 
-/// `1234567` as `1,234,567`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `3 h 25 min`, `4 min 10 s`, `12 s`.
-pub fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-/// Seconds with two digits while they are few.
-pub fn precise(elapsed: Duration) -> String {
-    match elapsed.as_secs() {
-        0..60 => format!("{:.2} s", elapsed.as_secs_f64()),
-        _ => duration(elapsed),
-    }
-}
-
-/// A Unix time as Bitcoin Core's log has it: ISO 8601, UTC, `2009-01-03T18:15:05Z`.
-pub fn time_stamp(time: i64) -> String {
-    let second = time.rem_euclid(86_400);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{}T{hour:02}:{minute:02}:{:02}Z", date(time), second % 60)
-}
-
-/// The UTC date of a Unix time, `2009-01-03`.
-pub fn date(time: i64) -> String {
-    // Days since 0000-03-01 split into eras of 400 years (Howard Hinnant's civil_from_days).
-    let days = time.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_of_blocks() {
-        assert_eq!(date(1231006505), "2009-01-03");
-        assert_eq!(date(1709164800), "2024-02-29");
-        assert_eq!(date(0), "1970-01-01");
-        assert_eq!(time_stamp(1231006505), "2009-01-03T18:15:05Z");
-        assert_eq!(time_stamp(-1), "1969-12-31T23:59:59Z");
-    }
 
     #[test]
     fn a_log_gets_a_line_every_few_seconds_and_soon_for_another_phase() {
@@ -270,13 +208,5 @@ mod tests {
             "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left, 10 blocks/s, 2.0 MB/s, \
              1,000 coins cached"
         );
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(thousands(0), "0");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(thousands(1_234_567), "1,234,567");
-        assert_eq!(duration(Duration::from_secs(3_725)), "1 h 2 min");
     }
 }

@@ -1,7 +1,7 @@
 use serde::Serialize;
 
+use super::numbers::{precise, thousands};
 use super::output;
-use super::progress::{precise, thousands};
 use crate::sync::{Checked, MemoryInUse, NotChecked, Refusal, RuleGroup, Summary};
 
 /// Refusals that are printed one by one; the rest is counted.

@@ -3,10 +3,11 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
+use super::directory::Directory;
 use super::failure::Failure;
-use super::options::Directory;
-use super::output::{self, Reporting};
-use super::progress::{date, thousands};
+use super::numbers::{date, thousands};
+use super::output;
+use super::reporting::Reporting;
 use crate::sync::{self, Status, Unfinished};
 
 /// Say what a data directory holds: network, height, best block, and what was left unfinished.

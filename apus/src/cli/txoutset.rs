@@ -1,10 +1,83 @@
-use crate::sync::{UtxoHash, UtxoStats};
+//! `apus txoutset …`: questions about the UTXO set.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::directory::Directory;
+use super::failure::Failure;
+use super::numbers::thousands;
+use super::output;
+use super::reporting::Reporting;
+use crate::sync::{self, UtxoHash, UtxoStats};
+
+#[derive(Subcommand)]
+pub enum TxOutSetCommand {
+    /// Statistics and hash of the UTXO set, as Bitcoin Core's gettxoutsetinfo prints them.
+    Info(Info),
+}
+
+#[derive(Args)]
+pub struct Info {
+    /// Which hash over the whole set.
+    #[arg(long, value_enum, default_value_t = HashType::HashSerialized3, value_name = "TYPE")]
+    pub hash: HashType,
+    #[command(flatten)]
+    pub directory: Directory,
+    /// Show no progress; what is printed is JSON in any case.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum HashType {
+    /// Order does not matter; computed on all cores.
+    Muhash,
+    /// Over the set in order of its keys.
+    #[value(name = "hash_serialized_3")]
+    HashSerialized3,
+    /// Statistics alone.
+    None,
+}
+
+impl From<HashType> for UtxoHash {
+    fn from(hash: HashType) -> Self {
+        match hash {
+            HashType::Muhash => Self::MuHash,
+            HashType::HashSerialized3 => Self::HashSerialized3,
+            HashType::None => Self::None,
+        }
+    }
+}
+
+/// Runs one of the commands.
+pub fn run(command: &TxOutSetCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    match command {
+        TxOutSetCommand::Info(info) => run_info(info, quiet),
+    }
+}
+
+fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
+    let chosen = info.directory.to_options().map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: info.json };
+    chosen.announce(&[], reporting);
+    let reporter = reporting.reporter();
+    // Nothing is saved here, so that an interrupt may end the process as usual.
+    let stop = AtomicBool::new(false);
+    let stats = sync::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
+    reporter.finish();
+    let stats = stats?;
+    output::line(json(&stats))?;
+    reporter.took(format_args!("{} coins read", thousands(stats.txouts)));
+    Ok(ExitCode::SUCCESS)
+}
 
 /// The statistics as `bitcoin-cli gettxoutsetinfo` prints them, without a newline at the end.
 ///
 /// Written by hand: Core prints the total amount as a number with eight decimals, which no
 /// floating-point number keeps.
-pub fn json(stats: &UtxoStats) -> String {
+fn json(stats: &UtxoStats) -> String {
     let hash = match stats.hash {
         Some((UtxoHash::MuHash, hash)) => format!("  \"muhash\": \"{hash}\",\n"),
         Some((_, hash)) => format!("  \"hash_serialized_3\": \"{hash}\",\n"),

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{CONF, Config};
+use super::config::Config;
+use super::load::CONF;
 
 /// No file of settings is as long as this; a device or a file of blocks named by mistake is longer.
 const BYTES_MAX: u64 = 1 << 20;

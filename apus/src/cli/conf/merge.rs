@@ -32,6 +32,13 @@ pub struct Setting {
     pub place: Place,
 }
 
+/// A setting's value as a text, and where it was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    pub text: String,
+    pub place: Place,
+}
+
 /// Settings by name, those of one name in the order in which they were read.
 pub type ByName = BTreeMap<String, Vec<Setting>>;
 
@@ -129,4 +136,12 @@ pub fn negated(span: &[Setting]) -> usize {
 
 fn is_negated(span: &[Setting]) -> bool {
     !span.is_empty() && negated(span) == span.len()
+}
+
+/// The settings that have a text.
+pub fn texts(settings: Vec<Setting>) -> Vec<Found> {
+    let texts = settings.into_iter();
+    texts
+        .filter_map(|Setting { value, place }| Some(Found { text: value.text()?, place }))
+        .collect()
 }

@@ -2,13 +2,15 @@
 //! digests that Core's own tests have (settings_tests, argsman_tests).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use super::merge::ByName;
+use super::merge::{ByName, Place, Setting, Sources};
 use super::parse::{parse, parse_settings};
-use super::value::{integer, truth};
+use super::value::{Value, integer, truth};
 use super::*;
 use crate::hash::sha256d;
+use crate::wire::Chain;
 
 /// Files by name, in place of a disk.
 type Files = BTreeMap<&'static str, &'static str>;
@@ -39,7 +41,7 @@ fn conf(text: &'static str) -> Result<Config, String> {
 
 /// A setting's text on the network that a bitcoin.conf names.
 fn found(text: &'static str, name: &str) -> Option<String> {
-    conf(text).unwrap().find(name).unwrap().map(|(text, _)| text)
+    conf(text).unwrap().find(name).unwrap().map(|found| found.text)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -170,7 +172,7 @@ fn files_are_included_one_level_deep() {
         ("/home/r", "stopatheight=3"),
     ];
     let config = load(&given(), &files).unwrap();
-    let text = |config: &Config, name| config.find(name).unwrap().map(|(text, _)| text);
+    let text = |config: &Config, name| config.find(name).unwrap().map(|found| found.text);
     assert_eq!(text(&config, "par").as_deref(), Some("5"));
     assert_eq!(text(&config, "dbcache").as_deref(), Some("9"));
     assert_eq!(text(&config, "stopatheight"), None);
@@ -205,7 +207,7 @@ fn the_file_is_looked_for_in_the_first_directory_that_is_named() {
     let config = load(&given(), &files).unwrap();
     assert_eq!(config.datadir, PathBuf::from("/big"));
     assert_eq!(config.datadir_place.clone().unwrap().to_string(), "/home/bitcoin.conf:1");
-    let text = |config: &Config, name| config.find(name).unwrap().map(|(text, _)| text);
+    let text = |config: &Config, name| config.find(name).unwrap().map(|found| found.text);
     assert_eq!(text(&config, "par").as_deref(), Some("2"));
     assert_eq!(text(&config, "dbcache").as_deref(), Some("70"));
     let datadir = Some(PathBuf::from("/other"));
@@ -242,7 +244,7 @@ fn settings_json_has_more_say_than_the_file() {
         load(&given(), &[("/home/settings.json", json), ("/home/bitcoin.conf", text)])
     };
     let one = |json, text, name: &str| {
-        with(json, text).unwrap().find(name).unwrap().map(|(text, _)| text)
+        with(json, text).unwrap().find(name).unwrap().map(|found| found.text)
     };
     for (json, text, value) in [
         (r#"{"_warning_": "x", "dbcache": "800"}"#, "dbcache=1", Some("800")),
@@ -277,7 +279,7 @@ fn settings_json_has_more_say_than_the_file() {
             ("/home/bitcoin.conf", text),
         ];
         let config = load(&given(), &files).unwrap();
-        assert_eq!(config.find("par").unwrap().map(|(text, _)| text).as_deref(), value);
+        assert_eq!(config.find("par").unwrap().map(|found| found.text).as_deref(), value);
     }
     let this = Given { settings: Which::This("none.json".into()), ..given() };
     assert!(load(&this, &[]).unwrap_err().contains("/home/none.json"));

@@ -1,20 +1,17 @@
+use clap::Parser;
+
 use super::*;
+use crate::wire::Network;
 
-fn spelled(args: &[&str]) -> Vec<OsString> {
-    core_spelling(args.iter().map(OsString::from))
-}
-
-#[test]
-fn the_options_hold_together() {
-    use clap::CommandFactory;
-    Cli::command().debug_assert();
+#[derive(Parser)]
+#[command(args_override_self = true)]
+struct Arguments {
+    #[command(flatten)]
+    engine: Engine,
 }
 
 fn engine(args: &[&str]) -> Engine {
-    match Cli::try_parse_from(spelled(args)).unwrap().command {
-        Command::Sync { engine, .. } => engine,
-        _ => panic!("not sync"),
-    }
+    Arguments::try_parse_from([&["sync"], args].concat()).unwrap().engine
 }
 
 fn options_of(args: &[&str]) -> sync::Options {
@@ -22,28 +19,13 @@ fn options_of(args: &[&str]) -> sync::Options {
 }
 
 #[test]
-fn one_dash_is_enough_for_long_options() {
-    let args = ["apus", "sync", "-datadir=/x", "-loadblock=a", "-regtest", "-par=-1"];
-    let Command::Sync { from, engine } = Cli::try_parse_from(spelled(&args)).unwrap().command
-    else {
-        panic!("not sync")
-    };
-    assert_eq!(from, [PathBuf::from("a")]);
-    let options = engine.to_options().unwrap().options;
-    assert_eq!(options.datadir, PathBuf::from("/x"));
-    assert_eq!(options.network.chain, Chain::Regtest);
-}
-
-#[test]
 fn numbers_mean_what_they_mean_to_core() {
-    for (arg, stop) in [("-stopatheight=0", None), ("-stopatheight=7", Some(7))] {
-        let options = options_of(&["apus", "sync", "-datadir=x", "-par=2000000000", arg]);
-        assert_eq!((options.stop_at_height, options.threads), (stop, THREADS_MAX));
+    for (arg, stop) in [("--stopatheight=0", None), ("--stopatheight=7", Some(7))] {
+        let options = options_of(&["--datadir=x", "--par=2000000000", arg]);
+        assert_eq!((options.stop_at_height, options.threads), (stop, 256));
     }
-    assert_eq!(threads(i64::MIN), 1);
-    assert_eq!(threads(i64::MAX), THREADS_MAX);
     // Given twice, the last one counts.
-    let options = options_of(&["apus", "sync", "-datadir=y", "-datadir=x", "-par=3", "-par=2"]);
+    let options = options_of(&["--datadir=y", "--datadir=x", "--par=3", "--par=2"]);
     assert_eq!((options.datadir, options.threads), (PathBuf::from("x"), 2));
 }
 
@@ -60,21 +42,9 @@ fn contradictions_are_refused() {
         &["--conf", "/no/such/file"],
         &["--settings", "/no/such/file"],
     ] {
-        let all = [&["apus", "sync", "-datadir=/no/such/directory"], args].concat();
+        let all = [&["--datadir=/no/such/directory"], args].concat();
         assert!(engine(&all).to_options().is_err(), "{args:?}");
     }
-    for args in [["-frmo=x"], ["-includeconf=x"]] {
-        assert!(Cli::try_parse_from(spelled(&["apus", "sync", args[0]])).is_err());
-    }
-}
-
-#[test]
-fn no_home_directory_is_no_default() {
-    for home in [None, Some(OsString::new())] {
-        let refused = default_datadir(home).unwrap_err();
-        assert!(refused.contains("HOME") && refused.contains("--datadir"), "{refused}");
-    }
-    assert!(default_datadir(Some("/home/x".into())).unwrap().starts_with("/home/x"));
 }
 
 #[test]
@@ -92,8 +62,8 @@ fn files_give_way_to_the_command_line() {
     );
     std::fs::write(dir.join("bitcoin.conf"), conf).unwrap();
     std::fs::write(dir.join("signet/settings.json"), r#"{"dbcache": "70"}"#).unwrap();
-    let datadir = format!("-datadir={}", dir.display());
-    let mut chosen = engine(&["apus", "sync", &datadir]).to_options().unwrap();
+    let datadir = format!("--datadir={}", dir.display());
+    let mut chosen = engine(&[&datadir]).to_options().unwrap();
     assert_eq!(chosen.take_sources(vec![]), [PathBuf::from("a"), PathBuf::from("b")]);
     assert_eq!(chosen.take_sources(vec!["c".into()]), [PathBuf::from("c")]);
     // What a rebuild does not follow.
@@ -111,7 +81,7 @@ fn files_give_way_to_the_command_line() {
     let other = root.path().display().to_string();
     let args = ["--blocksdir", &other, "--par=2", "--dbcache=450", "--stopatheight=7"];
     let more = ["--assumevalid=0", "--minimumchainwork=0x1", "--signetchallenge=52"];
-    let all = [&["apus", "sync", &datadir][..], &args, &more].concat();
+    let all = [&[datadir.as_str()][..], &args, &more].concat();
     let options = options_of(&all);
     assert_eq!(options.network.magic, Network::custom_signet(vec![0x52]).magic);
     assert_eq!((options.threads, options.dbcache_bytes), (2, 450 << 20));

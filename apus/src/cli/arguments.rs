@@ -1,0 +1,120 @@
+//! The commands and the options that all of them take.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::hints::HintsCommand;
+use super::status::StatusCommand;
+use super::sync::{ReindexCommand, SyncCommand};
+use super::txoutset::TxOutSetCommand;
+
+/// opens and carries on from.
+#[derive(Parser)]
+#[command(name = "apus", version = env!("APUS_VERSION"))]
+#[command(max_term_width = 100, after_help = EXAMPLES)]
+#[command(args_override_self = true)]
+pub struct Cli {
+    /// Log what happens inside, to standard error.
+    #[arg(long, global = true)]
+    pub debug: bool,
+    /// Say nothing but errors, what is refused, and what is asked for: no progress, no report.
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  apus demo                                    the first 14,132 mainnet blocks, in seconds
+  apus sync --from bootstrap.dat               into Bitcoin Core's own data directory
+  apus sync --from /old/node --datadir new     from the block files of another node
+  apus reindex --datadir new --assumevalid 0   rebuild the UTXO set, checking every script
+  apus hints create -o mainnet.hints           which outputs are unspent, from a synced directory
+  apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
+                                               in any order, without look-ups, proved at the end
+  apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
+
+Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
+Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
+130 interrupted (what was done is saved; the same command carries on).
+With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
+status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
+files given will not do), disk (a file cannot be read or written, or is damaged), hints, refused
+(a block breaks a rule), unproved (SwiftSync cannot prove the chain).
+Progress and log go to standard error, with time stamps unless that is a terminal; a run goes on
+when nobody reads them.";
+
+#[derive(Subcommand)]
+pub enum Command {
+    Sync(SyncCommand),
+    Reindex(ReindexCommand),
+    Status(StatusCommand),
+    /// Ask about the UTXO set.
+    Txoutset {
+        #[command(subcommand)]
+        command: TxOutSetCommand,
+    },
+    /// Make and read hints files, with which blocks are synced in any order (SwiftSync).
+    Hints {
+        #[command(subcommand)]
+        command: HintsCommand,
+    },
+    /// Sync the first 14,132 blocks of mainnet, which came with this program, in all three ways.
+    Demo {
+        /// Put the data directory here and keep it.
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+    },
+}
+
+/// Arguments in Core's spelling (`-datadir=DIR`) as clap wants them (`--datadir=DIR`).
+pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut after_separator = false;
+    args.map(|arg| {
+        after_separator |= arg == OsStr::new("--");
+        let bytes = arg.as_encoded_bytes();
+        let one_dash = bytes.len() > 2 && bytes[0] == b'-' && bytes[1].is_ascii_alphabetic();
+        if !one_dash || after_separator {
+            return arg;
+        }
+        let mut double = OsString::from("-");
+        double.push(&arg);
+        double
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_hold_together() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_dash_is_enough_for_long_options() {
+        let args = ["apus", "sync", "-datadir=/x", "-loadblock=a", "-regtest", "-par=-1"];
+        let args = core_spelling(args.map(OsString::from).into_iter());
+        let Command::Sync(command) = Cli::try_parse_from(args).unwrap().command else {
+            panic!("not sync")
+        };
+        assert_eq!(command.from, [PathBuf::from("a")]);
+        let options = command.engine.to_options().unwrap().options;
+        assert_eq!(options.datadir, PathBuf::from("/x"));
+        assert_eq!(options.network.chain, crate::wire::Chain::Regtest);
+    }
+
+    #[test]
+    fn options_that_do_not_exist_are_refused() {
+        for wrong in ["-frmo=x", "-includeconf=x"] {
+            let args = core_spelling(["apus", "sync", wrong].map(OsString::from).into_iter());
+            assert!(Cli::try_parse_from(args).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The settings of one run, and which of them it took.
+
+use std::path::{Path, PathBuf};
+
+use super::load::{Given, Loaded, Reader, load};
+use super::merge::{self, Found, Place, Setting, Sources};
+use super::network::NETWORK_FLAGS;
+use super::value::{self, Value};
+use crate::wire::Chain;
+
+/// All settings of a run, and the directory and the network that they name.
+#[derive(Debug)]
+pub struct Config {
+    /// The network.
+    pub chain: Chain,
+    /// The data directory's root.
+    pub datadir: PathBuf,
+    /// The file and line that name the data directory; `None`: the command line or the default.
+    pub datadir_place: Option<Place>,
+    /// The bitcoin.conf of this run, whether or not it exists; `None`: none is wanted.
+    pub conf: Option<PathBuf>,
+    /// The challenges of a signet of its own; settings.json has no say in them.
+    pub challenges: Vec<Found>,
+    /// What to say before the work starts, a line each.
+    pub warnings: Vec<String>,
+    /// Settings from files that this run took, for its first line: file and `name=value`.
+    used: Vec<(PathBuf, String)>,
+    sources: Sources,
+}
+
+impl Config {
+    /// Reads the files of settings, as [`load`] does, and warns of what may surprise in them.
+    ///
+    /// # Errors
+    /// As for [`load`].
+    pub fn load(given: &Given, read: &Reader) -> Result<Self, String> {
+        let loaded = load(given, read)?;
+        let Loaded { chain, datadir, datadir_place, conf, challenges, warnings, sources } = loaded;
+        let used = Vec::new();
+        let mut config =
+            Self { chain, datadir, datadir_place, conf, challenges, warnings, used, sources };
+        config.note_directory_and_network();
+        config.warn_of_words();
+        Ok(config)
+    }
+
+    /// The setting that counts, and where it was found.
+    ///
+    /// # Errors
+    /// It is a list or an object, in settings.json.
+    pub fn find(&self, name: &str) -> Result<Option<Found>, String> {
+        let Some(Setting { value, place }) = self.sources.get(self.chain.name(), name) else {
+            return Ok(None);
+        };
+        match value {
+            Value::Array(_) | Value::Object => {
+                Err(format!("{place}: {name} must have one value, a text, a number, true or false"))
+            }
+            value => Ok(value.text().map(|text| Found { text, place })),
+        }
+    }
+
+    /// The setting's text, which the run's first line then names as used.
+    pub fn take(&mut self, name: &str) -> Result<Option<Found>, String> {
+        let found = self.find(name)?;
+        if let Some(Found { text, place: Place::File(path, _) }) = &found {
+            self.used.push((path.clone(), format!("{name}={text}")));
+        }
+        Ok(found)
+    }
+
+    /// The setting as an integer, which is what its text starts with, as Core has it.
+    pub fn take_number(&mut self, name: &str) -> Result<Option<i64>, String> {
+        let Some(Found { text, place }) = self.take(name)? else { return Ok(None) };
+        let number = value::integer(&text);
+        if text.trim().parse() != Ok(number) {
+            self.warnings.push(format!(
+                "{place}: {name}={text} counts as {name}={number}, as it does for Bitcoin Core"
+            ));
+        }
+        Ok(Some(number))
+    }
+
+    /// All values of a setting that may be given many times; the run's first line names them.
+    pub fn take_list(&mut self, name: &str) -> Vec<Found> {
+        let list = merge::texts(self.sources.list(self.chain.name(), name));
+        for Found { text, place } in &list {
+            if let Place::File(path, _) = place {
+                self.used.push((path.clone(), format!("{name}={text}")));
+            }
+        }
+        list
+    }
+
+    /// Whether a setting is on, or off where `if_absent` says so.
+    pub fn is_on(&self, name: &str, if_absent: bool) -> bool {
+        match self.sources.get(self.chain.name(), name) {
+            Some(Setting { value, .. }) if value != Value::Null => value.truth(),
+            _ => if_absent,
+        }
+    }
+
+    /// The settings that this run took from files, by file, in the order of first use.
+    pub fn used(&self) -> Vec<(&Path, Vec<&str>)> {
+        let mut files: Vec<(&Path, Vec<&str>)> = Vec::new();
+        for (path, setting) in &self.used {
+            match files.iter_mut().find(|(file, _)| file == path) {
+                Some((_, settings)) => settings.push(setting),
+                None => files.push((path, vec![setting])),
+            }
+        }
+        files
+    }
+
+    fn note_directory_and_network(&mut self) {
+        if let Some(Place::File(path, _)) = &self.datadir_place {
+            self.used.push((path.clone(), format!("datadir={}", self.datadir.display())));
+        }
+        let named = NETWORK_FLAGS
+            .iter()
+            .find_map(|(name, _)| Some(format!("{name}=1")).zip(self.sources.network_flag(name)));
+        let chain =
+            || Some(format!("chain={}", self.chain.name())).zip(self.sources.get("", "chain"));
+        if let Some((text, Setting { place: Place::File(path, _), .. })) = named.or_else(chain) {
+            self.used.push((path, text));
+        }
+    }
+
+    /// Warns of networks that a word is meant to switch on, which it does not.
+    fn warn_of_words(&mut self) {
+        let Some(top) = self.sources.sections.get("") else { return };
+        for setting in NETWORK_FLAGS.iter().filter_map(|(name, _)| top.get(*name)).flatten() {
+            let Value::Text(text) = &setting.value else { continue };
+            if !text.is_empty() && text.parse::<i64>().is_err() {
+                self.warnings.push(format!(
+                    "{}: '{text}' counts as {}, as it does for Bitcoin Core: write 1 or 0",
+                    setting.place,
+                    value::integer(text)
+                ));
+            }
+        }
+    }
+}

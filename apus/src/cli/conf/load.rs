@@ -1,0 +1,245 @@
+//! Finds the files of settings and reads them, in Core's order.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::merge::{self, Found, Place, Setting, Sources};
+use super::parse;
+use super::value::Value;
+use crate::wire::{Chain, Network};
+
+/// The name of Core's configuration file in a data directory.
+pub const CONF: &str = "bitcoin.conf";
+/// The name of the file in which Core and its window keep what is set while they run.
+const SETTINGS: &str = "settings.json";
+
+/// Reads a whole file.
+pub type Reader<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
+
+/// Which file to read, of a kind that has a usual name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Which {
+    /// The one with the usual name, if it is there.
+    #[default]
+    Usual,
+    /// This one, which must be there.
+    This(PathBuf),
+    /// None.
+    Not,
+}
+
+/// What the command line says that decides which files are read.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// `--datadir`.
+    pub datadir: Option<PathBuf>,
+    /// The data directory where nothing names one; why there is none, if so.
+    pub usual_datadir: Result<PathBuf, String>,
+    /// `--conf` and `--noconf`.
+    pub conf: Which,
+    /// `--settings` and `--nosettings`.
+    pub settings: Which,
+    /// Whether bitcoin.conf may include other files; `--noincludeconf` says no.
+    pub includes: bool,
+    /// `--chain`, `--regtest` and others that are merged with what files say: name and value.
+    pub others: Vec<(&'static str, String)>,
+}
+
+/// What the files of a run hold, before anything is taken from it.
+pub struct Loaded {
+    /// The network.
+    pub chain: Chain,
+    /// The data directory's root.
+    pub datadir: PathBuf,
+    /// The file and line that name the data directory; `None`: the command line or the default.
+    pub datadir_place: Option<Place>,
+    /// The bitcoin.conf of this run, whether or not it exists; `None`: none is wanted.
+    pub conf: Option<PathBuf>,
+    /// The challenges of a custom signet; settings.json has no say in them.
+    pub challenges: Vec<Found>,
+    /// Warnings for the user, one for each line that counts in a way that may surprise.
+    pub warnings: Vec<String>,
+    /// All settings.
+    pub sources: Sources,
+}
+
+/// Reads bitcoin.conf, what it includes, and settings.json, in Core's order: the directory that
+/// the command line names, or else the default one, holds bitcoin.conf; that may name another
+/// data directory and the network, whose directory holds settings.json.
+///
+/// # Errors
+/// A file cannot be read or holds what Core refuses; more than one network is named, or none
+/// that exists; no data directory is named, and there is no default.
+pub fn load(given: &Given, read: &Reader) -> Result<Loaded, String> {
+    let mut loading = Loading { given, read, sources: Sources::default(), warnings: vec![] };
+    for (name, value) in &given.others {
+        let setting = Setting { value: Value::Text(value.clone()), place: Place::CommandLine };
+        loading.sources.command_line.entry(name.to_string()).or_default().push(setting);
+    }
+    let conf = loading.conf_path()?;
+    if let Some(path) = &conf {
+        loading.read_conf(path)?;
+    }
+    let chain = loading.sources.chain()?;
+    let (datadir, datadir_place) = loading.datadir(chain)?;
+    let challenges = merge::texts(loading.sources.list(chain.name(), "signetchallenge"));
+    loading.read_settings(chain, &datadir)?;
+    let Loading { sources, warnings, .. } = loading;
+    Ok(Loaded { chain, datadir, datadir_place, conf, challenges, warnings, sources })
+}
+
+/// The files of a run while they are being read.
+struct Loading<'a> {
+    given: &'a Given,
+    read: &'a Reader<'a>,
+    sources: Sources,
+    warnings: Vec<String>,
+}
+
+impl Loading<'_> {
+    /// The data directory as far as the command line knows it: relative names of files are meant
+    /// from here, even if bitcoin.conf then names another data directory.
+    fn base(&self) -> Result<PathBuf, String> {
+        self.given.datadir.clone().map_or_else(|| self.given.usual_datadir.clone(), Ok)
+    }
+
+    /// The name of a file that is meant from the data directory.
+    fn resolve(&self, name: &Path) -> Result<PathBuf, String> {
+        match name.is_absolute() {
+            true => Ok(name.to_path_buf()),
+            false => Ok(self.base()?.join(name)),
+        }
+    }
+
+    fn conf_path(&self) -> Result<Option<PathBuf>, String> {
+        match &self.given.conf {
+            Which::Usual => Ok(Some(self.base()?.join(CONF))),
+            Which::This(name) => self.resolve(name).map(Some),
+            Which::Not => Ok(None),
+        }
+    }
+
+    fn read_conf(&mut self, path: &Path) -> Result<(), String> {
+        let bytes = match (self.read)(path) {
+            Ok(bytes) => bytes,
+            Err(error) if self.given.conf == Which::Usual && is_missing(&error) => return Ok(()),
+            Err(error) => return Err(cannot_read("configuration file", path, &error)),
+        };
+        self.add(path, &bytes)?;
+        if !self.given.includes {
+            return Ok(());
+        }
+        let chain = self.sources.chain()?;
+        let included = [chain.name(), ""].map(|section| self.includes(section));
+        for setting in included.iter().flat_map(|all| &all[merge::negated(all)..]) {
+            let Value::Text(name) = &setting.value else {
+                return Err(format!("{}: noincludeconf=0 names no file", setting.place));
+            };
+            let path = self.resolve(Path::new(name))?;
+            let bytes = (self.read)(&path).map_err(|error| {
+                let what = cannot_read("included file", &path, &error);
+                format!("{}: {what}", setting.place)
+            })?;
+            self.add(&path, &bytes)?;
+        }
+        for (section, before) in [chain.name(), ""].iter().zip(&included) {
+            for nested in self.includes(section).iter().skip(before.len()) {
+                let name = nested.value.text().unwrap_or_default();
+                self.warnings.push(format!(
+                    "{}: includeconf={name} is ignored, since this file is itself included",
+                    nested.place
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn includes(&self, section: &str) -> Vec<Setting> {
+        let settings = self.sources.sections.get(section);
+        settings.and_then(|settings| settings.get("includeconf")).cloned().unwrap_or_default()
+    }
+
+    /// Puts the settings of a bitcoin.conf after those that are there.
+    fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.starts_with('\u{feff}') {
+            self.warnings.push(format!(
+                "{}:1: the file starts with a byte order mark, which makes its first line \
+                 unreadable to Bitcoin Core and here: save it without",
+                path.display()
+            ));
+        }
+        let lines = parse::parse(&text)
+            .map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
+        for (section, line) in lines.sections {
+            if Chain::from_name(&section).is_none() {
+                self.warnings.push(format!(
+                    "{}:{line}: section [{section}] is ignored: the sections are [main], [test], \
+                     [testnet4], [signet] and [regtest]",
+                    path.display()
+                ));
+            }
+        }
+        for line in lines.settings {
+            let place = Place::File(path.to_path_buf(), Some(line.number));
+            let section = self.sources.sections.entry(line.section).or_default();
+            section.entry(line.name).or_default().push(Setting { value: line.value, place });
+        }
+        Ok(())
+    }
+
+    fn datadir(&self, chain: Chain) -> Result<(PathBuf, Option<Place>), String> {
+        if let Some(given) = &self.given.datadir {
+            return Ok((given.clone(), None));
+        }
+        let named = self.sources.get(chain.name(), "datadir");
+        let named = named.and_then(|setting| Some((setting.value.text()?, setting.place)));
+        match named.filter(|(path, _)| !path.is_empty()) {
+            Some((path, place)) => Ok((PathBuf::from(path), Some(place))),
+            None => Ok((self.given.usual_datadir.clone()?, None)),
+        }
+    }
+
+    fn read_settings(&mut self, chain: Chain, datadir: &Path) -> Result<(), String> {
+        let named = self.sources.get(chain.name(), "settings").map(|setting| setting.value);
+        let name = match (&self.given.settings, &named) {
+            (Which::Not, _) => return Ok(()),
+            (Which::This(path), _) => path.clone(),
+            (Which::Usual, Some(value)) if value.is_negated() => return Ok(()),
+            (Which::Usual, named) => {
+                let named = named.as_ref().and_then(Value::text).filter(|name| !name.is_empty());
+                PathBuf::from(named.unwrap_or_else(|| SETTINGS.to_string()))
+            }
+        };
+        let path = datadir.join(Network::new(chain).subdirectory).join(name);
+        let bytes = match (self.read)(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if self.given.settings == Which::Usual && is_missing(&error) => {
+                return Ok(());
+            }
+            Err(error) => return Err(cannot_read("settings file", &path, &error)),
+        };
+        let settings = parse::parse_settings(&bytes).map_err(|why| {
+            format!(
+                "{}: this is not a file of settings: {why}. Mend or remove it, or pass it over \
+                 with --nosettings",
+                path.display()
+            )
+        })?;
+        let place = Place::File(path, None);
+        self.sources.settings = settings
+            .into_iter()
+            .map(|(name, value)| (name, vec![Setting { value, place: place.clone() }]))
+            .collect();
+        Ok(())
+    }
+}
+
+/// Whether a file is not there, rather than not readable.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn cannot_read(what: &str, path: &Path, error: &io::Error) -> String {
+    format!("{what} {} cannot be read: {error}", path.display())
+}

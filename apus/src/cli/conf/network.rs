@@ -1,0 +1,44 @@
+//! Which network the settings name.
+
+use super::merge::{Place, Sources};
+use crate::wire::Chain;
+
+/// Settings that name a network, and which.
+pub const NETWORK_FLAGS: [(&str, Chain); 4] = [
+    ("regtest", Chain::Regtest),
+    ("signet", Chain::Signet),
+    ("testnet", Chain::Test),
+    ("testnet4", Chain::Testnet4),
+];
+
+impl Sources {
+    /// The network that the command line or the top of bitcoin.conf names; settings.json has no say
+    /// in it (Core's `GetChainArg`).
+    pub fn chain(&self) -> Result<Chain, String> {
+        let mut named: Vec<(Chain, String, Place)> = Vec::new();
+        let name = self.get("", "chain");
+        if let Some((name, place)) = name.and_then(|s| Some((s.value.text()?, s.place))) {
+            let chain = Chain::from_name(&name).ok_or_else(|| {
+                format!(
+                    "unknown chain '{name}' from {place}: use main, test, testnet4, signet or \
+                     regtest"
+                )
+            })?;
+            named.push((chain, format!("chain={name}"), place));
+        }
+        for (name, chain) in NETWORK_FLAGS {
+            if let Some(setting) = self.network_flag(name) {
+                named.push((chain, name.to_string(), setting.place));
+            }
+        }
+        match named.as_slice() {
+            [] => Ok(Chain::Main),
+            [(chain, ..)] => Ok(*chain),
+            [(_, one, one_place), (_, other, other_place), ..] => Err(format!(
+                "more than one network is named, {one} from {one_place} and {other} from \
+                 {other_place}: keep one. On the command line, --chain=NAME stands in for chain= \
+                 in a file, and --regtest=0 for regtest=1"
+            )),
+        }
+    }
+}

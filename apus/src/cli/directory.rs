@@ -1,0 +1,200 @@
+//! The options that name a data directory and its network, and what files of settings add to them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::chosen::Chosen;
+use super::conf::{self, Config, Found, Given, Which};
+use super::home::{default_datadir, expand_home};
+use crate::sync;
+use crate::wire::{Chain, Network};
+
+/// No machine gains by more threads, and the system may not have them.
+const THREADS_MAX: usize = 256;
+
+/// Which data directory, of which network.
+#[derive(Args)]
+pub struct Directory {
+    /// The data directory [default: the one that bitcoin.conf names, or Bitcoin Core's own].
+    #[arg(long, value_name = "DIR")]
+    datadir: Option<PathBuf>,
+    /// The directory whose blocks/ holds the blk and rev files, if not the data directory.
+    #[arg(long, value_name = "DIR")]
+    blocksdir: Option<PathBuf>,
+    /// Bitcoin Core's configuration file [default: bitcoin.conf in the data directory].
+    ///
+    /// Apus takes from it what it has an option for. The command line has more say than
+    /// settings.json, and that more than this file.
+    #[arg(long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// Read no bitcoin.conf.
+    #[arg(long, hide_short_help = true, conflicts_with = "conf")]
+    noconf: bool,
+    /// Read no file that bitcoin.conf includes.
+    #[arg(long, hide_short_help = true)]
+    noincludeconf: bool,
+    /// Pass over a second bitcoin.conf, in the data directory that the first one names.
+    #[arg(long, hide_short_help = true)]
+    allowignoredconf: bool,
+    /// The file of settings that Bitcoin Core's window writes [default: settings.json in the
+    /// network's directory].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    settings: Option<PathBuf>,
+    /// Read no settings.json.
+    #[arg(long, hide_short_help = true, conflicts_with = "settings")]
+    nosettings: bool,
+    /// The network: main, test, testnet4, signet or regtest [default: main].
+    #[arg(long, value_name = "NAME")]
+    chain: Option<String>,
+    /// Same as --chain=test.
+    #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_name = "0|1")]
+    testnet: Option<u8>,
+    /// Same as --chain=testnet4.
+    #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_name = "0|1")]
+    testnet4: Option<u8>,
+    /// Same as --chain=signet.
+    #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_name = "0|1")]
+    signet: Option<u8>,
+    /// Same as --chain=regtest.
+    #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_name = "0|1")]
+    regtest: Option<u8>,
+    /// A signet of your own: its challenge script in hex (BIP325).
+    #[arg(long, value_name = "HEX")]
+    signetchallenge: Option<String>,
+    /// Threads that work on it; 0: one a core, -N: leave N cores free [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    par: Option<i64>,
+}
+
+impl Directory {
+    /// The engine's options for a command that only reads. Its errors are about options and
+    /// settings.
+    pub fn to_options(&self) -> Result<Chosen, String> {
+        let mut config = self.config()?;
+        let options = self.options(&mut config)?;
+        Ok(Chosen { options, config })
+    }
+
+    /// The settings of the files that the command line names, or that have the usual names.
+    fn config(&self) -> Result<Config, String> {
+        let which = |path: &Option<PathBuf>, not| match path {
+            _ if not => Which::Not,
+            Some(path) => Which::This(expand_home(path)),
+            None => Which::Usual,
+        };
+        let flag = |on: u8| on.to_string();
+        let others = [
+            ("chain", self.chain.clone()),
+            ("testnet", self.testnet.map(flag)),
+            ("testnet4", self.testnet4.map(flag)),
+            ("signet", self.signet.map(flag)),
+            ("regtest", self.regtest.map(flag)),
+            ("allowignoredconf", self.allowignoredconf.then(|| "1".to_string())),
+        ];
+        let given = Given {
+            datadir: self.datadir.as_deref().map(expand_home),
+            usual_datadir: default_datadir(std::env::var_os("HOME")),
+            conf: which(&self.conf, self.noconf),
+            settings: which(&self.settings, self.nosettings),
+            includes: !self.noincludeconf,
+            others: others.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        };
+        let mut config = Config::load(&given, &conf::read_file)?;
+        let warning = conf::check_directories(&config)?;
+        config.warnings.extend(warning);
+        Ok(config)
+    }
+
+    fn options(&self, config: &mut Config) -> Result<sync::Options, String> {
+        let network = self.network(config)?;
+        let threads = threads(match self.par {
+            Some(par) => par,
+            None => config.take_number("par")?.unwrap_or(0),
+        });
+        let blocks_dir = self.blocks_dir(config)?;
+        Ok(sync::Options {
+            threads,
+            blocks_dir,
+            ..sync::Options::new(config.datadir.clone(), network)
+        })
+    }
+
+    fn network(&self, config: &Config) -> Result<Network, String> {
+        let chain = config.chain;
+        match (&self.signetchallenge, config.challenges.as_slice()) {
+            (Some(_), _) if chain != Chain::Signet => {
+                Err("--signetchallenge is for --chain=signet alone: add that, or leave it out"
+                    .to_string())
+            }
+            (Some(hex), _) => Ok(Network::custom_signet(parse_hex("--signetchallenge", hex)?)),
+            // A file may keep the challenge for the days on which signet is chosen.
+            (None, challenges) if challenges.is_empty() || chain != Chain::Signet => {
+                Ok(Network::new(chain))
+            }
+            (None, [Found { text: hex, place }]) => {
+                let what = format!("signetchallenge from {place}");
+                Ok(Network::custom_signet(parse_hex(&what, hex)?))
+            }
+            (None, several) => Err(format!(
+                "signetchallenge is set {} times, in {} and {}: keep one",
+                several.len(),
+                several[0].place,
+                several[1].place
+            )),
+        }
+    }
+
+    fn blocks_dir(&self, config: &mut Config) -> Result<Option<PathBuf>, String> {
+        let (path, place) = match &self.blocksdir {
+            Some(path) => (expand_home(path), "the command line".to_string()),
+            None => match config.take("blocksdir")? {
+                Some(found) => (PathBuf::from(found.text), found.place.to_string()),
+                None => return Ok(None),
+            },
+        };
+        match path.is_dir() {
+            true => Ok(Some(path)),
+            false => Err(format!(
+                "the directory '{}', which {place} names as blocksdir, does not exist: mount or \
+                 make it, or name another with --blocksdir",
+                path.display()
+            )),
+        }
+    }
+}
+
+/// How many threads Core's `-par` means here.
+fn threads(par: i64) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = usize::try_from(par.unsigned_abs()).unwrap_or(usize::MAX);
+    match par {
+        1.. => wanted.min(THREADS_MAX),
+        _ => cores.saturating_sub(wanted).max(1),
+    }
+}
+
+fn parse_hex(what: &str, hex: &str) -> Result<Vec<u8>, String> {
+    let wrong = || format!("{what}: '{hex}' is not hex: give two hex digits for each byte");
+    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
+        return Err(wrong());
+    }
+    (0..hex.len() / 2)
+        .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).map_err(|_| wrong()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn par_means_what_it_means_to_core() {
+        assert_eq!(threads(i64::MIN), 1);
+        assert_eq!(threads(i64::MAX), THREADS_MAX);
+    }
+}

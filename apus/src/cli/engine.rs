@@ -1,0 +1,129 @@
+//! The options of the commands that connect blocks.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::chosen::Chosen;
+use super::conf::Found;
+use super::directory::Directory;
+use super::home::expand_home;
+use crate::hash::Hash;
+use crate::sync::{self, AssumeValid};
+
+/// How to sync.
+#[derive(Args)]
+pub struct Engine {
+    #[command(flatten)]
+    directory: Directory,
+    /// Stop once this height is connected; 0: never.
+    #[arg(long, value_name = "N")]
+    pub stopatheight: Option<u32>,
+    /// Take the scripts of this block and its ancestors as valid; 0 checks every script [default:
+    /// the block that Bitcoin Core v31 has built in].
+    ///
+    /// Scripts are skipped under Core's conditions alone: the block is an ancestor of this one and
+    /// of the best header, which has the network's minimum work and two weeks of work on top.
+    #[arg(long, value_name = "HASH")]
+    assumevalid: Option<String>,
+    /// Least work that the best chain of headers must have before anything is assumed valid, in
+    /// hex [default: what Bitcoin Core v31 has built in].
+    #[arg(long, value_name = "HEX", hide_short_help = true)]
+    minimumchainwork: Option<String>,
+    /// SwiftSync with this hints file: all cores take blocks in any order up to the hints' height,
+    /// without look-ups, and one comparison of sums proves the result.
+    ///
+    /// With --assumevalid=HASH the blocks up to that height, on the chain of HASH, are taken as
+    /// valid. Whoever vouches for HASH vouches for what is then not checked below the last 288
+    /// blocks: scripts, amounts (but the total supply is), coinbase claims, the order of spends,
+    /// maturity of coinbases, relative lock times, and P2SH and witness signature operations. In
+    /// the last 288 blocks only scripts are not checked. Undo data is written for these alone;
+    /// `apus reindex` writes the rest.
+    ///
+    /// With --assumevalid=0 everything is checked, with the coins that the rev files next to the
+    /// blocks hold. Wrong hints cost time and nothing else.
+    #[arg(long, value_name = "FILE")]
+    hints: Option<PathBuf>,
+    /// What proves the hints; muhash is slower, and there to be compared.
+    #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
+    aggregate: Aggregate,
+    /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
+    ///
+    /// It bounds the coins alone. About 150 MiB for blocks under way come on top, a third of it
+    /// while coins are written, and tables, which are mapped and which the system drops where it
+    /// needs the memory. Where there is less memory than all this, less is used, and a warning says
+    /// so. A SwiftSync takes at most 70 % of it for coins, and never more than 200 MiB.
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The sums of SwiftSync.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Aggregate {
+    Sha256,
+    Muhash,
+}
+
+impl From<Aggregate> for sync::AggregateKind {
+    fn from(aggregate: Aggregate) -> Self {
+        match aggregate {
+            Aggregate::Sha256 => Self::Sha256,
+            Aggregate::Muhash => Self::MuHash,
+        }
+    }
+}
+
+impl Engine {
+    /// The engine's options. Its errors are about options and settings.
+    pub fn to_options(&self) -> Result<Chosen, String> {
+        let mut chosen = self.directory.to_options()?;
+        chosen.take_cache(self.dbcache)?;
+        chosen.name_unsupported();
+        let Chosen { options, config } = &mut chosen;
+        let mut choose = |given: &Option<String>, name: &str| match given {
+            Some(text) => Ok(Some((text.clone(), format!("--{name}")))),
+            None => config.take(name).map(|found| {
+                found.map(|Found { text, place }| (text, format!("{name} from {place}")))
+            }),
+        };
+        if let Some((text, what)) = choose(&self.assumevalid, "assumevalid")? {
+            options.assumevalid = parse_assumevalid(&what, &text)?;
+        }
+        if let Some((text, what)) = choose(&self.minimumchainwork, "minimumchainwork")? {
+            options.network.minimum_chain_work = parse_work(&what, &text)?;
+        }
+        options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
+        options.hints = self.hints.as_deref().map(expand_home);
+        options.aggregate = self.aggregate.into();
+        Ok(chosen)
+    }
+}
+
+/// A number of 256 bits in hex.
+fn parse_work(what: &str, text: &str) -> Result<Hash, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    format!("{digits:0>64}").parse().map_err(|_| {
+        format!(
+            "{what}: '{text}' is not a number of at most 64 hex digits: give what Bitcoin Core's \
+             getblockheader calls chainwork"
+        )
+    })
+}
+
+/// A block's hash, or zeros of any number for none.
+fn parse_assumevalid(what: &str, text: &str) -> Result<AssumeValid, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if digits.bytes().all(|digit| digit == b'0') && digits.len() <= 64 {
+        return Ok(AssumeValid::Nothing);
+    }
+    let hash = digits.parse::<Hash>().map_err(|why| {
+        format!("{what}: {why}: give the hash of a block, or 0 to check every script")
+    })?;
+    Ok(AssumeValid::Block(hash))
+}

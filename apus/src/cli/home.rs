@@ -1,0 +1,37 @@
+//! Where things are in the home directory.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Bitcoin Core's default data directory. Core makes one in `/` where there is no home directory;
+/// nobody wants that.
+pub fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
+    let home = home.filter(|home| !home.is_empty()).ok_or(
+        "HOME is empty or not set, so there is no default data directory: name one with --datadir",
+    )?;
+    let below =
+        if cfg!(target_os = "macos") { "Library/Application Support/Bitcoin" } else { ".bitcoin" };
+    Ok(Path::new(&home).join(below))
+}
+
+/// `~/…` as the shell would have it, where an option hid it from the shell (`-datadir=~/x`).
+pub fn expand_home(path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) if !home.is_empty() => Path::new(&home).join(rest),
+        _ => path.to_path_buf(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_home_directory_is_no_default() {
+        for home in [None, Some(OsString::new())] {
+            let refused = default_datadir(home).unwrap_err();
+            assert!(refused.contains("HOME") && refused.contains("--datadir"), "{refused}");
+        }
+        assert!(default_datadir(Some("/home/x".into())).unwrap().starts_with("/home/x"));
+    }
+}

@@ -1,0 +1,96 @@
+//! `apus sync` and `apus reindex`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+
+use super::engine::Engine;
+use super::exit;
+use super::failure::Failure;
+use super::home::expand_home;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::progress::Reporter;
+use super::report;
+use super::reporting::Reporting;
+use crate::sync::{self, Summary, SyncError};
+
+/// Check blocks from files and connect them, in order of height.
+///
+/// Carries on from whatever the data directory holds. Blocks may come in any order and more than
+/// once; the best valid chain wins, as in Bitcoin Core.
+#[derive(Args)]
+pub struct SyncCommand {
+    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory.
+    /// Give as many as you like; without any, blocks already in the data directory are connected.
+    #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
+    pub from: Vec<PathBuf>,
+    #[command(flatten)]
+    pub engine: Engine,
+}
+
+/// Rebuild the UTXO set from the blocks already there (Core's -reindex-chainstate).
+#[derive(Args)]
+pub struct ReindexCommand {
+    /// First make the block index anew from the block files, where it is damaged or lost
+    /// (Core's -reindex). Needs all of them; undo data is written anew.
+    #[arg(long)]
+    index: bool,
+    #[command(flatten)]
+    engine: Engine,
+    /// Take the rebuilt UTXO set even if it ends below the present one.
+    #[arg(long)]
+    allow_shrink: bool,
+}
+
+/// Runs `apus sync`.
+pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let SyncCommand { from, engine } = command;
+    let from: Vec<_> = from.iter().map(|path| expand_home(path)).collect();
+    let mut chosen = engine.to_options().map_err(Failure::usage)?;
+    let from = chosen.take_sources(from);
+    chosen.take_stop_height(engine.stopatheight).map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: engine.json };
+    chosen.announce(&from, reporting);
+    with_engine(reporting, |reporter, stop| sync::sync(&chosen.options, &from, reporter, stop))
+}
+
+/// Runs `apus reindex`.
+pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = command.engine.to_options().map_err(Failure::usage)?;
+    chosen.options.allow_shrink = command.allow_shrink;
+    let reporting = Reporting { quiet, json: command.engine.json };
+    chosen.announce(&[], reporting);
+    with_engine(reporting, |reporter, stop| match command.index {
+        true => sync::reindex_files(&chosen.options, reporter, stop),
+        false => sync::reindex(&chosen.options, reporter, stop),
+    })
+}
+
+/// Does `work` with progress, saving on interrupts, and a report at the end.
+fn with_engine(
+    reporting: Reporting,
+    work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,
+) -> Result<ExitCode, Failure> {
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::Saves);
+    let result = work(&reporter, &stop);
+    reporter.finish();
+    let (summary, memory) = (result?, reporter.most_memory());
+    let reported = reporting.report(
+        || report::summary_json(&summary, memory),
+        || report::summary_text(&summary, memory),
+    );
+    report::print_refusals(&summary);
+    reported
+        .map_err(|error| Failure::from(error).and("The work itself was done, and was saved"))?;
+    Ok(exit_code(&summary))
+}
+
+fn exit_code(summary: &Summary) -> ExitCode {
+    match summary.interrupted {
+        false if !summary.refusals.is_empty() => ExitCode::from(exit::REFUSED),
+        interrupted => exit::status(interrupted),
+    }
+}
