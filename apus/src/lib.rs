@@ -24,6 +24,7 @@ pub mod chain;
 // The pipelines, and the only module that starts threads; does not know argument parsing.
 pub mod sync;
 // Commands, options, progress, exit codes.
+#[cfg(feature = "cli")]
 pub mod cli;
 
 // Chain data for the tests of every module.

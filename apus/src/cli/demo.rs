@@ -15,7 +15,7 @@ use crate::sync::{self, AssumeValid, Options, Summary, Unobserved, UtxoHash, Utx
 use crate::wire::{Chain, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
-const BLOCKS: &[u8] = include_bytes!("../../../data/mainnet-0-14131.dat");
+const BLOCKS: &[u8] = include_bytes!("../../data/mainnet-0-14131.dat");
 
 /// What Bitcoin Core v31.99 says of them.
 const CORE: Figures = Figures {
