@@ -1,32 +1,98 @@
 //! Apus: the fastest way from Bitcoin blocks to a verified UTXO set.
 //!
-//! The modules below stand from low to high; a module names only modules above it in this list,
-//! and `tests/layers.rs` holds that. ARCHITECTURE.md says what each one does *not* know.
+//! [`sync`] takes blocks from files and from other data directories, checks every consensus rule,
+//! and leaves a data directory that Bitcoin Core opens and carries on from. [`reindex`] rebuilds
+//! the UTXO set of a directory from its blocks. With [`Options::hints`] both go by SwiftSync: in
+//! any order, without look-ups, and proved at the end.
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//!
+//! use apus::{AssumeValid, Chain, Network, Options, Unobserved, UtxoHash};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let datadir = tempfile::tempdir()?;
+//! let blocks = concat!(env!("CARGO_MANIFEST_DIR"), "/data/regtest-1-206.dat");
+//! let options = Options {
+//!     assumevalid: AssumeValid::Nothing,
+//!     ..Options::new(datadir.path().to_path_buf(), Network::new(Chain::Regtest))
+//! };
+//!
+//! // Another thread may raise this flag: then what is done is saved, and the call returns.
+//! let stop = AtomicBool::new(false);
+//! let summary = apus::sync(&options, &[blocks.into()], &Unobserved, &stop)?;
+//! assert_eq!(summary.height, 206);
+//! assert!(summary.refusals.is_empty() && summary.checked.not_checked().is_empty());
+//!
+//! // What `bitcoin-cli gettxoutsetinfo muhash` says of the same directory.
+//! let stats = apus::txoutset_info(&options, UtxoHash::MuHash, &Unobserved, &stop)?;
+//! assert_eq!(stats.best_block, summary.best_block);
+//! assert_eq!(Some(stats.txouts), summary.coins);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crate's default feature `cli` holds the program `apus` and its dependencies; a library
+//! user sets `default-features = false`.
 
-// Files, the error that blames the disk, and power cuts for tests.
-pub mod disk;
-// Hashes: SHA-256 of one message and of many side by side, MuHash3072.
-pub mod hash;
-// Bytes to views and back: cursor, CompactSize, VARINT, block view, network constants.
-pub mod wire;
-// Tables in LevelDB's on-disk format; does not know Bitcoin.
-pub mod leveldb;
-// The data directory: lock, blk and rev files, block index; does not know what a valid block is.
-pub mod store;
-// Coins: codec, cache, chainstate, UTXO set statistics; does not know consensus rules.
-pub mod coins;
-// One function for each consensus rule; does not know where coins come from.
-pub mod rules;
-// Hints and the aggregate that proves them; does not know the order of blocks, or files.
-pub mod swiftsync;
-// Headers: tree, work, median time past, best chain; does not know peers.
-pub mod chain;
-// The pipelines, and the only module that starts threads; does not know argument parsing.
-pub mod sync;
-// Commands, options, progress, exit codes.
+// What the modules re-export for our own tests alone.
+#![cfg_attr(not(feature = "internals"), allow(unused_imports))]
+
+// The modules stand from low to high; a module names only modules above it in this list, and
+// `tests/layers.rs` holds that. ARCHITECTURE.md says what each one does *not* know. They are
+// private, so that the compiler finds what nobody uses; the feature `internals` opens them to our
+// own tests, benchmarks and fuzzing.
+#[path = ""]
+mod internals {
+    // Files, the error that blames the disk, and power cuts for tests.
+    pub mod disk;
+    // Hashes: SHA-256 of one message and of many side by side, MuHash3072.
+    pub mod hash;
+    // Bytes to views and back: cursor, CompactSize, VARINT, block view, network constants.
+    pub mod wire;
+    // Tables in LevelDB's on-disk format; does not know Bitcoin.
+    pub mod leveldb;
+    // The data directory: lock, blk and rev files, block index; does not know what a valid block
+    // is.
+    pub mod store;
+    // Coins: codec, cache, chainstate, UTXO set statistics; does not know consensus rules.
+    pub mod coins;
+    // One function for each consensus rule; does not know where coins come from.
+    pub mod rules;
+    // Hints and the aggregate that proves them; does not know the order of blocks, or files.
+    pub mod swiftsync;
+    // Headers: tree, work, median time past, best chain; does not know peers.
+    pub mod chain;
+    // The pipelines, and the only module that starts threads; does not know argument parsing.
+    pub mod sync;
+    // Commands, options, progress, exit codes.
+    #[cfg(feature = "cli")]
+    pub mod cli;
+
+    // Chain data for the tests of every module.
+    #[cfg(test)]
+    pub(crate) mod testdata;
+}
+
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use internals::*;
+#[cfg(not(feature = "internals"))]
+use internals::*;
+
+pub use disk::StoreError;
+pub use hash::Hash;
+pub use rules::RuleError;
+pub use swiftsync::{Format, Hints, HintsError};
+pub use sync::{
+    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, HintsSummary, NotChecked, Observer,
+    Options, Phase, Progress, Refusal, RuleGroup, SavedBlocks, Status, Summary, SyncError,
+    Unfinished, Unobserved, UtxoHash, UtxoStats, compress_hints, conversion_needs_blocks,
+    convert_hints, create_hints, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
+};
+pub use wire::{Chain, Network};
+
+/// Runs the program `apus` with the arguments of this process.
 #[cfg(feature = "cli")]
-pub mod cli;
-
-// Chain data for the tests of every module.
-#[cfg(test)]
-pub(crate) mod testdata;
+#[doc(hidden)]
+pub use cli::main as run_program;

@@ -1,5 +1,5 @@
-//! The `apus` program: see [`apus::cli`].
+//! The program `apus`.
 
 fn main() -> std::process::ExitCode {
-    apus::cli::main()
+    apus::run_program()
 }

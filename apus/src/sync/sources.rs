@@ -5,7 +5,7 @@ use crate::chain::BlockId;
 use crate::store::{BlockSource, FlatFilePos, SourceFile};
 
 /// Bytes of a block that travels between threads.
-pub(in crate::sync) type BlockBytes = Vec<u8>;
+pub(crate) type BlockBytes = Vec<u8>;
 
 /// Where a block's bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

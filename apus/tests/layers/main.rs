@@ -16,7 +16,7 @@ fn ladder() -> Vec<String> {
     let map = fs::read_to_string(source_root().join("lib.rs")).unwrap();
     let modules: Vec<String> = map
         .lines()
-        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .filter_map(|line| line.trim_start().strip_prefix("pub mod ")?.strip_suffix(';'))
         .map(str::to_string)
         .collect();
     assert!(modules.len() >= 9, "lib.rs no longer lists the modules one a line: {modules:?}");

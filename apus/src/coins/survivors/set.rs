@@ -56,12 +56,7 @@ impl Survivors {
         Self::with_bits(disk, dir, memory_bytes_max, BITS)
     }
 
-    pub(in crate::coins) fn with_bits(
-        disk: &Disk,
-        dir: &Path,
-        bytes_max: usize,
-        bits: (u32, u32),
-    ) -> Self {
+    pub(crate) fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: (u32, u32)) -> Self {
         Self::of(bits, bytes_max, Spill::new(disk, dir))
     }
 

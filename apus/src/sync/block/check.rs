@@ -10,7 +10,7 @@ use crate::wire::BlockView;
 /// hashes of two transactions may pass for one transaction of 64 bytes, with the same merkle root.
 /// Core's `ProcessNewBlock` remembers nothing of it either. `was_checked` says that these bytes
 /// passed here before they were stored.
-pub(in crate::sync) fn check_bytes(
+pub(crate) fn check_bytes(
     tree: &Tree,
     id: BlockId,
     was_checked: bool,

@@ -13,7 +13,7 @@ use crate::sync::sources::BlockBytes;
 use crate::wire::{OutPoint, is_unspendable};
 
 /// A block whose rules without coins all passed, with its dealings in coins laid out.
-pub(in crate::sync) struct Prepared {
+pub(crate) struct Prepared {
     pub block: CheckedBlock<BlockBytes>,
     pub height: u32,
     /// For every input but the coinbase's, in order, where its coin comes from.
@@ -31,7 +31,7 @@ pub(in crate::sync) struct Prepared {
 
 /// Where the coin that an input spends comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sync) enum CoinSource {
+pub(crate) enum CoinSource {
     /// The UTXO set: index in [`Prepared::external`].
     External(u32),
     /// The output `vout` of an earlier transaction of the same block.

@@ -10,7 +10,7 @@ use crate::sync::sources::{BlockBytes, Place, Sources};
 use crate::wire::Network;
 
 /// What every thread may read.
-pub(in crate::sync) struct Shared<'a> {
+pub(crate) struct Shared<'a> {
     pub network: &'a Network,
     pub tree: &'a Tree,
     pub files: &'a BlockFiles,

@@ -11,14 +11,14 @@ use crate::rules::RuleError;
 use crate::wire::ScriptFlags;
 
 /// A rule that a block breaks, and the block, to be tried with other coins.
-pub(in crate::sync) type Refused = Box<(RuleError, Prepared)>;
+pub(crate) type Refused = Box<(RuleError, Prepared)>;
 
 /// Checks all rules on what a block spends, and with `flags` its scripts. `coins` are those of
 /// [`Prepared::external`], up to the first that is missing.
 ///
 /// # Errors
 /// What Core would say of the block, if these are its coins.
-pub(in crate::sync) fn check_spends(
+pub(crate) fn check_spends(
     shared: &Shared,
     times: &Arc<Vec<u32>>,
     id: BlockId,

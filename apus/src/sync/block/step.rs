@@ -5,7 +5,7 @@ use crate::sync::sources::Place;
 
 /// A block to connect, and where its bytes are.
 #[derive(Clone, Copy)]
-pub(in crate::sync) struct Step {
+pub(crate) struct Step {
     pub id: BlockId,
     pub place: Place,
     /// About how much work it is, in bytes; for progress.
@@ -13,7 +13,7 @@ pub(in crate::sync) struct Step {
 }
 
 /// Why a block could not be made ready.
-pub(in crate::sync) enum BlockFault {
+pub(crate) enum BlockFault {
     /// The disk is to blame: it cannot be read.
     Store(StoreError),
     /// The bytes at the step's place, stored or a source's, are not the block that is said to be

@@ -16,7 +16,7 @@ use crate::wire::{Network, OutPoint, ScriptFlags, TxView, put_compact_size};
 const CHUNK_INPUTS: usize = 128;
 
 /// A block whose coins are taken from the cache and whose outputs are in it.
-pub(in crate::sync) struct InFlight {
+pub(crate) struct InFlight {
     pub id: BlockId,
     pub prepared: Prepared,
     /// The coins of [`Prepared::external`]; fewer if one was missing.
@@ -41,7 +41,7 @@ pub(in crate::sync) struct InFlight {
 
 /// Median times past that BIP68 may ask for.
 #[derive(Clone)]
-pub(in crate::sync) struct Times {
+pub(crate) struct Times {
     pub parent: i64,
     pub by_height: Arc<Vec<u32>>,
 }

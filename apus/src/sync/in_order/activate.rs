@@ -22,7 +22,7 @@ use crate::sync::sources::Place;
 
 /// Makes the best valid chain active and commits it. After an error nothing more is written: the
 /// cache may hold half a block.
-pub(in crate::sync) fn activate_best_chain(
+pub(crate) fn activate_best_chain(
     node: &mut Node,
     observer: &dyn Observer,
     stop: &AtomicBool,
@@ -128,10 +128,7 @@ fn connect(
 
 /// Stores the blocks of sources that are valid as far as can be told and not part of the best
 /// chain, as Core does: they may become part of it later.
-pub(in crate::sync) fn store_side_branches(
-    node: &mut Node,
-    stop: &AtomicBool,
-) -> Result<(), SyncError> {
+pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<(), SyncError> {
     let side: Vec<BlockId> = node
         .tree
         .ids()

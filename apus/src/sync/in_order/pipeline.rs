@@ -48,7 +48,7 @@ enum Event {
 }
 
 /// The connector's ends of the queues.
-pub(in crate::sync) struct Workers {
+pub(crate) struct Workers {
     tickets: Sender<usize>,
     jobs: Sender<Arc<InFlight>>,
     events: Receiver<Event>,
@@ -61,7 +61,7 @@ pub(in crate::sync) struct Workers {
 }
 
 /// Runs `connect` with workers that make `steps` ready ahead of it, and ends them after it.
-pub(in crate::sync) fn with_workers<T>(
+pub(crate) fn with_workers<T>(
     shared: &Shared,
     steps: &[Step],
     threads: usize,

@@ -150,7 +150,7 @@ fn complete<A: Aggregate>(
 }
 
 /// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
-pub(in crate::sync) fn verify<A: Aggregate>(
+pub(crate) fn verify<A: Aggregate>(
     node: &mut Node,
     hints: &HintsFile,
     plan: &Plan,

@@ -26,7 +26,7 @@ use crate::sync::sources::Place;
 /// # Errors
 /// Hints, blocks or undo data are wrong, or do not reach as far as needed. Nothing is committed
 /// then but blocks.
-pub(in crate::sync) fn build(
+pub(crate) fn build(
     node: &mut Node,
     hints: &HintsFile,
     observer: &dyn Observer,
@@ -113,22 +113,19 @@ fn may_have_another_copy(node: &Node, step: &Step) -> bool {
 }
 
 /// How much of a SwiftSync is saved.
-pub(in crate::sync) fn saved_blocks(
-    node: &Node,
-    hints: &HintsFile,
-) -> Result<SavedBlocks, StoreError> {
+pub(crate) fn saved_blocks(node: &Node, hints: &HintsFile) -> Result<SavedBlocks, StoreError> {
     let saved = saved(node, hints)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
     Ok(SavedBlocks { done, total: hints.reader.height() })
 }
 
 /// Whether the chainstate is past what the hints can build: the block at their height is active.
-pub(in crate::sync) fn is_behind(node: &Node, hints: &HintsFile) -> bool {
+pub(crate) fn is_behind(node: &Node, hints: &HintsFile) -> bool {
     node.ledger.active.height().is_some_and(|height| height >= hints.reader.height())
 }
 
 /// Whether there are coins already, and not all that the hints can build: SwiftSync then builds a
 /// whole set beside them.
-pub(in crate::sync) fn has_to_start_over(node: &Node, hints: &HintsFile) -> bool {
+pub(crate) fn has_to_start_over(node: &Node, hints: &HintsFile) -> bool {
     node.ledger.active.height().is_some_and(|height| height > 0) && !is_behind(node, hints)
 }

@@ -9,21 +9,18 @@ use crate::sync::node::Node;
 pub const DIRECTORY: &str = "swiftsync";
 
 /// Removes what an interrupted SwiftSync has left.
-pub(in crate::sync) fn forget(node: &Node) -> Result<(), StoreError> {
+pub(crate) fn forget(node: &Node) -> Result<(), StoreError> {
     remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
 }
 
 /// How many blocks an interrupted SwiftSync has done and saved, if there is one.
-pub(in crate::sync) fn unfinished(
-    disk: &Disk,
-    network_dir: &Path,
-) -> Result<Option<u32>, StoreError> {
+pub(crate) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
     let bytes = disk.read(saved_path(&network_dir.join(DIRECTORY)))?;
     Ok(bytes.and_then(|bytes| Some(Saved::parse(&bytes)?.blocks_done())))
 }
 
 /// Removes a directory that SwiftSync has worked in.
-pub(in crate::sync) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
+pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
     if !directory.is_dir() {
         return Ok(());
     }
@@ -45,6 +42,6 @@ pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, Store
 }
 
 /// Where progress is saved.
-pub(in crate::sync) fn saved_path(directory: &Path) -> PathBuf {
+pub(crate) fn saved_path(directory: &Path) -> PathBuf {
     directory.join("progress")
 }

@@ -14,7 +14,7 @@ use crate::sync::outcome::Refusal;
 use crate::sync::sources::Place;
 
 /// Why SwiftSync cannot go on.
-pub(in crate::sync) enum Fault {
+pub(crate) enum Fault {
     /// The disk is to blame.
     Store(StoreError),
     /// The hints are.

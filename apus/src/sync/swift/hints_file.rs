@@ -6,7 +6,7 @@ use crate::swiftsync::{self, Hints, HintsError};
 use crate::sync::error::SyncError;
 
 /// An opened hints file.
-pub(in crate::sync) struct HintsFile {
+pub(crate) struct HintsFile {
     pub path: PathBuf,
     pub reader: Box<dyn Hints>,
     pub(super) digest: Hash,

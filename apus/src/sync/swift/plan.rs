@@ -25,7 +25,7 @@ pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 
 /// What is proved, and of what the sums are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::sync) enum Mode {
+pub(crate) enum Mode {
     /// The blocks are taken as valid but for rules that need no coins; sums of outpoints.
     AssumeValid,
     /// Every rule and script is checked with the coins that undo data holds; sums of coins.
@@ -33,7 +33,7 @@ pub(in crate::sync) enum Mode {
 }
 
 /// The blocks that one SwiftSync works through.
-pub(in crate::sync) struct Plan {
+pub(crate) struct Plan {
     pub mode: Mode,
     /// The block at the hints' height, and its ancestors.
     pub target: BlockId,
@@ -90,10 +90,7 @@ impl Plan {
 ///
 /// # Errors
 /// The hints go beyond the headers, or nobody vouches for the blocks.
-pub(in crate::sync) fn targets(
-    node: &Node,
-    hints: &HintsFile,
-) -> Result<(Mode, Vec<BlockId>), SyncError> {
+pub(crate) fn targets(node: &Node, hints: &HintsFile) -> Result<(Mode, Vec<BlockId>), SyncError> {
     let (height, best) = (hints.reader.height(), node.tree.best_header());
     let beyond = || {
         hints.error(HintsError::new(format!(

@@ -25,7 +25,7 @@ impl<A: Aggregate> Gathered<A> {
 
 /// Sums beside the aggregate.
 #[derive(Clone, Default)]
-pub(in crate::sync) struct Tally {
+pub(crate) struct Tally {
     /// Outputs that stay, and their amounts in satoshi.
     pub coins: u64,
     pub amount: u64,

@@ -20,7 +20,7 @@ use crate::sync::node::Node;
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sync) enum UndoAt {
+pub(crate) enum UndoAt {
     /// In the data directory.
     Stored(FlatFilePos),
     /// In the rev file beside the source file `file`, perhaps as its record `guess`.
@@ -29,7 +29,7 @@ pub(in crate::sync) enum UndoAt {
 
 /// The rev files of all sources, by the number of the source file that each is next to.
 #[derive(Default)]
-pub(in crate::sync) struct UndoCopies {
+pub(crate) struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
     /// By index of a block, the source file and the record that a source's block index names.
     named: HashMap<usize, (u32, usize)>,

@@ -11,7 +11,7 @@ use super::job::{Done, Job};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
-use crate::coins::{Coin, CoinParts, SurvivorWriter, Survivors, compress_script};
+use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering};
