@@ -10,9 +10,11 @@ mod lock;
 mod power;
 mod replace;
 mod share;
+mod spill;
 
 pub use error::{Result, StoreError};
 pub use file::{Disk, File};
 pub use lock::FileLock;
 pub use power::PowerCut;
 pub use share::{OnShare, Share};
+pub use spill::SpillFile;

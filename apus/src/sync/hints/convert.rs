@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use super::chain::StoredChain;
 use super::number::outputs;
-use super::spill::Spill;
 use super::summary::{Halt, HintsSummary};
 use super::workers::check;
 use super::write::{HintedBlock, Totals, Unspent, Work, assemble, groups, put_block, write_hints};
+use crate::disk::SpillFile;
 use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::swiftsync::{Format, Hints, HintsError};
@@ -85,7 +85,7 @@ fn without_blocks(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Totals, Halt> {
-    let (encoder, spill) = (encoder(format), Spill::beside(out, ".pieces.tmp"));
+    let (encoder, spill) = (encoder(format), SpillFile::beside(out, ".pieces.tmp"));
     let (mut totals, mut pieces) = (Totals::default(), Vec::new());
     let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
     for height in 1..=hints.height() {

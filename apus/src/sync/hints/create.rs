@@ -6,12 +6,11 @@ use std::time::Instant;
 use super::chain::StoredChain;
 use super::number::number;
 use super::sorted::{Collector, Sorted, Survivor, place_of, survivor, vout_of};
-use super::spill::Spill;
 use super::summary::{Halt, HintsSummary};
 use super::workers::{check, in_order};
 use super::write::{HintedBlock, Totals, Unspent, Work, groups, write_hints};
 use crate::coins::{CoinScan, for_each_spending_tx};
-use crate::disk::{Share, StoreError};
+use crate::disk::{Share, SpillFile, StoreError};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::sync::error::SyncError;
@@ -107,7 +106,7 @@ fn create(
     for (place, height) in (0..).zip(&order) {
         places[*height as usize] = Some(place);
     }
-    let spill = Spill::beside(work.out, ".unspent.tmp");
+    let spill = SpillFile::beside(work.out, ".unspent.tmp");
     // What one search leaves in memory is there during the next.
     let searches = if height == chain.height() { 1 } else { 2 };
     let held_max = options.dbcache_bytes / options.threads.max(1) / searches;

@@ -6,7 +6,7 @@ mod convert;
 mod create;
 mod number;
 mod sorted;
-mod spill;
+
 mod summary;
 mod verify;
 mod workers;

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::spill::Spill;
-use crate::disk::StoreError;
+use crate::disk::{SpillFile, StoreError};
 use crate::hash::Hash;
 use crate::wire::OutPoint;
 
@@ -49,7 +48,7 @@ pub(super) fn txid_start(txid: &Hash) -> &[u8] {
 
 /// What one thread has collected: whole runs on disk, and the rest in memory.
 pub(super) struct Collector<'a> {
-    spill: &'a Spill,
+    spill: &'a SpillFile,
     groups: &'a [Range<u32>],
     held: Vec<Survivor>,
     held_max: usize,
@@ -72,7 +71,7 @@ enum Place {
 impl<'a> Collector<'a> {
     /// A collector that never holds more than `bytes_max`, but at least one survivor. `groups` are
     /// ranges of places, one after the other.
-    pub fn new(spill: &'a Spill, groups: &'a [Range<u32>], bytes_max: usize) -> Self {
+    pub fn new(spill: &'a SpillFile, groups: &'a [Range<u32>], bytes_max: usize) -> Self {
         let held_max = (bytes_max / ENTRY_BYTES).clamp(1, u32::MAX as usize);
         Self { spill, groups, held: Vec::new(), held_max, runs: Vec::new() }
     }
@@ -117,13 +116,13 @@ impl<'a> Collector<'a> {
 
 /// All survivors, to be had group by group.
 pub(super) struct Sorted<'a> {
-    spill: &'a Spill,
+    spill: &'a SpillFile,
     runs: Vec<Run>,
 }
 
 impl<'a> Sorted<'a> {
     /// What all threads have collected; what is in memory is sorted on the caller's pool.
-    pub fn new(spill: &'a Spill, collectors: Vec<Collector>) -> Self {
+    pub fn new(spill: &'a SpillFile, collectors: Vec<Collector>) -> Self {
         let runs = collectors.into_par_iter().flat_map_iter(Collector::into_runs).collect();
         Self { spill, runs }
     }
@@ -170,7 +169,7 @@ mod tests {
             survivor(txid.0[0] as u32 * 100 / 256, &OutPoint { txid, vout: n % 3 })
         };
         for (bytes_max, threads) in [(0, 1), (24 * 7, 3), (24 * 100, 2), (1 << 20, 8)] {
-            let spill = Spill::beside(&dir.path().join("out"), ".test");
+            let spill = SpillFile::beside(&dir.path().join("out"), ".test");
             let collector = || Collector::new(&spill, &groups, bytes_max);
             let mut collectors: Vec<_> = (0..threads).map(|_| collector()).collect();
             for n in 0..1_000 {

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use rayon::ThreadPool;
 
 use super::chain::StoredChain;
-use super::spill::Spill;
 use super::summary::Halt;
 use super::workers::{check, in_order};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, SpillFile};
 use crate::hash::Hash;
 use crate::rules::is_bip30_unspendable;
 use crate::swiftsync::{HintsEncoder, HintsError};
@@ -133,7 +132,7 @@ pub(super) fn write_hints<U: Unspent>(
     groups: &[Range<u32>],
     source: &U,
 ) -> Result<Totals, Halt> {
-    let spill = Spill::beside(work.out, ".pieces.tmp");
+    let spill = SpillFile::beside(work.out, ".pieces.tmp");
     let (blocks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let writing = Writing { work, order, groups, source, spill: &spill, blocks, bytes };
     let write = |written: &mut _, index| writing.write_group(written, index);
@@ -157,7 +156,7 @@ struct Writing<'a, U> {
     order: &'a [u32],
     groups: &'a [Range<u32>],
     source: &'a U,
-    spill: &'a Spill,
+    spill: &'a SpillFile,
     /// Blocks that are done, and their bytes.
     blocks: AtomicU64,
     bytes: AtomicU64,
@@ -214,7 +213,7 @@ pub(super) fn put_block(
 pub(super) fn assemble(
     encoder: &dyn HintsEncoder,
     pieces: &Pieces,
-    spill: &Spill,
+    spill: &SpillFile,
     out: &Path,
     stop: &AtomicBool,
 ) -> Result<u64, Halt> {

@@ -1,0 +1,219 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::{Disk, File, Result, StoreError};
+
+/// A file for bytes that do not fit in memory, created when the first of them are written.
+///
+/// Any number of threads append and read at the same time. Where each piece lies is for the caller
+/// to remember.
+pub struct SpillFile {
+    disk: Disk,
+    path: PathBuf,
+    persistence: Persistence,
+    file: OnceLock<File>,
+    /// Held by the thread that creates the file.
+    creating: Mutex<()>,
+    /// Length of the file, with everything that is being written.
+    len: AtomicU64,
+}
+
+/// Whether a later process can find what was spilled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Persistence {
+    /// The file keeps its name, so that a restart can carry on with it.
+    Resumable,
+    /// The name is removed as soon as the file is open, so that no crash leaves anything behind.
+    Unlinked,
+}
+
+impl SpillFile {
+    /// A file at `path` that a restart can [resume](SpillFile::resume), written past the page
+    /// cache. Missing directories are created together with it.
+    pub fn resumable(disk: &Disk, path: PathBuf) -> Self {
+        Self::new(disk, path, Persistence::Resumable)
+    }
+
+    /// The resumable file at `path` as it was when it had `len` bytes; what came after them is cut
+    /// off. With a `len` of 0 it is not created yet.
+    ///
+    /// # Errors
+    /// The file is missing, or shorter than `len`.
+    pub fn resume(disk: &Disk, path: PathBuf, len: u64) -> Result<Self> {
+        let spill = Self::resumable(disk, path);
+        if len > 0 {
+            let found = disk.len(&spill.path)?;
+            if found < len {
+                let what = format!("the file has {found} bytes of the {len} that were saved");
+                return Err(StoreError::new(&spill.path, what));
+            }
+            let file = disk.open_direct(&spill.path)?;
+            file.set_len(len)?;
+            spill.len.store(len, Relaxed);
+            spill.file.get_or_init(|| file);
+        }
+        Ok(spill)
+    }
+
+    /// A file in the directory of `path`, named like `path` with `suffix` added, of which nothing
+    /// is left once this is dropped or the process ends.
+    pub fn beside(path: &Path, suffix: &str) -> Self {
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(suffix);
+        Self::new(&Disk::new(), path.with_file_name(name), Persistence::Unlinked)
+    }
+
+    fn new(disk: &Disk, path: PathBuf, persistence: Persistence) -> Self {
+        Self {
+            disk: disk.clone(),
+            path,
+            persistence,
+            file: OnceLock::new(),
+            creating: Mutex::default(),
+            len: AtomicU64::new(0),
+        }
+    }
+
+    /// Where the file is, or will be created.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes appended so far.
+    pub fn len(&self) -> u64 {
+        self.len.load(Relaxed)
+    }
+
+    /// Whether nothing was appended yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends `bytes` and returns their offset.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let offset = self.len.fetch_add(bytes.len() as u64, Relaxed);
+        self.file()?.write_all_at(bytes, offset)?;
+        Ok(offset)
+    }
+
+    /// Appends the `len` bytes at `offset` of the file to `out`.
+    pub fn read(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.file()?.append_to(out, len, offset)
+    }
+
+    /// Fills `buffer` with the bytes at `offset` of the file.
+    pub fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file()?.read_exact_at(buffer, offset)
+    }
+
+    /// Makes everything appended durable, and returns the length to [resume](SpillFile::resume)
+    /// with. Nothing may be appended meanwhile.
+    pub fn sync(&self) -> Result<u64> {
+        let len = self.len();
+        if len > 0 {
+            self.file()?.sync()?;
+            self.disk.sync_dir(self.directory())?;
+        }
+        Ok(len)
+    }
+
+    fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    fn file(&self) -> Result<&File> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let created = match self.persistence {
+            Persistence::Resumable => {
+                self.disk.create_dir_all(self.directory())?;
+                self.disk.create_direct(&self.path)?
+            }
+            Persistence::Unlinked => {
+                let file = self.disk.create(&self.path)?;
+                self.disk.remove(&self.path)?;
+                file
+            }
+        };
+        Ok(self.file.get_or_init(|| created))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page, which is what files past the page cache are written in.
+    fn page(byte: u8) -> Vec<u8> {
+        vec![byte; Disk::DIRECT_BYTES]
+    }
+
+    #[test]
+    fn an_unlinked_file_is_never_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let spill = SpillFile::beside(&dir.path().join("out"), ".tmp");
+        assert!(spill.is_empty() && spill.path().ends_with("out.tmp"));
+        assert_eq!(spill.append(b"first").unwrap(), 0);
+        assert_eq!(spill.append(b"second").unwrap(), 5);
+        assert_eq!(spill.len(), 11);
+        assert!(Disk::new().list(dir.path()).unwrap().is_empty());
+        let mut out = b"> ".to_vec();
+        spill.read(5, 6, &mut out).unwrap();
+        assert_eq!(out, b"> second");
+        assert!(spill.read(5, 7, &mut out).is_err(), "beyond the end");
+    }
+
+    #[test]
+    fn a_resumable_file_carries_on_where_it_was_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, path) = (Disk::new(), dir.path().join("new").join("spill"));
+        let spill = SpillFile::resumable(&disk, path.clone());
+        assert_eq!(spill.sync().unwrap(), 0);
+        assert!(!path.exists(), "created by the first append");
+        spill.append(&page(1)).unwrap();
+        let saved = spill.sync().unwrap();
+        spill.append(&page(2)).unwrap();
+        drop(spill);
+
+        let spill = SpillFile::resume(&disk, path.clone(), saved).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), saved, "the rest is cut off");
+        assert_eq!(spill.append(&page(3)).unwrap(), saved);
+        let mut found = page(0);
+        for (offset, expected) in [(0, page(1)), (saved, page(3))] {
+            spill.read_exact(offset, &mut found).unwrap();
+            assert_eq!(found, expected);
+        }
+        drop(spill);
+
+        let error = SpillFile::resume(&disk, path.clone(), 3 * saved).err().unwrap().to_string();
+        assert!(error.contains("8192 bytes of the 12288"), "{error}");
+        assert!(SpillFile::resume(&disk, dir.path().join("none"), 1).is_err());
+        assert!(SpillFile::resume(&disk, dir.path().join("none"), 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn many_threads_share_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let spill = SpillFile::beside(&dir.path().join("out"), ".tmp");
+        std::thread::scope(|scope| {
+            for byte in 0..8u8 {
+                let spill = &spill;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let offset = spill.append(&[byte; 100]).unwrap();
+                        let mut found = Vec::new();
+                        spill.read(offset, 100, &mut found).unwrap();
+                        assert_eq!(found, [byte; 100]);
+                    }
+                });
+            }
+        });
+        assert_eq!(spill.len(), 80_000);
+    }
+}
