@@ -182,12 +182,6 @@ impl BlockFiles {
         self.writer().infos().to_vec()
     }
 
-    /// Bytes that blocks and undo data take (Core's `CalculateCurrentUsage`).
-    pub fn disk_usage(&self) -> u64 {
-        let usage = |info: &FileInfo| u64::from(info.size) + u64::from(info.undo_size);
-        self.writer().infos().iter().map(usage).sum()
-    }
-
     /// Begins to prune file `number`: clears its info. The caller then makes the entries of its
     /// blocks forget them ([`IndexEntry::forget_data`]), flushes, writes both to the index, and
     /// only then calls [`BlockFiles::remove_pruned`].

@@ -118,19 +118,9 @@ impl FileScan {
         self
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// Bytes of the file behind us.
     pub fn position(&self) -> u64 {
         self.at.min(self.len)
-    }
-
-    /// Length of the file when the scan began.
-    pub fn file_len(&self) -> u64 {
-        self.len
     }
 
     fn step(&mut self) -> Result<Option<Scanned>> {

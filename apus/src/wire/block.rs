@@ -324,11 +324,6 @@ impl<'a> TxView<'a> {
         self.span.base_size()
     }
 
-    /// Size in bytes, witnesses included.
-    pub fn total_size(&self) -> usize {
-        (self.span.end - self.span.start) as usize
-    }
-
     /// Number of inputs.
     pub fn input_count(&self) -> usize {
         self.span.input_count as usize
@@ -394,11 +389,6 @@ impl<'a> TxView<'a> {
         let (start, end) = (self.span.start as usize, self.span.end as usize);
         let body = &self.bytes[start + 6..self.span.body_end as usize];
         [&self.bytes[start..start + 4], body, &self.bytes[end - 4..end]]
-    }
-
-    /// The wtxid: the double hash of all its bytes (BIP141).
-    pub fn wtxid(&self) -> Hash {
-        sha256d(self.bytes())
     }
 }
 
