@@ -1,7 +1,7 @@
 //! Draft BIP 456, version 0: magic 55 54 58 4f, version byte 00, height (u32, little endian), then
 //! the Elias-Fano code of each block from height 1.
 
-use super::blocks::{block_of, check_block};
+use super::blocks::{block_of, check_block, check_end};
 use super::elias_fano::{self, BitOrder, CUT_SHORT, Shape};
 use super::error::HintsError;
 use super::format::{Format, Hints, HintsEncoder};
@@ -41,6 +41,10 @@ impl<B: AsRef<[u8]>> Bip456<B> {
 impl<B: AsRef<[u8]> + Send + Sync> Hints for Bip456<B> {
     fn format(&self) -> Format {
         Format::Bip456
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
     }
 
     fn height(&self) -> u32 {
@@ -105,9 +109,9 @@ fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
             }
         }
     }
-    if at != bytes.len() || !offsets.push(at) {
-        let what = format!("the hints file has {} bytes behind its end", bytes.len() - at);
-        return Err(HintsError::new(what));
+    check_end(bytes, at as u64)?;
+    if !offsets.push(at) {
+        return Err(HintsError::new(CUT_SHORT));
     }
     match (not_lsb, not_msb) {
         (None, _) => Ok((BitOrder::Lsb, offsets)),

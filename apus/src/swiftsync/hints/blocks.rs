@@ -1,8 +1,10 @@
+//! What the formats that hold one block after the other share.
+
 use super::elias_fano::{self, CUT_SHORT, INDEX_TOO_LARGE, NOT_ASCENDING, OUTPUTS_MAX};
 use super::error::HintsError;
 use super::offsets::Offsets;
 
-/// What every encoder wants of a block.
+/// Refuses indices that no block of this many outputs can have.
 pub(super) fn check_block(unspent: &[u32], outputs: u32) -> Result<(), HintsError> {
     if outputs > OUTPUTS_MAX || unspent.last().is_some_and(|last| *last >= outputs) {
         return Err(HintsError::new(INDEX_TOO_LARGE));
@@ -13,7 +15,7 @@ pub(super) fn check_block(unspent: &[u32], outputs: u32) -> Result<(), HintsErro
     Ok(())
 }
 
-/// The bytes of the block at `height`, of a file whose first block is at `first_height`.
+/// The bytes of the block at `height` in a file whose first block is the one at `first_height`.
 pub(super) fn block_of<'a>(
     bytes: &'a [u8],
     offsets: &Offsets,
@@ -32,4 +34,12 @@ pub(super) fn block_of<'a>(
 
 pub(super) fn no_such_height(height: u32, last: u32) -> HintsError {
     HintsError::at(height, format!("the hints file has no hints for it, only up to block {last}"))
+}
+
+/// Refuses a file that goes on after `end`, the end of its last part.
+pub(super) fn check_end(bytes: &[u8], end: u64) -> Result<(), HintsError> {
+    match bytes.len() as u64 - end {
+        0 => Ok(()),
+        more => Err(HintsError::new(format!("the hints file has {more} bytes after its end"))),
+    }
 }

@@ -1,72 +1,65 @@
-//! IBD Booster's bitmap file (theStack, April 2025): for each block from height 0 its number of
+//! IBD Booster's hints file (theStack, April 2025): for each block from height 0 its number of
 //! outputs (u16, little endian) and its bitmap; two zero bytes at the end.
 //!
-//! The bits stand for *all* outputs of a block ([`super::Numbering::All`]), as its generator and
-//! the Core branch that reads it have it. So no block has 0 of them, which is why the end can be a
-//! zero; and block 0, whose output no UTXO set has, is 01 00 00: those serve as magic here.
+//! The bits stand for *all* outputs of a block ([`super::Numbering::All`]), as in IBD Booster's
+//! generator and in the Core branch that reads its files. A block has at least one output, so that
+//! a count of zero can mark the end. The file has no magic. It begins with block 0, whose one
+//! output is in no UTXO set; its bytes 01 00 00 serve to recognise the format.
 
-use super::bits;
-use super::blocks::{block_of, check_block};
+use super::bitmap::{self, Bitmap, BitmapFile};
+use super::blocks::{block_of, check_block, check_end};
 use super::elias_fano::{CUT_SHORT, Wrong};
 use super::error::HintsError;
-use super::format::{Format, Hints, HintsEncoder};
+use super::format::{Format, HintsEncoder};
 use super::offsets::Offsets;
 
-/// Block 0 of every network: one output, spent by nobody and in no UTXO set.
+/// Block 0 of each network: one output, which nobody can spend.
 pub(super) const GENESIS: [u8; 3] = [1, 0, 0];
 const END: [u8; 2] = [0, 0];
 
-/// An open file. Beside its bytes it takes 4 1/8 bytes of memory for each block.
+/// An opened hints file of IBD Booster. Its index takes 4 1/8 bytes of memory for each block.
 pub struct Booster<B> {
     bytes: B,
-    /// Where each block begins, from height 0, and at last where the end is.
+    /// The offset of each block, from height 0, and at last that of the end.
     offsets: Offsets,
 }
 
 impl<B: AsRef<[u8]>> Booster<B> {
-    /// Walks over the file once.
+    /// Opens a file of these bytes, which are walked once.
     ///
     /// # Errors
-    /// Does not begin with block 0, is cut short, has bytes behind its end or bits behind a
-    /// block's outputs.
+    /// The file does not begin with block 0, ends early, or has bytes after its end or bits after
+    /// a block's last output.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
         let offsets = walk(bytes.as_ref())?;
         Ok(Self { bytes, offsets })
     }
-
-    fn block(&self, height: u32) -> Result<(u32, &[u8]), HintsError> {
-        let bytes = block_of(self.bytes.as_ref(), &self.offsets, height, 0)?;
-        read_block(bytes).map_err(|what| HintsError::at(height, what))
-    }
 }
 
-impl<B: AsRef<[u8]> + Send + Sync> Hints for Booster<B> {
-    fn format(&self) -> Format {
-        Format::Booster
+impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Booster<B> {
+    const FORMAT: Format = Format::Booster;
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
     }
 
     fn height(&self) -> u32 {
         self.offsets.len().saturating_sub(2) as u32
     }
 
-    fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), HintsError> {
-        let (outputs, bitmap) = self.block(height)?;
-        bits::read(bitmap, outputs, unspent).map_err(|what| HintsError::at(height, what))
-    }
-
-    fn output_count(&self, height: u32) -> Option<u32> {
-        self.block(height).ok().map(|(outputs, _)| outputs)
+    fn bitmap(&self, height: u32) -> Result<Bitmap<'_>, HintsError> {
+        let bytes = block_of(self.bytes.as_ref(), &self.offsets, height, 0)?;
+        first_block(bytes).map_err(|what| HintsError::at(height, what))
     }
 }
 
-/// The number of outputs and the bitmap of the block that `bytes` begins with; 0 outputs and no
-/// bitmap at the end of the file.
-fn read_block(bytes: &[u8]) -> Result<(u32, &[u8]), Wrong> {
+/// The bitmap of the block that `bytes` begin with; an empty one at the end of the file.
+fn first_block(bytes: &[u8]) -> Result<Bitmap<'_>, Wrong> {
     let (outputs, rest) = bytes.split_first_chunk().ok_or(CUT_SHORT)?;
-    let outputs = u32::from(u16::from_le_bytes(*outputs));
-    Ok((outputs, rest.get(..bits::bytes_of(outputs)).ok_or(CUT_SHORT)?))
+    Bitmap::first(rest, u16::from_le_bytes(*outputs).into())
 }
 
+/// Checks the whole file, and returns the offset of each block.
 fn walk(bytes: &[u8]) -> Result<Offsets, HintsError> {
     if !bytes.starts_with(&GENESIS) {
         return Err(HintsError::new("the hints file does not begin with block 0 and its 1 output"));
@@ -75,24 +68,21 @@ fn walk(bytes: &[u8]) -> Result<Offsets, HintsError> {
     let mut at = 0;
     for height in 0.. {
         let wrong = |what| HintsError::at(height, what);
-        let (outputs, bitmap) = read_block(&bytes[at..]).map_err(wrong)?;
+        let bitmap = first_block(&bytes[at..]).map_err(wrong)?;
         if !offsets.push(at) {
             return Err(wrong(CUT_SHORT));
         }
         at += END.len() + bitmap.len();
-        if outputs == 0 {
+        if bitmap.outputs() == 0 {
             break;
         }
-        bits::check_padding(bitmap, outputs).map_err(wrong)?;
+        bitmap.check_padding().map_err(wrong)?;
     }
-    if at != bytes.len() {
-        let what = format!("the hints file has {} bytes behind its end", bytes.len() - at);
-        return Err(HintsError::new(what));
-    }
+    check_end(bytes, at as u64)?;
     Ok(offsets)
 }
 
-/// Writes what IBD Booster's generator writes.
+/// Writes hints as IBD Booster's generator does.
 pub struct Encoder;
 
 impl HintsEncoder for Encoder {
@@ -117,7 +107,7 @@ impl HintsEncoder for Encoder {
             }
         };
         out.extend_from_slice(&count.to_le_bytes());
-        bits::put(unspent, outputs, out);
+        bitmap::put(unspent, outputs, out);
         Ok(())
     }
 

@@ -1,10 +1,9 @@
-use std::fmt;
-
-/// The hints file is to blame. Hints cannot change what is valid: SwiftSync stops, and syncing in
+/// Hints that cannot be right. They cannot change what is valid: SwiftSync stops, and a sync in
 /// order works without them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{what}", at(*height))]
 pub struct HintsError {
-    /// The block whose hints are wrong, where it is one block's.
+    /// The block whose hints are wrong; `None` if the whole file is.
     pub height: Option<u32>,
     /// What is wrong, in words for the user.
     pub what: String,
@@ -22,13 +21,6 @@ impl HintsError {
     }
 }
 
-impl fmt::Display for HintsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(height) = self.height {
-            write!(f, "block {height}: ")?;
-        }
-        f.write_str(&self.what)
-    }
+fn at(height: Option<u32>) -> String {
+    height.map_or_else(String::new, |height| format!("block {height}: "))
 }
-
-impl std::error::Error for HintsError {}

@@ -1,23 +1,24 @@
 use super::error::HintsError;
+use super::numbering::Numbering;
 
-/// How a hints file is written.
+/// The formats of hints files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Draft BIP 456, version 0: Elias-Fano, bit 0 of a byte first.
+    /// Draft BIP 456, version 0: Elias-Fano codes, bit 0 of a byte first.
     Bip456,
-    /// IBD Booster's bitmap.
+    /// IBD Booster's bitmaps.
     Booster,
-    /// A plain bitset for each block, as in Core PR 34004.
+    /// The bitmaps of Core PR 34004.
     Bitset,
-    /// Entropy-coded, for distribution.
+    /// The smallest, entropy-coded for distribution; our own.
     Compressed,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 4] = [Self::Bip456, Self::Booster, Self::Bitset, Self::Compressed];
 
-    /// What the user calls it.
+    /// The name that users know the format by.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bip456 => "bip456",
@@ -27,7 +28,7 @@ impl Format {
         }
     }
 
-    /// Which outputs it counts.
+    /// Which outputs have an index in files of this format.
     pub fn numbering(self) -> Numbering {
         match self {
             Self::Bip456 | Self::Compressed => Numbering::Spendable,
@@ -36,56 +37,51 @@ impl Format {
     }
 }
 
-/// Which outputs of a block are counted to name one by its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbering {
-    /// Those that can be spent: unspendable ones ([`crate::wire::is_unspendable`]) are passed over
-    /// without counting, and so are the two coinbases that BIP30's exceptions overwrote.
-    Spendable,
-    /// All. Those that cannot be spent have an index that is never hinted; beware that Core PR
-    /// 34004 does hint the two overwritten coinbases, whose outpoints exist again later.
-    All,
-}
-
 /// An opened hints file: random access by height, from many threads at once.
 pub trait Hints: Send + Sync {
-    /// How it is written.
+    /// The file's format.
     fn format(&self) -> Format;
 
-    /// The height at which the outputs are unspent; there are hints for every block from 1 to it.
+    /// The bytes of the whole file.
+    fn bytes(&self) -> &[u8];
+
+    /// The height at which the outputs are unspent. The file has hints for each block from height 1
+    /// to this one.
     fn height(&self) -> u32;
 
-    /// Puts the indices of the outputs of the block at `height` that stay unspent into `unspent`,
-    /// ascending, in the place of what it held.
+    /// Replaces the contents of `unspent` by the indices, ascending, of the outputs of the block at
+    /// `height` that are hinted as unspent.
     ///
     /// # Errors
     /// The file's bytes for this block cannot be right, or it has none for this height.
     fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), HintsError>;
 
-    /// The number of outputs of the block at `height`, counted as [`Format::numbering`] says, where
-    /// the format tells.
+    /// The number of outputs of the block at `height`, counted as [`Format::numbering`] says;
+    /// `None` if the format does not hold it.
     fn output_count(&self, height: u32) -> Option<u32>;
 }
 
-/// Writes hints, block by block. Blocks may be encoded apart from each other and in any order; the
-/// file is head, blocks from 1 to the height, tail.
+/// Writes a hints file, block by block: a head, the blocks from height 1 on, a tail.
+///
+/// Blocks may be encoded independently of each other and in any order.
 pub trait HintsEncoder: Send + Sync {
-    /// Appends what stands before the block at height 1.
+    /// Appends the part of the file before the block at height 1.
     fn put_head(&self, height: u32, out: &mut Vec<u8>);
 
-    /// Appends one block: of its `outputs` outputs those at the ascending indices `unspent` stay,
-    /// counted as [`Format::numbering`] says.
+    /// Appends a block of `outputs` outputs, of which those at the ascending indices `unspent` are
+    /// unspent; both are counted as [`Format::numbering`] says.
     ///
     /// # Errors
     /// The format cannot hold such a block.
     fn put_block(&self, unspent: &[u32], outputs: u32, out: &mut Vec<u8>)
     -> Result<(), HintsError>;
 
-    /// Appends what stands behind the last block.
+    /// Appends the part of the file after the last block.
     fn put_tail(&self, out: &mut Vec<u8>);
 
-    /// The head once more, as long as before, for the formats whose head says where each block is:
-    /// to be written over the first one when the bytes of every block, from height 1, are known.
+    /// The head with the offset of each block, of the same length as that of
+    /// [`HintsEncoder::put_head`], to be written over it once the length of each block, from height
+    /// 1 on, is known; `None` for formats whose head holds no offsets.
     fn final_head(&self, block_bytes: &[u32]) -> Option<Vec<u8>> {
         let _ = block_bytes;
         None

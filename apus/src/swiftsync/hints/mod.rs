@@ -5,7 +5,7 @@
 
 pub mod elias_fano;
 mod bip456;
-mod bits;
+mod bitmap;
 mod bitset;
 mod blocks;
 mod booster;
@@ -13,6 +13,7 @@ mod bound;
 pub mod compressed;
 mod error;
 mod format;
+mod numbering;
 mod offsets;
 mod open;
 
@@ -29,5 +30,6 @@ pub use booster::Booster;
 pub use bound::{Statistics, block_bound_bits, log2_choose, statistics, statistics_reporting};
 pub use compressed::Compressed;
 pub use error::HintsError;
-pub use format::{Format, Hints, HintsEncoder, Numbering};
+pub use format::{Format, Hints, HintsEncoder};
+pub use numbering::{NumberedOutput, Numbering, OutputCounter, OutputFate, numbered_outputs};
 pub use open::{encoder, open, recognise};

@@ -40,7 +40,7 @@ fn every_truncation_and_every_longer_file_is_refused() {
         }
         for byte in 0..=255 {
             let longer = [&file[..], &[byte]].concat();
-            assert!(open(longer).is_err(), "{format:?}, {byte} behind it");
+            assert!(open(longer).is_err(), "{format:?}, {byte} after it");
         }
         assert!(open([&file[..], &file[..]].concat()).is_err());
     }
@@ -113,7 +113,7 @@ fn each_refusal_says_why() {
         (vec![0x55, 0x54, 0x58, 0x4f, 1, 0, 0, 0, 0], None, "version 1"),
         (vec![0x55, 0x54, 0x58, 0x4f, 0, 0, 0, 0], None, "inside its head"),
         (vec![0x55, 0x54, 0x58, 0x4f, 0, 255, 255, 255, 255], Some(1), "ends inside"),
-        (head(0, &[0]), None, "1 bytes behind"),
+        (head(0, &[0]), None, "1 bytes after"),
         (head(1, &[]), Some(1), "ends inside"),
         (head(2, &one), Some(2), "ends inside"),
         (head(1, &[3, 0x0c, 0x0f]), Some(1), "ends inside"),
@@ -131,9 +131,9 @@ fn each_refusal_says_why() {
         (head(1, &[3, 0x0c, 0x0f, 0x24]), Some(1), "number of indices"),
         (head(1, &[3, 0x0c, 0x0f, 0x15]), Some(1), "last index"),
         (head(1, &[3, 0x0c, 0x1f, 0x25]), Some(1), "last index"),
-        (vec![1, 0, 0, 1, 0, 2, 0, 0], Some(1), "behind its last output"),
+        (vec![1, 0, 0, 1, 0, 2, 0, 0], Some(1), "after its last output"),
         (vec![1, 0, 0, 1, 0, 1, 0], Some(2), "ends inside"),
-        (vec![1, 0, 0, 0, 0, 0], None, "1 bytes behind"),
+        (vec![1, 0, 0, 0, 0, 0], None, "1 bytes after"),
         (head(1, &[1, 0, 0, 0]), None, "inside its index"),
         (head(1, &[1, 0, 0, 0, 22, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]), Some(1), "place"),
         (head(1, &[1, 0, 0, 0, 21, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1]), Some(1), "more outputs"),

@@ -167,7 +167,7 @@ impl Spoiler {
         self.add("cut in half", cut, named(&["ends inside its hints"]));
         self.add("cut inside its head", right[..7].to_vec(), named(&["ends inside its head"]));
         let longer = [&right[..], &[0]].concat();
-        self.add("a byte behind its end", longer, named(&["1 bytes behind its end"]));
+        self.add("a byte after its end", longer, named(&["1 bytes after its end"]));
         let spoil = |at: usize, byte: u8| {
             let mut bytes = right.clone();
             bytes[at] = byte;
@@ -177,7 +177,7 @@ impl Spoiler {
         self.add("wrong version", spoil(4, 1), named(&["of version 1"]));
         let height = self.world.height().to_le_bytes()[0];
         self.add("height + 1 in its head", spoil(5, height + 1), named(&["ends inside its hints"]));
-        self.add("height - 1 in its head", spoil(5, height - 1), named(&["behind its end"]));
+        self.add("height - 1 in its head", spoil(5, height - 1), named(&["after its end"]));
         self.add("empty", Vec::new(), named(&["the file is empty"]));
         self.add("a text", b"not hints at all\n".to_vec(), named(&["not a hints file"]));
     }
