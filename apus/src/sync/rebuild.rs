@@ -23,12 +23,10 @@ pub const MARK: &str = "chainstate/reindex/unfinished";
 
 /// A rebuild that has begun.
 pub(super) struct Rebuild {
-    pub(super) disk: Disk,
+    disk: Disk,
     network_dir: PathBuf,
     /// What of the result is taken as valid.
     trust: String,
-    /// Whether the new set may be lower than the one that it replaces.
-    pub(super) may_shrink: bool,
 }
 
 impl Rebuild {
@@ -50,9 +48,7 @@ impl Rebuild {
         if options.hints.is_some() && options.assumevalid != AssumeValid::Nothing {
             trust += ", with hints";
         }
-        // Whoever names a height to stop at wants no more.
-        let may_shrink = options.allow_shrink || options.stop_at_height.is_some();
-        Ok(Self { disk: disk.clone(), network_dir, trust, may_shrink })
+        Ok(Self { disk: disk.clone(), network_dir, trust })
     }
 
     /// The directory to build in: as an interrupted rebuild left it if that took no more scripts

@@ -15,7 +15,7 @@ use super::progress::{Observer, Phase};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_opened};
 use super::swift::hints_file::HintsFile;
-use super::{index_files, mend, remedy, resources, space, swift};
+use super::{index_files, mend, remedy, resources, shrink, space, swift};
 use crate::disk::Disk;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -150,7 +150,7 @@ fn reindex_in(
     let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
     let rebuild = Rebuild::begin(disk, options)?;
     let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
-    if let Err(error) = rebuild.check_reach(&node) {
+    if let Err(error) = shrink::check_reach(&node) {
         let Node { chainstate, dir, .. } = node;
         let has_begun = !chainstate.is_empty();
         drop(chainstate);
@@ -201,8 +201,8 @@ pub fn reindex_files_on(
 
 /// Closes the data directory, with the rebuilt chainstate in its place.
 fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
-    if let Some(rebuild) = rebuild.as_ref().filter(|_| !summary.interrupted) {
-        rebuild.check_height(&node, &summary.refusals)?;
+    if rebuild.is_some() && !summary.interrupted {
+        shrink::check_height(&node, &summary.refusals)?;
     }
     let Node { chainstate, dir, .. } = node;
     drop(chainstate);
