@@ -160,6 +160,12 @@ impl Tree {
         self.node(id).median_time_past
     }
 
+    /// Median time past of the block's parent, which locks in the block are compared with (BIP113);
+    /// 0 for genesis.
+    pub fn parent_median_time_past(&self, id: BlockId) -> i64 {
+        self.node(id).prev.map_or(0, |parent| i64::from(self.median_time_past(parent)))
+    }
+
     /// Checks a header and adds it (Core's `AcceptBlockHeader`); `now` is in seconds since 1970.
     ///
     /// # Errors

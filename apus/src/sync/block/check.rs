@@ -25,9 +25,7 @@ pub(crate) fn check_bytes(
     let context = BlockContext {
         network: tree.network(),
         height: node.height,
-        parent_median_time_past: node
-            .prev
-            .map_or(0, |parent| i64::from(tree.median_time_past(parent))),
+        parent_median_time_past: tree.parent_median_time_past(id),
     };
     let checked = check_block(view, tree.network())
         .map_err(|error| (error.class == RuleClass::Mutated || !was_checked, error))

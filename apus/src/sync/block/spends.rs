@@ -26,9 +26,8 @@ pub(crate) fn check_spends(
     coins: Vec<Coin>,
     flags: Option<ScriptFlags>,
 ) -> Result<InFlight, Refused> {
-    let node = shared.tree.node(id);
-    let parent = node.prev.map_or(0, |prev| shared.tree.median_time_past(prev));
-    let times = Times { parent: parent.into(), by_height: Arc::clone(times) };
+    let parent = shared.tree.parent_median_time_past(id);
+    let times = Times { parent, by_height: Arc::clone(times) };
     let absent = prepared.external.get(coins.len());
     let absent = absent.map(|outpoint| (prepared.tx_of_external(coins.len()), *outpoint));
     let missing = absent.into_iter().chain(prepared.fault).min_by_key(|(tx, _)| *tx);

@@ -176,8 +176,8 @@ impl Connector<'_> {
         let node = self.shared.tree.node(step.id);
         let flags = (!self.assumed.covers(self.shared.tree, step.id))
             .then(|| script_flags(self.shared.network, node.height, &node.hash));
-        let parent = node.prev.map_or(0, |prev| self.shared.tree.median_time_past(prev));
-        let times = Times { parent: i64::from(parent), by_height: Arc::clone(&self.times) };
+        let parent = self.shared.tree.parent_median_time_past(step.id);
+        let times = Times { parent, by_height: Arc::clone(&self.times) };
         let block = InFlight::new(step.id, prepared, coins, missing, flags, times);
         let block = Arc::new(block);
         workers.check(&block);

@@ -23,6 +23,7 @@ use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::block::validate::InFlight;
 use crate::sync::clock::Stage;
+use crate::sync::threads;
 use crate::wire::OutPoint;
 
 /// Blocks that workers may be ahead of the connector: at 2 MB each with their offsets, 64 MB.
@@ -77,10 +78,9 @@ pub(crate) fn with_workers<T>(
     let (merges, merge_queue) = bounded(1);
     thread::scope(|scope| {
         let events_of_merger = event_queue.clone();
-        thread::Builder::new()
-            .name("apus-merge".to_string())
-            .spawn_scoped(scope, move || shared.merge_on_demand(&merge_queue, &events_of_merger))
-            .expect("the system lets us start a thread");
+        threads::spawn(scope, "apus-merge", move || {
+            shared.merge_on_demand(&merge_queue, &events_of_merger);
+        });
         for number in 0..threads {
             let worker = Worker {
                 shared,
@@ -89,10 +89,7 @@ pub(crate) fn with_workers<T>(
                 jobs: job_queue.clone(),
                 events: event_queue.clone(),
             };
-            thread::Builder::new()
-                .name(format!("apus-work-{number}"))
-                .spawn_scoped(scope, move || worker.run())
-                .expect("the system lets us start a thread");
+            threads::spawn(scope, format!("apus-work-{number}"), move || worker.run());
         }
         drop((ticket_queue, job_queue, event_queue));
         let ready = std::collections::BTreeMap::new();

@@ -17,6 +17,7 @@ use crate::swiftsync::{Aggregate, HintsError};
 use crate::sync::block::shared::Shared;
 use crate::sync::clock::Stage;
 use crate::sync::commit::Ledger;
+use crate::sync::threads;
 
 /// Threads for each core that write tables: one waits for the disk while another sorts.
 pub(super) const WRITERS_PER_CORE: usize = 2;
@@ -123,12 +124,7 @@ fn write_tables(
         Ok(())
     };
     thread::scope(|scope| {
-        let start = |number| {
-            thread::Builder::new()
-                .name(format!("apus-table-{number}"))
-                .spawn_scoped(scope, write)
-                .expect("the system lets us start a thread")
-        };
+        let start = |number| threads::spawn(scope, format!("apus-table-{number}"), write);
         let writers: Vec<_> = (0..writers).map(start).collect();
         let panicked = |panic| std::panic::resume_unwind(panic);
         writers.into_iter().try_for_each(|writer| writer.join().unwrap_or_else(panicked))
