@@ -10,6 +10,7 @@
 mod alternatives;
 pub(super) mod attempt;
 pub(super) mod build;
+mod coordinator;
 pub(super) mod directory;
 pub(super) mod fault;
 mod finish;
@@ -17,7 +18,7 @@ pub(super) mod hints_file;
 mod job;
 pub(super) mod plan;
 mod recent;
-mod run;
+mod resume;
 mod saved;
 mod tally;
 mod undo;

@@ -4,7 +4,7 @@ use crate::swiftsync::{Aggregate, Elements, Salt};
 use crate::sync::outcome::Counts;
 use crate::wire::OutPoint;
 
-/// What workers have gathered that goes into the proof, since they last handed it over.
+/// What workers have gathered for the proof.
 pub(super) struct Gathered<A> {
     pub aggregate: A,
     pub tally: Tally,

@@ -3,11 +3,10 @@
 
 use std::iter::{Copied, Peekable};
 use std::slice;
-use std::sync::atomic::Ordering;
 
 use super::fault::Fault;
 use super::hints_file::HintsFile;
-use super::job::{Done, Job};
+use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
@@ -66,26 +65,24 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         }
     }
 
-    /// Works at the next block that nobody has taken; `None` when there is none.
-    pub fn next(&mut self) -> Option<Result<Done, Fault>> {
-        let index = self.job.next.fetch_add(1, Ordering::Relaxed);
-        let step = *self.job.todo.get(index)?;
-        Some(match self.job.plan.mode {
+    /// Works through the block of a step, given by its index in the plan.
+    pub fn work_on(&mut self, step: usize) -> Result<FinishedBlock, Fault> {
+        match self.job.plan.mode {
             Mode::AssumeValid => self.sum_outpoints(step),
             Mode::Full => self.check_everything(step),
-        })
+        }
     }
 
-    /// Hands over what was gathered.
-    pub fn hand_over(&mut self) -> Result<Gathered<A>, Fault> {
+    /// Ends the work, and gives what was gathered.
+    pub fn into_gathered(mut self) -> Result<Gathered<A>, Fault> {
         if let Some(survivors) = &mut self.survivors {
             survivors.flush().map_err(Fault::Store)?;
         }
-        Ok(std::mem::replace(&mut self.gathered, Gathered::empty(self.job.salt)))
+        Ok(self.gathered)
     }
 
     /// A block whose scripts and amounts are taken as valid.
-    fn sum_outpoints(&mut self, index: usize) -> Result<Done, Fault> {
+    fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
         let block = self.checked(step)?;
@@ -108,7 +105,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     }
 
     /// A block of which every rule and script is checked with the coins of its undo data.
-    fn check_everything(&mut self, index: usize) -> Result<Done, Fault> {
+    fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
         let block = self.checked(step)?;
@@ -279,7 +276,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         stored: Option<FlatFilePos>,
         undo_pos: Option<u32>,
         counts: Counts,
-    ) -> Done {
+    ) -> FinishedBlock {
         let (shared, view) = (self.job.shared, block.view());
         let height = shared.tree.node(self.job.plan.steps[step].id).height;
         let tally = &mut self.gathered.tally;
@@ -290,7 +287,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let (blocks, transactions) = (1, view.tx_count() as u64);
         let counts = Counts { blocks, bytes, transactions, ..counts };
         tally.add(Tally { counts, ..Tally::default() });
-        Done { step, tx_count: view.tx_count() as u32, stored, undo_pos, bytes }
+        FinishedBlock { step, tx_count: view.tx_count() as u32, stored, undo_pos, bytes }
     }
 }
 

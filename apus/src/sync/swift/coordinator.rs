@@ -1,0 +1,261 @@
+//! The threads of SwiftSync: workers that take one block after another, and the coordinator, which
+//! keeps account of what is finished and saves it now and then.
+//!
+//! ```text
+//!        ┌─ worker ─┐                       ┌─ worker ─┐
+//! scope ─┼─ worker ─┼─ sums added up, save ─┼─ worker ─┼─ …
+//!        └─ worker ─┘                       └─ worker ─┘
+//! ```
+//!
+//! Between two saves all workers run inside one scope. When it is time to save, each finishes its
+//! block, returns what it has summed and ends; so nothing changes while it is saved, and what is
+//! saved is whole.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+
+use super::fault::Fault;
+use super::job::{FinishedBlock, Job};
+use super::recent::Recent;
+use super::resume::{State, Work};
+use super::saved::Saved;
+use super::tally::Gathered;
+use super::worker::Worker;
+use crate::disk::Disk;
+use crate::swiftsync::Aggregate;
+use crate::sync::commit::Ledger;
+use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::threads;
+
+/// How often the coordinator looks at the time and at whether to stop.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// How the work on all blocks ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// Every block is finished.
+    Finished,
+    /// Somebody asked to stop; what is done is saved.
+    Stopped,
+}
+
+/// Where progress is saved, and what of it does not change.
+pub(super) struct Saving<'a> {
+    pub work: &'a Work,
+    pub disk: &'a Disk,
+    pub path: PathBuf,
+    /// How often.
+    pub every: Duration,
+}
+
+/// The thread that runs workers, and its account of what they have finished.
+pub(super) struct Coordinator<'a, A> {
+    job: &'a Job<'a>,
+    ledger: &'a mut Ledger,
+    state: State<A>,
+    observer: &'a dyn Observer,
+    /// `None` if nothing is to be kept.
+    saving: Option<Saving<'a>>,
+    weight_total: u64,
+    weight_done: u64,
+    bytes: u64,
+}
+
+impl<'a, A: Aggregate> Coordinator<'a, A> {
+    /// A coordinator of what is left to do after `state`.
+    pub fn new(
+        job: &'a Job<'a>,
+        ledger: &'a mut Ledger,
+        state: State<A>,
+        observer: &'a dyn Observer,
+        saving: Option<Saving<'a>>,
+    ) -> Self {
+        let weight = |index: &usize| job.plan.steps[*index].weight;
+        let weight_total = job.plan.steps.iter().map(|step| step.weight).sum();
+        let weight_done = weight_total - job.todo().iter().map(weight).sum::<u64>();
+        Self { job, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
+    }
+
+    /// Runs `threads` workers until every block is finished, or `stop` becomes true. What is done
+    /// is saved when it is time, and before the return if it was stopped.
+    ///
+    /// # Errors
+    /// A block, its hints or its undo data is wrong, or the disk fails. The ledger then knows all
+    /// blocks that were stored.
+    pub fn run(&mut self, threads: usize, stop: &AtomicBool) -> Result<Ended, Fault> {
+        loop {
+            self.run_until_save(threads, stop)?;
+            let is_stopped = stop.load(Relaxed);
+            if self.job.all_taken() && !is_stopped {
+                return Ok(Ended::Finished);
+            }
+            self.save()?;
+            if is_stopped {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// What was done, and the ledger that knows of it.
+    pub fn into_parts(self) -> (State<A>, &'a mut Ledger) {
+        (self.state, self.ledger)
+    }
+
+    /// Runs workers until there are no more blocks, one of them fails, or it is time to save; then
+    /// all of them have ended, and what they have summed is in the state.
+    fn run_until_save(&mut self, threads: usize, stop: &AtomicBool) -> Result<(), Fault> {
+        let job = self.job;
+        let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
+        let (started, halt) = (Instant::now(), AtomicBool::new(false));
+        // A few bytes for each block, so that nothing but blocks holds a worker up.
+        let (sender, finished) = unbounded();
+        let results: Vec<Result<Gathered<A>, Fault>> = thread::scope(|scope| {
+            let start = |number| {
+                let (sender, halt) = (sender.clone(), &halt);
+                threads::spawn(scope, format!("apus-swift-{number}"), move || {
+                    work_until(job, halt, &sender)
+                })
+            };
+            let workers: Vec<_> = (0..threads).map(start).collect();
+            drop(sender);
+            // A panic here must not leave the scope waiting for all the other blocks.
+            let _ending = RaiseOnDrop(&halt);
+            loop {
+                match finished.recv_timeout(WAIT) {
+                    Ok(block) => self.note(block),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                self.report();
+                if stop.load(Relaxed) || started.elapsed() > every {
+                    halt.store(true, Relaxed);
+                }
+            }
+            let panicked = |panic| std::panic::resume_unwind(panic);
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked)).collect()
+        });
+        for gathered in results {
+            self.state.gathered.add(gathered?);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, block: FinishedBlock) {
+        let step = self.job.plan.steps[block.step];
+        let shared = self.job.shared;
+        if let Some(pos) = block.stored {
+            self.ledger.note_stored(step.id, pos, block.tx_count, shared.network.segwit_height);
+        }
+        if let Some(pos) = block.undo_pos {
+            self.state.undo.push((step.id, pos));
+        }
+        self.state.done.insert(shared.tree.node(step.id).height);
+        self.weight_done += step.weight;
+        self.bytes += block.bytes;
+    }
+
+    /// Makes everything done so far durable. No worker may run.
+    fn save(&mut self) -> Result<(), Fault> {
+        let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
+        self.ledger.write_index(self.job.shared.files).map_err(Fault::Store)?;
+        let survivors = work.survivors.save().map_err(Fault::Store)?;
+        let height_of = |id| self.job.shared.tree.node(id).height;
+        let saved = Saved {
+            key: work.key.clone(),
+            salt: work.salt.as_bytes().to_vec(),
+            aggregate: self.state.gathered.aggregate.to_bytes(),
+            tally: self.state.gathered.tally.clone(),
+            done: Saved::bits(&self.state.done),
+            survivors: survivors.to_bytes(),
+            recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
+            undo: self.state.undo.iter().map(|(id, pos)| (height_of(*id), *pos)).collect(),
+        };
+        if let Some(directory) = path.parent() {
+            disk.create_dir_all(directory).map_err(Fault::Store)?;
+        }
+        disk.write_private(path, &saved.to_bytes()).map_err(Fault::Store)
+    }
+
+    fn report(&self) {
+        self.observer.observe(&Progress {
+            height: self.job.plan.chain.height().unwrap_or(0),
+            blocks: self.state.done.len() as u64,
+            bytes: self.bytes,
+            fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+            ..Progress::of(Phase::SwiftSync)
+        });
+    }
+}
+
+/// One worker's run: takes blocks until there are none left or `halt` is raised, and returns what
+/// it has summed. Raises `halt` itself if it fails or panics, so that all others end.
+fn work_until<A: Aggregate>(
+    job: &Job,
+    halt: &AtomicBool,
+    finished: &Sender<FinishedBlock>,
+) -> Result<Gathered<A>, Fault> {
+    let raise = RaiseOnDrop(halt);
+    let mut worker = Worker::<A>::new(job);
+    while !halt.load(Relaxed) {
+        let Some(step) = job.take_step() else { break };
+        let block = worker.work_on(step)?;
+        // The coordinator listens until every worker has ended.
+        let _ = finished.send(block);
+    }
+    let gathered = worker.into_gathered()?;
+    std::mem::forget(raise);
+    Ok(gathered)
+}
+
+/// Raises a flag when it is dropped, in a panic too.
+struct RaiseOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for RaiseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swiftsync::hints::{Format, encoder};
+    use crate::swiftsync::{Salt, SumAggregate};
+    use crate::sync::block::step::Step;
+    use crate::sync::node::{Coins, Node};
+    use crate::sync::options::Options;
+    use crate::sync::progress::Unobserved;
+    use crate::sync::sources::{Place, SourcePlace};
+    use crate::sync::swift::hints_file::HintsFile;
+    use crate::sync::swift::plan::{Mode, Plan};
+    use crate::wire::{Chain, Network};
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_panic_in_one_worker_ends_all() {
+        let place = tempfile::tempdir().unwrap();
+        let (datadir, file) = (place.path().join("data"), place.path().join("hints"));
+        let mut bytes = Vec::new();
+        encoder(Format::Bip456).put_head(0, &mut bytes);
+        std::fs::write(&file, bytes).unwrap();
+        let hints = HintsFile::open(&file).unwrap();
+        let options = Options::new(datadir, Network::new(Chain::Regtest));
+        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let Ok(mut plan) = Plan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
+        // No source has this number.
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
+        let salt = Salt::new([0; 64]);
+        let (shared, ledger) = node.split();
+        let job = Job::new(&shared, &hints, &plan, &salt, Default::default(), &Default::default());
+        let state = State::<SumAggregate>::new(&salt);
+        let stop = AtomicBool::new(false);
+        let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, &stop);
+    }
+}

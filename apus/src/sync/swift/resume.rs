@@ -1,0 +1,136 @@
+//! The beginning of a SwiftSync: from nothing, or from what an interrupted one has saved.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::directory::{load, remove_directory};
+use super::fault::Fault;
+use super::hints_file::HintsFile;
+use super::plan::{Mode, Plan};
+use super::recent::Recent;
+use super::saved::{Key, Saved};
+use super::tally::Gathered;
+use crate::chain::BlockId;
+use crate::coins::{SavedSurvivors, Survivors};
+use crate::disk::{Disk, StoreError};
+use crate::swiftsync::{Aggregate, Salt};
+use crate::sync::node::Node;
+use crate::sync::resources::SwiftShare;
+use crate::sync::sources::Place;
+
+/// Of the memory for cached coins, the share that coins to be written may take; the rest is for
+/// the blocks under way and for building tables.
+const SURVIVORS_PERCENT: usize = 70;
+
+/// Bytes of coins to be written that are held in memory at most. More gains nothing: touching
+/// memory for the first time costs as much as writing it out past the page cache, in pieces of
+/// 200 KiB. With what [`Recent`] keeps, at most 250 MB for 288 full blocks, and the blocks under
+/// way it stays below 500 MiB.
+const SURVIVORS_BYTES_MAX: usize = 200 << 20;
+
+/// What a SwiftSync works with from its beginning to its end.
+pub(super) struct Work {
+    pub key: Key,
+    pub salt: Salt,
+    pub survivors: Survivors,
+    /// The coins that the last blocks spend; `None` if undo data has them.
+    pub recent: Option<Recent>,
+    pub share: SwiftShare,
+}
+
+/// How far a SwiftSync is.
+pub(super) struct State<A> {
+    pub gathered: Gathered<A>,
+    /// Heights of blocks that are done.
+    pub done: HashSet<u32>,
+    /// Blocks whose undo data was written, and where, which the index does not know yet.
+    pub undo: Vec<(BlockId, u32)>,
+}
+
+impl<A: Aggregate> State<A> {
+    /// Nothing is done.
+    pub fn new(salt: &Salt) -> Self {
+        Self { gathered: Gathered::empty(salt), done: HashSet::new(), undo: Vec::new() }
+    }
+}
+
+/// Takes up what an interrupted run has saved in `directory`, if that was the same work and the
+/// blocks that it counts are all stored; else begins from nothing.
+///
+/// # Errors
+/// One of the last blocks breaks a rule, the disk fails, or there is too little memory.
+pub(super) fn begin<A: Aggregate>(
+    node: &mut Node,
+    hints: &HintsFile,
+    plan: &Plan,
+    directory: &Path,
+) -> Result<(Work, State<A>), Fault> {
+    let disk = node.dir.disk().clone();
+    let target = node.tree.node(plan.target).hash;
+    let kind = format!("{:?} {:?}", plan.mode, node.options.aggregate);
+    let key = Key { target, kind, hints: hints.digest };
+    let recent = match plan.mode {
+        Mode::AssumeValid => Some(Recent::collect(node, plan)?),
+        Mode::Full => None,
+    };
+    let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
+    let memory = share.survivors_bytes;
+    let saved = load(&disk, directory).map_err(Fault::Store)?;
+    if let Some(saved) = saved.filter(|saved| saved.key == key)
+        && plan.steps.iter().all(|step| {
+            let height = node.tree.node(step.id).height;
+            matches!(step.place, Place::Stored(_)) || !saved.is_done(height)
+        })
+        && let Some(taken) = take_up(&saved, plan, &disk, directory, memory, recent.as_ref())
+    {
+        let (salt, survivors, state) = taken;
+        tracing::debug!(blocks = state.done.len(), "carrying on with an interrupted SwiftSync");
+        return Ok((Work { key, salt, survivors, recent, share }, state));
+    }
+    remove_directory(&disk, directory).map_err(Fault::Store)?;
+    let salt = new_salt(directory).map_err(Fault::Store)?;
+    let survivors = Survivors::new(&disk, directory, memory);
+    let state = State::new(&salt);
+    Ok((Work { key, salt, survivors, recent, share }, state))
+}
+
+/// A salt that nobody can foresee; `place` is what an error names.
+pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
+    Salt::random()
+        .map_err(|error| StoreError::new(place, format!("no randomness for a salt: {error}")))
+}
+
+/// Workers, and memory for coins, as many and as much as there is room for.
+fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
+    // One more than there are cores, since one or another waits for the disk; one alone stays so.
+    let threads = node.options.threads;
+    let workers = if threads > 1 { threads + 1 } else { 1 };
+    let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
+    SwiftShare::new(workers, survivors, node.tree.len(), recent.map_or(0, Recent::bytes))
+}
+
+/// What was saved, ready to be carried on; `None` if it is no longer whole.
+fn take_up<A: Aggregate>(
+    saved: &Saved,
+    plan: &Plan,
+    disk: &Disk,
+    directory: &Path,
+    memory: usize,
+    recent: Option<&Recent>,
+) -> Option<(Salt, Survivors, State<A>)> {
+    let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
+    let aggregate = A::from_bytes(&salt, &saved.aggregate)?;
+    let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
+    let survivors = Survivors::resume(disk, directory, memory, &survivors)
+        .inspect_err(|error| tracing::warn!("SwiftSync starts over: {error}"))
+        .ok()?;
+    if let Some(recent) = recent {
+        recent.restore(&saved.recent)?;
+    }
+    let height = plan.chain.height().unwrap_or(0);
+    let done = (1..=height).filter(|height| saved.is_done(*height)).collect();
+    let undo = saved.undo.iter();
+    let undo = undo.filter_map(|(height, pos)| Some((plan.chain.at(*height)?, *pos))).collect();
+    let gathered = Gathered { aggregate, tally: saved.tally.clone() };
+    Some((salt, survivors, State { gathered, done, undo }))
+}
