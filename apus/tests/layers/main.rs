@@ -1,8 +1,19 @@
-//! The shape of the code, held by a test: imports run down one ladder, and nothing has outgrown
-//! its size (ARCHITECTURE.md).
+//! The shape of the code, held by a test: imports run down one ladder and never in a circle,
+//! and nothing has outgrown its size (ARCHITECTURE.md).
+
+mod circles;
+mod exceptions;
+mod modules;
+mod names;
+mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use circles::Graph;
+use exceptions::EXCEPTIONS;
+use modules::{Crate, use_tree};
+use tokens::{Token, end_of_group, without_tests};
 
 /// Lines that a file may have; about 500 is the aim, and the rest is for tests at its end.
 const FILE_LINES_MAX: usize = 600;
@@ -10,6 +21,20 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 75;
 /// Characters that a line may have.
 const LINE_CHARS_MAX: usize = 100;
+
+/// Files that contain `unsafe`, below the workspace's root.
+const UNSAFE_FILES: [&str; 5] = [
+    // Vector instructions of the processor, for SHA-256 of many messages side by side.
+    "apus/src/hash/sha256/x86.rs",
+    // The processor's prefetch instruction, for the cache's table.
+    "apus/src/coins/prefetch.rs",
+    // Memory maps of files that nobody writes to while they are mapped.
+    "apus/src/disk/file.rs",
+    // The attribute that replaces one function of the script engine's start.
+    "apus/src/rules/scripts.rs",
+    // `wait4`, for the peak memory of a process that has ended.
+    "bench/src/process.rs",
+];
 
 /// The modules as `lib.rs` lists them, low to high.
 fn ladder() -> Vec<String> {
@@ -19,30 +44,52 @@ fn ladder() -> Vec<String> {
         .filter_map(|line| line.trim_start().strip_prefix("pub mod ")?.strip_suffix(';'))
         .map(str::to_string)
         .collect();
-    assert!(modules.len() >= 9, "lib.rs no longer lists the modules one a line: {modules:?}");
+    assert!(modules.len() >= 9, "lib.rs no longer lists one module per line: {modules:?}");
     modules
+}
+
+fn workspace_root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-fn rust_files(root: &Path) -> Vec<PathBuf> {
+/// A Rust file with its path as messages show it.
+struct File {
+    name: String,
+    text: String,
+    tokens: Vec<Token>,
+}
+
+/// The Rust files below `root`.
+fn rust_files(root: &Path) -> Vec<File> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(root).unwrap() {
+    let Ok(entries) = fs::read_dir(root) else { return files };
+    for entry in entries {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("target") {
             files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|ext| ext == "rs") {
-            files.push(path);
+            let text = fs::read_to_string(&path).unwrap();
+            let name = path.strip_prefix(workspace_root()).unwrap().display().to_string();
+            files.push(File { name, tokens: tokens::tokens(&text), text });
         }
     }
     files
 }
 
-fn workspace_files() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    ["apus", "testchain", "bench"].iter().flat_map(|dir| rust_files(&root.join(dir))).collect()
+/// The Rust files of a top-level module, which is a folder or one file.
+fn files_of(module: &str) -> Vec<File> {
+    let file = source_root().join(module).with_extension("rs");
+    assert!(!file.exists(), "{}: a top-level module is a folder", file.display());
+    rust_files(&source_root().join(module))
+}
+
+fn workspace_files() -> Vec<File> {
+    let members = ["apus", "testchain", "bench", "fuzz"];
+    members.iter().flat_map(|member| rust_files(&workspace_root().join(member))).collect()
 }
 
 #[test]
@@ -50,14 +97,10 @@ fn a_module_names_only_modules_below_it() {
     let ladder = ladder();
     let mut wrong = Vec::new();
     for (rung, module) in ladder.iter().enumerate() {
-        for file in rust_files(&source_root().join(module)) {
-            let text = fs::read_to_string(&file).unwrap();
-            for (number, line) in text.lines().enumerate() {
-                let code = line.split("//").next().unwrap_or_default();
-                for higher in &ladder[rung + 1..] {
-                    if names_module(code, higher) {
-                        wrong.push(format!("{}:{}: {higher}", file.display(), number + 1));
-                    }
+        for file in files_of(module) {
+            for (named, line) in crate_modules(&file.tokens) {
+                if ladder[rung + 1..].contains(&named) {
+                    wrong.push(format!("{}:{line}: crate::{named}", file.name));
                 }
             }
         }
@@ -65,15 +108,69 @@ fn a_module_names_only_modules_below_it() {
     assert!(wrong.is_empty(), "a module names one above it:\n{}", wrong.join("\n"));
 }
 
-/// Whether `code` has `crate::module` as a path, alone or first in a brace list.
-fn names_module(code: &str, module: &str) -> bool {
-    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-    let path = format!("crate::{module}");
-    if code.match_indices(&path).any(|(at, found)| ends(&code[at + found.len()..])) {
-        return true;
+/// Each `name` that the tokens have as `crate::name`, alone or in a list, with its line.
+fn crate_modules(tokens: &[Token]) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let follows = tokens.get(at + 1).is_some_and(|next| next.is("::"));
+        if token.is("crate") && follows {
+            let mut imports = Vec::new();
+            let is_list = tokens.get(at + 2).is_some_and(|next| next.is("{"));
+            let end = if is_list { end_of_group(tokens, at + 2) } else { at + 3 };
+            use_tree(&tokens[..end], at, &[], &mut imports);
+            let names = imports.into_iter().filter_map(|import| import.path.into_iter().nth(1));
+            found.extend(names.map(|name| (name, token.line)));
+        }
     }
-    let Some((_, list)) = code.split_once("use crate::{") else { return false };
-    list.split([',', '}']).any(|item| item.trim().split("::").next() == Some(module))
+    found
+}
+
+#[test]
+fn modules_are_found_alone_and_in_lists() {
+    let source = "use crate::{a::{b, c}, d}; fn f(_: crate::e::F) -> Result<crate::g::H, I> {}";
+    let found: Vec<String> =
+        crate_modules(&tokens::tokens(source)).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(found, ["a", "a", "d", "e", "g"]);
+}
+
+#[test]
+fn files_of_a_module_name_each_other_in_one_direction() {
+    let wrong = Graph::of(&Crate::read(&source_root())).complaints(EXCEPTIONS);
+    assert!(
+        wrong.is_empty(),
+        "A file that names another's items, which names the first's, cannot be understood alone. \
+         Move what both need into a file of its own, or one item to where it is used. \
+         Paths are below apus/src; after `a.rs -> b.rs` stand the items of b.rs that a.rs names, \
+         each with its first line in a.rs.\n\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn super_climbs_one_level() {
+    let mut wrong = Vec::new();
+    for file in workspace_files() {
+        for three in file.tokens.windows(3) {
+            if three[0].is("super") && three[1].is("::") && three[2].is("super") {
+                wrong.push(format!("{}:{}", file.name, three[0].line));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "super::super; write crate::... instead:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_stands_in_named_files_only() {
+    let files = workspace_files();
+    let mut found: Vec<&str> = files
+        .iter()
+        .filter(|file| file.tokens.iter().any(|token| token.is("unsafe")))
+        .map(|file| &*file.name)
+        .collect();
+    found.sort_unstable();
+    let mut expected = UNSAFE_FILES;
+    expected.sort_unstable();
+    assert_eq!(found, expected, "files with `unsafe`, and the list of those that may have it");
 }
 
 #[test]
@@ -83,65 +180,72 @@ fn only_sync_starts_threads() {
         if module == "sync" {
             continue;
         }
-        for file in rust_files(&source_root().join(&module)) {
-            let is_test = file
-                .components()
-                .any(|part| part.as_os_str().to_string_lossy().starts_with("tests"));
-            let text = fs::read_to_string(&file).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            if !is_test
-                && ["spawn", "scope", "Builder"]
-                    .iter()
-                    .any(|s| code.contains(&format!("thread::{s}")))
-            {
-                wrong.push(file.display().to_string());
+        for file in files_of(&module).iter().filter(|file| !is_test(&file.name)) {
+            for three in without_tests(&file.tokens).windows(3) {
+                let starts = ["spawn", "scope", "Builder"].iter().any(|name| three[2].is(name));
+                if three[0].is("thread") && three[1].is("::") && starts {
+                    wrong.push(format!("{}:{}", file.name, three[0].line));
+                }
             }
         }
     }
-    assert!(wrong.is_empty(), "threads outside sync: {wrong:?}");
+    assert!(wrong.is_empty(), "threads outside sync:\n{}", wrong.join("\n"));
+}
+
+/// Whether a file holds tests alone.
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
 #[test]
 fn files_functions_and_lines_keep_their_size() {
     let mut wrong = Vec::new();
     for file in workspace_files() {
-        let text = fs::read_to_string(&file).unwrap();
-        let name = file.display();
-        if text.lines().count() > FILE_LINES_MAX {
-            wrong.push(format!("{name}: {} lines", text.lines().count()));
+        let name = file.name;
+        let lines = file.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            wrong.push(format!("{name}: {lines} lines, of at most {FILE_LINES_MAX}"));
         }
-        for (number, line) in text.lines().enumerate() {
-            if line.chars().count() > LINE_CHARS_MAX {
-                wrong.push(format!("{name}:{}: line too long", number + 1));
+        for (number, line) in file.text.lines().enumerate() {
+            let chars = line.chars().count();
+            if chars > LINE_CHARS_MAX {
+                wrong.push(format!("{name}:{}: a line of {chars} characters", number + 1));
             }
         }
-        for (first, length) in functions(&text) {
-            if length > FUNCTION_LINES_MAX {
-                wrong.push(format!("{name}:{first}: function of {length} lines"));
+        for (first, lines) in functions(&file.tokens) {
+            if lines > FUNCTION_LINES_MAX {
+                wrong.push(format!(
+                    "{name}:{first}: a function of {lines} lines, of at most {FUNCTION_LINES_MAX}"
+                ));
             }
         }
     }
     assert!(wrong.is_empty(), "outgrown:\n{}", wrong.join("\n"));
 }
 
-/// First line and length of every function, by rustfmt's indentation.
-fn functions(text: &str) -> Vec<(usize, usize)> {
+/// The first line and the number of lines of each function that has a body.
+fn functions(tokens: &[Token]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
-    let lines: Vec<&str> = text.lines().collect();
-    for (start, line) in lines.iter().enumerate() {
-        let code = line.trim_start();
-        let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "const fn "]
-            .iter()
-            .any(|head| code.starts_with(head));
-        if !is_function || line.ends_with(';') {
+    for (at, token) in tokens.iter().enumerate() {
+        if !token.is("fn") || !tokens.get(at + 1).is_some_and(Token::is_word) {
             continue;
         }
-        let indent = line.len() - code.len();
-        let close = format!("{}}}", " ".repeat(indent));
-        let end = lines[start..].iter().position(|l| l.starts_with(&close));
-        if let Some(length) = end {
-            found.push((start + 1, length + 1));
+        let mut end = at + 1;
+        while let Some(next) = tokens.get(end).filter(|next| !next.is(";")) {
+            let is_body = next.is("{");
+            let opens = is_body || next.is("(") || next.is("[");
+            end = if opens { end_of_group(tokens, end) } else { end + 1 };
+            if is_body {
+                found.push((token.line, tokens[end - 1].line - token.line + 1));
+                break;
+            }
         }
     }
     found
+}
+
+#[test]
+fn functions_are_measured_from_their_first_line_to_their_last() {
+    let source = "fn a(\n b: [u8; 2],\n) {\n}\ntrait T { fn c();\n unsafe fn d() {} }\n";
+    assert_eq!(functions(&tokens::tokens(source)), [(1, 4), (6, 1)]);
 }

@@ -1,0 +1,126 @@
+//! What a path leads to: the module and the name that an item is defined under, through imports
+//! and re-exports.
+
+use std::collections::BTreeMap;
+
+use crate::modules::{Crate, ModuleId};
+
+/// Imports that lead from one to the next, at most; imports in a circle end there.
+const IMPORTS_MAX: usize = 16;
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Module(ModuleId),
+    /// An item of this crate.
+    Item {
+        module: ModuleId,
+        name: String,
+    },
+}
+
+/// The paths of a crate, resolved.
+pub struct Names<'a> {
+    all: &'a Crate,
+    /// For each function of a type, the modules whose `impl` blocks define it.
+    methods: BTreeMap<(Target, String), Vec<ModuleId>>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(all: &'a Crate) -> Names<'a> {
+        let mut names = Names { all, methods: BTreeMap::new() };
+        let mut methods = BTreeMap::<_, Vec<ModuleId>>::new();
+        for method in &all.methods {
+            if let Some((of, [])) = names.resolve(method.module, &method.of) {
+                methods.entry((of, method.name.clone())).or_default().push(method.module);
+            }
+        }
+        names.methods = methods;
+        names
+    }
+
+    /// What `path`, as it stands in `module`, names: an item with the module that defines it, and
+    /// a function of that item if the path goes on to one.
+    pub fn definitions(&self, module: ModuleId, path: &[String]) -> Vec<(ModuleId, String)> {
+        let Some((item, rest)) = self.resolve(module, path) else { return Vec::new() };
+        let Target::Item { module: home, name } = &item else { return Vec::new() };
+        let mut found = vec![(*home, name.clone())];
+        if let Some(method) = rest.first()
+            && let Some(&[only]) = self.methods.get(&(item.clone(), method.clone())).map(|m| &m[..])
+        {
+            found.push((only, format!("{name}::{method}")));
+        }
+        found
+    }
+
+    /// What `path` leads to from `module`, with what of the path is left after an item. `None` if
+    /// it leads out of this crate, or to nothing that a module defines.
+    pub fn resolve<'p>(
+        &self,
+        module: ModuleId,
+        path: &'p [String],
+    ) -> Option<(Target, &'p [String])> {
+        self.resolve_within(module, path, IMPORTS_MAX)
+    }
+
+    fn resolve_within<'p>(
+        &self,
+        module: ModuleId,
+        path: &'p [String],
+        steps: usize,
+    ) -> Option<(Target, &'p [String])> {
+        let mut at = Target::Module(module);
+        let mut rest = path;
+        while let (Target::Module(here), Some((first, after))) = (&at, rest.split_first()) {
+            at = match first.as_str() {
+                "crate" => Target::Module(0),
+                "self" => Target::Module(*here),
+                "super" => Target::Module(self.all.modules[*here].parent),
+                name => self.lookup(*here, name, !after.is_empty(), steps)?,
+            };
+            rest = after;
+        }
+        Some((at, rest))
+    }
+
+    /// What `name` is in `module`. Where a module and an item share the name, a path that goes on
+    /// means the module.
+    fn lookup(&self, module: ModuleId, name: &str, goes_on: bool, steps: usize) -> Option<Target> {
+        let here = &self.all.modules[module];
+        let steps = steps.checked_sub(1)?;
+        let child = here.children.get(name).map(|&child| Target::Module(child));
+        let item = here
+            .items
+            .iter()
+            .any(|item| item == name)
+            .then(|| Target::Item { module, name: name.to_string() });
+        let own = if goes_on { child.or(item) } else { item.or(child) };
+        if own.is_some() {
+            return own;
+        }
+        let imported =
+            |glob: bool| here.imports.iter().filter(move |import| (import.name == "*") == glob);
+        for import in imported(false).filter(|import| import.name == name) {
+            match self.resolve_within(module, &import.path, steps) {
+                Some((target, [])) => return Some(target),
+                // A name inside an item, such as an enum's variant, is the item.
+                Some((target @ Target::Item { .. }, _)) => return Some(target),
+                _ => {}
+            }
+        }
+        for import in imported(true) {
+            // The path of a glob starts at a module, or leads out of this crate.
+            let starts_here = ["crate", "self", "super"].contains(&import.path[0].as_str())
+                || here.children.contains_key(&import.path[0]);
+            if starts_here
+                && let Some((Target::Module(other), [])) =
+                    self.resolve_within(module, &import.path, steps)
+                && other != module
+                && let found @ Some(_) = self.lookup(other, name, goes_on, steps)
+            {
+                return found;
+            }
+        }
+        None
+    }
+}
