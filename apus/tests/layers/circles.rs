@@ -48,6 +48,10 @@ impl Graph {
         graph
     }
 
+    pub fn arrow_count(&self) -> usize {
+        self.arrows.values().map(BTreeMap::len).sum()
+    }
+
     /// What is wrong: each circle that no exception breaks, and each exception that breaks none.
     pub fn complaints(mut self, exceptions: &[Exception]) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -246,6 +250,32 @@ mod tests {
             m/b.rs -> m/c/d.rs: C (line 1)\n  \
             m/c/d.rs -> m/a.rs: A (line 2)\n  \
             (least: m/a.rs -> m/b.rs)\n";
+        assert_eq!(complaints(&files, &[]), [expected]);
+    }
+
+    #[test]
+    fn a_module_and_a_function_of_one_name_are_told_apart() {
+        let files = [
+            ("lib.rs", "mod inside { pub mod m; } use inside::*; pub use m::m;"),
+            ("inside/m/mod.rs", "mod a; mod b; pub use a::m;"),
+            ("inside/m/a.rs", "pub fn m() {} use super::b::B;"),
+            ("inside/m/b.rs", "pub struct B; pub struct C; use crate::m::b::C;"),
+        ];
+        assert_eq!(complaints(&files, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn path_attributes_are_followed() {
+        let files = [
+            ("lib.rs", "#[path = \"\"] mod inside { pub mod m; } pub use inside::*;"),
+            ("m/mod.rs", "#[cfg(unix)] #[path = \"c.rs\"] mod a; mod b;"),
+            ("m/c.rs", "pub struct A; use crate::m::b::B;"),
+            ("m/b.rs", "pub struct B; use super::a::A;"),
+        ];
+        let expected = "a circle of 2 files:\n  \
+            m/b.rs -> m/c.rs: A (line 1)\n  \
+            m/c.rs -> m/b.rs: B (line 1)\n  \
+            (least: m/b.rs -> m/c.rs)\n";
         assert_eq!(complaints(&files, &[]), [expected]);
     }
 

@@ -70,8 +70,8 @@ impl Crate {
             let text = text_of(&file).unwrap_or_else(|| panic!("{file} is missing"));
             let code = without_tests(&tokens(&text));
             let declared = Reader { all: &mut all, tokens: &code }.module(module, &folder);
-            for (child, folder) in declared {
-                let file = format!("{folder}.rs");
+            for Declared { child, folder, path } in declared {
+                let file = path.unwrap_or_else(|| format!("{folder}.rs"));
                 let is_file = text_of(&file).is_some();
                 all.modules[child].file = if is_file { file } else { format!("{folder}/mod.rs") };
                 unread.push((child, folder));
@@ -81,8 +81,14 @@ impl Crate {
     }
 }
 
-/// A module declared with `mod name;`, and the folder of its children.
-type Declared = (ModuleId, String);
+/// A module declared with `mod name;`.
+struct Declared {
+    child: ModuleId,
+    /// The folder of its children, below the crate's source folder.
+    folder: String,
+    /// Its file, if a `path` attribute says so.
+    path: Option<String>,
+}
 
 struct Reader<'a> {
     all: &'a mut Crate,
@@ -95,9 +101,25 @@ impl Reader<'_> {
         let mut declared = Vec::new();
         let mut at = 0;
         while at < self.tokens.len() {
-            at = self.item(module, folder, at, &mut declared);
+            let start = self.after_attributes(at);
+            let path = self.path_attribute(at, start);
+            at = self.item(module, folder, start, path, &mut declared);
         }
         declared
+    }
+
+    fn after_attributes(&self, mut at: usize) -> usize {
+        while self.is(at, "#") {
+            let bracket = if self.is(at + 1, "!") { at + 2 } else { at + 1 };
+            at = end_of_group(self.tokens, bracket);
+        }
+        at
+    }
+
+    /// What `#[path = "…"]` says among the attributes from `start` to `end`.
+    fn path_attribute(&self, start: usize, end: usize) -> Option<String> {
+        let at = (start..end).find(|&at| self.is(at, "path") && self.is(at + 1, "="))?;
+        Some(self.tokens[at + 2].text.trim_matches('"').to_string())
     }
 
     /// Reads the item at `at`; the result is the index after it.
@@ -106,12 +128,9 @@ impl Reader<'_> {
         module: ModuleId,
         folder: &str,
         at: usize,
+        path: Option<String>,
         declared: &mut Vec<Declared>,
     ) -> usize {
-        if self.is(at, "#") {
-            let bracket = if self.is(at + 1, "!") { at + 2 } else { at + 1 };
-            return end_of_group(self.tokens, bracket);
-        }
         let public = self.is(at, "pub");
         let start = match public {
             true if self.is(at + 1, "(") => end_of_group(self.tokens, at + 1),
@@ -120,7 +139,7 @@ impl Reader<'_> {
         };
         let Some(first) = self.tokens.get(start) else { return self.tokens.len() };
         if first.is("mod") {
-            return self.child(module, folder, start + 1, declared);
+            return self.child(module, folder, start + 1, path, declared);
         }
         let end = self.end_of_item(start);
         if first.is("use") {
@@ -142,18 +161,21 @@ impl Reader<'_> {
         parent: ModuleId,
         folder: &str,
         at: usize,
+        path: Option<String>,
         declared: &mut Vec<Declared>,
     ) -> usize {
-        let name = self.tokens[at].text.clone();
+        let below = |name: &str| [folder, name].join("/").trim_matches('/').to_string();
+        let name = &self.tokens[at].text;
         let id = self.all.modules.len();
         let file = self.all.modules[parent].file.clone();
         self.all.modules.push(Module { file, parent, ..Module::default() });
         self.all.modules[parent].children.insert(name.clone(), id);
-        let folder = if folder.is_empty() { name } else { format!("{folder}/{name}") };
         if self.is(at + 1, ";") {
-            declared.push((id, folder));
+            let path = path.map(|path| below(&path));
+            declared.push(Declared { child: id, folder: below(name), path });
             return at + 2;
         }
+        let folder = below(path.as_ref().unwrap_or(name));
         let end = end_of_group(self.tokens, at + 1);
         let inside = &self.tokens[at + 2..end - 1];
         declared.extend(Reader { all: self.all, tokens: inside }.module(id, &folder));

@@ -1,12 +1,10 @@
 //! What a path leads to: the module and the name that an item is defined under, through imports
 //! and re-exports.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::modules::{Crate, ModuleId};
-
-/// Imports that lead from one to the next, at most; imports in a circle end there.
-const IMPORTS_MAX: usize = 16;
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +22,14 @@ pub struct Names<'a> {
     all: &'a Crate,
     /// For each function of a type, the modules whose `impl` blocks define it.
     methods: BTreeMap<(Target, String), Vec<ModuleId>>,
+    /// The results of [`Names::lookup`]; `None` while one is being found, so that imports in a
+    /// circle end.
+    known: RefCell<BTreeMap<(ModuleId, String, bool), Option<Target>>>,
 }
 
 impl<'a> Names<'a> {
     pub fn new(all: &'a Crate) -> Names<'a> {
-        let mut names = Names { all, methods: BTreeMap::new() };
+        let mut names = Names { all, methods: BTreeMap::new(), known: RefCell::default() };
         let mut methods = BTreeMap::<_, Vec<ModuleId>>::new();
         for method in &all.methods {
             if let Some((of, [])) = names.resolve(method.module, &method.of) {
@@ -60,15 +61,6 @@ impl<'a> Names<'a> {
         module: ModuleId,
         path: &'p [String],
     ) -> Option<(Target, &'p [String])> {
-        self.resolve_within(module, path, IMPORTS_MAX)
-    }
-
-    fn resolve_within<'p>(
-        &self,
-        module: ModuleId,
-        path: &'p [String],
-        steps: usize,
-    ) -> Option<(Target, &'p [String])> {
         let mut at = Target::Module(module);
         let mut rest = path;
         while let (Target::Module(here), Some((first, after))) = (&at, rest.split_first()) {
@@ -76,7 +68,7 @@ impl<'a> Names<'a> {
                 "crate" => Target::Module(0),
                 "self" => Target::Module(*here),
                 "super" => Target::Module(self.all.modules[*here].parent),
-                name => self.lookup(*here, name, !after.is_empty(), steps)?,
+                name => self.lookup(*here, name, !after.is_empty())?,
             };
             rest = after;
         }
@@ -85,42 +77,46 @@ impl<'a> Names<'a> {
 
     /// What `name` is in `module`. Where a module and an item share the name, a path that goes on
     /// means the module.
-    fn lookup(&self, module: ModuleId, name: &str, goes_on: bool, steps: usize) -> Option<Target> {
+    fn lookup(&self, module: ModuleId, name: &str, goes_on: bool) -> Option<Target> {
+        let key = (module, name.to_string(), goes_on);
+        if let Some(known) = self.known.borrow().get(&key) {
+            return known.clone();
+        }
+        self.known.borrow_mut().insert(key.clone(), None);
+        let mut found = self.all_that_have(module, name, goes_on);
+        found.sort_by_key(|target| matches!(target, Target::Module(_)) != goes_on);
+        let found = found.into_iter().next();
+        self.known.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    /// The module and the item called `name` in `module`: its own first, then imported ones.
+    fn all_that_have(&self, module: ModuleId, name: &str, goes_on: bool) -> Vec<Target> {
         let here = &self.all.modules[module];
-        let steps = steps.checked_sub(1)?;
         let child = here.children.get(name).map(|&child| Target::Module(child));
-        let item = here
-            .items
-            .iter()
-            .any(|item| item == name)
-            .then(|| Target::Item { module, name: name.to_string() });
-        let own = if goes_on { child.or(item) } else { item.or(child) };
-        if own.is_some() {
-            return own;
-        }
-        let imported =
-            |glob: bool| here.imports.iter().filter(move |import| (import.name == "*") == glob);
-        for import in imported(false).filter(|import| import.name == name) {
-            match self.resolve_within(module, &import.path, steps) {
-                Some((target, [])) => return Some(target),
-                // A name inside an item, such as an enum's variant, is the item.
-                Some((target @ Target::Item { .. }, _)) => return Some(target),
-                _ => {}
+        let is_item = here.items.iter().any(|item| item == name);
+        let item = is_item.then(|| Target::Item { module, name: name.to_string() });
+        let mut found: Vec<Target> = child.into_iter().chain(item).collect();
+        for import in &here.imports {
+            if import.name == name {
+                match self.resolve(module, &import.path) {
+                    Some((target, [])) => found.push(target),
+                    // A name inside an item, such as an enum's variant, is the item.
+                    Some((target @ Target::Item { .. }, _)) => found.push(target),
+                    _ => {}
+                }
+            } else if import.name == "*" {
+                // The path of a glob starts at a module, or leads out of this crate.
+                let starts_here = ["crate", "self", "super"].contains(&&*import.path[0])
+                    || here.children.contains_key(&import.path[0]);
+                if starts_here
+                    && let Some((Target::Module(other), [])) = self.resolve(module, &import.path)
+                    && other != module
+                {
+                    found.extend(self.lookup(other, name, goes_on));
+                }
             }
         }
-        for import in imported(true) {
-            // The path of a glob starts at a module, or leads out of this crate.
-            let starts_here = ["crate", "self", "super"].contains(&import.path[0].as_str())
-                || here.children.contains_key(&import.path[0]);
-            if starts_here
-                && let Some((Target::Module(other), [])) =
-                    self.resolve_within(module, &import.path, steps)
-                && other != module
-                && let found @ Some(_) = self.lookup(other, name, goes_on, steps)
-            {
-                return found;
-            }
-        }
-        None
+        found
     }
 }

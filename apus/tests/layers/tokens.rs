@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     pub kind: Kind,
-    /// The text as written; empty for a literal, whose content never matters.
+    /// The text as written.
     pub text: String,
     /// The line that the token starts on, from 1.
     pub line: usize,
@@ -120,9 +120,7 @@ impl Lexer<'_> {
             None if self.rest.starts_with("::") => (Kind::Mark, 2),
             None => (Kind::Mark, first.len_utf8()),
         };
-        let text = self.take(bytes);
-        let text = if kind == Kind::Literal { String::new() } else { text };
-        Some(Token { kind, text, line })
+        Some(Token { kind, text: self.take(bytes), line })
     }
 
     fn skip_space_and_comments(&mut self) {
@@ -250,7 +248,7 @@ mod tests {
     fn lines_are_counted_through_strings_and_comments() {
         let found = tokens("a /* \n */ \"\n\" b\nc");
         let lines: Vec<(String, usize)> = found.into_iter().map(|t| (t.text, t.line)).collect();
-        let expected = [("a", 1), ("", 2), ("b", 3), ("c", 4)];
+        let expected = [("a", 1), ("\"\n\"", 2), ("b", 3), ("c", 4)];
         assert_eq!(lines, expected.map(|(text, line)| (text.to_string(), line)));
     }
 
