@@ -1,7 +1,8 @@
-//! Says what this build is made of (the commit, Bitcoin Core's engine), and tells the tests what
-//! this machine has: the chain data that may not ship with the repository, and leave to mount a
-//! small disk. Tests that need what is missing are marked as ignored. And has the program start
-//! without the engine's random generator (`rules::scripts::random_init`).
+//! Three things that the compiler needs to be told: what this build is made of (the commit, and
+//! Bitcoin Core's engine), for `apus --version`; whether there is chain data on this machine that
+//! may not ship with the repository, so that tests that need it can be ignored where it is
+//! missing; and that the program starts without the engine's random generator
+//! (`random_init` in `src/rules`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +16,6 @@ fn main() {
     if let Some(dir) = found {
         println!("cargo::rustc-cfg=shared_data");
         println!("cargo::rustc-env=APUS_SHARED_DATA={}", dir.display());
-    }
-    println!("cargo::rustc-check-cfg=cfg(can_mount)");
-    if may_mount() {
-        println!("cargo::rustc-cfg=can_mount");
     }
     // Other systems' linkers have no such option: there the program takes 0.1 s longer to start.
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
@@ -106,14 +103,4 @@ fn core_version(workspace: &Path, package_version: &str) -> Option<String> {
         rest.split(')').next().map(str::to_string)
     };
     Some(format!("{}.{}", number("MAJOR")?, number("MINOR")?))
-}
-
-/// Whether a process may mount a file system that it alone sees.
-fn may_mount() -> bool {
-    let mount = "mount -t tmpfs none /mnt";
-    let status = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", mount])
-        .stderr(Stdio::null())
-        .status();
-    status.is_ok_and(|status| status.success())
 }

@@ -6,6 +6,7 @@ use std::process::Output;
 
 use apus::wire::Chain;
 
+use crate::support::mounts::run_with_mounts;
 use crate::support::{Place, blocks_of, data, first_table, regtest_chain};
 
 /// Runs the program on the place's directory.
@@ -193,24 +194,17 @@ fn blocks_without_their_parents_are_told() {
 }
 
 #[test]
-#[cfg_attr(not(can_mount), ignore = "needs leave to mount a small disk")]
-fn a_full_disk_is_told_and_what_was_committed_stays() {
-    let blocks = data("mainnet-0-14131.dat");
+fn a_full_disk_is_reported_and_what_was_committed_is_kept() {
     let root = tempfile::tempdir().unwrap();
-    let apus = assert_cmd::cargo::cargo_bin("apus");
     // Too little room to be safe; then enough.
-    let script = format!(
-        "set -e; cd {root}; mkdir disk; mount -t tmpfs -o size=40m none disk\n\
-         {apus} sync --datadir disk --from {blocks} && exit 9\n\
-         mount -o remount,size=120m disk\n\
-         {apus} sync --datadir disk --from {blocks}\n\
-         {apus} txoutset info --datadir disk --hash muhash\n",
-        root = root.path().display(),
-        apus = apus.display(),
-        blocks = blocks.display(),
-    );
-    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
-    let output = std::process::Command::new("unshare").args(unshare).output().unwrap();
+    let script = "
+        mkdir disk; mount -t tmpfs -o size=40m none disk
+        $apus sync --datadir disk --from $blocks && exit 9
+        mount -o remount,size=120m disk
+        $apus sync --datadir disk --from $blocks
+        $apus txoutset info --datadir disk --hash muhash";
+    let blocks = data("mainnet-0-14131.dat");
+    let Some(output) = run_with_mounts(root.path(), &[("blocks", &blocks)], script) else { return };
     assert_eq!(code(&output), 0, "{output:?}");
     assert_says(&output, &["disk/blocks", "disk space is too low", "MiB free"]);
     let stdout = String::from_utf8_lossy(&output.stdout);

@@ -13,6 +13,7 @@ use apus::sync::{self, SyncError, Unfinished, Unobserved, UtxoHash};
 use apus::wire::Chain;
 
 use crate::support::judge::Judge;
+use crate::support::mounts::run_with_mounts;
 use crate::support::{Place, copy_dir, regtest_chain};
 
 /// A directory with the regtest chain up to `height`.
@@ -165,30 +166,23 @@ fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
 }
 
 #[test]
-#[cfg_attr(not(can_mount), ignore = "needs leave to mount file systems of its own")]
 fn a_chainstate_that_is_a_mount_or_on_an_overlay_is_rebuilt_once() {
     let place = synced(120);
     let (muhash, _) = place.muhash();
-    let script = format!(
-        "set -e; cd {root}\n\
-         mount -t tmpfs none {net}/chainstate\n\
-         {apus} reindex --regtest --datadir datadir --assumevalid 0 --json\n\
-         {apus} txoutset info --regtest --datadir datadir --hash muhash\n\
-         test ! -e {net}/chainstate/reindex\n\
-         umount {net}/chainstate\n\
-         mkdir over; mount -t tmpfs none over; mkdir over/upper over/work over/all\n\
-         mount -t overlay overlay over/all \
-         -o lowerdir=datadir,upperdir=over/upper,workdir=over/work\n\
-         {apus} reindex --regtest --datadir over/all --assumevalid 0 --json\n\
-         {apus} txoutset info --regtest --datadir over/all --hash muhash\n\
-         test ! -e over/all/{sub}/chainstate/reindex\n",
-        root = place.root().display(),
-        net = place.network_dir().display(),
-        sub = place.network.subdirectory,
-        apus = assert_cmd::cargo::cargo_bin("apus").display(),
-    );
-    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
-    let output = Command::new("unshare").args(unshare).output().unwrap();
+    let script = "
+        mount -t tmpfs none datadir/$net/chainstate
+        $apus reindex --regtest --datadir datadir --assumevalid 0 --json
+        $apus txoutset info --regtest --datadir datadir --hash muhash
+        test ! -e datadir/$net/chainstate/reindex
+        umount datadir/$net/chainstate
+        mkdir over; mount -t tmpfs none over; mkdir over/upper over/work over/all
+        mount -t overlay overlay over/all \
+            -o lowerdir=datadir,upperdir=over/upper,workdir=over/work
+        $apus reindex --regtest --datadir over/all --assumevalid 0 --json
+        $apus txoutset info --regtest --datadir over/all --hash muhash
+        test ! -e over/all/$net/chainstate/reindex";
+    let net = Path::new(place.network.subdirectory);
+    let Some(output) = run_with_mounts(place.root(), &[("net", net)], script) else { return };
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert_eq!(stdout.matches(&muhash).count(), 2, "{stdout}");
@@ -234,22 +228,17 @@ fn commands_that_read_write_nothing_and_read_together() {
 }
 
 #[test]
-#[cfg_attr(not(can_mount), ignore = "needs leave to mount file systems of its own")]
 fn commands_that_read_work_on_a_read_only_mount() {
     let place = synced(150);
     let (muhash, _) = place.muhash();
-    let script = format!(
-        "set -e; cd {root}; mount --bind datadir datadir; mount -o remount,bind,ro datadir\n\
-         {apus} txoutset info --regtest --datadir datadir --hash muhash\n\
-         {apus} status --regtest --datadir datadir\n\
-         {apus} hints create --regtest --datadir datadir -o hints\n\
-         {apus} hints verify hints --regtest --datadir datadir\n\
-         rm hints; {apus} sync --regtest --datadir datadir && exit 9; exit 0",
-        root = place.root().display(),
-        apus = assert_cmd::cargo::cargo_bin("apus").display(),
-    );
-    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
-    let output = Command::new("unshare").args(unshare).output().unwrap();
+    let script = "
+        mount --bind datadir datadir; mount -o remount,bind,ro datadir
+        $apus txoutset info --regtest --datadir datadir --hash muhash
+        $apus status --regtest --datadir datadir
+        $apus hints create --regtest --datadir datadir -o hints
+        $apus hints verify hints --regtest --datadir datadir
+        rm hints; $apus sync --regtest --datadir datadir && exit 9; exit 0";
+    let Some(output) = run_with_mounts(place.root(), &[], script) else { return };
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains(&muhash));
     assert!(stderr(&output).contains("Read-only file system"), "{}", stderr(&output));

@@ -1,8 +1,11 @@
 //! What the program takes of the machine: time to start, memory, room on the disk.
 
+use std::process::Output;
+
 use apus::wire::Chain;
 use apus_testchain::{Mix, Spec};
 
+use crate::support::mounts::run_with_mounts;
 use crate::support::{Place, data, regtest_chain, with_genesis};
 
 /// Bitcoin Core's random generator spends 100 ms on its seed, which no command of ours needs.
@@ -16,13 +19,13 @@ fn the_program_starts_without_the_random_generator_of_the_engine() {
     assert!(log.contains("random_init_replaced") && log.contains("true"), "{log}");
 }
 
-fn apus(args: &[&str]) -> std::process::Output {
+fn apus(args: &[&str]) -> Output {
     assert_cmd::Command::cargo_bin("apus").unwrap().args(args).output().unwrap()
 }
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/meminfo")]
-fn a_cache_beyond_the_memory_there_is_is_told_at_the_start() {
+fn a_cache_larger_than_the_memory_available_is_reported_at_the_start() {
     let place = Place::new(Chain::Regtest);
     let blocks = place.write("blocks", &regtest_chain()[..10]);
     let (datadir, from) = (place.datadir(), blocks.display().to_string());
@@ -41,57 +44,53 @@ fn a_cache_beyond_the_memory_there_is_is_told_at_the_start() {
 
 /// 25 MB of blocks and a disk that has room for the first 16 MiB of them.
 #[test]
-#[cfg_attr(not(can_mount), ignore = "needs leave to mount a small disk")]
-fn a_disk_that_will_be_too_small_is_told_before_anything_is_written() {
+fn a_disk_that_will_be_too_small_is_reported_before_anything_is_written() {
     let spec = Spec { busy_bytes: 500_000, mix: Mix::mainnet(), ..Spec::small(41) };
     let place = Place::new(Chain::Regtest);
     let blocks = place.write("blocks", &with_genesis(&apus_testchain::Chain::new(spec)));
-    let program = assert_cmd::cargo::cargo_bin("apus");
-    let script = format!(
-        "set -e; cd {root}; mkdir disk; mount -t tmpfs -o size=70m none disk\n\
-         {apus} sync --regtest --datadir disk --from {blocks} && exit 9\n\
-         od -A n -t x1 -v disk/regtest/blocks/blk00000.dat | tail -n +20 | grep -q '[1-9a-f]' \
-         && exit 8\n\
-         mount -o remount,size=120m disk\n\
-         {apus} sync --regtest --datadir disk --from {blocks}\n\
-         mount -o remount,size=83m disk\n\
-         {apus} sync --regtest --datadir disk --from {blocks}\n",
-        root = place.root().display(),
-        apus = program.display(),
-        blocks = blocks.display(),
+    let script = "
+        mkdir disk; mount -t tmpfs -o size=70m none disk
+        $apus sync --regtest --datadir disk --from $blocks && exit 9
+        od -A n -t x1 -v disk/regtest/blocks/blk00000.dat | tail -n +20 | grep -q '[1-9a-f]' \
+            && exit 8
+        mount -o remount,size=120m disk
+        $apus sync --regtest --datadir disk --from $blocks
+        mount -o remount,size=83m disk
+        $apus sync --regtest --datadir disk --from $blocks";
+    let Some(output) = run_with_mounts(place.root(), &[("blocks", &blocks)], script) else {
+        return;
+    };
+    assert_ends_well_after_saying(
+        &output,
+        &["disk/regtest/blocks", "the disk is too small", "MiB of blocks", "MiB are free"],
     );
-    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
-    let output = std::process::Command::new("unshare").args(unshare).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{output:?}");
-    for word in ["disk/regtest/blocks", "the disk is too small", "MiB of blocks", "MiB are free"] {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
 }
 
 /// A reindex builds a set next to the present one.
 #[test]
-#[cfg_attr(not(can_mount), ignore = "needs leave to mount a small disk")]
-fn a_disk_with_no_room_for_a_second_utxo_set_is_told_before_anything_is_written() {
+fn a_disk_with_no_room_for_a_second_utxo_set_is_reported_before_anything_is_written() {
     let place = Place::new(Chain::Main);
     let blocks = data("mainnet-0-14131.dat");
-    let program = assert_cmd::cargo::cargo_bin("apus");
-    let script = format!(
-        "set -e; cd {root}; mkdir disk; mount -t tmpfs -o size=100m none disk\n\
-         {apus} sync --datadir disk --from {blocks}\n\
-         free=$(df -k --output=avail disk | tail -n 1)\n\
-         head -c $((free * 1024 - 300000)) /dev/zero >disk/other\n\
-         {apus} reindex --datadir disk && exit 9\n\
-         rm disk/other; {apus} reindex --datadir disk\n",
-        root = place.root().display(),
-        apus = program.display(),
-        blocks = blocks.display(),
+    let script = "
+        mkdir disk; mount -t tmpfs -o size=100m none disk
+        $apus sync --datadir disk --from $blocks
+        free=$(df -k --output=avail disk | tail -n 1)
+        head -c $((free * 1024 - 300000)) /dev/zero >disk/other
+        $apus reindex --datadir disk && exit 9
+        rm disk/other; $apus reindex --datadir disk";
+    let Some(output) = run_with_mounts(place.root(), &[("blocks", &blocks)], script) else {
+        return;
+    };
+    assert_ends_well_after_saying(
+        &output,
+        &["chainstate/reindex", "the disk is too small", "MiB of coins", "MiB are free"],
     );
-    let unshare = ["--map-root-user", "--mount", "sh", "-c", script.as_str()];
-    let output = std::process::Command::new("unshare").args(unshare).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
+}
+
+fn assert_ends_well_after_saying(output: &Output, words: &[&str]) {
     assert!(output.status.success(), "{output:?}");
-    for word in ["chainstate/reindex", "the disk is too small", "MiB of coins", "MiB are free"] {
+    let text = String::from_utf8_lossy(&output.stderr);
+    for word in words {
         assert!(text.contains(word), "'{word}' is not in: {text}");
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod judge;
 pub mod model;
+pub mod mounts;
 pub mod swift;
 #[path = "../../../src/testdata.rs"]
 mod testdata;

@@ -1,0 +1,39 @@
+//! Small disks, overlays and read-only mounts for one test, which the rest of the machine does
+//! not see.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// Runs a shell script in `dir` that may mount file systems; it ends at the first command that
+/// fails. `$apus` is the program, and `variables` are further names with paths.
+///
+/// `None`, with the reason on standard error, where a process of this user may mount nothing.
+pub fn run_with_mounts(dir: &Path, variables: &[(&str, &Path)], script: &str) -> Option<Output> {
+    if !may_mount() {
+        let test = std::thread::current().name().unwrap_or_default().to_string();
+        let why = "`unshare --map-root-user --mount` and `mount` do not work here";
+        // Past the capture of what a passing test prints, so that whoever runs it sees this.
+        writeln!(std::io::stderr(), "skipped {test}: {why}").unwrap();
+        return None;
+    }
+    let variables = variables.iter().copied();
+    Some(in_own_namespace(script).current_dir(dir).envs(variables).output().unwrap())
+}
+
+/// Whether a process may mount a file system that it alone sees.
+fn may_mount() -> bool {
+    static MAY_MOUNT: OnceLock<bool> = OnceLock::new();
+    *MAY_MOUNT.get_or_init(|| {
+        let status = in_own_namespace("mount -t tmpfs none /mnt").stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    })
+}
+
+fn in_own_namespace(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "sh", "-e", "-c", script]);
+    command.env("apus", assert_cmd::cargo::cargo_bin("apus"));
+    command
+}
