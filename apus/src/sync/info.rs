@@ -1,9 +1,12 @@
+//! Statistics of the UTXO set in a data directory.
+
 use std::sync::atomic::AtomicBool;
 
 use super::error::SyncError;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::Options;
 use super::progress::{Observer, Phase};
+use super::remedy;
 use crate::coins::{HashType, UtxoStats};
 use crate::disk::Disk;
 
@@ -15,25 +18,14 @@ pub fn txoutset_info(
     options: &Options,
     hash: HashType,
     observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<UtxoStats, SyncError> {
-    info(options, hash, observer, stop).map_err(|error| super::remedy::named(error, options))
-}
-
-fn info(
-    options: &Options,
-    hash: HashType,
-    observer: &dyn Observer,
     _stop: &AtomicBool,
 ) -> Result<UtxoStats, SyncError> {
-    let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
-    compute(&node, hash, observer)
-}
-
-fn compute(node: &Node, hash: HashType, observer: &dyn Observer) -> Result<UtxoStats, SyncError> {
-    observe(observer, Phase::ReadingCoins, node);
-    let height = node.tree.node(node.tip()).height;
-    let report = share_of(observer, Phase::ReadingCoins, node);
-    let stats = || UtxoStats::compute_reporting(&node.chainstate, height, hash, &report);
-    Ok(node.pool.install(stats)?)
+    remedy::naming(options, || {
+        let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
+        observe(observer, Phase::ReadingCoins, &node);
+        let height = node.tree.node(node.tip()).height;
+        let report = share_of(observer, Phase::ReadingCoins, &node);
+        let stats = || UtxoStats::compute_reporting(&node.chainstate, height, hash, &report);
+        Ok(node.pool.install(stats)?)
+    })
 }

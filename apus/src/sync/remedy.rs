@@ -8,19 +8,22 @@ use super::options::Options;
 use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
 use crate::disk::StoreError;
 
-/// The same error, with the command that repairs what it blames, if there is one and the error does
-/// not name a command already. Where the operating system has refused something, no command helps.
-pub(super) fn named(error: SyncError, options: &Options) -> SyncError {
-    match error {
-        SyncError::Store(mut error) if is_damage(&error) => {
-            if let Some(remedy) = remedy(&error.path, options) {
-                error.what += "; ";
-                error.what += &remedy;
-            }
-            SyncError::Store(error)
-        }
-        other => other,
+/// Does `work` in the directory of `options`, and adds to its error the command that repairs what
+/// the error blames, if there is one and the error does not name a command already. Where the
+/// operating system has refused something, no command helps.
+pub(super) fn naming<T>(
+    options: &Options,
+    work: impl FnOnce() -> Result<T, SyncError>,
+) -> Result<T, SyncError> {
+    let mut result = work();
+    if let Err(SyncError::Store(error)) = &mut result
+        && is_damage(error)
+        && let Some(remedy) = remedy(&error.path, options)
+    {
+        error.what += "; ";
+        error.what += &remedy;
     }
+    result
 }
 
 /// Whether bytes are to blame, and not the system, another program, or what was asked for.
@@ -45,9 +48,8 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     if path.starts_with(network_dir.join("chainstate")) {
         return fixed("`apus reindex` rebuilds the chainstate from the blocks");
     }
-    let Ok(Some(Component::Normal(name))) = path.strip_prefix(&blocks).map(first) else {
-        return None;
-    };
+    let first = path.strip_prefix(&blocks).ok()?.components().next();
+    let Some(Component::Normal(name)) = first else { return None };
     match name.to_string_lossy().get(..3) {
         Some("rev") => fixed("`apus reindex --index` writes undo data anew"),
         Some("blk") if !path.exists() => fixed(
@@ -60,8 +62,4 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
         ),
         _ => None,
     }
-}
-
-fn first(path: &Path) -> Option<Component<'_>> {
-    path.components().next()
 }

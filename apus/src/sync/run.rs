@@ -45,42 +45,38 @@ pub fn sync_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    sync_in(disk, options, sources, observer, stop).map_err(|error| remedy::named(error, options))
-}
-
-fn sync_in(
-    disk: &Disk,
-    options: &Options,
-    sources: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
-    let started = Instant::now();
-    let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
-    if sources.is_empty() && !holds_blocks(options) {
-        return Err(nothing_to_sync(options));
-    }
-    // Before anything is made in the data directory.
-    let opened = open_sources(options, sources)?;
-    let mut node = Node::open(options, disk, Coins::InPlace)?;
-    if sources.is_empty() && node.tree.len() == 1 {
-        return Err(nothing_to_sync(options));
-    }
-    let mut rebuild = None;
-    if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
-        drop(node);
-        let beside = rebuild.insert(Rebuild::begin(disk, options)?);
-        node = Node::open(options, disk, Coins::Beside(beside))?;
-    }
-    resources::bound_cache(&mut node);
-    let scanning = Instant::now();
-    scan_opened(&mut node, &opened, observer, stop)?;
-    mend::mend_noted(&mut node, stop)?;
-    node.clock.add(Stage::Headers, scanning.elapsed());
-    tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
-    let summary = run(&mut node, hints.as_ref(), started, observer, stop);
-    let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
-    end(node, rebuild, summary)
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+        if sources.is_empty() && !holds_blocks(options) {
+            return Err(nothing_to_sync(options));
+        }
+        // Before anything is made in the data directory.
+        let opened = open_sources(options, sources)?;
+        let mut node = Node::open(options, disk, Coins::InPlace)?;
+        if sources.is_empty() && node.tree.len() == 1 {
+            return Err(nothing_to_sync(options));
+        }
+        let mut rebuild = None;
+        if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
+            drop(node);
+            let beside = rebuild.insert(Rebuild::begin(disk, options)?);
+            node = Node::open(options, disk, Coins::Beside(beside))?;
+        }
+        resources::bound_cache(&mut node);
+        let scanning = Instant::now();
+        scan_opened(&mut node, &opened, observer, stop)?;
+        mend::mend_noted(&mut node, stop)?;
+        node.clock.add(Stage::Headers, scanning.elapsed());
+        tracing::debug!(
+            headers = node.tree.len(),
+            refused = node.refusals.len(),
+            "sources scanned"
+        );
+        let summary = run(&mut node, hints.as_ref(), started, observer, stop);
+        let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
+        end(node, rebuild, summary)
+    })
 }
 
 /// Says with an error that something is missing what was not taken from the sources: perhaps that.
@@ -137,32 +133,25 @@ pub fn reindex_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    reindex_in(disk, options, observer, stop).map_err(|error| remedy::named(error, options))
-}
-
-fn reindex_in(
-    disk: &Disk,
-    options: &Options,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
-    let started = Instant::now();
-    let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
-    let rebuild = Rebuild::begin(disk, options)?;
-    let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
-    if let Err(error) = shrink::check_reach(&node) {
-        let Node { chainstate, dir, .. } = node;
-        let has_begun = !chainstate.is_empty();
-        drop(chainstate);
-        if !has_begun {
-            rebuild.remove()?;
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+        let rebuild = Rebuild::begin(disk, options)?;
+        let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
+        if let Err(error) = shrink::check_reach(&node) {
+            let Node { chainstate, dir, .. } = node;
+            let has_begun = !chainstate.is_empty();
+            drop(chainstate);
+            if !has_begun {
+                rebuild.remove()?;
+            }
+            drop(dir);
+            return Err(error);
         }
-        drop(dir);
-        return Err(error);
-    }
-    resources::bound_cache(&mut node);
-    let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
-    end(node, Some(rebuild), summary)
+        resources::bound_cache(&mut node);
+        let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
+        end(node, Some(rebuild), summary)
+    })
 }
 
 /// Makes the block index anew from the block files, and then rebuilds the chainstate from them
@@ -189,8 +178,7 @@ pub fn reindex_files_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    let refusals = index_files::rebuild(disk, options, observer, stop)
-        .map_err(|error| remedy::named(error, options))?;
+    let refusals = remedy::naming(options, || index_files::rebuild(disk, options, observer, stop))?;
     let mut summary = reindex_on(disk, options, observer, stop)?;
     summary.refusals.splice(0..0, refusals);
     if !summary.interrupted {

@@ -1,9 +1,12 @@
+//! What a data directory holds, without changing it.
+
 use std::path::PathBuf;
 
 use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::Options;
 use super::rebuild::Rebuild;
+use super::remedy;
 use crate::disk::Disk;
 use crate::hash::Hash;
 use crate::sync::swift;
@@ -72,38 +75,36 @@ impl Unfinished {
 /// # Errors
 /// There is no such directory, a program that writes has it open, or it holds what cannot be right.
 pub fn status(options: &Options) -> Result<Status, SyncError> {
-    read(options).map_err(|error| super::remedy::named(error, options))
-}
-
-fn read(options: &Options) -> Result<Status, SyncError> {
-    let disk = Disk::new();
-    let node = Node::open(options, &disk, Coins::ReadOnly)?;
-    let directory = node.dir.path().to_path_buf();
-    let tip = node.tree.node(node.tip());
-    let active = &node.ledger.active;
-    let is_stored =
-        |height: u32| active.at(height).is_some_and(|id| node.entry(id).block_pos().is_some());
-    let lacking = (1..=tip.height).rev().find(|height| !is_stored(*height));
-    let mut unfinished = Vec::new();
-    if let Some(best) = Rebuild::unfinished(&disk, &directory)? {
-        let height = best.and_then(|hash| node.tree.find(&hash));
-        let height = height.map_or(0, |id| node.tree.node(id).height);
-        unfinished.push(Unfinished::Rebuild { height });
-    }
-    if let Some(blocks) = swift::directory::unfinished(&disk, &directory)? {
-        unfinished.push(Unfinished::SwiftSync { blocks });
-    }
-    Ok(Status {
-        chain: options.network.chain,
-        height: tip.height,
-        best_block: tip.hash,
-        time: tip.header.time,
-        coins: node.ledger.coins.map(|coins| coins as u64),
-        headers: node.tree.node(node.tree.best_header()).height,
-        blocks_from: lacking.map_or(1, |height| height + 1),
-        undo_from: node.ledger.undo_from(),
-        pruned: node.pruned,
-        unfinished,
-        directory,
+    remedy::naming(options, || {
+        let disk = Disk::new();
+        let node = Node::open(options, &disk, Coins::ReadOnly)?;
+        let directory = node.dir.path().to_path_buf();
+        let tip = node.tree.node(node.tip());
+        let active = &node.ledger.active;
+        let is_stored =
+            |height: u32| active.at(height).is_some_and(|id| node.entry(id).block_pos().is_some());
+        let lacking = (1..=tip.height).rev().find(|height| !is_stored(*height));
+        let mut unfinished = Vec::new();
+        if let Some(best) = Rebuild::unfinished(&disk, &directory)? {
+            let height = best.and_then(|hash| node.tree.find(&hash));
+            let height = height.map_or(0, |id| node.tree.node(id).height);
+            unfinished.push(Unfinished::Rebuild { height });
+        }
+        if let Some(blocks) = swift::directory::unfinished(&disk, &directory)? {
+            unfinished.push(Unfinished::SwiftSync { blocks });
+        }
+        Ok(Status {
+            chain: options.network.chain,
+            height: tip.height,
+            best_block: tip.hash,
+            time: tip.header.time,
+            coins: node.ledger.coins.map(|coins| coins as u64),
+            headers: node.tree.node(node.tree.best_header()).height,
+            blocks_from: lacking.map_or(1, |height| height + 1),
+            undo_from: node.ledger.undo_from(),
+            pruned: node.pruned,
+            unfinished,
+            directory,
+        })
     })
 }

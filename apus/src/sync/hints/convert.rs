@@ -14,6 +14,7 @@ use crate::swiftsync::{Format, Hints, HintsError};
 use crate::sync::error::SyncError;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::remedy;
 
 /// Bytes that are held before they are written.
 const HELD_BYTES: usize = 1 << 20;
@@ -42,8 +43,7 @@ pub fn convert_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
-    convert(hints, options, format, out, observer, stop)
-        .map_err(|error| crate::sync::remedy::named(error, options))
+    remedy::naming(options, || convert(hints, options, format, out, observer, stop))
 }
 
 fn convert(

@@ -16,6 +16,7 @@ use crate::swiftsync::hints::{Numbering, encoder};
 use crate::sync::error::SyncError;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::remedy;
 use crate::wire::OutPoint;
 
 /// Scans of the chainstate for each thread, so that all end together.
@@ -51,8 +52,7 @@ pub fn create_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
-    make(options, height, format, out, observer, stop)
-        .map_err(|error| crate::sync::remedy::named(error, options))
+    remedy::naming(options, || make(options, height, format, out, observer, stop))
 }
 
 fn make(

@@ -11,10 +11,10 @@ use crate::sync::node::{Coins, Node};
 use crate::sync::options::{AggregateKind, AssumeValid, Options};
 use crate::sync::outcome::Summary;
 use crate::sync::progress::Observer;
-use crate::sync::resources;
 use crate::sync::swift::attempt::verify;
 use crate::sync::swift::hints_file::HintsFile;
 use crate::sync::swift::plan::{Mode, Plan};
+use crate::sync::{remedy, resources};
 
 /// Whether a hints file fits the active chain of a synced data directory: runs SwiftSync's proof,
 /// and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too, else the blocks
@@ -31,8 +31,7 @@ pub fn verify_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    prove_hints(options, hints, observer, stop)
-        .map_err(|error| crate::sync::remedy::named(error, options))
+    remedy::naming(options, || prove_hints(options, hints, observer, stop))
 }
 
 fn prove_hints(
