@@ -33,11 +33,6 @@ impl Failure {
         Self { kind: Some(ErrorKind::Input), text: text.into() }
     }
 
-    /// An error about a hints file.
-    pub fn hints(text: impl Into<String>) -> Self {
-        Self { kind: Some(ErrorKind::Hints), text: text.into() }
-    }
-
     /// The same error, with a sentence after it.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {

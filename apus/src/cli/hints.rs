@@ -15,10 +15,9 @@ use super::numbers::{precise, thousands};
 use super::progress::Reporter;
 use super::report::summary_json as summary_json_of_sync;
 use super::reporting::Reporting;
-use crate::disk::Disk;
+use crate::swiftsync::Format;
 use crate::swiftsync::hints::{self, Statistics};
-use crate::swiftsync::{Format, Hints};
-use crate::sync::{self, AssumeValid, HintsSummary, Observer, Phase, Progress};
+use crate::sync::{self, AssumeValid, HintsFile, HintsSummary, Observer, Phase, Progress};
 use crate::wire::{Chain, Network};
 
 #[derive(Subcommand)]
@@ -212,9 +211,9 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
 
 fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let path = convert.output.path()?;
-    let (hints, _) = open(&convert.input)?;
+    let hints = open(&convert.input)?;
     let format = convert.format.into();
-    let needs_blocks = sync::conversion_needs_blocks(hints.as_ref(), format);
+    let needs_blocks = sync::conversion_needs_blocks(hints.reader.as_ref(), format);
     let options = match needs_blocks {
         true => {
             let chosen = convert.directory.to_options().map_err(Failure::usage)?;
@@ -228,24 +227,24 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
             "This conversion needs the blocks that the hints are for, since the two formats count \
              outputs in different ways: name a directory synced to height {} or above with \
              --datadir",
-            hints.height()
+            hints.reader.height()
         )),
         false => failure,
     };
     let written = convert.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        sync::convert_hints(hints.as_ref(), &options, format, &path, reporter, &stop)
+        sync::convert_hints(&hints, &options, format, &path, reporter, &stop)
     });
     written.map_err(why)
 }
 
 fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
     let path = compress.output.path()?;
-    let (hints, _) = open(&compress.file)?;
+    let hints = open(&compress.file)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     compress.output.write(&path, Format::Compressed, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        sync::compress_hints(hints.as_ref(), threads, &path, reporter, &stop)
+        sync::compress_hints(&hints, threads, &path, reporter, &stop)
     })
 }
 
@@ -337,18 +336,9 @@ fn summary_text(summary: &HintsSummary, path: &Path) -> String {
     )
 }
 
-/// A hints file that is mapped into memory, and its length.
-fn open(path: &Path) -> Result<(Box<dyn Hints>, u64), Failure> {
-    let path = expand_home(path);
-    let wrong = |what: String| Failure::hints(format!("{}: {what}", path.display()));
-    let file = Disk::new().open_read(&path)?;
-    let bytes = file.len()?;
-    if !path.is_file() || bytes == 0 {
-        return Err(wrong("this is not a hints file: it is empty, or no file at all".to_string()));
-    }
-    let map = file.map()?;
-    let hints = hints::open(map).map_err(|error| wrong(error.to_string()))?;
-    Ok((hints, bytes))
+/// The hints file that an argument names.
+fn open(path: &Path) -> Result<HintsFile, Failure> {
+    Ok(HintsFile::open(&expand_home(path))?)
 }
 
 #[derive(Serialize)]
@@ -365,7 +355,8 @@ struct InfoJson {
 }
 
 fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
-    let (hints, bytes) = open(&info.file)?;
+    let file = open(&info.file)?;
+    let hints = file.reader.as_ref();
     let reporter = Reporting { quiet, json: info.json }.reporter();
     let height = hints.height();
     let seen = |block: u32| {
@@ -374,10 +365,9 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
         let begun = Progress::of(Phase::ReadingHints);
         reporter.observe(&Progress { height: block, blocks, fraction, ..begun });
     };
-    let statistics = hints::statistics_reporting(hints.as_ref(), bytes, seen);
+    let statistics = hints::statistics_reporting(hints, file.len(), seen);
     reporter.finish();
-    let statistics =
-        statistics.map_err(|error| Failure::hints(format!("{}: {error}", info.file.display())))?;
+    let statistics = statistics.map_err(|error| file.error(error))?;
     let format = hints.format().name();
     // It is what was asked for, however quiet.
     let reporting = Reporting { quiet: false, json: info.json };

@@ -1,38 +1,54 @@
-use std::fmt;
+//! The errors of syncs and of all other work on a data directory.
+
 use std::path::PathBuf;
+
+use thiserror::Error;
 
 use super::outcome::Refusal;
 use crate::disk::StoreError;
 use crate::swiftsync::HintsError;
 
-/// Why a sync could not be done. What was committed before is good.
-#[derive(Debug)]
+/// Why a sync, or other work on a data directory, could not be done. What was committed before
+/// stays good.
+#[derive(Debug, Error)]
 pub enum SyncError {
-    /// The disk is to blame.
-    Store(StoreError),
-    /// A hints file is to blame, or its format.
-    Hints(HintsError),
-    /// What was asked for cannot be done with what there is.
+    /// A file or directory could not be read or written, or holds what cannot be right.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A hints file cannot be right, does not fit these blocks, or cannot hold what is to be
+    /// written to it.
+    #[error("{}: {error}", path.display())]
+    Hints {
+        /// The hints file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        error: HintsError,
+    },
+    /// What was asked for cannot be done with the directory or the files given.
+    #[error("{0}")]
     Usage(String),
     /// Options are wrong, or contradict each other.
+    #[error("{0}")]
     WrongOptions(String),
-    /// SwiftSync's hints are to blame. Nothing was committed; in order it works without them.
-    WrongHints { path: PathBuf, error: HintsError },
-    /// SwiftSync came upon a block that is not valid, or undo data that is wrong. Nothing was
+    /// SwiftSync found a block that is not valid, or undo data that is wrong. Nothing was
     /// committed.
+    #[error("{0}. Nothing was committed: a sync without --hints finds the best valid chain")]
     Refused(Refusal),
     /// SwiftSync cannot prove this chain. Nothing was committed.
+    #[error("{0}. Nothing was committed: sync without --hints")]
     Unproved(String),
     /// A rebuilt UTXO set would be lower than the present one, which was kept.
+    #[error("{0}")]
     WouldShrink(String),
 }
 
-/// What an error is about, hence what to do.
+/// What an error is about, and thus what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// Options: give others.
     Usage,
-    /// What was asked for cannot be done with the directory or the files given.
+    /// The directory or the files given, with which the work cannot be done.
     Input,
     /// A file or directory that could not be read or written, or holds what cannot be right.
     Disk,
@@ -51,72 +67,24 @@ impl SyncError {
             Self::WrongOptions(_) => ErrorKind::Usage,
             Self::Usage(_) | Self::WouldShrink(_) => ErrorKind::Input,
             Self::Store(_) => ErrorKind::Disk,
-            Self::Hints(_) | Self::WrongHints { .. } => ErrorKind::Hints,
+            Self::Hints { .. } => ErrorKind::Hints,
             Self::Refused(_) => ErrorKind::Refused,
             Self::Unproved(_) => ErrorKind::Unproved,
         }
     }
-}
 
-impl SyncError {
-    /// The same error with more to say.
-    pub(super) fn with_note(self, note: &str) -> Self {
-        let add = |what: String| format!("{what}{note}");
-        match self {
-            Self::Store(error) => Self::Store(StoreError { what: add(error.what), ..error }),
-            Self::Hints(error) => Self::Hints(HintsError { what: add(error.what), ..error }),
-            Self::WrongHints { path, error } => {
-                let error = HintsError { what: add(error.what), ..error };
-                Self::WrongHints { path, error }
-            }
-            Self::Usage(what) => Self::Usage(add(what)),
-            Self::WrongOptions(what) => Self::WrongOptions(add(what)),
-            Self::WouldShrink(what) => Self::WouldShrink(add(what)),
-            Self::Unproved(what) => Self::Unproved(add(what)),
-            Self::Refused(refusal) => {
-                Self::Refused(Refusal { reason: add(refusal.reason), ..refusal })
-            }
-        }
-    }
-}
-
-impl fmt::Display for SyncError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Hints(error) => error.fmt(f),
-            Self::Usage(what) | Self::WrongOptions(what) | Self::WouldShrink(what) => {
-                f.write_str(what)
-            }
-            Self::WrongHints { path, error } => write!(
-                f,
-                "{}: {error}. Nothing was committed: get the right hints, or sync without --hints",
-                path.display()
-            ),
-            Self::Refused(refusal) => {
-                write!(
-                    f,
-                    "{refusal}. Nothing was committed: a sync without --hints finds the best \
-                    valid chain"
-                )
-            }
-            Self::Unproved(what) => {
-                write!(f, "{what}. Nothing was committed: sync without --hints")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SyncError {}
-
-impl From<StoreError> for SyncError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<HintsError> for SyncError {
-    fn from(error: HintsError) -> Self {
-        Self::Hints(error)
+    /// The same error, with `note` at the end of what it says is wrong.
+    pub(super) fn with_note(mut self, note: &str) -> Self {
+        let what = match &mut self {
+            Self::Store(error) => &mut error.what,
+            Self::Hints { error, .. } => &mut error.what,
+            Self::Refused(refusal) => &mut refusal.reason,
+            Self::Usage(what)
+            | Self::WrongOptions(what)
+            | Self::Unproved(what)
+            | Self::WouldShrink(what) => what,
+        };
+        what.push_str(note);
+        self
     }
 }

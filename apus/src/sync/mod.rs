@@ -13,6 +13,7 @@ mod coin_count;
 mod commit;
 mod error;
 mod hints;
+mod hints_file;
 mod in_order;
 mod index_files;
 mod info;
@@ -40,6 +41,7 @@ pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
     verify_hints,
 };
+pub use hints_file::HintsFile;
 pub use info::txoutset_info;
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{AggregateKind, AssumeValid, Options};

@@ -26,6 +26,19 @@ pub(super) fn naming<T>(
     result
 }
 
+/// [`naming`], for work with a hints file: adds what to do if that file is to blame.
+pub(super) fn naming_with_hints<T>(
+    options: &Options,
+    work: impl FnOnce() -> Result<T, SyncError>,
+) -> Result<T, SyncError> {
+    naming(options, work).map_err(|error| match error {
+        SyncError::Hints { .. } => {
+            error.with_note(". Nothing was committed: get the right hints, or sync without --hints")
+        }
+        other => other,
+    })
+}
+
 /// Whether bytes are to blame, and not the system, another program, or what was asked for.
 fn is_damage(error: &StoreError) -> bool {
     let name = error.path.file_name().unwrap_or_default();

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::clock::Stage;
 use super::error::SyncError;
+use super::hints_file::HintsFile;
 use super::in_order::activate::{activate_best_chain, store_side_branches};
 use super::node::{Coins, Node, observe, share_of};
 use super::options::Options;
@@ -14,7 +15,6 @@ use super::outcome::{Activated, Summary};
 use super::progress::{Observer, Phase};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_opened};
-use super::swift::hints_file::HintsFile;
 use super::{index_files, mend, remedy, resources, shrink, space, swift};
 use crate::disk::Disk;
 
@@ -45,7 +45,7 @@ pub fn sync_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    remedy::naming(options, || {
+    remedy::naming_with_hints(options, || {
         let started = Instant::now();
         let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
         if sources.is_empty() && !holds_blocks(options) {
@@ -81,7 +81,7 @@ pub fn sync_on(
 
 /// Says with an error that something is missing what was not taken from the sources: perhaps that.
 fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
-    let may_be_why = matches!(error, SyncError::Usage(_) | SyncError::WrongHints { .. });
+    let may_be_why = matches!(error, SyncError::Usage(_) | SyncError::Hints { .. });
     match &node.refusals[..] {
         [first, others @ ..] if may_be_why => {
             let more = match others.len() {
@@ -133,7 +133,7 @@ pub fn reindex_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    remedy::naming(options, || {
+    remedy::naming_with_hints(options, || {
         let started = Instant::now();
         let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
         let rebuild = Rebuild::begin(disk, options)?;

@@ -13,8 +13,8 @@ use apus::store::{BlockStatus, DataDir, DataDirOptions};
 use apus::swiftsync::Format;
 use apus::swiftsync::hints::{Numbering, open};
 use apus::sync::{
-    self, HintsSummary, Observer, Options, Phase, Progress, SyncError, Unobserved, convert_hints,
-    create_hints,
+    self, HintsFile, HintsSummary, Observer, Options, Phase, Progress, SyncError, Unobserved,
+    convert_hints, create_hints,
 };
 use apus::wire::{Chain as Network, OutPoint};
 use apus_testchain::{Chain, Spec};
@@ -203,11 +203,11 @@ fn a_format_becomes_another_as_if_it_had_been_made_so() {
     for height in [0, 150, 200] {
         for from in FORMATS {
             try_create(&place.options(), Some(height), from, &input).unwrap();
-            let hints = open(std::fs::read(&input).unwrap()).unwrap();
+            let hints = HintsFile::open(&input).unwrap();
             for to in FORMATS {
                 let stop = AtomicBool::new(false);
                 let convert = |options: &Options| {
-                    convert_hints(hints.as_ref(), options, to, &out, &Unobserved, &stop)
+                    convert_hints(&hints, options, to, &out, &Unobserved, &stop)
                 };
                 let summary = convert(&place.options()).unwrap();
                 let expected = created(&place, Some(height), to);
@@ -233,10 +233,11 @@ fn hints_for_another_chain_are_not_converted() {
     let out = place.root().join("out");
     for (source, word) in [(&other, "which the hints do not fit"), (&longer, "sync it further")] {
         for (from, to) in [(Format::Bip456, Format::Booster), (Format::Booster, Format::Bip456)] {
-            let hints = open(created(source, None, from)).unwrap();
+            let input = place.write_bytes("input", &created(source, None, from));
+            let hints = HintsFile::open(&input).unwrap();
             let options = place.options();
             let stop = AtomicBool::new(false);
-            let result = convert_hints(hints.as_ref(), &options, to, &out, &Unobserved, &stop);
+            let result = convert_hints(&hints, &options, to, &out, &Unobserved, &stop);
             let text = result.unwrap_err().to_string();
             assert!(text.contains(word) || text.contains("another chain"), "{text}");
             assert!(!out.exists());

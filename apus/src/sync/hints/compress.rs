@@ -11,10 +11,11 @@ use super::summary::{Halt, HintsSummary};
 use super::workers::{check, in_order};
 use super::write::{Sink, Totals};
 use crate::disk::Disk;
+use crate::swiftsync::HintsError;
 use crate::swiftsync::hints::Numbering;
 use crate::swiftsync::hints::compressed::{Compressor, Survey, ranges};
-use crate::swiftsync::{Hints, HintsError};
 use crate::sync::error::SyncError;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::progress::{Observer, Phase, Progress};
 
 /// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
@@ -28,14 +29,14 @@ const RANGES_PER_THREAD: usize = 4;
 /// The hints count outputs that cannot be spent, so that they have to be converted first; they
 /// cannot be right; the disk fails.
 pub fn compress_hints(
-    hints: &dyn Hints,
+    hints: &HintsFile,
     threads: usize,
     out: &Path,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
     let started = Instant::now();
-    let format = hints.format();
+    let format = hints.reader.format();
     if format.numbering() != Numbering::Spendable {
         return Err(SyncError::Usage(format!(
             "these hints are in the format {}, which counts outputs that nobody can spend: first \
@@ -49,7 +50,7 @@ pub fn compress_hints(
         Err(Halt::Stopped) => (Totals::default(), true),
         Err(Halt::Failed(error)) => return Err(error),
     };
-    let height = hints.height();
+    let height = hints.reader.height();
     Ok(HintsSummary {
         height,
         best_block: None,
@@ -63,17 +64,18 @@ pub fn compress_hints(
 }
 
 fn compress(
-    hints: &dyn Hints,
+    hints: &HintsFile,
     pool: &ThreadPool,
     out: &Path,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Totals, Halt> {
-    let height = hints.height();
+    let reader = hints.reader.as_ref();
+    let height = reader.height();
     let seen = Seen { observer, blocks: AtomicU64::new(0), of: height };
     let surveys = in_order(pool, ranges(height), stop, Survey::default, |survey, range| {
         let blocks = range.len();
-        survey.add(hints, range)?;
+        survey.add(reader, range).map_err(|error| hints.error(error))?;
         seen.add(blocks);
         Ok(())
     })?;
@@ -87,13 +89,13 @@ fn compress(
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
             check(stop)?;
             let one = |range: &Range<u32>| {
-                let done = compressor.range(hints, range.clone());
+                let done = compressor.range(reader, range.clone());
                 seen.add(range.len());
                 done
             };
             let done: Result<Vec<_>, HintsError> =
                 pool.install(|| some.par_iter().map(one).collect());
-            for mut range in done? {
+            for mut range in done.map_err(|error| hints.error(error))? {
                 totals.unspent += range.unspent;
                 entries.append(&mut range.entries);
                 sink.held.append(&mut range.bytes);
@@ -126,9 +128,14 @@ impl Seen<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::swiftsync::hints::{Format, compressed, encoder, open};
-    use crate::sync::Unobserved;
+    use crate::swiftsync::hints::{Format, compressed, encoder};
+    use crate::sync::hints::convert::convert_hints;
+    use crate::sync::options::Options;
+    use crate::sync::progress::Unobserved;
+    use crate::wire::{Chain, Network};
 
     /// A bip456 file of `height` blocks.
     fn bip456(height: u32) -> Vec<u8> {
@@ -141,57 +148,50 @@ mod tests {
         file
     }
 
+    /// A hints file with these bytes.
+    fn write(path: PathBuf, bytes: &[u8]) -> HintsFile {
+        std::fs::write(&path, bytes).unwrap();
+        HintsFile::open(&path).unwrap()
+    }
+
     #[test]
     fn any_number_of_threads_writes_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let (out, stop) = (dir.path().join("out"), AtomicBool::new(false));
         for height in [0, 1, 60_000] {
             let file = bip456(height);
-            let hints = open(file.clone()).unwrap();
-            let expected = compressed::compress(hints.as_ref()).unwrap();
+            let hints = write(dir.path().join("in"), &file);
+            let expected = compressed::compress(hints.reader.as_ref()).unwrap();
             for threads in [1, 2, 3, 8] {
-                let made = compress_hints(hints.as_ref(), threads, &out, &Unobserved, &stop);
+                let made = compress_hints(&hints, threads, &out, &Unobserved, &stop);
                 let summary = made.unwrap();
                 assert!(std::fs::read(&out).unwrap() == expected);
                 assert_eq!(summary.bytes, expected.len() as u64);
                 assert_eq!(summary.unspent, (1..=u64::from(height)).map(|h| h % 50).sum::<u64>());
             }
             let again = dir.path().join("again");
-            let hints = open(expected).unwrap();
-            let options = crate::sync::Options::new(dir.path().into(), network());
-            let (format, observer) = (Format::Bip456, &Unobserved);
-            crate::sync::hints::convert_hints(
-                hints.as_ref(),
-                &options,
-                format,
-                &again,
-                observer,
-                &stop,
-            )
-            .unwrap();
+            let hints = HintsFile::open(&out).unwrap();
+            let options = Options::new(dir.path().into(), Network::new(Chain::Regtest));
+            convert_hints(&hints, &options, Format::Bip456, &again, &Unobserved, &stop).unwrap();
             assert!(std::fs::read(again).unwrap() == file);
         }
     }
 
-    fn network() -> crate::wire::Network {
-        crate::wire::Network::new(crate::wire::Chain::Regtest)
-    }
-
     #[test]
-    fn stopped_or_refused_it_leaves_nothing() {
+    fn a_stopped_or_refused_compression_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
-        let hints = open(bip456(20_000)).unwrap();
+        let hints = write(dir.path().join("bip456"), &bip456(20_000));
         let stop = AtomicBool::new(true);
-        let summary = compress_hints(hints.as_ref(), 2, &out, &Unobserved, &stop).unwrap();
+        let summary = compress_hints(&hints, 2, &out, &Unobserved, &stop).unwrap();
         assert!(summary.interrupted);
         let mut booster = vec![1, 0, 0];
         encoder(Format::Booster).put_block(&[1], 3, &mut booster).unwrap();
         booster.extend([0, 0]);
-        let hints = open(booster).unwrap();
+        let hints = write(dir.path().join("booster"), &booster);
         let stop = AtomicBool::new(false);
-        let error = compress_hints(hints.as_ref(), 2, &out, &Unobserved, &stop).unwrap_err();
+        let error = compress_hints(&hints, 2, &out, &Unobserved, &stop).unwrap_err();
         assert!(error.to_string().contains("apus hints convert"), "{error}");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "the two files read");
     }
 }

@@ -12,6 +12,7 @@ use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::swiftsync::{Format, Hints, HintsError};
 use crate::sync::error::SyncError;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::remedy;
@@ -36,7 +37,7 @@ pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
 /// The hints cannot be right, or are not for these blocks; there is no such directory, or it does
 /// not go up to the hints' height; the disk fails; the format has no room for a block.
 pub fn convert_hints(
-    hints: &dyn Hints,
+    hints: &HintsFile,
     options: &Options,
     format: Format,
     out: &Path,
@@ -47,7 +48,7 @@ pub fn convert_hints(
 }
 
 fn convert(
-    hints: &dyn Hints,
+    hints: &HintsFile,
     options: &Options,
     format: Format,
     out: &Path,
@@ -55,7 +56,7 @@ fn convert(
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
     let started = Instant::now();
-    let result = match conversion_needs_blocks(hints, format) {
+    let result = match conversion_needs_blocks(hints.reader.as_ref(), format) {
         true => with_blocks(hints, options, format, out, observer, stop),
         false => without_blocks(hints, format, out, observer, stop).map(|totals| (totals, None)),
     };
@@ -64,8 +65,8 @@ fn convert(
         Err(Halt::Stopped) => ((Totals::default(), None), true),
         Err(Halt::Failed(error)) => return Err(error),
     };
-    let counted = best_block.is_some() || hints.output_count(1).is_some();
-    let height = hints.height();
+    let counted = best_block.is_some() || hints.reader.output_count(1).is_some();
+    let height = hints.reader.height();
     Ok(HintsSummary {
         height,
         best_block,
@@ -79,7 +80,7 @@ fn convert(
 }
 
 fn without_blocks(
-    hints: &dyn Hints,
+    hints: &HintsFile,
     format: Format,
     out: &Path,
     observer: &dyn Observer,
@@ -88,20 +89,22 @@ fn without_blocks(
     let (encoder, spill) = (encoder(format), SpillFile::beside(out, ".pieces.tmp"));
     let (mut totals, mut pieces) = (Totals::default(), Vec::new());
     let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
-    for height in 1..=hints.height() {
+    let reader = hints.reader.as_ref();
+    for height in 1..=reader.height() {
         check(stop)?;
-        hints.unspent(height, &mut unspent)?;
+        reader.unspent(height, &mut unspent).map_err(|error| hints.error(error))?;
         let least = unspent.last().map_or(0, |last| last.saturating_add(1));
-        let outputs = hints.output_count(height).unwrap_or(least);
+        let outputs = reader.output_count(height).unwrap_or(least);
         let start = held.len();
-        put_block(encoder.as_ref(), height, &unspent, outputs, &mut held)?;
+        let put = put_block(encoder.as_ref(), height, &unspent, outputs, &mut held);
+        put.map_err(|error| SyncError::Hints { path: out.to_path_buf(), error })?;
         pieces.push((offset + start as u64, (held.len() - start) as u32));
         totals.outputs += u64::from(outputs);
         totals.unspent += unspent.len() as u64;
-        if held.len() > HELD_BYTES || height == hints.height() {
+        if held.len() > HELD_BYTES || height == reader.height() {
             offset = spill.append(&held)? + held.len() as u64;
             held.clear();
-            observe(observer, height, hints.height());
+            observe(observer, height, reader.height());
         }
     }
     totals.bytes = assemble(encoder.as_ref(), &pieces, &spill, out, stop)?;
@@ -115,7 +118,7 @@ fn observe(observer: &dyn Observer, height: u32, of: u32) {
 }
 
 fn with_blocks(
-    hints: &dyn Hints,
+    hints: &HintsFile,
     options: &Options,
     format: Format,
     out: &Path,
@@ -124,7 +127,7 @@ fn with_blocks(
 ) -> Result<(Totals, Option<Hash>), Halt> {
     let pool = crate::sync::threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
-    let (height, tip) = (hints.height(), chain.height());
+    let (height, tip) = (hints.reader.height(), chain.height());
     if height > tip {
         return Err(Halt::Failed(SyncError::Usage(format!(
             "these hints are for height {height}, and the directory with the blocks is at height \
@@ -143,7 +146,7 @@ fn with_blocks(
 
 /// Other hints tell which outputs are unspent, and perhaps count them in another way.
 struct Renumbered<'a> {
-    hints: &'a dyn Hints,
+    hints: &'a HintsFile,
     to: Numbering,
 }
 
@@ -155,9 +158,10 @@ impl Unspent for Renumbered<'_> {
     }
 
     fn tell(&self, _: &(), block: &HintedBlock, unspent: &mut Vec<u32>) -> Result<u32, Halt> {
-        let (height, from) = (block.height, self.hints.format().numbering());
+        let reader = self.hints.reader.as_ref();
+        let (height, from) = (block.height, reader.format().numbering());
         let mut hinted = Vec::new();
-        self.hints.unspent(height, &mut hinted)?;
+        reader.unspent(height, &mut hinted).map_err(|error| self.hints.error(error))?;
         let mut hinted = hinted.into_iter().peekable();
         let (mut before, mut after) = (0, 0);
         unspent.clear();
@@ -171,7 +175,7 @@ impl Unspent for Renumbered<'_> {
             let is_overwritten = block.overwritten && output.tx == 0;
             if is_hinted && output.is_gone && !is_overwritten {
                 let what = "it hints an output that cannot be spent; it is for another chain";
-                return Err(HintsError::at(height, what).into());
+                return Err(self.hints.error(HintsError::at(height, what)).into());
             }
             if output.counts(self.to) {
                 if is_hinted && !output.is_gone {
@@ -180,10 +184,10 @@ impl Unspent for Renumbered<'_> {
                 after += 1;
             }
         }
-        let stated = self.hints.output_count(height);
+        let stated = reader.output_count(height);
         if hinted.next().is_some() || stated.is_some_and(|stated| stated != before) {
             let what = format!("it has {before} outputs, which the hints do not fit");
-            return Err(HintsError::at(height, what).into());
+            return Err(self.hints.error(HintsError::at(height, what)).into());
         }
         Ok(after)
     }

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::swiftsync::HintsError;
 use crate::sync::error::SyncError;
 
 /// How a hints file was made.
@@ -43,12 +42,6 @@ impl From<SyncError> for Halt {
 
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-impl From<HintsError> for Halt {
-    fn from(error: HintsError) -> Self {
         Self::Failed(error.into())
     }
 }

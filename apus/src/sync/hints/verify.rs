@@ -7,12 +7,12 @@ use crate::disk::Disk;
 use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
 use crate::sync::checked::Checked;
 use crate::sync::error::SyncError;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::node::{Coins, Node};
 use crate::sync::options::{AggregateKind, AssumeValid, Options};
 use crate::sync::outcome::Summary;
 use crate::sync::progress::Observer;
 use crate::sync::swift::attempt::verify;
-use crate::sync::swift::hints_file::HintsFile;
 use crate::sync::swift::plan::{Mode, Plan};
 use crate::sync::{remedy, resources};
 
@@ -31,7 +31,7 @@ pub fn verify_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    remedy::naming(options, || prove_hints(options, hints, observer, stop))
+    remedy::naming_with_hints(options, || prove_hints(options, hints, observer, stop))
 }
 
 fn prove_hints(

@@ -185,7 +185,8 @@ impl<U: Unspent> Writing<'_, U> {
         let block = HintedBlock { height, place, view, txids, overwritten };
         let outputs = self.source.tell(&written.group, &block, &mut written.unspent)?;
         let start = written.encoded.len();
-        put_block(work.encoder, height, &written.unspent, outputs, &mut written.encoded)?;
+        put_block(work.encoder, height, &written.unspent, outputs, &mut written.encoded)
+            .map_err(|error| SyncError::Hints { path: work.out.to_path_buf(), error })?;
         written.pieces.push((height, start as u64, (written.encoded.len() - start) as u32));
         written.totals.outputs += u64::from(outputs);
         written.totals.unspent += written.unspent.len() as u64;
@@ -204,9 +205,9 @@ pub(super) fn put_block(
     unspent: &[u32],
     outputs: u32,
     out: &mut Vec<u8>,
-) -> Result<(), SyncError> {
+) -> Result<(), HintsError> {
     let named = |error: HintsError| HintsError { height: Some(height), ..error };
-    Ok(encoder.put_block(unspent, outputs, out).map_err(named)?)
+    encoder.put_block(unspent, outputs, out).map_err(named)
 }
 
 /// Puts the pieces together, in order of height; the length of the file.

@@ -3,7 +3,6 @@ use std::sync::atomic::AtomicBool;
 use super::attempt::attempt;
 use super::directory::{forget, saved};
 use super::fault::Fault;
-use super::hints_file::HintsFile;
 use super::plan;
 use super::plan::{Mode, Plan};
 use crate::chain::BlockId;
@@ -11,6 +10,7 @@ use crate::disk::StoreError;
 use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
 use crate::sync::block::step::Step;
 use crate::sync::error::SyncError;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::options::AggregateKind;
@@ -68,7 +68,7 @@ pub(crate) fn build(
              them fits the hints)",
             targets.len()
         ),
-        (Mode::AssumeValid, [target]) if matches!(error, SyncError::WrongHints { .. }) => format!(
+        (Mode::AssumeValid, [target]) if matches!(error, SyncError::Hints { .. }) => format!(
             " (tried on the chain of the block assumed valid, up to block {} at height {height})",
             node.tree.node(*target).hash
         ),

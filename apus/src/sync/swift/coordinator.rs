@@ -227,11 +227,11 @@ mod tests {
     use crate::swiftsync::hints::{Format, encoder};
     use crate::swiftsync::{Salt, SumAggregate};
     use crate::sync::block::step::Step;
+    use crate::sync::hints_file::HintsFile;
     use crate::sync::node::{Coins, Node};
     use crate::sync::options::Options;
     use crate::sync::progress::Unobserved;
     use crate::sync::sources::{Place, SourcePlace};
-    use crate::sync::swift::hints_file::HintsFile;
     use crate::sync::swift::plan::{Mode, Plan};
     use crate::wire::{Chain, Network};
 

@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use super::hints_file::HintsFile;
 use super::saved::Saved;
 use crate::disk::{Disk, StoreError};
+use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 
 /// The directory, beside Core's `chainstate`, that a SwiftSync works in.
@@ -33,7 +33,7 @@ pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), Stor
 /// What an interrupted SwiftSync with the same hints has saved.
 pub(super) fn saved(node: &Node, hints: &HintsFile) -> Result<Option<Saved>, StoreError> {
     let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
-    Ok(saved.filter(|saved| saved.key.hints == hints.digest))
+    Ok(saved.filter(|saved| saved.key.hints == hints.digest()))
 }
 
 pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {

@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 
 use super::directory::DIRECTORY;
-use super::hints_file::HintsFile;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::RuleError;
 use crate::swiftsync::HintsError;
 use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::error::SyncError;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::mend::stored_damage;
 use crate::sync::node::Node;
 use crate::sync::outcome::Refusal;

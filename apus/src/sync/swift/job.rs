@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::hints_file::HintsFile;
 use super::plan::Plan;
 use super::recent::Recent;
 use crate::coins::Survivors;
 use crate::store::FlatFilePos;
 use crate::swiftsync::Salt;
 use crate::sync::block::shared::Shared;
+use crate::sync::hints_file::HintsFile;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Job<'a> {

@@ -14,7 +14,6 @@ mod coordinator;
 pub(super) mod directory;
 pub(super) mod fault;
 mod finish;
-pub(super) mod hints_file;
 mod job;
 pub(super) mod plan;
 mod recent;

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use super::fault::Fault;
-use super::hints_file::HintsFile;
 use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId};
 use crate::disk::StoreError;
@@ -14,6 +13,7 @@ use crate::swiftsync::HintsError;
 use crate::sync::assumevalid::vouched_for;
 use crate::sync::block::step::Step;
 use crate::sync::error::SyncError;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::options::AssumeValid;
 use crate::sync::sources::Place;

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::directory::{load, remove_directory};
 use super::fault::Fault;
-use super::hints_file::HintsFile;
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
 use super::saved::{Key, Saved};
@@ -14,6 +13,7 @@ use crate::chain::BlockId;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{Aggregate, Salt};
+use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::resources::SwiftShare;
 use crate::sync::sources::Place;
@@ -68,7 +68,7 @@ pub(super) fn begin<A: Aggregate>(
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
     let kind = format!("{:?} {:?}", plan.mode, node.options.aggregate);
-    let key = Key { target, kind, hints: hints.digest };
+    let key = Key { target, kind, hints: hints.digest() };
     let recent = match plan.mode {
         Mode::AssumeValid => Some(Recent::collect(node, plan)?),
         Mode::Full => None,

@@ -5,7 +5,6 @@ use std::iter::{Copied, Peekable};
 use std::slice;
 
 use super::fault::Fault;
-use super::hints_file::HintsFile;
 use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
@@ -19,6 +18,7 @@ use crate::sync::block::spends::check_spends;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::InFlight;
 use crate::sync::clock::Stage;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
 use crate::wire::{OutPoint, is_unspendable};

@@ -22,7 +22,7 @@ pub enum Blame {
 impl Blame {
     pub fn of(error: &SyncError) -> Self {
         match error {
-            SyncError::WrongHints { .. } | SyncError::Hints(_) => Self::Hints,
+            SyncError::Hints { .. } => Self::Hints,
             SyncError::Refused(_) => Self::Block,
             SyncError::Store(_) => Self::Disk,
             SyncError::Usage(_) | SyncError::WrongOptions(_) | SyncError::WouldShrink(_) => {

@@ -265,7 +265,7 @@ fn muhash_proves_the_same() {
         options.hints = Some(too_few);
         options.datadir = fresh.datadir();
         let error = try_sync_with(&options, &sources).unwrap_err();
-        assert!(matches!(error, apus::sync::SyncError::WrongHints { .. }), "{error}");
+        assert!(matches!(error, apus::sync::SyncError::Hints { .. }), "{error}");
     }
 }
 
