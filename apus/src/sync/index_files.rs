@@ -1,10 +1,10 @@
 //! The block index, made anew from the block files (Core's `-reindex`): for a directory whose index
 //! is damaged or lost.
 //!
-//! Headers first, in whatever order the blocks lie; then every block is checked as far as that
-//! goes without coins. Until all of that is in memory nothing on the disk changes. Undo data is
-//! forgotten, since nothing in a rev file names its block: the chainstate is rebuilt after this,
-//! and writes it anew from the start of each rev file.
+//! Headers come first, in whatever order the blocks lie; then every block is checked by the rules
+//! that need no coins. Nothing on the disk changes until all of that is in memory. The new index
+//! names no undo data, since nothing in a rev file says which block a record is of: the rebuild of
+//! the chainstate, which follows, writes undo data anew from the start of each rev file.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,7 @@ use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::rebuild::{self, MARK};
-use super::scan::{Finds, scan_opened};
+use super::scan::{Findings, ScanEnd, scan};
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::disk::{Disk, StoreError};
@@ -33,30 +33,41 @@ use crate::sync::block::step::BlockFault;
 use crate::sync::swift;
 use crate::wire::{BlockView, genesis_block};
 
-/// Blocks checked between two looks at whether to stop.
+/// Blocks that are checked before the flag to stop is looked at again.
 const BATCH_BLOCKS: usize = 512;
 
-/// What the block files hold.
-struct Found {
+/// The blocks of the block files.
+struct Inventory {
     tree: Tree,
     sources: Sources,
     refusals: Vec<Refusal>,
-    /// For each file, where the last frame in it ends.
-    ends: Vec<u64>,
 }
 
-/// What one block turned out to be.
-enum Checked {
-    /// Good at this place, with so many transactions.
-    Good(SourcePlace, u32),
-    /// It breaks a rule.
-    Invalid(SourcePlace, RuleError),
-    /// None of its copies is the block; what is wrong with each.
-    Damaged(Vec<(SourcePlace, String)>),
+/// The result of checking the copies of one block.
+enum Verdict {
+    /// The copy at this place passes.
+    Good { place: SourcePlace, tx_count: u32 },
+    /// The copy at this place is the block, and the block breaks a rule.
+    Invalid { place: SourcePlace, error: RuleError },
+    /// No copy is the block.
+    Damaged(Vec<DamagedCopy>),
+}
+
+/// Bytes that are not the block that their header names.
+struct DamagedCopy {
+    place: SourcePlace,
+    what: String,
+}
+
+/// A block that was found, and what checking it has shown.
+struct Checked {
+    id: BlockId,
+    verdict: Verdict,
 }
 
 /// Makes the index of the data directory's block files, unless an interrupted run has made it and
-/// was rebuilding the chainstate; what is in the files and was not taken.
+/// was rebuilding the chainstate. Returns the blocks and other bytes in the files that were not
+/// taken.
 ///
 /// # Errors
 /// The block files are not there, not all there, or cannot be read without a lost `xor.dat`; or
@@ -80,11 +91,11 @@ pub(super) fn rebuild(
                 .to_string(),
         )
     };
-    let mut found = Found::new(options)?;
-    if !scan_opened(&mut found, std::slice::from_ref(&source), observer, stop)? {
+    let mut inventory = Inventory::new(options);
+    if inventory.scan(&source, observer, stop)? == ScanEnd::Stopped {
         return Err(stopped());
     }
-    let checked = pool.install(|| found.check_all(observer, stop))?.ok_or_else(stopped)?;
+    let checked = pool.install(|| inventory.check_all(observer, stop))?.ok_or_else(stopped)?;
     let files = BlockFiles::new(
         disk,
         dir.blocks_path(),
@@ -93,16 +104,16 @@ pub(super) fn rebuild(
         Vec::new(),
         BlockFilesOptions::default(),
     );
-    let entries = found.entries(checked, &files, options.network.segwit_height)?;
-    // What others have begun names undo data that is about to be forgotten.
+    let entries = inventory.entries(checked, &files, options.network.segwit_height)?;
+    // An interrupted rebuild or SwiftSync relies on undo data that the new index will not name.
     rebuild::give_up(disk, dir.path())?;
     swift::directory::remove_directory(disk, &dir.path().join(swift::directory::DIRECTORY))?;
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;
-    Ok(found.refusals)
+    Ok(inventory.refusals)
 }
 
-/// Takes away the mark that says that the chainstate is yet to be rebuilt.
+/// Removes the mark which says that the index is new and the chainstate is yet to be rebuilt.
 pub(super) fn finish(disk: &Disk, options: &Options) -> Result<(), StoreError> {
     let path = options.network_dir().join("blocks").join("index");
     IndexDb::open(disk, &path)?.forget_rebuilt()
@@ -118,7 +129,10 @@ fn was_rebuilt(dir: &DataDir) -> bool {
     dir.path().join(MARK).exists() && is_whole().unwrap_or(false)
 }
 
-/// The block files, if all of them are there and can be read. Nothing is changed.
+/// Opens the block files for reading.
+///
+/// # Errors
+/// Some of them are missing, or cannot be read without a lost `xor.dat`.
 fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
@@ -150,6 +164,7 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     Ok(source)
 }
 
+/// The error for block files that cannot be read since their key is lost.
 fn lost_key(key: &Path, file: &Path) -> StoreError {
     let what = format!(
         "this file is missing, and {} holds no block that can be read without it: it has the key \
@@ -160,34 +175,46 @@ fn lost_key(key: &Path, file: &Path) -> StoreError {
     StoreError::new(key, what)
 }
 
-impl Found {
-    fn new(options: &Options) -> Result<Self, SyncError> {
+impl Inventory {
+    /// An inventory of the genesis block alone.
+    fn new(options: &Options) -> Self {
         let bytes = genesis_block(&options.network);
-        let genesis = BlockView::parse(&bytes).map_err(|error| {
-            SyncError::Usage(format!("the genesis block does not parse: {error}"))
-        })?;
-        Ok(Self {
+        let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
+        Self {
             tree: Tree::new(options.network.clone(), *genesis.header()),
             sources: Sources::default(),
             refusals: Vec::new(),
-            ends: Vec::new(),
-        })
+        }
     }
 
-    /// Checks every block that was found, in the order in which they lie; nothing if somebody asked
-    /// to stop.
-    fn check_all(
+    /// Finds the blocks in the files of `source`.
+    fn scan(
         &mut self,
+        source: &BlockSource,
         observer: &dyn Observer,
         stop: &AtomicBool,
-    ) -> Result<Option<Vec<(BlockId, Checked)>>, StoreError> {
+    ) -> Result<ScanEnd, SyncError> {
+        let Self { tree, sources, refusals } = self;
+        let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
+        let opened = std::slice::from_ref(source);
+        scan(Findings { tree, sources, refusals }, note, opened, observer, stop)
+    }
+
+    /// Checks every block that was found, in the order in which they lie; `None` if somebody asked
+    /// to stop.
+    fn check_all(
+        &self,
+        observer: &dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Option<Vec<Checked>>, StoreError> {
         let order = self.sources.in_order(self.tree.ids());
         let mut all = Vec::with_capacity(order.len());
         for batch in order.chunks(BATCH_BLOCKS) {
             if stop.load(Relaxed) {
                 return Ok(None);
             }
-            let checked = batch.par_iter().map(|id| Ok((*id, self.check(*id)?)));
+            let checked =
+                batch.par_iter().map(|id| Ok(Checked { id: *id, verdict: self.check(*id)? }));
             all.extend(checked.collect::<Result<Vec<_>, StoreError>>()?);
             let best = self.tree.node(self.tree.best_header());
             observer.observe(&Progress {
@@ -201,44 +228,47 @@ impl Found {
     }
 
     /// Checks the copies of a block up to the first good one.
-    fn check(&self, id: BlockId) -> Result<Checked, StoreError> {
-        let mut wrong = Vec::new();
+    fn check(&self, id: BlockId) -> Result<Verdict, StoreError> {
+        let mut damaged = Vec::new();
         for place in self.sources.copies(id) {
             let bytes = match self.sources.read(place) {
                 Ok(bytes) => bytes,
                 Err(error) if error.source.is_some() => return Err(error),
                 Err(error) => {
-                    wrong.push((place, error.what));
+                    damaged.push(DamagedCopy { place, what: error.what });
                     continue;
                 }
             };
             match check_bytes(&self.tree, id, false, bytes) {
-                Ok(block) => return Ok(Checked::Good(place, block.view().tx_count() as u32)),
-                Err(BlockFault::Rule(error)) => return Ok(Checked::Invalid(place, error)),
-                Err(BlockFault::Damaged(what)) => wrong.push((place, what)),
+                Ok(block) => {
+                    let tx_count = block.view().tx_count() as u32;
+                    return Ok(Verdict::Good { place, tx_count });
+                }
+                Err(BlockFault::Rule(error)) => return Ok(Verdict::Invalid { place, error }),
+                Err(BlockFault::Damaged(what)) => damaged.push(DamagedCopy { place, what }),
                 Err(BlockFault::Store(error)) => return Err(error),
             }
         }
-        Ok(Checked::Damaged(wrong))
+        Ok(Verdict::Damaged(damaged))
     }
 
-    /// The index entries of everything found; `files` learns what they hold.
+    /// The index entries of all blocks; notes in `files` what each block file holds.
     fn entries(
         &mut self,
-        checked: Vec<(BlockId, Checked)>,
+        checked: Vec<Checked>,
         files: &BlockFiles,
         segwit_height: u32,
     ) -> Result<Vec<IndexEntry>, StoreError> {
         let mut good = Vec::with_capacity(checked.len());
-        for (id, checked) in checked {
-            match checked {
-                Checked::Good(place, tx_count) => good.push((id, place, tx_count)),
-                Checked::Invalid(place, error) => {
+        for Checked { id, verdict } in checked {
+            match verdict {
+                Verdict::Good { place, tx_count } => good.push((id, place, tx_count)),
+                Verdict::Invalid { place, error } => {
                     self.tree.mark_failed(id);
                     self.refuse(id, place, error.to_string());
                 }
-                Checked::Damaged(wrong) => {
-                    for (place, what) in wrong {
+                Verdict::Damaged(copies) => {
+                    for DamagedCopy { place, what } in copies {
                         let remedy = "`apus sync --from` a node or a file that has it brings it";
                         let reason = format!("the block stored here is damaged ({what}); {remedy}");
                         self.refuse(id, place, reason);
@@ -254,8 +284,8 @@ impl Found {
             note_stored(entry, pos, tx_count, segwit_height);
             files.note_block(pos, place.len, entry.height, entry.header.time)?;
         }
-        for (file, end) in self.ends.iter().enumerate().filter(|(_, end)| **end > 0) {
-            files.note_used(file as u32, self.offset(file as u32, *end)?)?;
+        for (file, end) in (0..).zip(self.sources.ends()).filter(|(_, end)| **end > 0) {
+            files.note_used(file, self.offset(file, *end)?)?;
         }
         Ok(entries)
     }
@@ -264,7 +294,8 @@ impl Found {
     fn offset(&self, file: u32, offset: u64) -> Result<u32, StoreError> {
         u32::try_from(offset).map_err(|_| {
             let path = &self.sources.files()[file as usize].path;
-            StoreError::corrupt(path, offset, "no block file of Bitcoin Core's is so long")
+            let what = "a block file is at most 4 GiB long: this one is not Bitcoin Core's";
+            StoreError::corrupt(path, offset, what)
         })
     }
 
@@ -272,31 +303,5 @@ impl Found {
         let block = Some(self.tree.node(id).hash);
         let refusal = Refusal { block, ..self.sources.refusal(place, reason) };
         self.refusals.push(refusal);
-    }
-}
-
-impl Finds for Found {
-    fn tree(&mut self) -> &mut Tree {
-        &mut self.tree
-    }
-
-    fn sources(&mut self) -> &mut Sources {
-        &mut self.sources
-    }
-
-    fn refusals(&mut self) -> &mut Vec<Refusal> {
-        &mut self.refusals
-    }
-
-    fn found(&mut self, id: BlockId, place: SourcePlace) {
-        self.sources.note(id, place);
-    }
-
-    fn framed(&mut self, place: SourcePlace) {
-        let file = place.file as usize;
-        if self.ends.len() <= file {
-            self.ends.resize(file + 1, 0);
-        }
-        self.ends[file] = self.ends[file].max(place.offset + u64::from(place.len));
     }
 }

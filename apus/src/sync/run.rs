@@ -14,7 +14,7 @@ use super::options::Options;
 use super::outcome::{Activated, Summary};
 use super::progress::{Observer, Phase};
 use super::rebuild::Rebuild;
-use super::scan::{open_sources, scan_opened};
+use super::scan::{open_sources, scan_into_node};
 use super::{index_files, mend, remedy, resources, shrink, space, swift};
 use crate::disk::Disk;
 
@@ -65,7 +65,7 @@ pub fn sync_on(
         }
         resources::bound_cache(&mut node);
         let scanning = Instant::now();
-        scan_opened(&mut node, &opened, observer, stop)?;
+        scan_into_node(&mut node, &opened, observer, stop)?;
         mend::mend_noted(&mut node, stop)?;
         node.clock.add(Stage::Headers, scanning.elapsed());
         tracing::debug!(

@@ -1,6 +1,6 @@
 //! Headers first, from files: finds every block in the sources without reading more of it than
-//! its header, and puts the headers into the tree. Whatever order the files have, afterwards the
-//! best chain is known, and with it whether scripts are to be checked.
+//! its header, and puts the headers into the tree. Whatever order the blocks of the files have,
+//! the best chain is known after a scan, and with it whether scripts are to be checked.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -16,19 +16,12 @@ use super::progress::{Observer, Phase, Progress};
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Offer, Tree};
 use crate::hash::Hash;
-use crate::rules::{RuleClass, RuleError};
+use crate::rules::RuleClass;
 use crate::store::{BlockSource, ScanWarning, SourceItem};
 use crate::wire::{Cursor, Header};
 
-/// Headers between two looks at how far the scan is, which walks the list of files.
+/// Headers between two progress reports, each of which walks the list of files.
 const REPORT_EVERY: u64 = 256;
-
-/// A header whose parent has not come yet.
-struct Waiting {
-    header: Header,
-    hash: Hash,
-    place: SourcePlace,
-}
 
 /// Opens all sources, each of which must hold something of use.
 pub(super) fn open_sources(
@@ -39,99 +32,113 @@ pub(super) fn open_sources(
     Ok(opened.collect::<Result<_, _>>()?)
 }
 
-/// What a scan fills: a tree of headers, and places of blocks.
-pub(super) trait Finds {
+/// What a scan fills.
+pub(super) struct Findings<'a> {
     /// The headers found so far.
-    fn tree(&mut self) -> &mut Tree;
-    /// The files that are scanned.
-    fn sources(&mut self) -> &mut Sources;
-    /// What is not taken.
-    fn refusals(&mut self) -> &mut Vec<Refusal>;
-    /// A block whose header is in the tree is at this place.
-    fn found(&mut self, id: BlockId, place: SourcePlace);
-    /// Something framed like a block is at this place.
-    fn framed(&mut self, _place: SourcePlace) {}
+    pub tree: &'a mut Tree,
+    /// The files that are scanned, and where their blocks are.
+    pub sources: &'a mut Sources,
+    /// Blocks and other bytes that were not taken.
+    pub refusals: &'a mut Vec<Refusal>,
 }
 
-impl Finds for Node {
-    fn tree(&mut self) -> &mut Tree {
-        &mut self.tree
-    }
-
-    fn sources(&mut self) -> &mut Sources {
-        &mut self.sources
-    }
-
-    fn refusals(&mut self) -> &mut Vec<Refusal> {
-        &mut self.refusals
-    }
-
-    fn found(&mut self, id: BlockId, place: SourcePlace) {
-        self.ledger.follow(&self.tree);
-        let entry = self.entry(id);
-        if entry.block_pos().is_none() {
-            self.sources.note(id, place);
-            self.tree.offer(id, Offer::AtHand);
-        } else if entry.undo_pos().is_none() {
-            self.sources.note_stored(id, place);
-        } else {
-            self.sources.note_spare(id, place);
-        }
-    }
+/// How a scan ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ScanEnd {
+    /// Every file was read to its end.
+    Complete,
+    /// Somebody asked to stop.
+    Stopped,
 }
 
-/// Scans sources into `finds`; what is wrong with them becomes refusals. Whether it came to the end
-/// before somebody asked to stop.
-pub(super) fn scan_opened<F: Finds>(
-    finds: &mut F,
+/// Scans sources into `node`; blocks and other bytes that cannot be taken become refusals.
+pub(super) fn scan_into_node(
+    node: &mut Node,
     opened: &[BlockSource],
     observer: &dyn Observer,
     stop: &AtomicBool,
-) -> Result<bool, SyncError> {
+) -> Result<ScanEnd, SyncError> {
+    let Node { tree, sources, refusals, ledger, .. } = node;
+    let note = |findings: &mut Findings, id: BlockId, place| {
+        ledger.follow(findings.tree);
+        let entry = &ledger.entries[id.index()];
+        if entry.block_pos().is_none() {
+            findings.sources.note(id, place);
+            findings.tree.offer(id, Offer::AtHand);
+        } else if entry.undo_pos().is_none() {
+            findings.sources.note_stored(id, place);
+        } else {
+            findings.sources.note_spare(id, place);
+        }
+    };
+    scan(Findings { tree, sources, refusals }, note, opened, observer, stop)
+}
+
+/// Scans sources into `findings`, and has `note` note the place of each block whose header is in
+/// the tree; blocks and other bytes that cannot be taken become refusals.
+pub(super) fn scan(
+    findings: Findings,
+    note: impl FnMut(&mut Findings, BlockId, SourcePlace),
+    opened: &[BlockSource],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<ScanEnd, SyncError> {
     let total: u64 = opened.iter().map(|source| source.len()).sum();
-    let mut scan = Scan { finds, waiting: HashMap::new(), file: 0, now: now(), blocks: 0 };
+    let mut scan =
+        Scan { findings, note, waiting: HashMap::new(), file: 0, now: now(), accepted: 0 };
     let mut before = 0;
     for source in opened {
-        let first_file = scan.finds.sources().add(source);
+        let first_file = scan.findings.sources.add(source);
         scan.file = 0;
         let mut items = source.scan_headers();
         while let Some(item) = items.next() {
             scan.take(item?, source, first_file);
             if stop.load(Relaxed) {
-                return Ok(false);
+                return Ok(ScanEnd::Stopped);
             }
-            if scan.blocks.is_multiple_of(REPORT_EVERY) {
+            if scan.accepted.is_multiple_of(REPORT_EVERY) {
                 scan.report(observer, before + items.position(), total);
             }
         }
         before += source.len();
     }
     scan.refuse_waiting();
-    Ok(true)
+    Ok(ScanEnd::Complete)
 }
 
-struct Scan<'a, F> {
-    finds: &'a mut F,
-    /// By the hash of the parent.
+/// A header whose parent has not been found yet.
+struct Waiting {
+    header: Header,
+    hash: Hash,
+    place: SourcePlace,
+}
+
+/// A scan of sources under way.
+struct Scan<'a, N> {
+    findings: Findings<'a>,
+    note: N,
+    /// Headers by the hash of the parent that they wait for.
     waiting: HashMap<Hash, Vec<Waiting>>,
     /// Index in the source of the file that is being scanned.
     file: usize,
+    /// The time against which headers are checked.
     now: i64,
-    blocks: u64,
+    /// Headers accepted so far.
+    accepted: u64,
 }
 
-impl<F: Finds> Scan<'_, F> {
+impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
     fn take(&mut self, item: SourceItem, source: &BlockSource, first_file: u32) {
         match item {
             SourceItem::Warning(path, warning) => self.refuse_bytes(&path, &warning),
             SourceItem::Block(block) => {
                 // Files come in order; to compare paths for every block would take minutes.
-                let behind = source.files()[self.file..].iter();
-                let steps = behind.take_while(|file| !Arc::ptr_eq(&file.path, &block.path));
+                let rest = source.files()[self.file..].iter();
+                let steps = rest.take_while(|file| !Arc::ptr_eq(&file.path, &block.path));
                 self.file += steps.count();
                 let file = first_file + self.file as u32;
                 let place = SourcePlace { file, offset: block.offset, len: block.len };
-                self.finds.framed(place);
+                self.findings.sources.note_end(place);
                 match Header::parse(&mut Cursor::new(&block.bytes)) {
                     Ok(header) => {
                         let hash = header.hash();
@@ -139,41 +146,41 @@ impl<F: Finds> Scan<'_, F> {
                     }
                     Err(error) => {
                         let reason = format!("not a header: {error}");
-                        let refusal = self.finds.sources().refusal(place, reason);
-                        self.finds.refusals().push(refusal);
+                        let refusal = self.findings.sources.refusal(place, reason);
+                        self.findings.refusals.push(refusal);
                     }
                 }
             }
         }
     }
 
-    /// Accepts a header, and all that have waited for it, in the order in which they came: among
-    /// equals the first becomes the tip.
+    /// Accepts a header, and all that have waited for it, in the order in which they were found:
+    /// among chains of equal work, the first becomes the tip.
     fn accept(&mut self, first: Waiting) {
         let mut queue = VecDeque::from([first]);
         while let Some(waiting) = queue.pop_front() {
-            match self.finds.tree().accept_header(&waiting.header, self.now) {
+            match self.findings.tree.accept_header(&waiting.header, self.now) {
                 Ok(id) => {
-                    self.blocks += 1;
-                    self.finds.found(id, waiting.place);
+                    self.accepted += 1;
+                    (self.note)(&mut self.findings, id, waiting.place);
                     queue.extend(self.waiting.remove(&waiting.hash).unwrap_or_default());
                 }
                 Err(error) if error.class == RuleClass::MissingPrev => {
                     self.waiting.entry(waiting.header.prev).or_default().push(waiting);
                 }
-                Err(error) => self.refuse(&waiting, &error),
+                Err(error) => self.refuse(&waiting, error.to_string()),
             }
         }
     }
 
-    fn refuse(&mut self, waiting: &Waiting, error: &RuleError) {
-        let mut refusal = self.finds.sources().refusal(waiting.place, error.to_string());
-        refusal.block = Some(waiting.hash);
-        self.finds.refusals().push(refusal);
+    fn refuse(&mut self, waiting: &Waiting, reason: String) {
+        let block = Some(waiting.hash);
+        let refusal = Refusal { block, ..self.findings.sources.refusal(waiting.place, reason) };
+        self.findings.refusals.push(refusal);
     }
 
     fn refuse_bytes(&mut self, path: &Path, warning: &ScanWarning) {
-        self.finds.refusals().push(Refusal {
+        self.findings.refusals.push(Refusal {
             path: Some(path.to_path_buf()),
             offset: Some(warning.offset()),
             block: None,
@@ -181,41 +188,43 @@ impl<F: Finds> Scan<'_, F> {
         });
     }
 
-    /// What still waits has no parent anywhere: one refusal for each parent that is missing.
+    /// Refuses the blocks whose parent was found nowhere. Those that build on one of them are
+    /// counted and not listed.
     fn refuse_waiting(&mut self) {
         let inside: HashSet<Hash> =
             self.waiting.values().flatten().map(|waiting| waiting.hash).collect();
         let mut roots: Vec<(Hash, Vec<Waiting>)> =
             self.waiting.drain().filter(|(parent, _)| !inside.contains(parent)).collect();
-        // Of a block that came twice, both copies wait.
+        // Of a block that was found twice, both copies wait.
         let children: HashSet<Hash> =
             roots.iter().flat_map(|(_, waiting)| waiting).map(|waiting| waiting.hash).collect();
-        let behind = inside.len() - children.len();
+        let followers = match inside.len() - children.len() {
+            0 => String::new(),
+            1 => "; 1 more block builds on blocks without a known parent".to_string(),
+            more => format!("; {more} more blocks build on blocks without a known parent"),
+        };
         roots.sort_by_key(|(parent, _)| *parent);
         for (parent, children) in roots {
             for waiting in children {
-                let mut reason = format!("its parent {parent} is nowhere");
-                if behind > 0 {
-                    reason += &format!("; {behind} blocks build on such blocks");
-                }
-                let mut refusal = self.finds.sources().refusal(waiting.place, reason);
-                refusal.block = Some(waiting.hash);
-                self.finds.refusals().push(refusal);
+                let reason = format!(
+                    "parent {parent} is neither in the block index nor among the blocks accepted \
+                     from the files that were read{followers}"
+                );
+                self.refuse(&waiting, reason);
             }
         }
     }
 
-    fn report(&mut self, observer: &dyn Observer, position: u64, total: u64) {
-        let tree = self.finds.tree();
+    fn report(&self, observer: &dyn Observer, position: u64, total: u64) {
+        let tree = &self.findings.tree;
         let best = tree.node(tree.best_header());
         observer.observe(&Progress {
-            phase: Phase::Headers,
             height: best.height,
             time: best.header.time,
-            blocks: self.blocks,
+            blocks: self.accepted,
             bytes: position,
-            coins: 0,
             fraction: position as f64 / total.max(1) as f64,
+            ..Progress::of(Phase::Headers)
         });
     }
 }

@@ -1,10 +1,13 @@
+//! The files that blocks are taken from, and where in them each block is.
+
 use std::collections::HashMap;
 
 use super::outcome::Refusal;
 use crate::chain::BlockId;
+use crate::disk::StoreError;
 use crate::store::{BlockSource, FlatFilePos, SourceFile};
 
-/// Bytes of a block that travels between threads.
+/// The bytes of a block, which travel between threads.
 pub(crate) type BlockBytes = Vec<u8>;
 
 /// Where a block's bytes are.
@@ -12,7 +15,7 @@ pub(crate) type BlockBytes = Vec<u8>;
 pub(super) enum Place {
     /// In the data directory's own block files.
     Stored(FlatFilePos),
-    /// In a source.
+    /// In a source: a file given with --from.
     Source(SourcePlace),
 }
 
@@ -31,21 +34,24 @@ pub(super) struct SourcePlace {
 #[derive(Default)]
 pub(super) struct Sources {
     files: Vec<SourceFile>,
-    /// By block, every copy found.
+    /// Where the last frame found in each file ends.
+    ends: Vec<u64>,
+    /// The copies found of each block that is not stored, by [`BlockId::index`].
     places: Vec<Vec<SourcePlace>>,
-    /// By index of a block that is stored without undo data, every copy found: undo data may lie
-    /// beside it.
-    beside: HashMap<usize, Vec<SourcePlace>>,
-    /// Copies of blocks that are stored with undo data, in the order found: asked for only when a
-    /// stored block turns out damaged, so they lie as close as they can, in 24 bytes each.
+    /// The copies found of each block that is stored without undo data, by [`BlockId::index`]: the
+    /// rev file next to one of them may have the undo data.
+    stored: HashMap<usize, Vec<SourcePlace>>,
+    /// The copies found of blocks that are stored with undo data, in the order found. They are
+    /// wanted only when a stored block turns out damaged, and so are packed: 24 bytes each.
     spare: Vec<(BlockId, SourcePlace)>,
 }
 
 impl Sources {
-    /// Adds the files of a source; the index of the first.
+    /// Adds the files of a source, and returns the index of the first.
     pub fn add(&mut self, source: &BlockSource) -> u32 {
         let first = self.files.len() as u32;
         self.files.extend_from_slice(source.files());
+        self.ends.resize(self.files.len(), 0);
         first
     }
 
@@ -54,7 +60,19 @@ impl Sources {
         &self.files
     }
 
-    /// Notes a copy of a block.
+    /// Notes that a file has a frame, of whatever block, at this place.
+    pub fn note_end(&mut self, place: SourcePlace) {
+        let end = &mut self.ends[place.file as usize];
+        *end = (*end).max(place.offset + u64::from(place.len));
+    }
+
+    /// Where the last frame found in each file ends, in the order of [`SourcePlace::file`]; 0 if
+    /// the file has none.
+    pub fn ends(&self) -> &[u64] {
+        &self.ends
+    }
+
+    /// Notes a copy of a block that is not stored.
     pub fn note(&mut self, id: BlockId, place: SourcePlace) {
         if self.places.len() <= id.index() {
             self.places.resize_with(id.index() + 1, Vec::new);
@@ -62,9 +80,9 @@ impl Sources {
         self.places[id.index()].push(place);
     }
 
-    /// Notes a copy of a block that is stored, without its undo data.
+    /// Notes a copy of a block that is stored without its undo data.
     pub fn note_stored(&mut self, id: BlockId, place: SourcePlace) {
-        self.beside.entry(id.index()).or_default().push(place);
+        self.stored.entry(id.index()).or_default().push(place);
     }
 
     /// Notes a copy of a block that is stored with its undo data.
@@ -72,25 +90,26 @@ impl Sources {
         self.spare.push((id, place));
     }
 
-    /// Every copy of a block that is not known to be bad, whether or not the block is stored. Looks
-    /// at everything noted of stored blocks.
+    /// Every copy of a block that is not known to be bad, whether or not the block is stored. Walks
+    /// the list of all spare copies.
     pub fn all_copies(&self, id: BlockId) -> Vec<SourcePlace> {
         let spare = self.spare.iter().filter(|(of, _)| *of == id).map(|(_, place)| *place);
         self.copies(id).chain(spare).collect()
     }
 
-    /// Every copy beside which a block's undo data may lie.
+    /// The copies of a block that is not stored with undo data; the rev file next to one of them
+    /// may have the undo data.
     pub fn copies(&self, id: BlockId) -> impl Iterator<Item = SourcePlace> + '_ {
         let places = self.places.get(id.index()).into_iter();
-        places.chain(self.beside.get(&id.index())).flatten().copied()
+        places.chain(self.stored.get(&id.index())).flatten().copied()
     }
 
-    /// The first good copy of a block.
+    /// The first copy of a block that is not stored.
     pub fn place(&self, id: BlockId) -> Option<SourcePlace> {
         self.places.get(id.index())?.first().copied()
     }
 
-    /// Forgets a copy that turned out bad; the next one, if there is one.
+    /// Forgets a copy that turned out bad, and returns the next one if there is one.
     pub fn forget(&mut self, id: BlockId, place: SourcePlace) -> Option<SourcePlace> {
         if let Some(places) = self.places.get_mut(id.index()) {
             places.retain(|known| *known != place);
@@ -98,7 +117,7 @@ impl Sources {
         self.place(id)
     }
 
-    /// Those of `ids` that have a good copy, in the order of their first ones.
+    /// The blocks of `ids` that have a copy, in the order of their first copies.
     pub fn in_order(&self, ids: impl Iterator<Item = BlockId>) -> Vec<BlockId> {
         let mut order: Vec<_> = ids.filter_map(|id| Some((self.place(id)?, id))).collect();
         order.sort_unstable_by_key(|(place, _)| (place.file, place.offset));
@@ -106,11 +125,11 @@ impl Sources {
     }
 
     /// The bytes at a place.
-    pub fn read(&self, place: SourcePlace) -> Result<BlockBytes, crate::disk::StoreError> {
+    pub fn read(&self, place: SourcePlace) -> Result<BlockBytes, StoreError> {
         self.files[place.file as usize].read(place.offset, place.len)
     }
 
-    /// Says that what is at a place was not taken.
+    /// A refusal of the bytes at a place.
     pub fn refusal(&self, place: SourcePlace, reason: impl Into<String>) -> Refusal {
         let file = &self.files[place.file as usize];
         Refusal {

@@ -190,7 +190,7 @@ fn blocks_without_their_parents_are_told() {
     let chain = regtest_chain();
     let output = sync(&place, &place.write("rest", &chain[100..]));
     assert_eq!(code(&output), 3);
-    assert_says(&output, &["its parent", "is nowhere", "106 blocks build on"]);
+    assert_says(&output, &["parent", "is neither in the block index nor", "106 more blocks"]);
 }
 
 #[test]

@@ -32,7 +32,8 @@ fn every_broken_rule_is_refused_for_cores_reason() {
 fn assert_refused_for(rule: Break, reason: &str, ours: &str) {
     let reason = reason.split(" (").next().unwrap();
     let same = ours == reason || ours.starts_with(&format!("{reason}, "));
-    let parent_missing = reason == "prev-blk-not-found" && ours.contains("is nowhere");
+    let parent_missing =
+        reason == "prev-blk-not-found" && ours.contains("is neither in the block index nor");
     assert!(same || parent_missing, "{rule:?}: Core says '{reason}', we say '{ours}'");
 }
 
