@@ -1,9 +1,9 @@
-//! The number of coins, kept in a file next to the tables that hold them, so that no run has to
-//! read the whole UTXO set to say how many there are.
+//! The number of coins in the UTXO set, kept in a file next to the tables that hold them, so that
+//! no run has to read the whole set to know it.
 //!
-//! The count is a function of the best block, whose hash stands with it: whoever moves the
-//! chainstate to another block (bitcoind does not know this file) leaves a count that no longer
-//! applies.
+//! Each count stands with the hash of the best block that it is for. bitcoind does not know this
+//! file: once it has moved the chainstate to another block, the counts apply no longer, and the
+//! hashes show it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,16 @@ use crate::hash::Hash;
 /// The file's name in the directory of the tables.
 pub const FILE: &str = "apus-coins";
 
-/// The file with the counts of one chainstate.
+/// A UTXO set's best block and its number of coins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct CoinsAt {
+    /// The best block.
+    pub block: Hash,
+    /// The number of coins.
+    pub coins: u64,
+}
+
+/// The file with the coin counts of one chainstate.
 pub(super) struct CoinCount {
     disk: Disk,
     path: PathBuf,
@@ -25,32 +34,33 @@ impl CoinCount {
         Self { disk: disk.clone(), path: chainstate.join(FILE) }
     }
 
-    /// The number of coins at `best`, if the file tells.
-    pub fn read(&self, best: &Hash) -> Result<Option<u64>, StoreError> {
+    /// The count for the best block `best`, if the file has it.
+    pub fn read(&self, best: &Hash) -> Result<Option<CoinsAt>, StoreError> {
         let bytes = self.disk.read(&self.path)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        Ok(text.lines().filter_map(parse).find(|(block, _)| block == best).map(|(_, coins)| coins))
+        Ok(text.lines().filter_map(parse).find(|count| count.block == *best))
     }
 
-    /// Notes the number of coins at two blocks: the best one, and the next, which becomes the best
-    /// right after. Whichever a crash leaves, its count is there.
-    pub fn write(&self, counts: [Option<(Hash, u64)>; 2]) -> Result<(), StoreError> {
-        let lines = counts.iter().flatten().map(|(block, coins)| line(block, *coins));
+    /// Writes the counts for two blocks: the best one, and the one that becomes the best right
+    /// after. Whichever of them a crash leaves as the best, its count is in the file.
+    pub fn write(&self, counts: [Option<CoinsAt>; 2]) -> Result<(), StoreError> {
+        let lines = counts.iter().flatten().map(line);
         self.disk.write_atomically(&self.path, lines.collect::<String>().as_bytes())
     }
 }
 
-/// The block, the count, and a CRC-32C of both in hexadecimal.
-fn line(block: &Hash, coins: u64) -> String {
-    let content = format!("{block} {coins}");
+/// A line of the file: the block, the count, and a CRC-32C of both in hexadecimal.
+fn line(count: &CoinsAt) -> String {
+    let content = format!("{} {}", count.block, count.coins);
     format!("{content} {:08x}\n", crc32c::crc32c(content.as_bytes()))
 }
 
-fn parse(text: &str) -> Option<(Hash, u64)> {
+/// The count in a line of the file; `None` if the line is damaged.
+fn parse(text: &str) -> Option<CoinsAt> {
     let (content, _) = text.rsplit_once(' ')?;
     let (block, coins) = content.split_once(' ')?;
-    let (block, coins) = (block.parse().ok()?, coins.parse().ok()?);
-    (line(&block, coins).trim_end() == text).then_some((block, coins))
+    let count = CoinsAt { block: block.parse().ok()?, coins: coins.parse().ok()? };
+    (line(&count).trim_end() == text).then_some(count)
 }
 
 #[cfg(test)]
@@ -63,9 +73,11 @@ mod tests {
         let file = CoinCount::new(&Disk::new(), dir.path());
         let blocks = [Hash([1; 32]), Hash([2; 32]), Hash([3; 32])];
         assert_eq!(file.read(&blocks[0]).unwrap(), None);
-        file.write([Some((blocks[0], 7)), Some((blocks[1], 1 << 40))]).unwrap();
-        assert_eq!(file.read(&blocks[0]).unwrap(), Some(7));
-        assert_eq!(file.read(&blocks[1]).unwrap(), Some(1 << 40));
+        let counts = [(blocks[0], 7), (blocks[1], 1 << 40)]
+            .map(|(block, coins)| Some(CoinsAt { block, coins }));
+        file.write(counts).unwrap();
+        assert_eq!(file.read(&blocks[0]).unwrap(), counts[0]);
+        assert_eq!(file.read(&blocks[1]).unwrap(), counts[1]);
         assert_eq!(file.read(&blocks[2]).unwrap(), None);
         // No flipped bit makes it say another number.
         let path = dir.path().join(FILE);
@@ -74,8 +86,8 @@ mod tests {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, bytes).unwrap();
-            for (block, coins) in [(blocks[0], 7), (blocks[1], 1 << 40)] {
-                assert!([None, Some(coins)].contains(&file.read(&block).unwrap()), "bit {bit}");
+            for (block, count) in blocks.iter().zip(counts) {
+                assert!([None, count].contains(&file.read(block).unwrap()), "bit {bit}");
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::checked::Checked;
 use super::clock::Stage;
-use super::coin_count::CoinCount;
+use super::coin_count::{CoinCount, CoinsAt};
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::sources::BlockBytes;
@@ -158,14 +158,14 @@ impl Ledger {
         self.coins = Some(coins as i64);
         self.counts = counts;
         self.note_commit();
-        self.coin_count.write([Some((best, coins)), None])
+        self.coin_count.write([Some(CoinsAt { block: best, coins }), None])
     }
 
     /// Looks up how many coins there are at `best`, the chainstate's best block.
     pub fn find_coins(&mut self, best: Option<&Hash>) -> Result<(), StoreError> {
         self.coins = match best {
             None => Some(0),
-            Some(best) => self.coin_count.read(best)?.map(|coins| coins as i64),
+            Some(best) => self.coin_count.read(best)?.map(|count| count.coins as i64),
         };
         Ok(())
     }
@@ -174,10 +174,10 @@ impl Ledger {
     fn write_coin_count(&self, shared: &Shared, next: Hash) -> Result<(), StoreError> {
         let Some(coins) = self.coins else { return Ok(()) };
         let before = match shared.chainstate.best_block()? {
-            Some(best) => self.coin_count.read(&best)?.map(|coins| (best, coins)),
+            Some(best) => self.coin_count.read(&best)?,
             None => None,
         };
-        self.coin_count.write([before, Some((next, coins as u64))])
+        self.coin_count.write([before, Some(CoinsAt { block: next, coins: coins as u64 })])
     }
 
     /// The height from which on every block of the active chain that is stored has its undo data;

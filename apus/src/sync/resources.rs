@@ -1,37 +1,35 @@
-//! What the process takes of the machine, and what there is of memory: how much the system and the
-//! control groups allow, and how caches, blocks under way and coins to be written share it.
+//! The time and memory that the process has used, the memory that it may use, and how caches,
+//! blocks under way and coins to be written share that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::node::Node;
-
 const MIB: u64 = 1 << 20;
 
 /// The program, its threads, and small things; measured with small blocks.
 const PROGRAM_BYTES: u64 = 24 * MIB;
-/// Tree, index entry and height of a header that is known.
+/// A known header: its node in the tree, its index entry and its height.
 const HEADER_BYTES: u64 = 400;
-/// In order, next to the cache: 48 blocks with what was parsed of them, tables being built.
+/// In order, next to the cache: 48 parsed blocks, and tables being built.
 const IN_ORDER_BYTES: u64 = 116 * MIB;
-/// In order, bytes for 100 bytes of cached coins: they themselves, and the sorted list of a commit.
+/// In order, bytes taken for 100 bytes of cached coins: the coins, and the sorted list of a commit.
 const IN_ORDER_PERCENT: u64 = 130;
 /// The least that a sync in order is given for cached coins.
 const CACHE_BYTES_MIN: u64 = 16 * MIB;
-/// A worker of a SwiftSync: 4 MiB for coins that are on their way to the others, and a block of
-/// 4 MB with what was parsed of it.
+/// A worker of a SwiftSync: 4 MiB for coins that it has yet to hand over, and a parsed block of
+/// 4 MB.
 const WORKER_BYTES: u64 = 16 * MIB;
 /// The least that a SwiftSync is given for coins to be written: one page for each of 1024 slots.
 const SURVIVORS_BYTES_MIN: u64 = 4 * MIB;
 /// A thread that writes tables: two buffers of 2 MiB and a filter.
 const TABLE_WRITER_BYTES: u64 = 6 * MIB;
-/// What such a thread sorts at once: of all coins one part of 1024, with their order.
+/// A thread that writes tables sorts one part of so many of all coins at once.
 const SORTED_PARTS: u64 = 1024;
 /// Bytes of a coin in memory while it is sorted: 66 as it is kept, 32 for its place in the order.
 const SORTED_COIN_BYTES: u64 = 100;
 
-/// Most memory that the process ever had in RAM, in bytes; 0 where the system does not tell.
+/// The most memory that the process ever had in RAM, in bytes; 0 where the system does not say.
 pub(super) fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmHWM:").unwrap_or(0)
@@ -43,32 +41,33 @@ pub(super) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// What the process has in RAM at one moment.
+/// The memory that the process has in RAM at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryInUse {
-    /// All of it, in bytes.
+    /// All of this memory, in bytes.
     pub bytes: u64,
-    /// Of these, the pages of mapped files, which the kernel drops when memory is short. Nearly all
-    /// of them are tables.
+    /// The part of `bytes` that is pages of mapped files, nearly all of them tables. The kernel
+    /// drops them when memory is short.
     pub mapped: u64,
 }
 
-/// What the process has in RAM now; `None` where the system does not tell.
+/// The memory that the process has in RAM now; `None` where the system does not say.
 pub fn memory_in_use() -> Option<MemoryInUse> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let (bytes, mapped) = (field(&status, "VmRSS:")?, field(&status, "RssFile:")?);
     Some(MemoryInUse { bytes, mapped })
 }
 
-/// How much memory the process may use, and what bounds it, in words that complete "of which".
+/// A bound on the memory that the process may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct MemoryLimit {
     pub bytes: u64,
+    /// Where the bound comes from, for the user: a file, or a line of one.
     pub source: String,
 }
 
 /// The memory that the process may use: what the system has available, or what the process's
-/// control group or one above it allows, whichever is less. `None` where the system does not tell.
+/// control group or one above it allows, whichever is less. `None` where the system does not say.
 pub(super) fn memory_limit() -> Option<MemoryLimit> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (groups, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
@@ -79,7 +78,7 @@ pub(super) fn memory_limit() -> Option<MemoryLimit> {
     groups.chain(available(&read("/proc/meminfo"))).min_by_key(|limit| limit.bytes)
 }
 
-/// What `/proc/meminfo` says is available without swapping.
+/// The memory that is available without swapping, according to `/proc/meminfo`.
 fn available(meminfo: &str) -> Option<MemoryLimit> {
     ["MemAvailable:", "MemTotal:"].iter().find_map(|name| {
         let source = format!("{} of /proc/meminfo", name.trim_end_matches(':'));
@@ -94,13 +93,15 @@ fn field(text: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The limit in a control group's file; none for `max`, and for the huge number that means none.
+/// The limit in a control group's file; `None` for `max`, and for the huge number that means the
+/// same.
 fn group_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < 1 << 60)
 }
 
 /// The files that may hold a limit of the process's memory: of its control group and of those
-/// above it, in version 2 and in version 1, as `/proc/self/cgroup` and `/proc/self/mountinfo` tell.
+/// above it, in version 2 and in version 1, found with the texts of `/proc/self/cgroup` and
+/// `/proc/self/mountinfo`.
 fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -141,47 +142,50 @@ fn mount_of<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a
     Some((mount.next()?, mount.next()?))
 }
 
-/// Bounds the cache of coins by the memory that there is, and says so.
-pub(super) fn bound_cache(node: &mut Node) {
-    let Some(limit) = memory_limit() else { return };
-    let wanted = node.options.dbcache_bytes as u64;
-    let held = PROGRAM_BYTES + node.tree.len() as u64 * HEADER_BYTES;
+/// The bytes that cached coins may take in order, at most `dbcache_bytes`, next to so many known
+/// `headers`. Warns the user where the memory that there is allows fewer.
+pub(super) fn cache_bytes(dbcache_bytes: usize, headers: usize) -> usize {
+    let Some(limit) = memory_limit() else { return dbcache_bytes };
+    let wanted = dbcache_bytes as u64;
+    let held = PROGRAM_BYTES + headers as u64 * HEADER_BYTES;
     let fits = cache_that_fits(limit.bytes, held);
-    if wanted > fits {
-        tracing::warn!(
-            "--dbcache of {} MiB takes about {} MiB of memory with all that a sync needs next to \
-             it, and {} MiB are available ({}): {} MiB are used for cached coins{}",
-            wanted / MIB,
-            (held + IN_ORDER_BYTES + wanted.saturating_mul(IN_ORDER_PERCENT) / 100) / MIB,
-            limit.bytes / MIB,
-            limit.source,
-            fits / MIB,
-            if fits > CACHE_BYTES_MIN { "" } else { ", and the system may end the sync" }
-        );
-        node.ledger.cache_bytes_max = fits as usize;
+    if wanted <= fits {
+        return dbcache_bytes;
     }
+    tracing::warn!(
+        "--dbcache of {} MiB takes about {} MiB of memory with all that a sync needs next to \
+         it, and {} MiB are available ({}): {} MiB are used for cached coins{}",
+        wanted / MIB,
+        (held + IN_ORDER_BYTES + wanted.saturating_mul(IN_ORDER_PERCENT) / 100) / MIB,
+        limit.bytes / MIB,
+        limit.source,
+        fits / MIB,
+        if fits > CACHE_BYTES_MIN { "" } else { ", and the system may end the sync" }
+    );
+    fits as usize
 }
 
-/// Bytes of cached coins for which there is room.
+/// The bytes of cached coins that fit under a `limit` next to `held` bytes, and never fewer than a
+/// sync in order needs.
 fn cache_that_fits(limit: u64, held: u64) -> u64 {
     let room = limit.saturating_sub(held + IN_ORDER_BYTES);
     (room / IN_ORDER_PERCENT * 100).max(CACHE_BYTES_MIN)
 }
 
-/// How a SwiftSync shares out the memory that there is.
+/// How a SwiftSync divides the memory that there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SwiftShare {
     /// Threads that work on blocks.
     pub workers: usize,
     /// Bytes of coins held in memory, to be written at the end.
     pub survivors_bytes: usize,
-    /// What threads that write tables may take at the end.
+    /// Bytes that threads which write tables may take at the end.
     tables_bytes: u64,
 }
 
 impl SwiftShare {
-    /// The share of a SwiftSync that would have `workers` and `survivors_bytes` if there were
-    /// enough memory, next to `headers` and other `bytes` that it holds all the time.
+    /// The division for a SwiftSync that is to have at most so many `workers` and
+    /// `survivors_bytes`, next to `headers` and other `bytes` that it holds all the time.
     ///
     /// # Errors
     /// There is too little memory for one worker.
@@ -197,7 +201,7 @@ impl SwiftShare {
         Self::of(workers, survivors_bytes, all.saturating_sub(held)).ok_or_else(|| {
             format!(
                 "SwiftSync needs at least {} MiB of memory for this chain, and {} MiB are \
-                 available ({}): give it more, or sync without --hints",
+                 available ({}): make more memory available, or sync without --hints",
                 (held + WORKER_BYTES + SURVIVORS_BYTES_MIN).div_ceil(MIB),
                 all / MIB,
                 limit.map_or_else(String::new, |limit| limit.source),
@@ -205,8 +209,8 @@ impl SwiftShare {
         })
     }
 
-    /// The share in `room` bytes: first a worker, then an equal part for more of them and for
-    /// coins, of which no more are held than workers leave.
+    /// The division of `room` bytes: one worker and the least for coins come first; half of the
+    /// rest may go to more workers, and what they leave to coins. `None` if the room is too small.
     fn of(workers: usize, survivors_bytes: usize, room: u64) -> Option<Self> {
         let (workers, wanted) = (workers.max(1), survivors_bytes as u64);
         let after_one = room.checked_sub(WORKER_BYTES + SURVIVORS_BYTES_MIN)?;
@@ -218,7 +222,7 @@ impl SwiftShare {
         Some(Self { workers, survivors_bytes, tables_bytes: room - survivors })
     }
 
-    /// Threads that may write the tables of so many coins, at most `wanted`.
+    /// The number of threads that may write the tables of so many coins, at most `wanted`.
     pub fn table_writers(&self, wanted: usize, coins: u64) -> usize {
         let each = TABLE_WRITER_BYTES + coins.saturating_mul(SORTED_COIN_BYTES) / SORTED_PARTS;
         wanted.min(usize::try_from(self.tables_bytes / each).unwrap_or(usize::MAX)).max(1)
@@ -296,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swiftsync_takes_what_there_is() {
+    fn a_swiftsync_divides_the_memory_that_there_is() {
         let share = |room: u64| {
             SwiftShare::of(9, 200 << 20, room * MIB)
                 .map(|s| (s.workers, s.survivors_bytes as u64 / MIB))
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn few_write_tables_where_memory_is_short() {
+    fn few_threads_write_tables_where_memory_is_short() {
         let share = |room: u64| SwiftShare::of(3, 200 << 20, room * MIB).unwrap();
         assert_eq!(share(40).table_writers(4, 1_000_000), 2);
         assert_eq!(share(20).table_writers(4, 175_000_000), 1);

@@ -63,7 +63,7 @@ pub fn sync_on(
             let beside = rebuild.insert(Rebuild::begin(disk, options)?);
             node = Node::open(options, disk, Coins::Beside(beside))?;
         }
-        resources::bound_cache(&mut node);
+        bound_cache(&mut node);
         let scanning = Instant::now();
         scan_into_node(&mut node, &opened, observer, stop)?;
         mend::mend_noted(&mut node, stop)?;
@@ -77,6 +77,12 @@ pub fn sync_on(
         let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
         end(node, rebuild, summary)
     })
+}
+
+/// Bounds the cache of coins by the memory that there is.
+fn bound_cache(node: &mut Node) {
+    node.ledger.cache_bytes_max =
+        resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
 }
 
 /// Says with an error that something is missing what was not taken from the sources: perhaps that.
@@ -148,7 +154,7 @@ pub fn reindex_on(
             drop(dir);
             return Err(error);
         }
-        resources::bound_cache(&mut node);
+        bound_cache(&mut node);
         let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
         end(node, Some(rebuild), summary)
     })

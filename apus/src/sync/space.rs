@@ -1,8 +1,10 @@
-//! Room on the disk, before the work starts: what will be written at least, for each file system.
+//! Room on the disk, checked before the work starts: the least that will be written to each file
+//! system must fit.
 //!
-//! The blocks of the best chain of headers that only the sources hold are copied; each gets undo
-//! data; a set that is built next to another one takes about as much as that. Nothing that would
-//! fit is refused: what is only likely becomes a warning.
+//! Three things are written: copies of those blocks of the best chain that only the sources hold,
+//! undo data for each block that is connected, and tables of coins; a UTXO set that is built next
+//! to another takes about as much as that one. Nothing that would fit is refused: an amount that
+//! is only likely leads to a warning.
 
 use std::path::{Path, PathBuf};
 
@@ -17,95 +19,118 @@ use crate::store::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Undo data takes an eighth of its blocks on mainnet, and coins a sixtieth of all blocks.
-const UNDO_LIKELY: u64 = 8;
-const COINS_LIKELY: u64 = 60;
+/// Bytes of blocks for each byte of their undo data, on mainnet.
+const BLOCKS_TO_UNDO: u64 = 8;
+/// Bytes of blocks for each byte of tables with the coins that they leave unspent, on mainnet.
+const BLOCKS_TO_COINS: u64 = 60;
 
-/// What will be written.
+/// The bytes that will be written.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Estimate {
-    /// Bytes of blocks with what stands before each.
+    /// Bytes of blocks, each with its storage header.
     blocks: u64,
-    /// Bytes of undo data at least.
+    /// The least bytes of undo data.
     undo: u64,
     /// Bytes of undo data if it is as on mainnet.
     undo_likely: u64,
-    /// Bytes of tables at least.
+    /// The least bytes of tables.
     coins: u64,
-    /// Bytes of tables if they are what they were, or as on mainnet.
+    /// Bytes of tables if they are as large as the present ones, or as on mainnet.
     coins_likely: u64,
 }
 
-/// A directory to write in, and what there is of room.
-struct Place {
+/// A directory to write in, and the file system that it is on.
+struct Volume {
     path: PathBuf,
     device: u64,
+    /// Free bytes.
     free: u64,
 }
 
-/// Checks that what the work will write at least fits on the disk, once all headers are known.
+/// One kind of bytes that will be written.
+#[derive(Clone, Copy)]
+struct Part {
+    bytes: u64,
+    name: &'static str,
+}
+
+/// The bytes that a file system must have free, and the parts that they are made of.
+struct Demand<'a> {
+    volume: &'a Volume,
+    bytes: u64,
+    parts: &'a [Part],
+}
+
+/// Checks, once all headers are known, that the least that the work will write fits on the disk;
+/// warns the user where the likely amount does not.
 ///
 /// # Errors
 /// It does not fit. Nothing was written yet.
 pub(super) fn check(node: &Node) -> Result<(), StoreError> {
     let estimate = estimate(node);
-    let blocks = Place::of(node.dir.blocks_path())?;
-    let coins = Place::of(node.chainstate.dir())?;
+    let blocks = Volume::of(node.dir.blocks_path())?;
+    let coins = Volume::of(node.chainstate.dir())?;
     let least = [needed(&estimate, allocated(node)), estimate.coins];
     let parts = [
-        (estimate.blocks, "blocks"),
-        (estimate.undo, "undo data"),
-        (estimate.coins, "coins of the set that is built next to the present one"),
+        Part { bytes: estimate.blocks, name: "blocks" },
+        Part { bytes: estimate.undo, name: "undo data" },
+        Part {
+            bytes: estimate.coins,
+            name: "coins of the set that is built next to the present one",
+        },
     ];
-    // What goes to the one file system, and what goes to the other.
-    let both = blocks.device == coins.device;
-    let wishes = match both {
+    let is_one_volume = blocks.device == coins.device;
+    let demands = match is_one_volume {
         true => {
-            let place = if least[0] > 0 { &blocks } else { &coins };
-            vec![(place, least[0] + least[1], &parts[..])]
+            let volume = if least[0] > 0 { &blocks } else { &coins };
+            vec![Demand { volume, bytes: least[0] + least[1], parts: &parts }]
         }
-        false => vec![(&blocks, least[0], &parts[..2]), (&coins, least[1], &parts[2..])],
+        false => vec![
+            Demand { volume: &blocks, bytes: least[0], parts: &parts[..2] },
+            Demand { volume: &coins, bytes: least[1], parts: &parts[2..] },
+        ],
     };
-    for (place, needed, parts) in wishes {
-        if place.free < needed {
-            return Err(StoreError::full(&place.path, too_small(place.free, needed, parts)));
+    for Demand { volume, bytes, parts } in demands {
+        if volume.free < bytes {
+            return Err(StoreError::full(&volume.path, too_small(volume.free, bytes, parts)));
         }
     }
     let likely = [estimate.blocks + estimate.undo_likely, estimate.coins_likely];
-    let likely = match both {
+    let likely = match is_one_volume {
         true => vec![(&blocks, likely[0] + likely[1])],
         false => vec![(&blocks, likely[0]), (&coins, likely[1])],
     };
-    for (place, likely) in likely.into_iter().filter(|(place, likely)| place.free < *likely) {
+    for (volume, likely) in likely.into_iter().filter(|(volume, likely)| volume.free < *likely) {
         tracing::warn!(
-            "{}: {} MiB are free, and what is to be written probably takes about {} MiB; what is \
-             done before the disk is full is kept, and the same command carries on",
-            place.path.display(),
-            place.free / MIB,
+            "{}: {} MiB are free, and about {} MiB will probably be written; if the disk fills \
+             up, the work done until then is kept, and the same command carries on",
+            volume.path.display(),
+            volume.free / MIB,
             likely.div_ceil(MIB)
         );
     }
     Ok(())
 }
 
-fn too_small(free: u64, needed: u64, parts: &[(u64, &str)]) -> String {
+/// The message about a disk that is too small.
+fn too_small(free: u64, needed: u64, parts: &[Part]) -> String {
     let parts: Vec<String> = parts
         .iter()
-        .filter(|(bytes, _)| *bytes > 0)
-        .map(|(bytes, what)| format!("{} MiB of {what}", bytes.div_ceil(MIB)))
+        .filter(|part| part.bytes > 0)
+        .map(|part| format!("{} MiB of {}", part.bytes.div_ceil(MIB), part.name))
         .collect();
     format!(
-        "the disk is too small: at least {} MiB are needed here ({}, and what must stay free), and \
-         {} MiB are free. Nothing was written: free some space, or give a directory on a larger \
-         disk",
+        "the disk is too small: at least {} MiB are needed here ({}, and the space that must stay \
+         free), and {} MiB are free. Nothing was written: free some space, or give a directory on \
+         a larger disk",
         needed.div_ceil(MIB),
         parts.join(", "),
         free / MIB
     )
 }
 
-impl Place {
-    /// The file system of a directory, or of the nearest one above it that is there.
+impl Volume {
+    /// The file system of a directory, or of the nearest directory above it that exists.
     fn of(path: &Path) -> Result<Self, StoreError> {
         let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
         let fail = |e: rustix::io::Errno| StoreError::io(there, "ask for free space", e.into());
@@ -115,7 +140,7 @@ impl Place {
     }
 }
 
-/// What is to be written to reach the best header, or the height to stop at.
+/// The bytes that will be written to reach the best header, or the height to stop at.
 fn estimate(node: &Node) -> Estimate {
     let best = node.tree.best_header();
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
@@ -129,7 +154,7 @@ fn estimate(node: &Node) -> Estimate {
         if let Some(place) = place {
             estimate.blocks += u64::from(place.len) + u64::from(STORAGE_HEADER_BYTES);
         }
-        // A block that is nowhere is not connected, nor is what builds on it.
+        // A block that is neither stored nor in a source is not connected, nor are its descendants.
         let is_known = stored || place.is_some();
         let in_order = node.options.hints.is_none();
         if is_known && in_order && is_new(&id) && entry.undo_pos().is_none() {
@@ -138,13 +163,13 @@ fn estimate(node: &Node) -> Estimate {
         all += place.map_or(0, |place| u64::from(place.len));
     }
     estimate.undo_likely = estimate.undo.max(match node.options.hints {
-        None => estimate.blocks / UNDO_LIKELY,
+        None => estimate.blocks / BLOCKS_TO_UNDO,
         Some(_) => 0,
     });
-    estimate.coins_likely = all / COINS_LIKELY;
+    estimate.coins_likely = all / BLOCKS_TO_COINS;
     let present = node.dir.chainstate_path();
     if node.chainstate.dir() != present {
-        // The same coins as one level of tables: those of LevelDB may hold some that are spent.
+        // The new set is one level of tables; the present tables may also hold coins that are spent.
         let present = tables_bytes(node.dir.disk(), &present);
         let done = node.chainstate.disk_bytes();
         let reaches = node.options.stop_at_height.is_none() && !node.options.allow_shrink;
@@ -154,23 +179,23 @@ fn estimate(node: &Node) -> Estimate {
     estimate
 }
 
-/// Bytes of the tables in a directory; 0 where it cannot be read.
+/// Bytes of all tables in a directory; 0 if the directory cannot be read.
 fn tables_bytes(disk: &Disk, directory: &Path) -> u64 {
     let names = disk.list(directory).unwrap_or_default();
     let tables = names.iter().filter(|name| name.ends_with(".ldb") || name.ends_with(".sst"));
     tables.filter_map(|name| disk.len(directory.join(name)).ok()).sum()
 }
 
-/// Bytes that the last block file has reserved for blocks to come.
+/// Bytes that are already allocated in the last block file for further blocks.
 fn allocated(node: &Node) -> u64 {
     let chunk = u64::from(BLOCKFILE_CHUNK_SIZE);
     let size = node.files.infos().last().map_or(0, |info| u64::from(info.size));
     size.next_multiple_of(chunk) - size
 }
 
-/// What must be free for blocks and undo data: what goes beyond the room that is `allocated`
-/// already (of undo data up to one chunk), and what Core and Apus leave free whenever they
-/// allocate more.
+/// The bytes that must be free for blocks and undo data: those for which no room is allocated yet
+/// (blocks beyond `allocated`, undo data beyond one chunk), and those that Core and Apus leave free
+/// whenever they allocate more.
 fn needed(estimate: &Estimate, allocated: u64) -> u64 {
     match estimate.blocks.checked_sub(allocated) {
         Some(more) if more > 0 => {
@@ -186,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_goes_beyond_the_room_allocated_is_needed() {
+    fn only_bytes_beyond_the_allocated_room_must_be_free() {
         let estimate = Estimate { blocks: 20 * MIB, undo: 2 * MIB, ..Estimate::default() };
         assert_eq!(needed(&estimate, 0), 71 * MIB);
         assert_eq!(needed(&estimate, 16 * MIB), 55 * MIB);
@@ -196,7 +221,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_too_small_is_described() {
-        let text = too_small(70 * MIB, 100 * MIB + 1, &[(30 * MIB, "blocks"), (0, "coins")]);
+        let blocks = Part { bytes: 30 * MIB, name: "blocks" };
+        let parts = [blocks, Part { bytes: 0, name: "coins" }];
+        let text = too_small(70 * MIB, 100 * MIB + 1, &parts);
         assert!(text.contains("at least 101 MiB") && text.contains("30 MiB of blocks"), "{text}");
         assert!(text.contains("70 MiB are free") && !text.contains("coins"), "{text}");
     }
