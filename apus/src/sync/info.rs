@@ -13,7 +13,7 @@ use crate::disk::Disk;
 /// Statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`).
 ///
 /// # Errors
-/// The directory is in use, is not there, or holds what cannot be right.
+/// The directory is in use or missing, or a file in it cannot be right.
 pub fn txoutset_info(
     options: &Options,
     hash: HashType,

@@ -1,8 +1,9 @@
-//! A UTXO set that is built inside the present one's directory and takes its place in one step, so
-//! that whatever happens meanwhile, bitcoind and Apus find the one or the other, whole.
+//! A UTXO set that is built in a directory inside the present one's and takes the present set's
+//! place in one step, so that bitcoind and Apus always find one whole set, the old or the new.
 //!
-//! Inside, because `chainstate` may be a symlink, a mount point or a directory of an overlay, none
-//! of which can be renamed; LevelDB passes over names that it does not know.
+//! The new set is built inside `chainstate`, since that may be a symlink, a mount point or a
+//! directory of an overlay, none of which can be renamed; LevelDB passes over names that it does
+//! not know.
 
 use std::path::{Path, PathBuf};
 
@@ -14,18 +15,18 @@ use crate::hash::Hash;
 use crate::leveldb;
 use crate::sync::coin_count;
 
-/// The directory in Core's `chainstate` that holds the new set while it grows.
+/// The directory in Core's `chainstate` that holds the new set while it is built.
 pub const DIRECTORY: &str = "chainstate/reindex";
 
-/// The file in [`DIRECTORY`] which says that what is there is unfinished and worth carrying on
-/// from, and below which block its scripts were taken as valid.
+/// The file in [`DIRECTORY`] which says that the set there is unfinished and may be carried on
+/// from, and which `assumevalid` it was built with.
 pub const MARK: &str = "chainstate/reindex/unfinished";
 
-/// A rebuild that has begun.
+/// A rebuild of the UTXO set.
 pub(super) struct Rebuild {
     disk: Disk,
     network_dir: PathBuf,
-    /// What of the result is taken as valid.
+    /// The content of [`MARK`]: what is taken as valid without being checked.
     trust: String,
 }
 
@@ -37,7 +38,7 @@ impl Rebuild {
     pub fn begin(disk: &Disk, options: &Options) -> Result<Self, SyncError> {
         let network_dir = options.network_dir();
         let is_dir = |name: &str| network_dir.join(name).is_dir();
-        // With a chainstate, blocks are missing: opening the directory says more about that.
+        // With a chainstate and no index, opening the directory says more about what is missing.
         if !is_dir("blocks/index") && !is_dir("chainstate") {
             return Err(SyncError::Usage(format!(
                 "{} holds no blocks to reindex; `apus sync --from` brings some",
@@ -51,8 +52,10 @@ impl Rebuild {
         Ok(Self { disk: disk.clone(), network_dir, trust })
     }
 
-    /// The directory to build in: as an interrupted rebuild left it if that took no more scripts
-    /// as valid than this one may, or empty. Call it with the data directory locked.
+    /// Prepares the directory to build in, and returns its path. It is as an interrupted rebuild
+    /// left it if that took no more scripts as valid than this one may; otherwise it is empty.
+    ///
+    /// The data directory must be locked.
     pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         let mark = self.network_dir.join(MARK);
@@ -67,10 +70,11 @@ impl Rebuild {
         Ok(directory)
     }
 
-    /// Puts the new set in the place of the old one. Nobody may have either open.
+    /// Puts the new set in the place of the old one. Neither may be open.
     pub fn take_place(&self) -> Result<(), StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
-        // From here on a crash may cost the work, but not leave a set that looks unfinished.
+        // The mark goes first: after a crash the new set may be lost, but a set that is in use must
+        // not look unfinished.
         give_up(&self.disk, &self.network_dir)?;
         let chainstate = self.network_dir.join("chainstate");
         Chainstate::adopt(&self.disk, &chainstate, &directory)?;
@@ -82,24 +86,13 @@ impl Rebuild {
         self.disk.remove_empty_dir(&directory)
     }
 
-    /// Where the set is that is being built, if an interrupted rebuild has left one that may be
-    /// carried on from: its best block, `None` before the first commit.
-    pub fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<Option<Hash>>, StoreError> {
-        if !network_dir.join(MARK).is_file() {
-            return Ok(None);
-        }
-        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-        let chainstate = Chainstate::open(disk.clone(), &network_dir.join(DIRECTORY), tables)?;
-        chainstate.best_block().map(Some)
-    }
-
-    /// Removes what an earlier rebuild has left. Nobody may have it open.
+    /// Removes the set that an earlier rebuild has left. It must not be open.
     pub fn remove(&self) -> Result<(), StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         if !directory.is_dir() {
             return Ok(());
         }
-        // The mark goes first: it must never be there with half of what it vouches for.
+        // The mark goes first: it must never vouch for half a set.
         give_up(&self.disk, &self.network_dir)?;
         let count = directory.join(coin_count::FILE);
         self.disk.remove_temporary(&count)?;
@@ -109,7 +102,26 @@ impl Rebuild {
     }
 }
 
-/// Sees to it that what an interrupted rebuild has left is not carried on from.
+/// A rebuild that was interrupted and may be carried on.
+pub(super) struct UnfinishedRebuild {
+    /// The best block of the set that is being built; `None` before its first commit.
+    pub best_block: Option<Hash>,
+}
+
+/// The interrupted rebuild of a network's directory, if there is one.
+pub(super) fn unfinished(
+    disk: &Disk,
+    network_dir: &Path,
+) -> Result<Option<UnfinishedRebuild>, StoreError> {
+    if !network_dir.join(MARK).is_file() {
+        return Ok(None);
+    }
+    let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+    let chainstate = Chainstate::open(disk.clone(), &network_dir.join(DIRECTORY), tables)?;
+    Ok(Some(UnfinishedRebuild { best_block: chainstate.best_block()? }))
+}
+
+/// Removes the mark of an interrupted rebuild, so that no later one carries it on.
 pub(super) fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
     let directory = network_dir.join(DIRECTORY);
     if !directory.is_dir() {

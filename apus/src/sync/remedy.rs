@@ -1,5 +1,5 @@
-//! What to do about damage in the data directory: the one place that knows which command repairs
-//! which file.
+//! Remedies for damage in the data directory and for wrong hints. No other file knows which command
+//! repairs which file.
 
 use std::path::{Component, Path};
 
@@ -39,13 +39,14 @@ pub(super) fn naming_with_hints<T>(
     })
 }
 
-/// Whether bytes are to blame, and not the system, another program, or what was asked for.
+/// Whether the bytes of a file are to blame, and not the system, another program, or the options.
 fn is_damage(error: &StoreError) -> bool {
     let name = error.path.file_name().unwrap_or_default();
     let is_lock = name == "LOCK" || name == ".lock";
     error.source.is_none() && !is_lock && !error.what.contains("`apus ")
 }
 
+/// The command that repairs the file or directory at `path`, if there is one.
 fn remedy(path: &Path, options: &Options) -> Option<String> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();

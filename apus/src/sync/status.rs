@@ -1,18 +1,17 @@
-//! What a data directory holds, without changing it.
+//! The state of a data directory, read without changing it.
 
 use std::path::PathBuf;
 
 use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::Options;
-use super::rebuild::Rebuild;
-use super::remedy;
+use super::{rebuild, remedy};
 use crate::disk::Disk;
 use crate::hash::Hash;
 use crate::sync::swift;
 use crate::wire::Chain;
 
-/// What a data directory holds.
+/// The state of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The network's own directory.
@@ -25,14 +24,14 @@ pub struct Status {
     pub best_block: Hash,
     /// Time in that block's header, in seconds since 1970.
     pub time: u32,
-    /// Coins in the UTXO set, where the number is known without counting them.
+    /// Number of coins in the UTXO set, where it is known without counting them.
     pub coins: Option<u64>,
     /// Height of the best header.
     pub headers: u32,
-    /// The lowest height from which on every block up to the best one is stored; above 1 in a
+    /// The lowest height such that every block from there to the best one is stored; above 1 in a
     /// pruned directory.
     pub blocks_from: u32,
-    /// The lowest height from which on every block that is stored has undo data; above 1 after
+    /// The lowest height such that every stored block from there on has undo data; above 1 after a
     /// SwiftSync with the blocks assumed valid.
     pub undo_from: u32,
     /// Whether block files were ever pruned.
@@ -41,23 +40,23 @@ pub struct Status {
     pub unfinished: Vec<Unfinished>,
 }
 
-/// Work that was interrupted and is carried on by the command that began it.
+/// Work that was interrupted and that the command which began it carries on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// A UTXO set that is built anew, up to this height so far.
+    /// A rebuild of the UTXO set.
     Rebuild {
-        /// Height of its best block.
+        /// Height of the best block of the new set so far.
         height: u32,
     },
-    /// A SwiftSync, of which so many blocks are done.
+    /// A SwiftSync.
     SwiftSync {
-        /// Blocks that are done and saved, of any height.
+        /// Number of blocks that are done and saved, of any height.
         blocks: u32,
     },
 }
 
 impl Unfinished {
-    /// How to carry it on.
+    /// How to carry the work on, for the user.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
@@ -69,11 +68,12 @@ impl Unfinished {
     }
 }
 
-/// Says what a data directory holds. It is read and not changed, and may be on a read-only mount;
-/// other programs may read it at the same time.
+/// Reads the state of a data directory. Nothing in the directory changes: it may be on a read-only
+/// mount, and other programs may read it at the same time.
 ///
 /// # Errors
-/// There is no such directory, a program that writes has it open, or it holds what cannot be right.
+/// There is no such directory, a program that may write has it open, or a file in it cannot be
+/// right.
 pub fn status(options: &Options) -> Result<Status, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();
@@ -85,8 +85,8 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             |height: u32| active.at(height).is_some_and(|id| node.entry(id).block_pos().is_some());
         let lacking = (1..=tip.height).rev().find(|height| !is_stored(*height));
         let mut unfinished = Vec::new();
-        if let Some(best) = Rebuild::unfinished(&disk, &directory)? {
-            let height = best.and_then(|hash| node.tree.find(&hash));
+        if let Some(rebuild) = rebuild::unfinished(&disk, &directory)? {
+            let height = rebuild.best_block.and_then(|hash| node.tree.find(&hash));
             let height = height.map_or(0, |id| node.tree.node(id).height);
             unfinished.push(Unfinished::Rebuild { height });
         }
