@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::format::{get_u32, get_varint32, put_short, put_varint_at, user_key};
 
 /// Bytes of an entry's three lengths at most.
@@ -92,14 +94,22 @@ pub(super) struct Block {
     restarts: usize,
 }
 
+/// Bounds for the index of an entry: it is at least `low`, and at most `high`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EntryBounds {
+    pub low: usize,
+    pub high: usize,
+}
+
 /// A block is damaged at this offset of its file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadBlock(pub usize);
 
 impl Block {
-    /// Reads the end of the block `file[start..end]`.
-    pub(super) fn open(file: &[u8], start: usize, end: usize) -> Result<Self, BadBlock> {
-        let bytes = file.get(start..end).ok_or(BadBlock(start))?;
+    /// Reads the end of the block `file[block]`.
+    pub(super) fn open(file: &[u8], block: Range<usize>) -> Result<Self, BadBlock> {
+        let start = block.start;
+        let bytes = file.get(block).ok_or(BadBlock(start))?;
         let count_at = bytes.len().checked_sub(4).ok_or(BadBlock(start))?;
         let restarts = get_u32(bytes, count_at).ok_or(BadBlock(start))? as usize;
         if restarts > count_at / 4 {
@@ -130,8 +140,9 @@ impl Block {
         &self,
         file: &[u8],
         key: &[u8],
-        (mut low, mut high): (usize, usize),
+        between: EntryBounds,
     ) -> Result<usize, BadBlock> {
+        let EntryBounds { mut low, mut high } = between;
         while low + 1 < high {
             let middle = (low + high) / 2;
             let entry = self.restart(file, middle)?;
@@ -175,7 +186,7 @@ pub(super) struct BlockCursor {
     entry: usize,
     next: usize,
     key: Vec<u8>,
-    value: (usize, usize),
+    value: Range<usize>,
     valid: bool,
 }
 
@@ -201,7 +212,7 @@ impl BlockCursor {
         }
         self.key.truncate(entry.shared);
         self.key.extend_from_slice(&file[entry.key..entry.value]);
-        self.value = (entry.value, entry.end);
+        self.value = entry.value..entry.end;
         self.entry = self.next;
         self.next = entry.end;
         self.valid = true;
@@ -215,7 +226,8 @@ impl BlockCursor {
         if block.start == block.entries_end {
             return Ok(false);
         }
-        self.next = block.restart_before(file, key, (0, block.restarts))?;
+        self.next =
+            block.restart_before(file, key, EntryBounds { low: 0, high: block.restarts })?;
         self.forward_to(file, key)
     }
 
@@ -226,15 +238,19 @@ impl BlockCursor {
         file: &[u8],
         block: Block,
         key: &[u8],
-        (low, high): (usize, usize),
+        between: EntryBounds,
     ) -> Result<bool, BadBlock> {
+        let EntryBounds { low, high } = between;
         self.reset(block);
         if low >= block.restarts {
             return Ok(false);
         }
         self.next = match low == high {
             true => block.restart(file, low)?,
-            false => block.restart_before(file, key, (low.saturating_sub(1), high))?,
+            false => {
+                let low = low.saturating_sub(1);
+                block.restart_before(file, key, EntryBounds { low, high })?
+            }
         };
         self.forward_to(file, key)
     }
@@ -266,8 +282,8 @@ impl BlockCursor {
 
     /// Where the entry's value lies in the file.
     #[inline]
-    pub(super) fn value(&self) -> std::ops::Range<usize> {
-        self.value.0..self.value.1
+    pub(super) fn value(&self) -> Range<usize> {
+        self.value.clone()
     }
 
     /// Offset of the entry in the file.

@@ -119,6 +119,7 @@ pub(super) struct Merged {
     /// Whether the entry in front was handed out, and its trailer.
     taken: bool,
     trailer: u64,
+    /// No key comes before this one: the last that was handed out, or the one sought.
     last: Vec<u8>,
 }
 
@@ -142,6 +143,8 @@ impl Merged {
     /// Goes before the first entry whose key is at least `key`.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.stop();
+        self.last.clear();
+        self.last.extend_from_slice(key);
         for i in 0..self.cursors.len() {
             if self.cursors[i].seek(&self.runs[i], key)? {
                 self.order.push(i);
@@ -173,23 +176,22 @@ impl Merged {
         loop {
             let Some(&front) = self.order.last() else { return Ok(None) };
             let front = &self.cursors[front];
-            let Some((user, trailer)) = split_key(front.cursor.key()) else {
+            let Some(internal) = split_key(front.cursor.key()) else {
                 return Err(front
                     .cursor
                     .bad_entry(&front.tables[front.at], "a key that is not an internal key"));
             };
-            if skip && user == self.last {
+            if skip && internal.user == self.last {
                 self.advance_front()?;
                 continue;
             }
-            if skip && user < self.last.as_slice() {
+            if internal.user < self.last.as_slice() {
                 let table = &front.tables[front.at];
                 return Err(front.cursor.bad_entry(table, "a key out of order"));
             }
             self.taken = true;
-            self.trailer = trailer;
-            let put = trailer & 0xff == Kind::Put as u64;
-            return Ok(Some(if put { Kind::Put } else { Kind::Delete }));
+            self.trailer = internal.trailer;
+            return Ok(Some(internal.kind()));
         }
     }
 

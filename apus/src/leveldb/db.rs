@@ -7,8 +7,8 @@ use super::format::LEVELS;
 use super::inner::Inner;
 use super::open;
 use super::options::Options;
-use super::run::RunBuilder;
-use super::version::Version;
+use super::run::{RunBuilder, RunKind};
+use super::version::{LevelTable, Version};
 use crate::disk::{Disk, Result};
 
 /// An open database in LevelDB's on-disk format: byte-string keys in order, each with a value.
@@ -28,21 +28,30 @@ pub struct Snapshot {
 /// What a database is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Tables and their bytes, for each level.
-    pub levels: [(usize, u64); LEVELS],
+    /// What each level holds.
+    pub levels: [LevelStats; LEVELS],
     /// Sorted runs that a lookup may have to look into.
     pub runs: usize,
+}
+
+/// What one level of a database is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// Number of tables.
+    pub tables: usize,
+    /// Bytes of all tables.
+    pub bytes: u64,
 }
 
 impl Stats {
     /// Bytes of all tables.
     pub fn bytes(&self) -> u64 {
-        self.levels.iter().map(|(_, bytes)| bytes).sum()
+        self.levels.iter().map(|level| level.bytes).sum()
     }
 
     /// Number of tables.
     pub fn tables(&self) -> usize {
-        self.levels.iter().map(|(tables, _)| tables).sum()
+        self.levels.iter().map(|level| level.tables).sum()
     }
 }
 
@@ -132,22 +141,22 @@ impl Db {
     ///
     /// There is one run at a time: this waits until the one before is committed or dropped.
     pub fn new_run(&self) -> Result<RunBuilder> {
-        RunBuilder::new(&self.inner, false)
+        RunBuilder::new(&self.inner, RunKind::Adds)
     }
 
     /// Starts a run that will replace everything the database holds, once it is committed; it is
     /// written as one level of tables. Waits like [`Db::new_run`].
     pub fn bulk(&self) -> Result<RunBuilder> {
-        RunBuilder::new(&self.inner, true)
+        RunBuilder::new(&self.inner, RunKind::Replaces)
     }
 
     /// What the database is made of now.
     pub fn stats(&self) -> Stats {
         let version = self.inner.current();
         let mut stats = Stats { runs: version.runs.len(), ..Stats::default() };
-        for (level, table) in version.tables() {
-            stats.levels[level].0 += 1;
-            stats.levels[level].1 += table.bytes;
+        for LevelTable { level, table } in version.tables() {
+            stats.levels[level].tables += 1;
+            stats.levels[level].bytes += table.bytes;
         }
         stats
     }

@@ -1,4 +1,4 @@
-use super::block::{BadBlock, Block, BlockCursor};
+use super::block::{BadBlock, Block, BlockCursor, EntryBounds};
 use super::format::{common_prefix, user_key};
 
 /// The keys of an index block, shortened to eight bytes behind what all have in common, side by
@@ -46,17 +46,20 @@ impl Fences {
     /// Bounds for the index of the first entry whose user key is at least `key`: it is between the
     /// two, or the second.
     #[inline]
-    pub(super) fn find(&self, key: &[u8]) -> (usize, usize) {
+    pub(super) fn find(&self, key: &[u8]) -> EntryBounds {
         let start = &key[..key.len().min(self.common.len())];
         match start.cmp(&self.common) {
-            std::cmp::Ordering::Less => return (0, 0),
-            std::cmp::Ordering::Greater => return (self.heads.len(), self.heads.len()),
+            std::cmp::Ordering::Less => return EntryBounds { low: 0, high: 0 },
+            std::cmp::Ordering::Greater => {
+                let end = self.heads.len();
+                return EntryBounds { low: end, high: end };
+            }
             std::cmp::Ordering::Equal => {}
         }
         let head = head(&key[self.common.len()..]);
         let low = self.heads.partition_point(|other| *other < head);
         let same = self.heads[low..].iter().take_while(|other| **other == head).count();
-        (low, low + same)
+        EntryBounds { low, high: low + same }
     }
 }
 

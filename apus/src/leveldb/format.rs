@@ -23,6 +23,13 @@ pub const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 /// Added to a checksum before it is stored (`kMaskDelta`).
 pub const MASK_DELTA: u32 = 0xa282_ead8;
 
+/// The first and the last internal key of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyRange {
+    pub smallest: Box<[u8]>,
+    pub largest: Box<[u8]>,
+}
+
 /// What an internal key says about its user key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -162,33 +169,57 @@ impl Handle {
     }
 }
 
+/// What the last bytes of a table say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Footer {
+    pub metaindex: Handle,
+    pub index: Handle,
+}
+
 /// The last bytes of a table.
-pub(super) fn footer(metaindex: Handle, index: Handle) -> Vec<u8> {
+pub(super) fn footer_bytes(footer: Footer) -> Vec<u8> {
     let mut out = Vec::with_capacity(FOOTER_BYTES);
-    metaindex.put(&mut out);
-    index.put(&mut out);
+    footer.metaindex.put(&mut out);
+    footer.index.put(&mut out);
     out.resize(FOOTER_BYTES - 8, 0);
     out.extend_from_slice(&MAGIC.to_le_bytes());
     out
 }
 
 /// The handles of the metaindex and the index block; `None` if this is not a table's footer.
-pub(super) fn read_footer(bytes: &[u8]) -> Option<(Handle, Handle)> {
+pub(super) fn read_footer(bytes: &[u8]) -> Option<Footer> {
     if bytes.len() != FOOTER_BYTES || get_u64(bytes, FOOTER_BYTES - 8)? != MAGIC {
         return None;
     }
     let mut at = 0;
     let metaindex = Handle::get(bytes, &mut at)?;
     let index = Handle::get(bytes, &mut at)?;
-    (at <= FOOTER_BYTES - 8).then_some((metaindex, index))
+    (at <= FOOTER_BYTES - 8).then_some(Footer { metaindex, index })
+}
+
+/// An internal key, taken apart.
+#[derive(Clone, Copy)]
+pub(super) struct InternalKey<'a> {
+    pub user: &'a [u8],
+    /// Sequence number and kind, as [`trailer`] puts them together.
+    pub trailer: u64,
+}
+
+impl InternalKey<'_> {
+    /// What the key says about its user key.
+    #[inline]
+    pub(super) fn kind(&self) -> Kind {
+        if self.trailer & 0xff == Kind::Put as u64 { Kind::Put } else { Kind::Delete }
+    }
 }
 
 /// Splits an internal key into user key and trailer; `None` if it is too short or of no kind.
 #[inline]
-pub(super) fn split_key(internal: &[u8]) -> Option<(&[u8], u64)> {
+pub(super) fn split_key(internal: &[u8]) -> Option<InternalKey<'_>> {
     let at = internal.len().checked_sub(TRAILER_BYTES)?;
     let trailer = get_u64(internal, at)?;
-    (trailer & 0xff <= Kind::Put as u64).then_some((&internal[..at], trailer))
+    let user = &internal[..at];
+    (trailer & 0xff <= Kind::Put as u64).then_some(InternalKey { user, trailer })
 }
 
 /// The user key inside an internal key (all of it if it is too short to be one).

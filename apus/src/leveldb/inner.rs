@@ -6,8 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use super::log;
 use super::manifest::Edit;
 use super::options::Options;
-use super::table::Table;
-use super::version::{Version, new_file};
+use super::version::{LevelTable, Version};
 use crate::disk::{Disk, File, FileLock, Result, StoreError};
 
 /// What a [`super::Db`] and everything that writes for it share.
@@ -26,6 +25,16 @@ pub(super) struct Inner {
     pub merging: Mutex<()>,
     /// `None` in a database opened read-only where no lock can be taken.
     pub _lock: Option<FileLock>,
+}
+
+/// A change of what the database holds, which becomes visible as a whole.
+pub(super) struct TableChange {
+    /// Tables that are no longer part of the database, as far as they are not added again.
+    pub removed: Vec<LevelTable>,
+    /// Tables that become part of it; their files are synced already.
+    pub added: Vec<LevelTable>,
+    /// The sequence number of the entries added; `None` if they are all old.
+    pub sequence: Option<u64>,
 }
 
 /// The end of the manifest that records are appended to.
@@ -52,11 +61,12 @@ impl Inner {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// An error in a database that may not be written.
+    /// An error after a write to the manifest has failed.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
     pub(super) fn check_writable(&self) -> Result<()> {
-        if self.options.read_only {
-            return Err(StoreError::new(&self.dir, "the database is open for reading only"));
-        }
+        assert!(!self.options.read_only, "a database opened for reading only is not written");
         if self.manifest().file.is_none() {
             let what = "a write to the manifest has failed; the database must be opened anew";
             return Err(StoreError::new(&self.dir, what));
@@ -64,31 +74,24 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes a change visible and durable: tables out, tables in, each with its level. The new
-    /// ones must be synced already. `begin` is called right before the manifest is written, from
-    /// when on the tables must stay, since the change may have reached the disk despite an error.
-    pub(super) fn commit(
-        &self,
-        out: &[(usize, Arc<Table>)],
-        new: Vec<(usize, Arc<Table>)>,
-        sequence: Option<u64>,
-        begin: impl FnOnce(),
-    ) -> Result<()> {
+    /// Makes a change visible and durable as a whole. `begin` is called right before the manifest
+    /// is written: from then on the new tables must stay, since the change may have reached the
+    /// disk despite an error.
+    pub(super) fn commit(&self, change: &TableChange, begin: impl FnOnce()) -> Result<()> {
+        let TableChange { removed, added, sequence } = change;
         self.check_writable()?;
         let mut manifest = self.manifest();
         let edit = Edit {
             next_file: Some(self.next_file.load(Ordering::Relaxed)),
             last_sequence: Some(sequence.unwrap_or(manifest.last_sequence)),
-            deleted: out.iter().map(|(level, table)| (*level, table.number)).collect(),
-            new: new.iter().map(|(level, table)| new_file(*level, table)).collect(),
+            deleted: removed.iter().map(LevelTable::deleted_file).collect(),
+            new: added.iter().map(LevelTable::file).collect(),
             ..Edit::default()
         };
-        let gone: BTreeSet<u64> = out.iter().map(|(_, table)| table.number).collect();
-        let stays = |table: &Table| !gone.contains(&table.number);
+        let gone: BTreeSet<u64> = removed.iter().map(LevelTable::number).collect();
         let current = self.current();
-        let mut tables: Vec<_> =
-            current.tables().filter(|(_, t)| stays(t)).map(|(l, t)| (l, t.clone())).collect();
-        tables.extend(new.iter().cloned());
+        let kept = current.tables().filter(|table| !gone.contains(&table.number()));
+        let tables = kept.chain(added.iter().cloned()).collect();
         let version = Version::new(&self.dir, tables)?;
         self.disk.sync_dir(&self.dir)?;
 
@@ -97,8 +100,10 @@ impl Inner {
         manifest.last_sequence = edit.last_sequence.unwrap_or_default();
         let version = Arc::new(version);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = version;
-        let moved: BTreeSet<u64> = new.iter().map(|(_, table)| table.number).collect();
-        out.iter().filter(|(_, t)| !moved.contains(&t.number)).for_each(|(_, t)| t.mark_obsolete());
+        // A table that only changed its level is among both.
+        let moved: BTreeSet<u64> = added.iter().map(LevelTable::number).collect();
+        let obsolete = removed.iter().filter(|table| !moved.contains(&table.number()));
+        obsolete.for_each(|table| table.table.mark_obsolete());
         Ok(())
     }
 }

@@ -24,8 +24,17 @@ pub(super) fn bottom_level(bytes: u64) -> usize {
     LEVELS - 1
 }
 
-/// How many of the newest runs to merge, and to which level; `None` if nothing is due.
-pub(super) fn pick(version: &Version) -> Option<(usize, usize)> {
+/// A merge of the newest runs into one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DueMerge {
+    /// How many of the newest runs are merged.
+    pub runs: usize,
+    /// The level of the run that they become.
+    pub level: usize,
+}
+
+/// The merge that is due; `None` if none is.
+pub(super) fn pick(version: &Version) -> Option<DueMerge> {
     let runs = &version.runs;
     let mut count = runs.iter().take_while(|run| run.level == 0).count();
     if count < LEVEL_0_RUNS_MAX {
@@ -41,5 +50,5 @@ pub(super) fn pick(version: &Version) -> Option<(usize, usize)> {
         count += 1;
     }
     let level = runs.get(count).map_or(LEVELS - 1, |run| run.level - 1);
-    Some((count, level))
+    Some(DueMerge { runs: count, level })
 }

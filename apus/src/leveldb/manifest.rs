@@ -1,7 +1,8 @@
 use std::path::Path;
 
 use super::format::{
-    COMPARATOR, LEVELS, TRAILER_BYTES, get_slice, get_varint, get_varint32, put_slice, put_varint,
+    COMPARATOR, KeyRange, LEVELS, TRAILER_BYTES, get_slice, get_varint, get_varint32, put_slice,
+    put_varint,
 };
 use crate::disk::{Result, StoreError};
 
@@ -28,9 +29,14 @@ pub(super) struct NewFile {
     pub level: usize,
     pub number: u64,
     pub bytes: u64,
-    /// First and last internal key.
-    pub smallest: Box<[u8]>,
-    pub largest: Box<[u8]>,
+    pub keys: KeyRange,
+}
+
+/// A table that a manifest record takes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeletedFile {
+    pub level: usize,
+    pub number: u64,
 }
 
 /// One record of a manifest: a change that becomes visible as a whole (`VersionEdit`).
@@ -43,8 +49,7 @@ pub(super) struct Edit {
     pub prev_log_number: Option<u64>,
     pub next_file: Option<u64>,
     pub last_sequence: Option<u64>,
-    /// Level and number.
-    pub deleted: Vec<(usize, u64)>,
+    pub deleted: Vec<DeletedFile>,
     pub new: Vec<NewFile>,
 }
 
@@ -68,18 +73,18 @@ impl Edit {
                 put_varint(&mut out, number);
             }
         }
-        for (level, number) in &self.deleted {
+        for file in &self.deleted {
             put_varint(&mut out, TAG_DELETED_FILE as u64);
-            put_varint(&mut out, *level as u64);
-            put_varint(&mut out, *number);
+            put_varint(&mut out, file.level as u64);
+            put_varint(&mut out, file.number);
         }
         for file in &self.new {
             put_varint(&mut out, TAG_NEW_FILE as u64);
             put_varint(&mut out, file.level as u64);
             put_varint(&mut out, file.number);
             put_varint(&mut out, file.bytes);
-            put_slice(&mut out, &file.smallest);
-            put_slice(&mut out, &file.largest);
+            put_slice(&mut out, &file.keys.smallest);
+            put_slice(&mut out, &file.keys.largest);
         }
         out
     }
@@ -89,11 +94,12 @@ impl Edit {
         let mut edit = Self::default();
         let mut at = 0;
         while at < bytes.len() {
-            let understood = edit.field(bytes, &mut at);
-            let Some(comparator) = understood else {
+            let Some(field) = edit.read_field(bytes, &mut at) else {
                 return Err(StoreError::corrupt(path, offset, "a manifest record is damaged"));
             };
-            if comparator.is_some_and(|name| name != COMPARATOR) {
+            if let Field::Comparator(name) = field
+                && name != COMPARATOR
+            {
                 let what = "the keys are ordered by a comparator of another name";
                 return Err(StoreError::corrupt(path, offset, what));
             }
@@ -101,12 +107,12 @@ impl Edit {
         Ok(edit)
     }
 
-    /// Reads one field; the comparator's name if it was that one, `None` if it is damaged.
-    fn field<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [u8]>> {
+    /// Reads the field at `*at` and moves to the next one; `None` if it is damaged.
+    fn read_field<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Option<Field<'a>> {
         match get_varint32(bytes, at)? {
             TAG_COMPARATOR => {
                 self.comparator = true;
-                return Some(Some(get_slice(bytes, at)?));
+                return Some(Field::Comparator(get_slice(bytes, at)?));
             }
             TAG_LOG_NUMBER => self.log_number = Some(get_varint(bytes, at)?),
             TAG_PREV_LOG_NUMBER => self.prev_log_number = Some(get_varint(bytes, at)?),
@@ -118,19 +124,27 @@ impl Edit {
                 get_slice(bytes, at)?;
             }
             TAG_DELETED_FILE => {
-                self.deleted.push((get_level(bytes, at)?, get_varint(bytes, at)?));
+                let (level, number) = (get_level(bytes, at)?, get_varint(bytes, at)?);
+                self.deleted.push(DeletedFile { level, number });
             }
             TAG_NEW_FILE => self.new.push(NewFile {
                 level: get_level(bytes, at)?,
                 number: get_varint(bytes, at)?,
                 bytes: get_varint(bytes, at)?,
-                smallest: get_key(bytes, at)?,
-                largest: get_key(bytes, at)?,
+                keys: KeyRange { smallest: get_key(bytes, at)?, largest: get_key(bytes, at)? },
             }),
             _ => return None,
         }
-        Some(None)
+        Some(Field::Taken)
     }
+}
+
+/// A field of a manifest record that was read.
+enum Field<'a> {
+    /// The name of the order of keys, for the caller to compare.
+    Comparator(&'a [u8]),
+    /// A field that the record holds now.
+    Taken,
 }
 
 fn get_level(bytes: &[u8], at: &mut usize) -> Option<usize> {
@@ -151,8 +165,7 @@ mod tests {
             level: 6,
             number: 300,
             bytes: 1 << 40,
-            smallest: b"a1234567"[..].into(),
-            largest: b"zz1234567"[..].into(),
+            keys: KeyRange { smallest: b"a1234567"[..].into(), largest: b"zz1234567"[..].into() },
         };
         let edit = Edit {
             comparator: true,
@@ -160,7 +173,7 @@ mod tests {
             prev_log_number: Some(0),
             next_file: Some(u64::MAX),
             last_sequence: Some(1 << 50),
-            deleted: vec![(0, 5), (3, 6)],
+            deleted: vec![DeletedFile { level: 0, number: 5 }, DeletedFile { level: 3, number: 6 }],
             new: vec![file],
         };
         let bytes = edit.encode();

@@ -5,9 +5,10 @@ use rayon::prelude::*;
 use super::cursor::Merged;
 use super::db::Db;
 use super::format::{Kind, LEVELS};
-use super::inner::Inner;
-use super::levels::{bottom_level, pick};
-use super::run::Output;
+use super::inner::{Inner, TableChange};
+use super::levels::{DueMerge, bottom_level, pick};
+use super::run::{Output, at_level};
+use super::table_writer::Caching;
 use super::version::{SortedRun, Version, split};
 use crate::disk::{OnShare, Result, Share};
 
@@ -31,9 +32,7 @@ impl Db {
         let version = self.inner.current();
         match pick(&version) {
             None => Ok(false),
-            Some((count, level)) => {
-                merge_runs(&self.inner, &version, count, level, &|_| {}).map(|_| true)
-            }
+            Some(due) => merge_runs(&self.inner, &version, due, &|_| {}).map(|()| true),
         }
     }
 
@@ -50,7 +49,8 @@ impl Db {
         inner.check_writable()?;
         let mut version = inner.current();
         if version.runs.len() > 1 || version.runs.iter().any(|run| run.level == 0) {
-            merge_runs(inner, &version, version.runs.len(), LEVELS - 1, report)?;
+            let everything = DueMerge { runs: version.runs.len(), level: LEVELS - 1 };
+            merge_runs(inner, &version, everything, report)?;
             version = inner.current();
         }
         let Some(run) = version.runs.last() else { return Ok(()) };
@@ -58,27 +58,21 @@ impl Db {
         if run.level == level || version.runs.iter().any(|r| r.level > 0 && r.level != run.level) {
             return Ok(());
         }
-        let moved = |level: usize| run.tables.iter().map(|t| (level, t.clone())).collect();
-        let out: Vec<_> = moved(run.level);
-        inner.commit(&out, moved(level), None, || {})
+        let added = at_level(level, run.tables.to_vec());
+        let removed = run.level_tables().collect();
+        inner.commit(&TableChange { removed, added, sequence: None }, || {})
     }
 }
 
-/// Merges the `count` newest runs of `version` into one at `level`.
-fn merge_runs(
-    inner: &Arc<Inner>,
-    version: &Version,
-    count: usize,
-    level: usize,
-    report: OnShare,
-) -> Result<()> {
-    let (runs, below) = version.runs.split_at(count);
+/// Merges the newest runs of `version` into one, as `due` says.
+fn merge_runs(inner: &Arc<Inner>, version: &Version, due: DueMerge, report: OnShare) -> Result<()> {
+    let (runs, below) = version.runs.split_at(due.runs);
     // Nothing older lies below: what is deleted need not be remembered.
     let forget = below.is_empty();
     let bytes: u64 = runs.iter().map(SortedRun::bytes).sum();
     let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;
     let cuts = split(runs, usize::try_from(parts).unwrap_or(usize::MAX))?;
-    let output = Output::new(inner, false);
+    let output = Output::new(inner, Caching::PageCache);
     let share = Share::new(cuts.len() as u64 + 1, report);
     (0..=cuts.len()).into_par_iter().try_for_each(|i| {
         let from = if i == 0 { &[][..] } else { &cuts[i - 1] };
@@ -86,13 +80,9 @@ fn merge_runs(
         share.add(1);
         Ok(())
     })?;
-    let tables_of = |run: &SortedRun| {
-        let level = run.level;
-        run.tables.iter().map(|t| (level, t.clone())).collect::<Vec<_>>()
-    };
-    let out: Vec<_> = runs.iter().flat_map(tables_of).collect();
-    let new = output.tables()?.into_iter().map(|table| (level, table)).collect();
-    inner.commit(&out, new, None, || output.keep())
+    let removed = runs.iter().flat_map(SortedRun::level_tables).collect();
+    let added = at_level(due.level, output.tables());
+    inner.commit(&TableChange { removed, added, sequence: None }, || output.keep())
 }
 
 fn merge_part(

@@ -63,7 +63,7 @@ pub mod layout {
 }
 
 pub use cursor::{Cursor, Entries};
-pub use db::{Db, Snapshot, Stats};
+pub use db::{Db, LevelStats, Snapshot, Stats};
 pub(crate) use format::put_short;
 pub use options::Options;
 pub use run::{RunBuilder, RunWriter};

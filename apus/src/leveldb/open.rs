@@ -34,21 +34,19 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
     let mut tables = open_tables(&disk, dir, &names, &state)?;
     tables.extend(recover_logs(&disk, dir, &names, &options, &mut state)?);
     let version = Version::new(dir, tables)?;
-    let file = match options.read_only {
-        true => None,
-        false => Some(new_manifest(&disk, dir, &mut state, &version)?),
+    let manifest = if options.read_only {
+        Manifest { file: None, offset: 0, last_sequence: state.last_sequence }
+    } else {
+        let manifest = new_manifest(&disk, dir, &mut state, &version)?;
+        remove_obsolete(&disk, dir, &version, &manifest)?;
+        manifest
     };
-    if file.is_some() {
-        remove_obsolete(&disk, dir, &version, file.as_ref().map(|(file, _)| file.path()))?;
-    }
-    let (file, offset) = file.map_or((None, 0), |(file, offset)| (Some(file), offset));
-    let last_sequence = state.last_sequence;
     Ok(Inner {
         disk,
         dir: dir.to_path_buf(),
         options,
         current: RwLock::new(Arc::new(version)),
-        manifest: Mutex::new(Manifest { file, offset, last_sequence }),
+        manifest: Mutex::new(manifest),
         next_file: AtomicU64::new(state.next_file),
         writing: Mutex::new(false),
         written: Condvar::new(),
@@ -67,8 +65,8 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     // First an empty database takes its place, so that at no moment tables are missing.
     let mut state = State { next_file: number_after(&names), ..State::default() };
     let empty = Version::default();
-    let (manifest, _) = new_manifest(disk, dir, &mut state, &empty)?;
-    remove_obsolete(disk, dir, &empty, Some(manifest.path()))?;
+    let manifest = new_manifest(disk, dir, &mut state, &empty)?;
+    remove_obsolete(disk, dir, &empty, &manifest)?;
     disk.sync_dir(dir)?;
     disk.remove(dir.join("CURRENT"))?;
     disk.sync_dir(dir)?;

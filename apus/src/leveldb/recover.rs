@@ -8,8 +8,8 @@ use super::format::{
 use super::log::LogReader;
 use super::options::Options;
 use super::state::State;
-use super::table::Table;
-use super::table_writer::TableWriter;
+use super::table_writer::{Caching, TableWriter};
+use super::version::LevelTable;
 use crate::disk::{Disk, Result, StoreError};
 
 /// Bytes of keys and values gathered from logs before they are written to tables.
@@ -17,9 +17,15 @@ const MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Bytes in front of the entries of a batch: sequence number and count.
 const BATCH_HEADER_BYTES: usize = 12;
 
-type Tables = Vec<(usize, Arc<Table>)>;
-/// Sequence number and value of each key; no value means deleted.
-type Memory = BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>;
+/// The newest entry of each key that the logs hold.
+type Memory = BTreeMap<Vec<u8>, LogEntry>;
+
+/// What a log says about a key.
+struct LogEntry {
+    sequence: u64,
+    /// `None` if the key is deleted.
+    value: Option<Vec<u8>>,
+}
 
 /// Turns what the logs hold that is in no table yet into tables of level 0 (in memory if the
 /// database is opened read-only), and brings `state` up to it.
@@ -29,7 +35,7 @@ pub(super) fn recover_logs(
     names: &[String],
     options: &Options,
     state: &mut State,
-) -> Result<Tables> {
+) -> Result<Vec<LevelTable>> {
     let wanted = |number: u64| {
         number >= state.log_number || (number == state.prev_log_number && number != 0)
     };
@@ -39,7 +45,7 @@ pub(super) fn recover_logs(
     };
     let mut logs: Vec<u64> = names.iter().filter_map(log).collect();
     logs.sort_unstable();
-    let (mut memory, mut bytes, mut tables) = (Memory::new(), 0, Tables::new());
+    let (mut memory, mut bytes, mut tables) = (Memory::new(), 0, Vec::new());
     for number in logs {
         let path = log_path(dir, number);
         let log = disk.read(&path)?.unwrap_or_default();
@@ -79,7 +85,7 @@ fn read_batch(batch: &[u8], memory: &mut Memory) -> Option<u64> {
         if sequence > SEQUENCE_MAX {
             return None;
         }
-        memory.insert(key.to_vec(), (sequence, value));
+        memory.insert(key.to_vec(), LogEntry { sequence, value });
         sequence += 1;
     }
     (sequence - first == count).then(|| sequence.saturating_sub(1))
@@ -91,15 +97,15 @@ fn write_tables(
     options: &Options,
     state: &mut State,
     memory: &mut Memory,
-    tables: &mut Tables,
+    tables: &mut Vec<LevelTable>,
 ) -> Result<()> {
     let mut writer: Option<TableWriter> = None;
     let mut end = |writer: TableWriter| {
         let (table, file) = writer.finish()?;
-        tables.push((0, Arc::new(table)));
+        tables.push(LevelTable { level: 0, table: Arc::new(table) });
         file.map_or(Ok(()), |file| file.sync())
     };
-    for (key, (sequence, value)) in std::mem::take(memory) {
+    for (key, LogEntry { sequence, value }) in std::mem::take(memory) {
         let table = match &mut writer {
             Some(table) => table,
             None => {
@@ -108,7 +114,7 @@ fn write_tables(
                 let path = table_path(dir, number);
                 writer.insert(match options.read_only {
                     true => TableWriter::in_memory(disk, path, number, options),
-                    false => TableWriter::create(disk, path, number, options, false)?,
+                    false => TableWriter::create(disk, path, number, options, Caching::PageCache)?,
                 })
             }
         };

@@ -2,10 +2,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::format::{SEQUENCE_MAX, table_path};
-use super::inner::Inner;
+use super::inner::{Inner, TableChange};
 use super::levels::bottom_level;
 use super::table::Table;
-use super::table_writer::TableWriter;
+use super::table_writer::{Caching, TableWriter};
+use super::version::LevelTable;
 use crate::disk::{File, Result, StoreError};
 
 /// A run that is being written: nothing of it is visible before [`RunBuilder::commit`], and its
@@ -14,9 +15,18 @@ pub struct RunBuilder {
     output: Output,
     /// All entries of a run have one sequence number: no key is in it twice.
     sequence: u64,
-    replaces: bool,
+    kind: RunKind,
     /// Whether a writer was dropped before it was finished.
     failed: AtomicBool,
+}
+
+/// What a run does to the entries that the database holds already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RunKind {
+    /// Its entries take precedence over older ones.
+    Adds,
+    /// It takes the place of everything.
+    Replaces,
 }
 
 /// Writes entries of a run in ascending order of their keys. Other writers of the run may write at
@@ -28,7 +38,7 @@ pub struct RunWriter<'a> {
 }
 
 impl RunBuilder {
-    pub(super) fn new(inner: &Arc<Inner>, replaces: bool) -> Result<Self> {
+    pub(super) fn new(inner: &Arc<Inner>, kind: RunKind) -> Result<Self> {
         inner.check_writable()?;
         let mut writing = inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
         while *writing {
@@ -39,8 +49,12 @@ impl RunBuilder {
             return Err(StoreError::new(&inner.dir, "the database is out of sequence numbers"));
         }
         *writing = true;
-        let output = Output::new(inner, replaces);
-        Ok(Self { output, sequence, replaces, failed: AtomicBool::new(false) })
+        let caching = match kind {
+            RunKind::Adds => Caching::PageCache,
+            RunKind::Replaces => Caching::Direct,
+        };
+        let output = Output::new(inner, caching);
+        Ok(Self { output, sequence, kind, failed: AtomicBool::new(false) })
     }
 
     /// A writer for one part of the keys.
@@ -50,28 +64,31 @@ impl RunBuilder {
 
     /// Makes the run visible and durable as a whole.
     ///
-    /// An error, and nothing is visible, if a writer was not finished or if two writers wrote keys
-    /// that overlap. If the manifest itself cannot be written, only opening the database anew
+    /// # Errors
+    /// The disk fails. If the manifest itself cannot be written, only opening the database anew
     /// tells whether the run counts, and until then nothing more can be written.
+    ///
+    /// # Panics
+    /// A writer was dropped before it was finished, or two writers wrote keys that overlap.
     pub fn commit(self) -> Result<()> {
         let inner = &self.output.inner;
-        if self.failed.load(Ordering::Acquire) {
-            return Err(StoreError::new(&inner.dir, "a part of the run was not finished"));
-        }
-        let tables = self.output.tables()?;
-        if !self.replaces {
+        let failed = self.failed.load(Ordering::Acquire);
+        assert!(!failed, "every writer of a run is finished before the run is committed");
+        let tables = self.output.tables();
+        let sequence = Some(self.sequence);
+        if self.kind == RunKind::Adds {
             if tables.is_empty() {
                 return Ok(());
             }
-            let new = tables.into_iter().map(|table| (0, table)).collect();
-            return inner.commit(&[], new, Some(self.sequence), || self.output.keep());
+            let added = at_level(0, tables);
+            let change = TableChange { removed: Vec::new(), added, sequence };
+            return inner.commit(&change, || self.output.keep());
         }
         let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = inner.current();
-        let out: Vec<_> = current.tables().map(|(level, t)| (level, t.clone())).collect();
+        let removed = inner.current().tables().collect();
         let level = bottom_level(tables.iter().map(|table| table.bytes).sum());
-        let new = tables.into_iter().map(|table| (level, table)).collect();
-        inner.commit(&out, new, Some(self.sequence), || self.output.keep())
+        let change = TableChange { removed, added: at_level(level, tables), sequence };
+        inner.commit(&change, || self.output.keep())
     }
 }
 
@@ -84,17 +101,26 @@ impl Drop for RunBuilder {
 }
 
 impl RunWriter<'_> {
-    /// Sets the value of `key`, which must be greater than the one before.
+    /// Sets the value of `key`.
+    ///
+    /// # Panics
+    /// `key` is not greater than the one before.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tables.add(key, self.run.sequence, Some(value))
     }
 
-    /// Deletes `key`, which must be greater than the one before. In a run that replaces
-    /// everything there is nothing to delete, and this does nothing.
+    /// Deletes `key`. In a run that replaces everything there is nothing to delete, and this does
+    /// nothing.
+    ///
+    /// # Panics
+    /// `key` is not greater than the one before.
     #[inline]
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
-        if self.run.replaces { Ok(()) } else { self.tables.add(key, self.run.sequence, None) }
+        match self.run.kind {
+            RunKind::Adds => self.tables.add(key, self.run.sequence, None),
+            RunKind::Replaces => Ok(()),
+        }
     }
 
     /// Ends the part and makes its tables durable. Without this the run cannot be committed.
@@ -121,15 +147,13 @@ pub(super) struct Output {
     numbers: Mutex<Vec<u64>>,
     tables: Mutex<Vec<Arc<Table>>>,
     keep: AtomicBool,
-    /// Whether the tables go past the page cache.
-    direct: bool,
+    caching: Caching,
 }
 
 impl Output {
-    /// `direct` for more tables than the page cache is to hold.
-    pub(super) fn new(inner: &Arc<Inner>, direct: bool) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, caching: Caching) -> Self {
         let (numbers, tables) = (Mutex::default(), Mutex::default());
-        Self { inner: inner.clone(), numbers, tables, keep: AtomicBool::new(false), direct }
+        Self { inner: inner.clone(), numbers, tables, keep: AtomicBool::new(false), caching }
     }
 
     /// A writer for one part of the keys.
@@ -137,15 +161,16 @@ impl Output {
         TablesWriter { output: self, table: None, unsynced: None }
     }
 
-    /// The finished tables in order; an error if they overlap.
-    pub(super) fn tables(&self) -> Result<Vec<Arc<Table>>> {
+    /// The finished tables in order.
+    ///
+    /// # Panics
+    /// They overlap.
+    pub(super) fn tables(&self) -> Vec<Arc<Table>> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner).clone();
         tables.sort_by(|a, b| a.first().cmp(b.first()));
-        if tables.windows(2).any(|pair| pair[0].last() >= pair[1].first()) {
-            let what = "two parts of a run hold keys that overlap";
-            return Err(StoreError::new(&self.inner.dir, what));
-        }
-        Ok(tables)
+        let apart = tables.windows(2).all(|pair| pair[0].last() < pair[1].first());
+        assert!(apart, "the parts of a run hold keys that do not overlap");
+        tables
     }
 
     /// From now on the files stay.
@@ -211,10 +236,15 @@ impl TablesWriter<'_> {
     }
 }
 
+/// The tables as those of one level.
+pub(super) fn at_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<LevelTable> {
+    tables.into_iter().map(|table| LevelTable { level, table }).collect()
+}
+
 fn create(output: &Output) -> Result<TableWriter> {
     let inner = &output.inner;
     let number = inner.new_number();
     output.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     let path = table_path(&inner.dir, number);
-    TableWriter::create(&inner.disk, path, number, &inner.options, output.direct)
+    TableWriter::create(&inner.disk, path, number, &inner.options, output.caching)
 }

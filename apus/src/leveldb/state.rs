@@ -3,10 +3,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::format::{FileName, SEQUENCE_MAX, parse_name, table_path};
+use super::inner::Manifest;
 use super::log::{self, LogReader};
-use super::manifest::{Edit, NewFile};
+use super::manifest::{DeletedFile, Edit, NewFile};
 use super::table::Table;
-use super::version::Version;
+use super::version::{LevelTable, Version};
 use crate::disk::{Disk, File, Result, StoreError};
 
 /// File numbers beyond this are taken for damage.
@@ -53,7 +54,7 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
         let offset = reader.offset();
         let Some(record) = reader.next_record()? else { break };
         let edit = Edit::decode(record, path, offset)?;
-        for (level, number) in edit.deleted {
+        for DeletedFile { level, number } in edit.deleted {
             if state.files.get(&number).is_some_and(|file| file.level == level) {
                 state.files.remove(&number);
             }
@@ -91,7 +92,7 @@ pub(super) fn open_tables(
     dir: &Path,
     names: &[String],
     state: &State,
-) -> Result<Vec<(usize, Arc<Table>)>> {
+) -> Result<Vec<LevelTable>> {
     let mut paths = BTreeMap::new();
     for name in names {
         if let Some(FileName::Table(number)) = parse_name(name) {
@@ -108,9 +109,8 @@ pub(super) fn open_tables(
             let what = format!("the table has {bytes} bytes, the manifest says {}", file.bytes);
             return Err(StoreError::new(path, what));
         }
-        let keys = (file.smallest.clone(), file.largest.clone());
-        let table = Table::new(disk.clone(), path, file.number, bytes, keys);
-        tables.push((file.level, Arc::new(table)));
+        let table = Table::new(disk.clone(), path, file.number, bytes, file.keys.clone());
+        tables.push(LevelTable { level: file.level, table: Arc::new(table) });
     }
     Ok(tables)
 }
@@ -121,7 +121,7 @@ pub(super) fn new_manifest(
     dir: &Path,
     state: &mut State,
     version: &Version,
-) -> Result<(File, u64)> {
+) -> Result<Manifest> {
     // Logs below this number count no longer; LevelDB wants it below the next file's.
     let log_number = state.next_file;
     let number = state.next_file + 1;
@@ -148,7 +148,8 @@ pub(super) fn new_manifest(
     current.sync()?;
     disk.rename(&temporary, dir.join("CURRENT"))?;
     disk.sync_dir(dir)?;
-    Ok((file, bytes.len() as u64))
+    let (offset, last_sequence) = (bytes.len() as u64, state.last_sequence);
+    Ok(Manifest { file: Some(file), offset, last_sequence })
 }
 
 /// Removes what no longer counts: tables that are in no level, logs, other manifests.
@@ -156,15 +157,16 @@ pub(super) fn remove_obsolete(
     disk: &Disk,
     dir: &Path,
     version: &Version,
-    manifest: Option<&Path>,
+    manifest: &Manifest,
 ) -> Result<()> {
-    let live: BTreeSet<u64> = version.tables().map(|(_, table)| table.number).collect();
+    let current = manifest.file.as_ref().map(File::path);
+    let live: BTreeSet<u64> = version.tables().map(|table| table.number()).collect();
     for name in disk.list(dir)? {
         let path = dir.join(&name);
         let obsolete = match parse_name(&name) {
             Some(FileName::Table(number)) => !live.contains(&number),
             Some(FileName::Log(_) | FileName::Temporary(_)) => true,
-            Some(FileName::Manifest(_)) => Some(path.as_path()) != manifest,
+            Some(FileName::Manifest(_)) => Some(path.as_path()) != current,
             Some(FileName::Current | FileName::Lock | FileName::InfoLog) | None => false,
         };
         if obsolete {

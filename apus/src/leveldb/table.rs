@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,8 +9,8 @@ use super::block::{BadBlock, Block, BlockCursor};
 use super::bloom::Filter;
 use super::fences::Fences;
 use super::format::{
-    BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, Kind, get_u32, mask, read_footer,
-    split_key, user_key,
+    BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, KeyRange, Kind, get_u32, mask,
+    read_footer, split_key, user_key,
 };
 use crate::disk::{Disk, Result, StoreError};
 
@@ -24,9 +25,7 @@ pub(super) struct Table {
     pub(super) number: u64,
     /// Length of the file.
     pub(super) bytes: u64,
-    /// First and last internal key.
-    pub(super) smallest: Box<[u8]>,
-    pub(super) largest: Box<[u8]>,
+    pub(super) keys: KeyRange,
     disk: Disk,
     path: PathBuf,
     open: OnceLock<Open>,
@@ -43,10 +42,25 @@ struct Open {
     bytes: Bytes,
     index: Block,
     fences: Option<Fences>,
-    filter: Option<(std::ops::Range<usize>, Filter)>,
+    filter: Option<FilterBlock>,
     /// One bit for each data block that passed its checksum. A block's bit is the offset of its
     /// index entry over 4, which no two share, as an entry has 5 bytes at least.
     verified: Box<[AtomicU64]>,
+}
+
+/// The bloom filters of a table.
+struct FilterBlock {
+    /// Where they lie in the file.
+    block: Range<usize>,
+    filter: Filter,
+}
+
+impl FilterBlock {
+    /// Whether the data block at `offset` of `file` may hold the key with this hash.
+    #[inline]
+    fn may_hold(&self, file: &[u8], offset: u64, hash: u32) -> bool {
+        self.filter.may_hold(&file[self.block.clone()], offset, hash)
+    }
 }
 
 /// A data block, and the bit that says whether it passed its checksum.
@@ -54,6 +68,16 @@ struct Open {
 pub(super) struct Place {
     handle: Handle,
     bit: usize,
+}
+
+/// What a table says about a key.
+pub(super) enum Lookup<'a> {
+    /// The table has no entry of the key; an older one may.
+    Absent,
+    /// The newest entry deletes the key.
+    Deleted,
+    /// The value of the newest entry.
+    Value(&'a [u8]),
 }
 
 /// Buffers and position of a lookup, kept between lookups of ascending keys.
@@ -65,16 +89,9 @@ pub(super) struct Probe {
 
 impl Table {
     /// A table that lies at `path`; nothing is read yet.
-    pub(super) fn new(
-        disk: Disk,
-        path: PathBuf,
-        number: u64,
-        bytes: u64,
-        keys: (Box<[u8]>, Box<[u8]>),
-    ) -> Self {
-        let (smallest, largest) = keys;
+    pub(super) fn new(disk: Disk, path: PathBuf, number: u64, bytes: u64, keys: KeyRange) -> Self {
         let (open, obsolete) = (OnceLock::new(), AtomicBool::new(false));
-        Self { number, bytes, smallest, largest, disk, path, open, obsolete }
+        Self { number, bytes, keys, disk, path, open, obsolete }
     }
 
     /// The same, with its bytes in memory instead of in a file.
@@ -91,12 +108,12 @@ impl Table {
 
     /// First user key.
     pub(super) fn first(&self) -> &[u8] {
-        user_key(&self.smallest)
+        user_key(&self.keys.smallest)
     }
 
     /// Last user key.
     pub(super) fn last(&self) -> &[u8] {
-        user_key(&self.largest)
+        user_key(&self.keys.largest)
     }
 
     /// Has the file removed when the last handle is dropped.
@@ -129,45 +146,41 @@ impl Table {
             }
         }
         let handle = self.handle(file, index)?;
-        let ruled_out = open.filter.as_ref().is_some_and(|(range, filter)| {
-            !filter.may_hold(&file[range.clone()], handle.offset, hash)
-        });
-        if ruled_out {
+        let filter = open.filter.as_ref();
+        if filter.is_some_and(|filter| !filter.may_hold(file, handle.offset, hash)) {
             return Ok(None);
         }
-        let (start, end) = bounds(&self.path, file, handle)?;
+        let block = bounds(&self.path, file, handle)?;
         let place = Place { handle, bit: (index.offset() - open.index.start) / 4 };
         match &open.bytes {
             Bytes::Mapped(map) if !open.is_verified(place) => {
                 // Advice may be refused; it changes speed only.
-                let _ = map.advise_range(Advice::WillNeed, start, end - start);
+                let _ = map.advise_range(Advice::WillNeed, block.start, block.len());
             }
             _ => {}
         }
         Ok(Some(place))
     }
 
-    /// The newest entry of `key` in the block that was located: `None` if there is none here,
-    /// `Some(None)` if it was deleted.
+    /// The newest entry of `key` in the block that was located.
     pub(super) fn read<'a>(
         &'a self,
         probe: &mut Probe,
         place: Place,
         key: &[u8],
-    ) -> Result<Option<Option<&'a [u8]>>> {
+    ) -> Result<Lookup<'a>> {
         let open = self.open()?;
         let file = open.bytes();
         let block = self.block_verified_once(open, place)?;
         if !probe.data.seek(file, block, key).map_err(|bad| self.damaged(bad))? {
-            return Ok(None);
+            return Ok(Lookup::Absent);
         }
-        let (user, trailer) =
-            split_key(probe.data.key()).ok_or_else(|| self.bad_key(&probe.data))?;
-        if user != key {
-            return Ok(None);
-        }
-        let put = trailer & 0xff == Kind::Put as u64;
-        Ok(Some(put.then(|| &file[probe.data.value()])))
+        let internal = split_key(probe.data.key()).ok_or_else(|| self.bad_key(&probe.data))?;
+        Ok(match internal.kind() {
+            _ if internal.user != key => Lookup::Absent,
+            Kind::Put => Lookup::Value(&file[probe.data.value()]),
+            Kind::Delete => Lookup::Deleted,
+        })
     }
 
     fn open(&self) -> Result<&Open> {
@@ -205,8 +218,8 @@ impl Table {
 
     fn block_verified_once(&self, open: &Open, place: Place) -> Result<Block> {
         if open.is_verified(place) {
-            let (start, end) = bounds(&self.path, open.bytes(), place.handle)?;
-            return Block::open(open.bytes(), start, end).map_err(|bad| self.damaged(bad));
+            let block = bounds(&self.path, open.bytes(), place.handle)?;
+            return Block::open(open.bytes(), block).map_err(|bad| self.damaged(bad));
         }
         let block = checked_block(&self.path, open.bytes(), place.handle)?;
         open.verified[place.bit / 64].fetch_or(1 << (place.bit % 64), Ordering::Release);
@@ -242,11 +255,11 @@ impl Open {
         };
         let file = open.bytes();
         let footer_at = file.len().saturating_sub(FOOTER_BYTES);
-        let (metaindex, index) = read_footer(&file[footer_at..]).ok_or_else(|| {
+        let footer = read_footer(&file[footer_at..]).ok_or_else(|| {
             StoreError::corrupt(path, footer_at as u64, "the table's footer is damaged")
         })?;
-        let index = checked_block(path, file, index)?;
-        let metaindex = checked_block(path, file, metaindex)?;
+        let index = checked_block(path, file, footer.index)?;
+        let metaindex = checked_block(path, file, footer.metaindex)?;
         let filter = find_filter(path, file, metaindex)?;
         let fences = Fences::read(file, index).map_err(|bad| damaged(path, bad))?;
         let words = (index.entries_end - index.start) / 4 / 64 + 1;
@@ -270,11 +283,7 @@ impl Open {
     }
 }
 
-fn find_filter(
-    path: &Path,
-    file: &[u8],
-    metaindex: Block,
-) -> Result<Option<(std::ops::Range<usize>, Filter)>> {
+fn find_filter(path: &Path, file: &[u8], metaindex: Block) -> Result<Option<FilterBlock>> {
     let mut cursor = BlockCursor::default();
     cursor.reset(metaindex);
     while cursor.advance(file).map_err(|bad| damaged(path, bad))? {
@@ -284,18 +293,18 @@ fn find_filter(
         let at = cursor.value();
         let handle = Handle::get(&file[at.clone()], &mut 0)
             .ok_or_else(|| StoreError::corrupt(path, at.start as u64, "a damaged block handle"))?;
-        let (start, end) = checked_bounds(path, file, handle)?;
-        return Ok(Filter::open(&file[start..end]).map(|filter| (start..end, filter)));
+        let block = checked_bounds(path, file, handle)?;
+        return Ok(Filter::open(&file[block.clone()]).map(|filter| FilterBlock { block, filter }));
     }
     Ok(None)
 }
 
 /// Where the block behind `handle` starts and ends, without its trailer.
-fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<(usize, usize)> {
+fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
     let end = handle.offset.checked_add(handle.size);
     let limit = file.len().saturating_sub(FOOTER_BYTES + BLOCK_TRAILER_BYTES) as u64;
     match end {
-        Some(end) if end <= limit => Ok((handle.offset as usize, end as usize)),
+        Some(end) if end <= limit => Ok(handle.offset as usize..end as usize),
         _ => {
             let what = "a block handle of this table points behind its end";
             Err(StoreError::corrupt(path, handle.offset, what))
@@ -304,14 +313,14 @@ fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<(usize, usize)> {
 }
 
 /// The same, once the block has passed its checksum.
-fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<(usize, usize)> {
-    let (start, end) = bounds(path, file, handle)?;
-    let stored = get_u32(file, end + 1);
-    if stored != Some(mask(crc32c::crc32c(&file[start..=end]))) {
+fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
+    let block = bounds(path, file, handle)?;
+    let stored = get_u32(file, block.end + 1);
+    if stored != Some(mask(crc32c::crc32c(&file[block.start..=block.end]))) {
         return Err(StoreError::corrupt(path, handle.offset, "a block's checksum is wrong"));
     }
-    match file[end] {
-        0 => Ok((start, end)),
+    match file[block.end] {
+        0 => Ok(block),
         1 => {
             let what = "a block is compressed with Snappy; only plain tables can be read";
             Err(StoreError::corrupt(path, handle.offset, what))
@@ -321,8 +330,7 @@ fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<(usize, us
 }
 
 fn checked_block(path: &Path, file: &[u8], handle: Handle) -> Result<Block> {
-    let (start, end) = checked_bounds(path, file, handle)?;
-    Block::open(file, start, end).map_err(|bad| damaged(path, bad))
+    Block::open(file, checked_bounds(path, file, handle)?).map_err(|bad| damaged(path, bad))
 }
 
 fn damaged(path: &Path, bad: BadBlock) -> StoreError {
@@ -411,15 +419,14 @@ impl TableCursor {
     /// Whether the filter says that the key under the cursor may be in its block.
     pub(super) fn filter_holds(&self, table: &Table, hash: u32) -> Result<bool> {
         let open = table.open()?;
-        let Some((range, filter)) = &open.filter else { return Ok(true) };
-        let offset = self.data.block().start as u64;
-        Ok(filter.may_hold(&open.bytes()[range.clone()], offset, hash))
+        let Some(filter) = &open.filter else { return Ok(true) };
+        Ok(filter.may_hold(open.bytes(), self.data.block().start as u64, hash))
     }
 
     fn load(&mut self, table: &Table, open: &Open) -> Result<Block> {
         let file = open.bytes();
         let handle = table.handle(file, &self.index)?;
-        let (start, end) = bounds(table.path(), file, handle)?;
+        let Range { start, end } = bounds(table.path(), file, handle)?;
         match &open.bytes {
             Bytes::Mapped(map) if end > self.read_ahead_to => {
                 let len = READ_AHEAD_BYTES.min(file.len() - start);

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use super::block::BlockBuilder;
 use super::bloom::{self, FilterBuilder};
 use super::format::{
-    BLOCK_TRAILER_BYTES, ENTRY_BYTES_MAX, FILTER_KEY, Handle, Kind, TRAILER_BYTES, common_prefix,
-    footer, mask, put_short, shorten_separator, trailer,
+    BLOCK_TRAILER_BYTES, ENTRY_BYTES_MAX, FILTER_KEY, Footer, Handle, KeyRange, Kind,
+    TRAILER_BYTES, common_prefix, footer_bytes, mask, put_short, shorten_separator, trailer,
 };
 use super::options::Options;
 use super::table::Table;
@@ -12,6 +12,15 @@ use crate::disk::{Disk, File, Result, StoreError};
 
 /// Bytes gathered before they are written with one call.
 const WRITE_BYTES: usize = 2 << 20;
+
+/// Whether a table that is written goes through the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Caching {
+    /// It stays in the page cache, since it will be read soon.
+    PageCache,
+    /// It goes past the page cache, as do more tables than the cache should hold.
+    Direct,
+}
 
 /// Writes one table: entries in ascending order of their keys.
 pub(super) struct TableWriter {
@@ -40,15 +49,18 @@ pub(super) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates the table `number` at `path`; `direct` for one that is not read soon.
+    /// Creates the table `number` at `path`.
     pub(super) fn create(
         disk: &Disk,
         path: PathBuf,
         number: u64,
         options: &Options,
-        direct: bool,
+        caching: Caching,
     ) -> Result<Self> {
-        let file = if direct { disk.create_direct(&path)? } else { disk.create(&path)? };
+        let file = match caching {
+            Caching::PageCache => disk.create(&path)?,
+            Caching::Direct => disk.create_direct(&path)?,
+        };
         Ok(Self { file: Some(file), ..Self::in_memory(disk, path, number, options) })
     }
 
@@ -80,7 +92,13 @@ impl TableWriter {
         }
     }
 
-    /// Appends an entry. `key` must be greater than the one before; that is checked.
+    /// Appends an entry.
+    ///
+    /// # Errors
+    /// The disk fails, or the key or the value is longer than 512 MiB.
+    ///
+    /// # Panics
+    /// `key` is not greater than the one before.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], sequence: u64, value: Option<&[u8]>) -> Result<()> {
         let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
@@ -90,10 +108,7 @@ impl TableWriter {
         }
         // Where `key` is all shared, bytes of the trailer are stored though they may be shared too.
         let shared = common_prefix(&self.largest, key);
-        if !self.ascends(key, shared) {
-            let what = "keys must be written in ascending order, each once";
-            return Err(StoreError::new(&self.path, what));
-        }
+        assert!(self.ascends(key, shared), "keys are written in ascending order, each once");
         if let Some(filter) = &mut self.filter {
             filter.add(bloom::hash(key));
         }
@@ -133,9 +148,12 @@ impl TableWriter {
         let metaindex = self.put_block(|out| metaindex.finish_into(out));
         let mut index = std::mem::replace(&mut self.index, BlockBuilder::new(1));
         let index = self.put_block(|out| index.finish_into(out));
-        self.buffer.extend_from_slice(&footer(metaindex, index));
+        self.buffer.extend_from_slice(&footer_bytes(Footer { metaindex, index }));
         let bytes = self.offset();
-        let keys = (self.smallest.as_slice().into(), self.largest.as_slice().into());
+        let keys = KeyRange {
+            smallest: self.smallest.as_slice().into(),
+            largest: self.largest.as_slice().into(),
+        };
         if self.file.is_some() {
             self.write_rest()?;
             let table = Table::new(self.disk, self.path, self.number, bytes, keys);

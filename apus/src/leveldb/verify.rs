@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use super::bloom;
 use super::db::{Db, Snapshot};
-use super::format::{compare_internal, split_key, user_key};
+use super::format::{InternalKey, compare_internal, split_key, user_key};
 use super::table::{Table, TableCursor};
 use crate::disk::Result;
 
@@ -19,7 +19,7 @@ impl Db {
 impl Snapshot {
     /// Like [`Db::verify`].
     pub fn verify(&self) -> Result<u64> {
-        let tables: Vec<_> = self.version().tables().map(|(_, table)| table).collect();
+        let tables: Vec<_> = self.version().tables().map(|table| table.table).collect();
         tables.par_iter().map(|table| verify_table(table)).try_reduce(|| 0, |a, b| Ok(a + b))
     }
 }
@@ -31,10 +31,10 @@ fn verify_table(table: &Table) -> Result<u64> {
     while found {
         let key = cursor.key();
         let wrong = |what: &str| Err(cursor.bad_entry(table, what));
-        let Some((user, _)) = split_key(key) else {
+        let Some(InternalKey { user, .. }) = split_key(key) else {
             return wrong("a key that is not an internal key");
         };
-        if entries == 0 && key != &*table.smallest {
+        if entries == 0 && key != &*table.keys.smallest {
             return wrong("the first key is not the one that the manifest names");
         }
         if entries > 0 && compare_internal(&last, key).is_ge() {
@@ -59,7 +59,7 @@ fn verify_table(table: &Table) -> Result<u64> {
         last.extend_from_slice(key);
         found = cursor.advance(table)?;
     }
-    if last != *table.largest {
+    if last != *table.keys.largest {
         return Err(cursor.bad_entry(table, "the last key is not the one that the manifest names"));
     }
     Ok(entries)

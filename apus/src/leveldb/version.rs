@@ -4,16 +4,32 @@ use std::sync::Arc;
 
 use super::bloom;
 use super::format::{LEVELS, compare_internal, user_key};
-use super::manifest::NewFile;
-use super::table::{Probe, Table, TableCursor};
+use super::manifest::{DeletedFile, NewFile};
+use super::table::{Lookup, Probe, Table, TableCursor};
 use crate::disk::{Result, StoreError};
 
 /// Keys that are located before the first of them is read: enough to keep a disk busy, and little
 /// memory.
 const BATCH_KEYS: usize = 256;
 
+/// A key that [`Version::get_many`] has not found yet.
+#[derive(Clone, Copy)]
+struct OpenKey {
+    /// Its index among the keys, or [`DONE`].
+    index: usize,
+    /// Its bloom hash.
+    hash: u32,
+}
+
 /// Stands for the index of a key that needs no more looking up.
 const DONE: usize = usize::MAX;
+
+/// A table and the level that it belongs to.
+#[derive(Clone)]
+pub(super) struct LevelTable {
+    pub level: usize,
+    pub table: Arc<Table>,
+}
 
 /// Tables that do not overlap, in ascending order of their keys.
 #[derive(Clone)]
@@ -33,10 +49,38 @@ pub(super) struct Version {
     pub runs: Vec<SortedRun>,
 }
 
+impl LevelTable {
+    /// The number of its file.
+    pub(super) fn number(&self) -> u64 {
+        self.table.number
+    }
+
+    /// The table as a manifest record takes it out.
+    pub(super) fn deleted_file(&self) -> DeletedFile {
+        DeletedFile { level: self.level, number: self.table.number }
+    }
+
+    /// The table as the manifest names it.
+    pub(super) fn file(&self) -> NewFile {
+        let table = &self.table;
+        NewFile {
+            level: self.level,
+            number: table.number,
+            bytes: table.bytes,
+            keys: table.keys.clone(),
+        }
+    }
+}
+
 impl SortedRun {
     /// Bytes of all tables.
     pub(super) fn bytes(&self) -> u64 {
         self.tables.iter().map(|table| table.bytes).sum()
+    }
+
+    /// Every table with its level.
+    pub(super) fn level_tables(&self) -> impl Iterator<Item = LevelTable> {
+        self.tables.iter().map(|table| LevelTable { level: self.level, table: table.clone() })
     }
 
     /// Index of the first table whose last user key is at least `key`.
@@ -48,9 +92,9 @@ impl SortedRun {
 
 impl Version {
     /// Puts tables, each with its level, in order; an error if a level's tables overlap.
-    pub(super) fn new(dir: &Path, tables: Vec<(usize, Arc<Table>)>) -> Result<Self> {
+    pub(super) fn new(dir: &Path, tables: Vec<LevelTable>) -> Result<Self> {
         let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
-        for (level, table) in tables {
+        for LevelTable { level, table } in tables {
             levels[level].push(table);
         }
         let mut runs = gather_level_0(std::mem::take(&mut levels[0]));
@@ -58,9 +102,9 @@ impl Version {
             if tables.is_empty() {
                 continue;
             }
-            tables.sort_by(|a, b| compare_internal(&a.smallest, &b.smallest));
+            tables.sort_by(|a, b| compare_internal(&a.keys.smallest, &b.keys.smallest));
             for pair in tables.windows(2) {
-                if compare_internal(&pair[0].largest, &pair[1].smallest).is_ge() {
+                if compare_internal(&pair[0].keys.largest, &pair[1].keys.smallest).is_ge() {
                     let (a, b) = (pair[0].number, pair[1].number);
                     let what = format!("tables {a} and {b} of level {level} overlap");
                     return Err(StoreError::new(dir, what));
@@ -72,13 +116,13 @@ impl Version {
     }
 
     /// Every table with its level.
-    pub(super) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
-        self.runs.iter().flat_map(|run| run.tables.iter().map(|table| (run.level, table)))
+    pub(super) fn tables(&self) -> impl Iterator<Item = LevelTable> {
+        self.runs.iter().flat_map(SortedRun::level_tables)
     }
 
     /// Every table as the manifest names it.
     pub(super) fn files(&self) -> Vec<NewFile> {
-        self.tables().map(|(level, table)| new_file(level, table)).collect()
+        self.tables().map(|table| table.file()).collect()
     }
 
     /// The value of `key`, as long as this version is held.
@@ -90,8 +134,10 @@ impl Version {
                 continue;
             };
             let Some(place) = table.locate(&mut probe, key, hash, false)? else { continue };
-            if let Some(value) = table.read(&mut probe, place, key)? {
-                return Ok(value);
+            match table.read(&mut probe, place, key)? {
+                Lookup::Absent => {}
+                Lookup::Deleted => return Ok(None),
+                Lookup::Value(value) => return Ok(Some(value)),
             }
         }
         Ok(None)
@@ -104,15 +150,15 @@ impl Version {
         keys: &[K],
         mut found: impl FnMut(usize, &[u8]),
     ) -> Result<()> {
-        let hash = |(i, key): (usize, &K)| (i, bloom::hash(key.as_ref()));
-        let mut open: Vec<(usize, u32)> = keys.iter().enumerate().map(hash).collect();
+        let hash = |(index, key): (usize, &K)| OpenKey { index, hash: bloom::hash(key.as_ref()) };
+        let mut open: Vec<OpenKey> = keys.iter().enumerate().map(hash).collect();
         let (mut probe, mut places) = (Probe::default(), Vec::new());
         for run in &self.runs {
             let (mut at, mut last_probed, mut previous) = (0, None, &[][..]);
             for part in open.chunks_mut(BATCH_KEYS) {
                 places.clear();
-                for (slot, &(i, hash)) in part.iter().enumerate() {
-                    let key = keys[i].as_ref();
+                for (slot, &OpenKey { index, hash }) in part.iter().enumerate() {
+                    let key = keys[index].as_ref();
                     debug_assert!(previous <= key, "keys must ascend");
                     previous = key;
                     at = advance(&run.tables, at, key);
@@ -125,27 +171,19 @@ impl Version {
                     }
                 }
                 for &(slot, at, place) in &places {
-                    let i = part[slot].0;
-                    if let Some(value) = run.tables[at].read(&mut probe, place, keys[i].as_ref())? {
-                        value.into_iter().for_each(|value| found(i, value));
-                        part[slot].0 = DONE;
+                    let index = part[slot].index;
+                    let key = keys[index].as_ref();
+                    match run.tables[at].read(&mut probe, place, key)? {
+                        Lookup::Absent => continue,
+                        Lookup::Deleted => {}
+                        Lookup::Value(value) => found(index, value),
                     }
+                    part[slot].index = DONE;
                 }
             }
-            open.retain(|(i, _)| *i != DONE);
+            open.retain(|key| key.index != DONE);
         }
         Ok(())
-    }
-}
-
-/// The table as the manifest names it.
-pub(super) fn new_file(level: usize, table: &Table) -> NewFile {
-    NewFile {
-        level,
-        number: table.number,
-        bytes: table.bytes,
-        smallest: table.smallest.clone(),
-        largest: table.largest.clone(),
     }
 }
 

@@ -117,7 +117,7 @@ fn forged_blocks_do_not_panic() {
             let restarts = random.below(3) as u32;
             bytes[len - 4..].copy_from_slice(&restarts.to_le_bytes());
         }
-        let Ok(block) = Block::open(&bytes, 0, len) else { continue };
+        let Ok(block) = Block::open(&bytes, 0..len) else { continue };
         let mut cursor = BlockCursor::default();
         let key = random.bytes(3);
         if cursor.seek(&bytes, block, &key) == Ok(true) {
@@ -133,12 +133,12 @@ fn forged_blocks_do_not_panic() {
 /// Tables whose index, metaindex and filter are made up, with checksums that are right.
 #[test]
 fn forged_tables_do_not_panic() {
-    use crate::leveldb::format::{BLOCK_TRAILER_BYTES, get_u32, mask, read_footer};
+    use crate::leveldb::format::{BLOCK_TRAILER_BYTES, Footer, get_u32, mask, read_footer};
     let dir = tempfile::tempdir().unwrap();
     let (map, files) = example(dir.path());
     let mut random = Random(4);
     for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".ldb")) {
-        let (metaindex, index) = read_footer(&bytes[bytes.len() - 48..]).unwrap();
+        let Footer { metaindex, index } = read_footer(&bytes[bytes.len() - 48..]).unwrap();
         let blocks = [metaindex, index].map(|h| (h.offset as usize, (h.offset + h.size) as usize));
         let filter = (0, metaindex.offset as usize - BLOCK_TRAILER_BYTES);
         for _ in 0..300 {
