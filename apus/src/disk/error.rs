@@ -8,7 +8,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// The disk is to blame: a file could not be read or written, or holds bytes that cannot be right.
 ///
 /// The reaction is to stop and accept no more writes; what was committed stays good.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct StoreError {
     /// The file or directory that failed.
     pub path: PathBuf,
@@ -64,5 +64,3 @@ impl fmt::Display for StoreError {
         Ok(())
     }
 }
-
-impl std::error::Error for StoreError {}

@@ -50,12 +50,17 @@ impl fmt::Debug for Hash {
     }
 }
 
+/// Text that is not a hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a hash is written as 64 hex digits")]
+pub struct ParseHashError;
+
 impl FromStr for Hash {
-    type Err = &'static str;
+    type Err = ParseHashError;
 
     fn from_str(hex: &str) -> Result<Self, Self::Err> {
         if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err("a hash is written as 64 hex digits");
+            return Err(ParseHashError);
         }
         Ok(Self::from_hex(hex))
     }

@@ -3,7 +3,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::flat_file::{
-    BlockFilesOptions, Kind, STORAGE_HEADER_BYTES, block_record, read_undo_payload, undo_record,
+    BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, block_record, read_undo_payload,
+    undo_record,
 };
 use super::writer::Writer;
 use super::{BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, Obfuscation};
@@ -26,7 +27,13 @@ pub struct BlockFiles {
     magic: [u8; 4],
     obfuscation: Obfuscation,
     writer: Mutex<Writer>,
-    readers: Mutex<VecDeque<(Kind, u32, Arc<File>)>>,
+    readers: Mutex<VecDeque<Reader>>,
+}
+
+/// A file that is open for reading.
+struct Reader {
+    id: FlatFile,
+    file: Arc<File>,
 }
 
 /// Undo data to be stored.
@@ -166,9 +173,9 @@ impl BlockFiles {
     /// on meanwhile and count for the next flush.
     pub fn flush(&self) -> Result<FileChanges> {
         let (unsynced, changes) = self.writer().take_changes();
-        let synced = unsynced.iter().try_for_each(|(kind, number)| {
-            self.disk.open_read(kind.path(&self.directory, *number))?.sync()
-        });
+        let synced = unsynced
+            .iter()
+            .try_for_each(|file| self.disk.open_read(file.path(&self.directory))?.sync());
         let synced = match unsynced.is_empty() {
             true => synced,
             false => synced.and_then(|()| self.disk.sync_dir(&self.directory)),
@@ -186,7 +193,7 @@ impl BlockFiles {
     /// blocks forget them ([`IndexEntry::forget_data`]), flushes, writes both to the index, and
     /// only then calls [`BlockFiles::remove_pruned`].
     pub fn prune(&self, number: u32) -> Result<()> {
-        self.readers().retain(|(_, open, _)| *open != number);
+        self.readers().retain(|reader| reader.id.number != number);
         self.writer().prune(number)
     }
 
@@ -224,7 +231,7 @@ impl BlockFiles {
     /// The file of the record at `pos`, and the record's length: two reads for each record, since
     /// the index does not hold lengths. The second costs 0.3 µs beside 50 for a block.
     fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
-        let file = self.reader(kind, pos.file)?;
+        let file = self.reader(FlatFile { kind, number: pos.file })?;
         let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
             let what = "no record can start before its magic and length";
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
@@ -263,17 +270,16 @@ impl BlockFiles {
     }
 
     /// The file, open; the same handle for all, so that the kernel sees who reads in sequence.
-    fn reader(&self, kind: Kind, number: u32) -> Result<Arc<File>> {
+    fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
         let mut readers = self.readers();
-        let known = readers.iter().find(|(k, n, _)| (*k, *n) == (kind, number));
-        if let Some((_, _, file)) = known {
-            return Ok(Arc::clone(file));
+        if let Some(known) = readers.iter().find(|reader| reader.id == id) {
+            return Ok(Arc::clone(&known.file));
         }
-        let file = Arc::new(self.disk.open_read(kind.path(&self.directory, number))?);
+        let file = Arc::new(self.disk.open_read(id.path(&self.directory))?);
         if readers.len() == READERS_MAX {
             readers.pop_front();
         }
-        readers.push_back((kind, number, Arc::clone(&file)));
+        readers.push_back(Reader { id, file: Arc::clone(&file) });
         Ok(file)
     }
 
@@ -286,7 +292,7 @@ impl BlockFiles {
         })
     }
 
-    fn readers(&self) -> MutexGuard<'_, VecDeque<(Kind, u32, Arc<File>)>> {
+    fn readers(&self) -> MutexGuard<'_, VecDeque<Reader>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use crate::wire::{Cursor, ParseError, put_varint};
 
 /// What one blk file and its rev file hold (Core's `CBlockFileInfo`).
@@ -63,7 +65,8 @@ impl FileInfo {
 /// index cannot run ahead of them.
 #[derive(Debug)]
 pub struct FileChanges {
-    pub(super) infos: Vec<(u32, FileInfo)>,
+    /// By the number of the file.
+    pub(super) infos: BTreeMap<u32, FileInfo>,
     pub(super) last_file: u32,
 }
 

@@ -62,6 +62,20 @@ impl Kind {
     }
 }
 
+/// One of the numbered files of a data directory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct FlatFile {
+    pub kind: Kind,
+    pub number: u32,
+}
+
+impl FlatFile {
+    /// Where the file is.
+    pub fn path(self, directory: &Path) -> PathBuf {
+        self.kind.path(directory, self.number)
+    }
+}
+
 /// The number of a file named like `blk00042.dat`.
 pub(super) fn block_file_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("blk")?.strip_suffix(".dat")?;

@@ -61,12 +61,12 @@ impl BlockSource {
 
     /// All blocks, file after file.
     pub fn scan(&self) -> SourceScan<'_> {
-        SourceScan::new(&self.files, self.magic, false)
+        SourceScan::new(&self.files, self.magic)
     }
 
     /// All headers, file after file, at a small part of the reading.
     pub fn scan_headers(&self) -> SourceScan<'_> {
-        SourceScan::new(&self.files, self.magic, true)
+        self.scan().headers_only()
     }
 }
 

@@ -36,9 +36,14 @@ pub struct SourceScan<'a> {
 }
 
 impl<'a> SourceScan<'a> {
-    /// A scan of `files` of the network with this magic, for whole blocks or for headers alone.
-    pub(super) fn new(files: &'a [SourceFile], magic: [u8; 4], headers_only: bool) -> Self {
-        Self { files, magic, next: 0, current: None, headers_only }
+    /// A scan of `files`, which are of the network with this magic, for whole blocks.
+    pub(super) fn new(files: &'a [SourceFile], magic: [u8; 4]) -> Self {
+        Self { files, magic, next: 0, current: None, headers_only: false }
+    }
+
+    /// The same scan, but for headers alone.
+    pub(super) fn headers_only(self) -> Self {
+        Self { headers_only: true, ..self }
     }
 
     /// Bytes of the source behind us, for progress.

@@ -1,8 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::flat_file::FILES_MAX;
-use super::flat_file::{Kind, reservation};
+use super::flat_file::{FILES_MAX, FlatFile, Kind, reservation};
 use super::{
     BlockFilesOptions, FileChanges, FileInfo, FlatFilePos, Obfuscation, UNDOFILE_CHUNK_SIZE,
 };
@@ -22,12 +21,18 @@ pub(super) struct Writer {
     /// Infos that the block index does not hold yet.
     dirty: BTreeSet<u32>,
     /// Files with bytes, or a length, that no sync has covered yet.
-    unsynced: BTreeSet<(Kind, u32)>,
+    unsynced: BTreeSet<FlatFile>,
     /// The highest block in the last file whose undo data was written (Core's `undo_height`).
     undo_height: u32,
     /// The last file written to of each kind.
-    open: [Option<(u32, File)>; 2],
+    open: [Option<OpenFile>; 2],
     failed: bool,
+}
+
+/// A file that is being appended to.
+struct OpenFile {
+    number: u32,
+    file: File,
 }
 
 impl Writer {
@@ -128,21 +133,18 @@ impl Writer {
 
     /// Clears the info of a file that is to be deleted (Core's `PruneOneBlockFile`).
     pub fn prune(&mut self, number: u32) -> Result<()> {
-        if number >= self.last_file() {
-            let path = Kind::Block.path(&self.directory, number);
-            return Err(StoreError::new(path, "the file being written to cannot be pruned"));
-        }
+        assert!(number < self.last_file(), "the last file is still written to");
         *self.info_mut(number)? = FileInfo::default();
         for kind in [Kind::Block, Kind::Undo] {
-            self.unsynced.remove(&(kind, number));
-            self.open[kind as usize].take_if(|(open, _)| *open == number);
+            self.unsynced.remove(&FlatFile { kind, number });
+            self.open[kind as usize].take_if(|open| open.number == number);
         }
         Ok(())
     }
 
     /// What is to be synced, and with that synced may go into the block index. Both lists are the
     /// caller's from here on: if a sync fails, nothing more may be written.
-    pub fn take_changes(&mut self) -> (BTreeSet<(Kind, u32)>, FileChanges) {
+    pub fn take_changes(&mut self) -> (BTreeSet<FlatFile>, FileChanges) {
         let dirty = std::mem::take(&mut self.dirty);
         let infos = dirty.into_iter().map(|number| (number, self.infos[number as usize]));
         let changes = FileChanges { infos: infos.collect(), last_file: self.last_file() };
@@ -205,7 +207,7 @@ impl Writer {
             file.allocate(offset, end - offset)?;
         }
         file.write_all_at(record, offset)?;
-        self.unsynced.insert((kind, pos.file));
+        self.unsynced.insert(FlatFile { kind, number: pos.file });
         Ok(())
     }
 
@@ -217,18 +219,17 @@ impl Writer {
             Kind::Undo => info.undo_size,
         };
         self.opened(kind, number)?.set_len(u64::from(len))?;
-        self.unsynced.insert((kind, number));
+        self.unsynced.insert(FlatFile { kind, number });
         Ok(())
     }
 
     fn opened(&mut self, kind: Kind, number: u32) -> Result<&File> {
         let slot = &mut self.open[kind as usize];
-        slot.take_if(|(open, _)| *open != number);
-        let file = match slot.take() {
-            Some((_, file)) => file,
-            None => self.disk.open(kind.path(&self.directory, number))?,
+        let open = match slot.take().filter(|open| open.number == number) {
+            Some(open) => open,
+            None => OpenFile { number, file: self.disk.open(kind.path(&self.directory, number))? },
         };
-        Ok(&slot.insert((number, file)).1)
+        Ok(&slot.insert(open).file)
     }
 
     fn info_mut(&mut self, number: u32) -> Result<&mut FileInfo> {

@@ -1,3 +1,4 @@
+use super::opcodes::OP_RETURN;
 use super::{
     Cursor, HEADER_BYTES, Header, MerkleRoot, OutPoint, ParseError, compact_size_len, merkle_root,
 };
@@ -5,7 +6,7 @@ use crate::hash::{Hash, Pieces, Sha256d, sha256d, sha256d_64, sha256d_many};
 
 /// What a coinbase output's script starts with when it commits to the witnesses (BIP141):
 /// OP_RETURN, a push of 36 bytes, and four fixed ones.
-pub const WITNESS_COMMITMENT_HEADER: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
+pub const WITNESS_COMMITMENT_HEADER: [u8; 6] = [OP_RETURN, 36, 0xaa, 0x21, 0xa9, 0xed];
 
 /// Whether a byte string is a whole block, and where everything in it is.
 ///

@@ -1,21 +1,12 @@
-use std::fmt;
-
 /// Bytes that do not parse, and where. Core throws `std::ios_base::failure` in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at byte {offset}")]
 pub struct ParseError {
     /// Byte offset from the start of what was parsed.
     pub offset: usize,
     /// What is wrong there.
     pub what: &'static str,
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.what, self.offset)
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// Core's `MAX_SIZE`: the largest CompactSize that counts or measures anything.
 const MAX_SIZE: u64 = 0x0200_0000;

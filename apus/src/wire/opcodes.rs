@@ -1,4 +1,5 @@
-//! The opcodes that rules and formats look for (Core's `opcodetype`).
+//! The opcodes that rules and formats look for (Core's `opcodetype`): the only place in the
+//! program where their numbers stand.
 
 pub const OP_PUSHDATA1: u8 = 0x4c;
 pub const OP_PUSHDATA2: u8 = 0x4d;
