@@ -4,6 +4,33 @@
 
 use std::path::{Path, PathBuf};
 
+/// Numbers that look random and are the same in every run (SplitMix64).
+#[allow(dead_code, reason = "not every test program that includes this file needs it")]
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+#[allow(dead_code, reason = "not every test program that includes this file needs it")]
+impl Random {
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// So many random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
 /// The path of a file that ships with the package.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)

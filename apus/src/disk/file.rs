@@ -53,7 +53,7 @@ impl Disk {
     }
 
     /// [`Disk::create`] for what only the owner may read.
-    fn create_private(&self, path: &Path) -> Result<File> {
+    pub(super) fn create_private(&self, path: &Path) -> Result<File> {
         self.before(path, &[])?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -105,34 +105,6 @@ impl Disk {
         let path = path.as_ref();
         let metadata = fs::metadata(path);
         Ok(metadata.map_err(|e| StoreError::io(path, "read the length", e))?.len())
-    }
-
-    /// Puts `bytes` at `path` so that after a crash either the old or the new content is there:
-    /// written to a temporary file, synced, renamed over, directory synced.
-    pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
-        let path = path.as_ref();
-        self.put_in_place(self.create(temporary_name(path))?, bytes, path)
-    }
-
-    /// [`Disk::write_atomically`] for what only the owner may read.
-    pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
-        let path = path.as_ref();
-        // One that is there already would keep its mode.
-        self.remove_temporary(path)?;
-        self.put_in_place(self.create_private(&temporary_name(path))?, bytes, path)
-    }
-
-    fn put_in_place(&self, temporary: File, bytes: &[u8], path: &Path) -> Result<()> {
-        temporary.write_all_at(bytes, 0)?;
-        temporary.sync()?;
-        self.rename(&temporary.path, path)?;
-        self.sync_dir(path.parent().unwrap_or(Path::new(".")))
-    }
-
-    /// Removes what a crash in the middle of [`Disk::write_atomically`] may have left.
-    pub fn remove_temporary(&self, path: impl AsRef<Path>) -> Result<()> {
-        let temporary = temporary_name(path.as_ref());
-        if temporary.exists() { self.remove(temporary) } else { Ok(()) }
     }
 
     /// Renames `from` to `to`, replacing what is there. Durable after [`Disk::sync_dir`].
@@ -376,11 +348,4 @@ impl File {
     pub fn raw(&self) -> &fs::File {
         &self.inner
     }
-}
-
-/// Where the bytes go that are to replace a file.
-pub(super) fn temporary_name(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".dbtmp");
-    path.with_file_name(name)
 }

@@ -1,9 +1,31 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::file::temporary_name;
-use super::{Disk, File, StoreError};
+use super::{Disk, File, Result, StoreError};
 
 impl Disk {
+    /// Puts `bytes` at `path` so that after a crash either the old or the new content is there.
+    ///
+    /// # Errors
+    /// The disk fails; then `path` is as it was.
+    pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        self.replace_with(path, |file| file.write_all_at(bytes, 0))
+    }
+
+    /// [`Disk::write_atomically`] for what only the owner may read.
+    pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        // A temporary file that is there already would keep its mode.
+        self.remove_temporary(path)?;
+        let temporary = self.create_private(&temporary_name(path));
+        self.replace(path, temporary, |file| file.write_all_at(bytes, 0))
+    }
+
+    /// Removes what a crash while a file was replaced may have left next to `path`.
+    pub fn remove_temporary(&self, path: impl AsRef<Path>) -> Result<()> {
+        let temporary = temporary_name(path.as_ref());
+        if temporary.exists() { self.remove(temporary) } else { Ok(()) }
+    }
+
     /// Puts at `path` what `write` writes into an empty file, so that after a crash either the old
     /// or the new content is there: a temporary file beside it, synced, renamed over, directory
     /// synced. For content that is too much to hold in memory.
@@ -13,14 +35,23 @@ impl Disk {
     pub fn replace_with<T, E: From<StoreError>>(
         &self,
         path: impl AsRef<Path>,
-        write: impl FnOnce(&File) -> Result<T, E>,
-    ) -> Result<T, E> {
+        write: impl FnOnce(&File) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         let path = path.as_ref();
-        let temporary = temporary_name(path);
-        let result = self.create(&temporary).map_err(E::from).and_then(|file| {
+        self.replace(path, self.create(temporary_name(path)), write)
+    }
+
+    /// Writes `temporary` and puts it in the place of `path`.
+    fn replace<T, E: From<StoreError>>(
+        &self,
+        path: &Path,
+        temporary: Result<File>,
+        write: impl FnOnce(&File) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let result = temporary.map_err(E::from).and_then(|file| {
             let written = write(&file)?;
             file.sync()?;
-            self.rename(&temporary, path)?;
+            self.rename(file.path(), path)?;
             Ok(written)
         });
         match result {
@@ -38,6 +69,13 @@ impl Disk {
     }
 }
 
+/// Where the bytes go that are to replace a file.
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".dbtmp");
+    path.with_file_name(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,7 +90,7 @@ mod tests {
         };
         assert_eq!(write(b"first").unwrap(), 5);
         assert_eq!(write(b"new").unwrap(), 3);
-        let failed: Result<(), StoreError> = disk.replace_with(&path, |file| {
+        let failed: Result<()> = disk.replace_with(&path, |file| {
             file.write_all_at(b"half", 0)?;
             Err(StoreError::new(&path, "no more"))
         });

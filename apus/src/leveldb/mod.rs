@@ -62,6 +62,8 @@ pub mod layout {
     };
 }
 
+pub(crate) use format::put_short;
+
 pub use cursor::{Cursor, Entries};
 pub use db::{Db, LevelStats, Snapshot, Stats};
 pub(crate) use format::put_short;

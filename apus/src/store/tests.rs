@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::*;
 use crate::disk::Result;
-use crate::testdata::{data, shared};
+use crate::testdata::{Random, data, shared};
 use crate::wire::{BlockView, Chain, Header, Network};
 
 /// The first blocks of mainnet.
@@ -37,14 +37,7 @@ fn fake_block(seed: u64, prev: crate::hash::Hash, len: usize) -> Vec<u8> {
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let byte = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..len).map(byte).collect()
+    Random(seed).bytes(len)
 }
 
 /// What the index says of a stored block.

@@ -338,25 +338,20 @@ impl<'a> TxView<'a> {
     /// The input at `index`, which must be below [`TxView::input_count`].
     #[inline]
     pub fn input(&self, index: usize) -> InputView<'a> {
-        let first = self.span.first_input as usize;
-        let spans = &self.inputs[first..first + self.input_count()];
-        InputView { bytes: self.bytes, span: spans[index] }
+        InputView { bytes: self.bytes, span: self.input_spans()[index] }
     }
 
     /// The inputs in order.
     #[inline]
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = InputView<'a>> + use<'a> {
-        let (bytes, first) = (self.bytes, self.span.first_input as usize);
-        let spans = &self.inputs[first..first + self.input_count()];
-        spans.iter().map(move |span| InputView { bytes, span: *span })
+        let bytes = self.bytes;
+        self.input_spans().iter().map(move |span| InputView { bytes, span: *span })
     }
 
     /// The output at `index`, which must be below [`TxView::output_count`].
     #[inline]
     pub fn output(&self, index: usize) -> OutputView<'a> {
-        let first = self.span.first_output as usize;
-        let spans = &self.outputs[first..first + self.output_count()];
-        OutputView { bytes: self.bytes, span: spans[index] }
+        OutputView { bytes: self.bytes, span: self.output_spans()[index] }
     }
 
     /// The outputs in order.
@@ -364,9 +359,20 @@ impl<'a> TxView<'a> {
     pub fn outputs(
         &self,
     ) -> impl ExactSizeIterator<Item = OutputView<'a>> + DoubleEndedIterator + use<'a> {
-        let (bytes, first) = (self.bytes, self.span.first_output as usize);
-        let spans = &self.outputs[first..first + self.output_count()];
-        spans.iter().map(move |span| OutputView { bytes, span: *span })
+        let bytes = self.bytes;
+        self.output_spans().iter().map(move |span| OutputView { bytes, span: *span })
+    }
+
+    #[inline]
+    fn input_spans(&self) -> &'a [InputSpan] {
+        let first = self.span.first_input as usize;
+        &self.inputs[first..first + self.input_count()]
+    }
+
+    #[inline]
+    fn output_spans(&self) -> &'a [OutputSpan] {
+        let first = self.span.first_output as usize;
+        &self.outputs[first..first + self.output_count()]
     }
 
     /// Whether it is a coinbase: one input, which spends nothing (Core's `IsCoinBase`).
