@@ -2,21 +2,23 @@ use std::ops::Range;
 
 use super::format::{get_u32, get_varint32, put_short, put_varint_at, user_key};
 
-/// Bytes of an entry's three lengths at most.
+/// Bytes that the three lengths of an entry take at most.
 const LENGTHS_BYTES_MAX: usize = 15;
 
-/// Builds a block: entries in ascending order, each key without the bytes it shares with the one
-/// before, except at every `restart_interval`-th entry, whose offset is listed at the end.
+/// Builds a block: entries in ascending order, followed by a list of restarts. A restart is the
+/// offset of an entry whose key is stored whole, as is that of every `restart_interval`-th entry;
+/// other keys leave out the bytes that they share with the key before.
 pub(super) struct BlockBuilder {
     restart_interval: usize,
     since_restart: usize,
     restarts: Vec<u32>,
-    /// The entries, and room for more.
+    /// The entries in the first `used` bytes, followed by room for more.
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl BlockBuilder {
+    /// An empty block.
     pub(super) fn new(restart_interval: usize) -> Self {
         Self {
             restart_interval: restart_interval.max(1),
@@ -27,8 +29,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends an entry whose key is `key` followed by `tail`; the caller keeps the order, and
-    /// knows that the first `shared` bytes of `key` are those of the key before.
+    /// Appends an entry whose key is `key` followed by `tail`. The caller adds entries in order,
+    /// and vouches that the first `shared` bytes of `key` equal those of the key before.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], shared: usize, tail: &[u8], value: &[u8]) {
         let shared = if self.since_restart < self.restart_interval {
@@ -60,17 +62,18 @@ impl BlockBuilder {
         self.since_restart += 1;
     }
 
+    /// Whether the block has no entry yet.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Bytes that the block would have if it ended here.
+    /// Size in bytes that the block has if it ends here.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.used + 4 * self.restarts.len() + 4
     }
 
-    /// Appends the block to `out` and starts the next one.
+    /// Appends the finished block to `out` and starts the next one.
     pub(super) fn finish_into(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes[..self.used]);
         for restart in &self.restarts {
@@ -84,12 +87,12 @@ impl BlockBuilder {
     }
 }
 
-/// A block of an open table: where it lies in the file, and where its entries end.
+/// A block of an open table, by its offsets in the file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Block {
     /// Offset of the first entry in the file.
     pub start: usize,
-    /// Offset behind the last entry, where the list of restarts begins.
+    /// Offset of the end of the last entry, where the list of restarts begins.
     pub entries_end: usize,
     restarts: usize,
 }
@@ -101,7 +104,7 @@ pub(super) struct EntryBounds {
     pub high: usize,
 }
 
-/// A block is damaged at this offset of its file.
+/// The offset in its file at which a block is damaged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadBlock(pub usize);
 
@@ -132,10 +135,10 @@ impl Block {
         self.restarts
     }
 
-    /// Offset of the last restart whose user key is below `key` (or of the first entry), which is
-    /// `low` or one between `low` and `high`.
+    /// Offset of the last restart whose user key is below `key`, or of the first entry if there is
+    /// none. The index of the restart is at least `low` and below `high`.
     ///
-    /// Only user keys are compared, since a reader always wants the newest entry of one.
+    /// Only user keys are compared, since a reader always wants the newest entry of a key.
     fn restart_before(
         &self,
         file: &[u8],
@@ -156,10 +159,10 @@ impl Block {
     }
 }
 
-/// The fields of an entry, by offset in the file.
+/// Where the fields of an entry lie in the file.
 struct Entry {
     shared: usize,
-    /// Offset of the key's bytes that are not shared.
+    /// Offset of the bytes of the key that are not shared with the key before.
     key: usize,
     value: usize,
     end: usize,
@@ -178,12 +181,13 @@ impl Entry {
     }
 }
 
-/// Walks the entries of one block; it holds no borrow, so each call is given the file again.
+/// Walks the entries of one block. It borrows nothing, so every call is given the file.
 #[derive(Default)]
 pub(super) struct BlockCursor {
     block: Block,
-    /// Offset of the entry under the cursor, and of the next one.
+    /// Offset of the entry under the cursor.
     entry: usize,
+    /// Offset of the entry after it.
     next: usize,
     key: Vec<u8>,
     value: Range<usize>,
@@ -191,7 +195,7 @@ pub(super) struct BlockCursor {
 }
 
 impl BlockCursor {
-    /// Stands before the first entry of `block`.
+    /// Moves before the first entry of `block`.
     pub(super) fn reset(&mut self, block: Block) {
         self.block = block;
         self.next = block.start;
@@ -231,8 +235,8 @@ impl BlockCursor {
         self.forward_to(file, key)
     }
 
-    /// The same in a block of which every entry is a restart, where the entry wanted is known to
-    /// be between the `low`-th and the `high`-th, or the `high`-th.
+    /// [`BlockCursor::seek`] in a block of which every entry is a restart, where bounds for the
+    /// index of the entry are known.
     pub(super) fn seek_between(
         &mut self,
         file: &[u8],
@@ -269,24 +273,24 @@ impl BlockCursor {
         i < self.block.restarts && self.block.restart(file, i) == Ok(self.entry)
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is at an entry.
     pub(super) fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The whole key of the entry.
+    /// The whole key of the entry under the cursor.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Where the entry's value lies in the file.
+    /// Where the value of the entry under the cursor lies in the file.
     #[inline]
     pub(super) fn value(&self) -> Range<usize> {
         self.value.clone()
     }
 
-    /// Offset of the entry in the file.
+    /// Offset in the file of the entry under the cursor.
     pub(super) fn offset(&self) -> usize {
         self.entry
     }

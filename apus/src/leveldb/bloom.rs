@@ -1,13 +1,14 @@
 use super::format::get_u32;
 
-/// One filter covers the blocks that start in a window of this many bytes, as a power of two.
+/// Binary logarithm of the bytes of a window; one filter covers the blocks that start in a window.
 pub const WINDOW_LOG2: u8 = 11;
-/// Shortest filter, in bits: shorter ones would let too much through.
+/// Bits of the shortest filter; a shorter one would rule out too little.
 pub const BITS_MIN: usize = 64;
-/// More probes than this are reserved for other encodings; such a filter rules out nothing.
+/// Largest number of probes. Larger numbers are reserved for other encodings, so a filter with more
+/// rules out nothing.
 pub const PROBES_MAX: u8 = 30;
 
-/// Hash of a user key as LevelDB's bloom filter wants it (`BloomHash`).
+/// The hash of a user key that LevelDB's bloom filter is made of (`BloomHash`).
 #[inline]
 pub(super) fn hash(key: &[u8]) -> u32 {
     const FACTOR: u32 = 0xc6a4_a793;
@@ -38,17 +39,18 @@ pub(super) struct FilterBuilder {
 }
 
 impl FilterBuilder {
+    /// A builder of filters with this many bits for each key.
     pub(super) fn new(bits_per_key: usize) -> Self {
         Self { bits_per_key, hashes: Vec::new(), filters: Vec::new(), offsets: Vec::new() }
     }
 
-    /// Adds the key of the block that is being built, by its [`hash`].
+    /// Adds a key of the data block that is being built, by its [`hash`].
     #[inline]
     pub(super) fn add(&mut self, hash: u32) {
         self.hashes.push(hash);
     }
 
-    /// Says that the block is done and the next one starts at `offset`.
+    /// Ends the data block; the next one starts at `offset`.
     pub(super) fn block_starts(&mut self, offset: u64) {
         let window = (offset >> WINDOW_LOG2) as usize;
         while self.offsets.len() < window {
@@ -56,12 +58,12 @@ impl FilterBuilder {
         }
     }
 
-    /// Bytes of the block so far, near enough to bound a table's size.
+    /// Bytes of the filter block so far, near enough to bound the size of a table.
     pub(super) fn bytes(&self) -> usize {
         self.filters.len() + 4 * self.offsets.len()
     }
 
-    /// The filter block.
+    /// Ends the last filter, and returns the filter block.
     pub(super) fn finish(mut self) -> Vec<u8> {
         if !self.hashes.is_empty() {
             self.end_filter();
@@ -102,7 +104,7 @@ impl FilterBuilder {
     }
 }
 
-/// The filter block of an open table, by offsets, so that it needs no borrow of the table.
+/// The filter block of an open table. It holds offsets, so that it borrows nothing of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Filter {
     /// Bytes of filters, which is also where the array of offsets begins.
@@ -124,8 +126,8 @@ impl Filter {
         })
     }
 
-    /// Whether the data block at `offset` may hold the key with this [`hash`]; `true` when in
-    /// doubt, so that a damaged filter never hides a key behind a wrong format.
+    /// Whether the data block at `offset` may hold the key with this [`hash`]. Where the filter
+    /// cannot be read the answer is `true`, so that a filter of a wrong format hides no key.
     #[inline]
     pub(super) fn may_hold(&self, block: &[u8], offset: u64, hash: u32) -> bool {
         let window = offset >> self.window_log2;

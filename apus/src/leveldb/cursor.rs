@@ -6,9 +6,10 @@ use super::table::{Table, TableCursor};
 use super::version::{SortedRun, Version};
 use crate::disk::Result;
 
-/// Walks the database in order of keys: the newest value of each, deleted keys left out.
+/// Walks a database in the order of its keys, and gives the newest value of each; deleted keys are
+/// left out.
 ///
-/// It sees the database as it was when the cursor was made.
+/// A cursor sees the database as it was when the cursor was created.
 pub struct Cursor {
     merged: Merged,
     to: Option<Vec<u8>>,
@@ -21,8 +22,8 @@ impl Cursor {
         Ok(Self { merged, to: to.map(<[u8]>::to_vec) })
     }
 
-    /// Goes to the next entry, the first one at the first call; `None` behind the last. The bytes
-    /// are lent, without a copy of the value.
+    /// Moves to the next entry, which is the first one at the first call; `None` after the last.
+    /// The value is borrowed from its table and not copied.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
             match self.merged.next_newest()? {
@@ -38,13 +39,13 @@ impl Cursor {
         Ok(Some((self.merged.key(), self.merged.value()?)))
     }
 
-    /// Goes before the first entry whose key is at least `key`; the end of the range stays.
+    /// Moves before the first entry whose key is at least `key`. The end of the range remains.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.merged.seek(key)
     }
 }
 
-/// The entries of a [`Cursor`], copied; it ends after an error.
+/// The iterator over copies of the entries of a [`Cursor`]. It ends after an error.
 pub struct Entries(Option<Cursor>);
 
 impl IntoIterator for Cursor {
@@ -70,7 +71,7 @@ impl Iterator for Entries {
     }
 }
 
-/// Walks one run.
+/// Walks the entries of one run.
 struct RunCursor {
     tables: Arc<[Arc<Table>]>,
     at: usize,
@@ -108,18 +109,19 @@ impl RunCursor {
     }
 }
 
-/// Merges runs, newest first, into one ascending walk over the newest entry of each key, deletions
-/// included.
+/// Merges runs, ordered from the newest to the oldest, into one ascending walk over the newest
+/// entry of each key, deletions included.
 pub(super) struct Merged {
     runs: Vec<SortedRun>,
     cursors: Vec<RunCursor>,
-    /// Cursors that stand on an entry, the next in order last. Among equal keys the newest run
-    /// comes first in order.
+    /// Indices of the cursors that are at an entry, with the one to be read next at the end. Of
+    /// equal keys, that of the newest run is read first.
     order: Vec<usize>,
-    /// Whether the entry in front was handed out, and its trailer.
+    /// Whether the entry in front was handed out.
     taken: bool,
+    /// Sequence number and kind of the entry that was handed out last.
     trailer: u64,
-    /// No key comes before this one: the last that was handed out, or the one sought.
+    /// The key that was handed out last, or else the one sought: no key may come before it.
     last: Vec<u8>,
 }
 
@@ -140,7 +142,7 @@ impl Merged {
         }
     }
 
-    /// Goes before the first entry whose key is at least `key`.
+    /// Moves before the first entry whose key is at least `key`.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.stop();
         self.last.clear();
@@ -155,13 +157,13 @@ impl Merged {
         Ok(())
     }
 
-    /// Goes behind the last entry.
+    /// Moves after the last entry.
     pub(super) fn stop(&mut self) {
         self.order.clear();
         self.taken = false;
     }
 
-    /// Goes to the next key and says what its newest entry is; `None` at the end.
+    /// Moves to the next key and returns the kind of its newest entry; `None` at the end.
     #[inline]
     pub(super) fn next_newest(&mut self) -> Result<Option<Kind>> {
         let mut skip = false;
@@ -177,9 +179,10 @@ impl Merged {
             let Some(&front) = self.order.last() else { return Ok(None) };
             let front = &self.cursors[front];
             let Some(internal) = split_key(front.cursor.key()) else {
-                return Err(front
-                    .cursor
-                    .bad_entry(&front.tables[front.at], "a key that is not an internal key"));
+                return Err(front.cursor.bad_entry(
+                    &front.tables[front.at],
+                    "the key is too short, or of an unknown kind",
+                ));
             };
             if skip && internal.user == self.last {
                 self.advance_front()?;
@@ -187,7 +190,9 @@ impl Merged {
             }
             if internal.user < self.last.as_slice() {
                 let table = &front.tables[front.at];
-                return Err(front.cursor.bad_entry(table, "a key out of order"));
+                return Err(front
+                    .cursor
+                    .bad_entry(table, "the key is smaller than the one before it"));
             }
             self.taken = true;
             self.trailer = internal.trailer;
@@ -195,18 +200,18 @@ impl Merged {
         }
     }
 
-    /// The user key in front, after [`Merged::next_newest`].
+    /// The user key of the entry that [`Merged::next_newest`] moved to.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         self.order.last().map_or(&[], |front| self.cursors[*front].user_key())
     }
 
-    /// Its sequence number.
+    /// The sequence number of the entry that [`Merged::next_newest`] moved to.
     pub(super) fn sequence(&self) -> u64 {
         self.trailer >> 8
     }
 
-    /// Its value.
+    /// The value of the entry that [`Merged::next_newest`] moved to.
     #[inline]
     pub(super) fn value(&self) -> Result<&[u8]> {
         let Some(&front) = self.order.last() else { return Ok(&[]) };
@@ -232,7 +237,7 @@ impl Merged {
     }
 }
 
-/// Order in which cursors `a` and `b` are to be read: cursors of newer runs have lower numbers.
+/// The order in which cursors `a` and `b` are read. Cursors of newer runs have lower indices.
 #[inline]
 fn compare(cursors: &[RunCursor], a: usize, b: usize) -> Ordering {
     cursors[a].user_key().cmp(cursors[b].user_key()).then(a.cmp(&b))

@@ -11,30 +11,30 @@ use super::run::{RunBuilder, RunKind};
 use super::version::{LevelTable, Version};
 use crate::disk::{Disk, Result};
 
-/// An open database in LevelDB's on-disk format: byte-string keys in order, each with a value.
+/// An open database in LevelDB's on-disk format: byte strings as keys, in order, each with a value.
 ///
-/// Any number of threads read while one writes and one merges. What is written comes in sorted
-/// runs, each of which becomes visible and durable as a whole.
+/// Any number of threads read while one writes and one merges. Writes come in sorted runs, each of
+/// which becomes visible and durable as a whole.
 pub struct Db {
     pub(super) inner: Arc<Inner>,
 }
 
-/// The database as it was at one moment, for as long as it is held.
+/// A database as it was at one moment. The files of that moment remain as long as this is held.
 #[derive(Clone)]
 pub struct Snapshot {
     version: Arc<Version>,
 }
 
-/// What a database is made of.
+/// The tables and runs that a database consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What each level holds.
+    /// The tables of each level.
     pub levels: [LevelStats; LEVELS],
-    /// Sorted runs that a lookup may have to look into.
+    /// Number of sorted runs, each of which a lookup may have to search.
     pub runs: usize,
 }
 
-/// What one level of a database is made of.
+/// The tables of one level of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelStats {
     /// Number of tables.
@@ -56,33 +56,37 @@ impl Stats {
 }
 
 impl Db {
-    /// Opens the database in the directory `path`, or makes it.
+    /// Opens the database in the directory `path`, or creates it.
     ///
-    /// It may be one that LevelDB left behind: what its log files hold is written to tables (kept
-    /// in memory if `read_only`; then several programs may read at a time, and nothing in the
-    /// directory is made or changed). An error if another program has it open, if a table is
-    /// missing or cut short, or if the manifest or a log is damaged; a log's torn end is no damage.
+    /// LevelDB may have written it: the content of its log files is then written to tables. With
+    /// [`Options::read_only`] that content is kept in memory, nothing in the directory is created
+    /// or changed, and several programs may read at the same time.
+    ///
+    /// # Errors
+    /// Another program has the database open; there is none and [`Options::create_if_missing`] is
+    /// not set; a table is missing or cut short; the manifest or a log is damaged. A log may end
+    /// in the middle of a record, which its writer then did not finish.
     pub fn open(disk: Disk, path: &Path, options: Options) -> Result<Self> {
         open::open(disk, path, options).map(|inner| Self { inner: Arc::new(inner) })
     }
 
     /// Removes all files of the database in the directory `path`, if there is one.
     ///
-    /// After a power cut in the middle it is as it was, or empty, or gone.
+    /// After a power cut in the middle the database is unchanged, empty, or gone.
     pub fn destroy(disk: &Disk, path: &Path) -> Result<()> {
         open::destroy(disk, path)
     }
 
-    /// Puts the database in `from` in the place of the one in `path`, or makes it the one there,
-    /// and leaves nothing of it in `from`. Nobody may have either open. Both directories are on one
-    /// file system; neither changes its name, so that `path` may be a symlink or a mount point.
+    /// Replaces the database in the directory `path`, if there is one, by the one in the directory
+    /// `from`, of which nothing is left there. Both directories are on one file system. They keep
+    /// their names, so that `path` may be a symlink or a mount point.
     ///
-    /// After a power cut in the middle `path` holds the old database or the new one, whole; the one
-    /// in `from` may be lost.
+    /// After a power cut in the middle `path` holds the whole old database or the whole new one;
+    /// the one in `from` may be lost.
     ///
     /// # Errors
-    /// One of them is in use, the one in `from` is damaged or has log files with changes that are
-    /// in no table, or the disk fails.
+    /// One of the databases is in use; the one in `from` is damaged, or has log files whose content
+    /// is in no table; the disk fails.
     pub fn adopt(disk: &Disk, path: &Path, from: &Path) -> Result<()> {
         adopt::adopt(disk, path, from)
     }
@@ -92,19 +96,19 @@ impl Db {
         Snapshot { version: self.inner.current() }
     }
 
-    /// The value of `key`. Many threads that look up much take a [`Snapshot`] each, or use
-    /// [`Db::get_many`], so that they do not all count one reference up and down.
+    /// The value of `key`. Threads that look up many keys hold a [`Snapshot`] each, or call
+    /// [`Db::get_many`], so that they do not contend for one reference count.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
-    /// What `read` makes of the value of `key`, without a copy of it.
+    /// What `read` returns for the value of `key`, which is not copied.
     pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         Ok(self.inner.current().get(key)?.map(read))
     }
 
-    /// Looks up many `keys`, which must ascend; calls `found` with the index and the value of each
-    /// that is there, in no particular order.
+    /// Looks up many `keys`, in ascending order; calls `found` with the index and the value of each
+    /// key that the database holds, in no particular order.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -113,13 +117,16 @@ impl Db {
         self.inner.current().get_many(keys, found)
     }
 
-    /// A cursor over the keys from `from` on and below `to`, as they are now.
+    /// A cursor over the present entries with keys of at least `from` and below `to`.
     pub fn scan(&self, from: &[u8], to: Option<&[u8]>) -> Result<Cursor> {
         Cursor::new(&self.inner.current(), from, to)
     }
 
-    /// Writes a run of entries in ascending order of their keys, each once; no value deletes the
-    /// key. All of it becomes visible and durable at once, when this returns.
+    /// Writes a run of entries: keys, each with a value or with `None` to delete it. When this
+    /// returns, all of the run is visible and durable.
+    ///
+    /// # Panics
+    /// The keys do not ascend, or the database was opened for reading only.
     pub fn apply<K, V>(&self, entries: impl IntoIterator<Item = (K, Option<V>)>) -> Result<()>
     where
         K: AsRef<[u8]>,
@@ -137,20 +144,26 @@ impl Db {
         run.commit()
     }
 
-    /// Starts a run that several threads may write, each its own part of the keys.
+    /// Starts a run that several threads may write, each a part of the keys of its own.
     ///
-    /// There is one run at a time: this waits until the one before is committed or dropped.
+    /// There is one run at a time: this waits until the run before is committed or dropped.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
     pub fn new_run(&self) -> Result<RunBuilder> {
         RunBuilder::new(&self.inner, RunKind::Adds)
     }
 
-    /// Starts a run that will replace everything the database holds, once it is committed; it is
-    /// written as one level of tables. Waits like [`Db::new_run`].
+    /// Starts a run that, once it is committed, replaces everything in the database. It is written
+    /// as one level of tables. Like [`Db::new_run`], this waits for the run before.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
     pub fn bulk(&self) -> Result<RunBuilder> {
         RunBuilder::new(&self.inner, RunKind::Replaces)
     }
 
-    /// What the database is made of now.
+    /// The tables and runs that the database consists of now.
     pub fn stats(&self) -> Stats {
         let version = self.inner.current();
         let mut stats = Stats { runs: version.runs.len(), ..Stats::default() };
@@ -163,12 +176,12 @@ impl Db {
 }
 
 impl Snapshot {
-    /// The value of `key`, lent from the table.
+    /// The value of `key`, borrowed from its table.
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         self.version.get(key)
     }
 
-    /// Like [`Db::get_many`].
+    /// [`Db::get_many`] of this snapshot.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -177,13 +190,13 @@ impl Snapshot {
         self.version.get_many(keys, found)
     }
 
-    /// Like [`Db::scan`].
+    /// [`Db::scan`] of this snapshot.
     pub fn scan(&self, from: &[u8], to: Option<&[u8]>) -> Result<Cursor> {
         Cursor::new(&self.version, from, to)
     }
 
-    /// At most `parts - 1` ascending keys that cut the database into parts of about equal size, so
-    /// that threads can scan one each.
+    /// At most `parts - 1` ascending keys that cut the snapshot into parts of about equal size, for
+    /// threads to scan one each.
     pub fn split(&self, parts: usize) -> Result<Vec<Vec<u8>>> {
         super::version::split(&self.version.runs, parts)
     }

@@ -1,17 +1,18 @@
 use super::block::{BadBlock, Block, BlockCursor, EntryBounds};
 use super::format::{common_prefix, user_key};
 
-/// The keys of an index block, shortened to eight bytes behind what all have in common, side by
-/// side: a search touches a few cache lines of them instead of two for each step in the block.
+/// The keys of an index block as an array of numbers: of each key, the eight bytes that follow the
+/// start which all keys have in common. A search touches a few cache lines of the array, instead of
+/// two for each step in the block itself.
 ///
-/// 8 bytes for a block of 4 KiB: 24 MB for a database of 12 GB.
+/// They take 8 bytes for each block of 4 KiB, or 24 MB for a database of 12 GB.
 pub(super) struct Fences {
     common: Box<[u8]>,
     heads: Box<[u64]>,
 }
 
 impl Fences {
-    /// Reads the index; `None` if its entries are not all restarts, as LevelDB writes them.
+    /// Reads an index block. `None` if not every entry is a restart, as LevelDB writes them.
     pub(super) fn read(file: &[u8], index: Block) -> Result<Option<Self>, BadBlock> {
         let mut cursor = BlockCursor::default();
         let (mut first, mut last, mut entries) = (Vec::new(), Vec::new(), 0);
@@ -43,8 +44,7 @@ impl Fences {
         Ok(Some(Self { common, heads: heads.into() }))
     }
 
-    /// Bounds for the index of the first entry whose user key is at least `key`: it is between the
-    /// two, or the second.
+    /// Bounds for the index of the first entry whose user key is at least `key`.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> EntryBounds {
         let start = &key[..key.len().min(self.common.len())];
@@ -63,7 +63,7 @@ impl Fences {
     }
 }
 
-/// The first eight bytes of a key as a number, in the order of the keys.
+/// The first eight bytes of a key as a number; numbers compare as the keys do.
 #[inline]
 fn head(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];

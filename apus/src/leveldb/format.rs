@@ -1,26 +1,27 @@
 use std::path::{Path, PathBuf};
 
-/// Name under which LevelDB stores that keys are ordered by their bytes.
+/// The name, stored in every manifest, of the order of keys by their bytes.
 pub const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
-/// Key of the bloom filter in the metaindex block.
+/// The key in the metaindex block under which a table names its bloom filters.
 pub const FILTER_KEY: &[u8] = b"filter.leveldb.BuiltinBloomFilter2";
-/// Levels of a database (`config::kNumLevels`).
+/// Number of levels of a database (`config::kNumLevels`).
 pub const LEVELS: usize = 7;
 /// The largest sequence number (56 bits).
 pub const SEQUENCE_MAX: u64 = (1 << 56) - 1;
-/// Bytes that an internal key has behind the user key: sequence number and kind.
+/// Bytes of an internal key after the user key: sequence number and kind.
 pub const TRAILER_BYTES: usize = 8;
-/// Bytes behind each block: compression type and checksum.
+/// Bytes after each block: compression type and checksum.
 pub const BLOCK_TRAILER_BYTES: usize = 5;
 /// Bytes of the footer at the end of a table.
 pub const FOOTER_BYTES: usize = 48;
-/// Longest key, and longest value, that this engine writes; LevelDB's own limit is 4 GiB.
+/// Bytes of the longest key, and of the longest value, that this engine writes; LevelDB's own
+/// limit is 4 GiB.
 pub(super) const ENTRY_BYTES_MAX: usize = 1 << 29;
 
 /// The last eight bytes of a table (`kTableMagicNumber`).
 pub const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-/// Added to a checksum before it is stored (`kMaskDelta`).
+/// The constant that is added to a checksum before it is stored (`kMaskDelta`).
 pub const MASK_DELTA: u32 = 0xa282_ead8;
 
 /// The first and the last internal key of a table.
@@ -30,16 +31,16 @@ pub(super) struct KeyRange {
     pub largest: Box<[u8]>,
 }
 
-/// What an internal key says about its user key.
+/// Whether an entry sets or deletes its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// The key is gone (`kTypeDeletion`).
+    /// The key is deleted (`kTypeDeletion`).
     Delete = 0,
     /// The key has the value that follows (`kTypeValue`).
     Put = 1,
 }
 
-/// The eight bytes behind a user key, as a number.
+/// The eight bytes after a user key, as a number.
 pub(super) fn trailer(sequence: u64, kind: Kind) -> u64 {
     sequence << 8 | kind as u64
 }
@@ -53,7 +54,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes `value` as a varint at `*at` of `out`, and moves behind it.
+/// Writes `value` as a varint at `*at` of `out`, and moves `*at` past it.
 pub(super) fn put_varint_at(out: &mut [u8], at: &mut usize, mut value: u64) {
     while value >= 0x80 {
         out[*at] = value as u8 | 0x80;
@@ -64,8 +65,8 @@ pub(super) fn put_varint_at(out: &mut [u8], at: &mut usize, mut value: u64) {
     *at += 1;
 }
 
-/// Copies `bytes` to the start of `out`: up to 48 of them, as keys and values are, in pieces of a
-/// known size that overlap, without a call.
+/// Copies `bytes` to the start of `out`. Up to 48 bytes, the length of most keys, values and
+/// scripts, are copied in overlapping pieces of a fixed size, without a call of memcpy.
 #[inline(always)]
 pub(crate) fn put_short(out: &mut [u8], bytes: &[u8]) {
     let len = bytes.len();
@@ -87,7 +88,7 @@ pub(crate) fn put_short(out: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Reads a varint at `*at` and moves behind it; `None` if it does not end or exceeds 64 bits.
+/// Reads a varint at `*at` and moves `*at` past it; `None` if it does not end or exceeds 64 bits.
 #[inline]
 pub(super) fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0u64;
@@ -105,7 +106,7 @@ pub(super) fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
-/// Reads a varint that must fit 32 bits.
+/// [`get_varint`] for a value that must fit 32 bits.
 #[inline]
 pub(super) fn get_varint32(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let first = *bytes.get(*at)?;
@@ -116,13 +117,13 @@ pub(super) fn get_varint32(bytes: &[u8], at: &mut usize) -> Option<usize> {
     get_varint(bytes, at).filter(|v| *v <= u64::from(u32::MAX)).map(|v| v as usize)
 }
 
-/// Appends a byte string behind its length.
+/// Appends a byte string, preceded by its length.
 pub(super) fn put_slice(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads a byte string behind its length.
+/// Reads a byte string that is preceded by its length, and moves `*at` past it.
 pub(super) fn get_slice<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     let len = get_varint32(bytes, at)?;
     let slice = bytes.get(*at..at.checked_add(len)?)?;
@@ -145,13 +146,13 @@ pub(super) fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from(high) << 32 | u64::from(low))
 }
 
-/// A checksum as it is stored: rotated and shifted, because a checksum over bytes that hold
+/// The stored form of a checksum: rotated and shifted, because a checksum over bytes that hold
 /// checksums is weak.
 pub(super) fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
-/// Where a block lies in its table: the bytes before its trailer.
+/// Where a block lies in its table, without its trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Handle {
     pub offset: u64,
@@ -169,14 +170,14 @@ impl Handle {
     }
 }
 
-/// What the last bytes of a table say.
+/// What the footer of a table says: where its metaindex and its index block lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Footer {
     pub metaindex: Handle,
     pub index: Handle,
 }
 
-/// The last bytes of a table.
+/// The bytes of a footer, the last ones of a table.
 pub(super) fn footer_bytes(footer: Footer) -> Vec<u8> {
     let mut out = Vec::with_capacity(FOOTER_BYTES);
     footer.metaindex.put(&mut out);
@@ -186,7 +187,7 @@ pub(super) fn footer_bytes(footer: Footer) -> Vec<u8> {
     out
 }
 
-/// The handles of the metaindex and the index block; `None` if this is not a table's footer.
+/// Reads a footer; `None` if the bytes are not the footer of a table.
 pub(super) fn read_footer(bytes: &[u8]) -> Option<Footer> {
     if bytes.len() != FOOTER_BYTES || get_u64(bytes, FOOTER_BYTES - 8)? != MAGIC {
         return None;
@@ -197,7 +198,7 @@ pub(super) fn read_footer(bytes: &[u8]) -> Option<Footer> {
     (at <= FOOTER_BYTES - 8).then_some(Footer { metaindex, index })
 }
 
-/// An internal key, taken apart.
+/// The parts of an internal key.
 #[derive(Clone, Copy)]
 pub(super) struct InternalKey<'a> {
     pub user: &'a [u8],
@@ -206,7 +207,7 @@ pub(super) struct InternalKey<'a> {
 }
 
 impl InternalKey<'_> {
-    /// What the key says about its user key.
+    /// Whether the entry sets or deletes its key.
     #[inline]
     pub(super) fn kind(&self) -> Kind {
         if self.trailer & 0xff == Kind::Put as u64 { Kind::Put } else { Kind::Delete }
@@ -228,13 +229,13 @@ pub(super) fn user_key(internal: &[u8]) -> &[u8] {
     &internal[..internal.len().saturating_sub(TRAILER_BYTES)]
 }
 
-/// Order of internal keys: by user key, and the newer entry first.
+/// The order of internal keys: by user key, and of one user key the newer entry first.
 pub(super) fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let number = |key: &[u8]| get_u64(key, key.len().saturating_sub(TRAILER_BYTES)).unwrap_or(0);
     user_key(a).cmp(user_key(b)).then_with(|| number(b).cmp(&number(a)))
 }
 
-/// Bytes that `a` and `b` have in common at their start.
+/// Number of bytes that `a` and `b` have in common at their start.
 #[inline]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -252,8 +253,9 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
-/// Turns `key`, the internal key of a block's last entry, into a short one that is not smaller,
-/// and smaller than the `next` user key, or than all that follow if there is none.
+/// Shortens `key`, the internal key of the last entry of a block, to a separator: not smaller than
+/// `key`, and smaller than the user key `next`, with which the next block starts. Without `next`
+/// the block is the last one.
 pub(super) fn shorten_separator(key: &mut Vec<u8>, next: Option<&[u8]>) {
     let user = user_key(key);
     let at = match next {
@@ -272,7 +274,7 @@ pub(super) fn shorten_separator(key: &mut Vec<u8>, next: Option<&[u8]>) {
     }
 }
 
-/// What a file's name in the database's directory says.
+/// A file in the directory of a database, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FileName {
     Table(u64),
@@ -284,7 +286,7 @@ pub(super) enum FileName {
     InfoLog,
 }
 
-/// Reads a file's name; `None` if LevelDB would not have given it.
+/// Reads the name of a file; `None` if it is not a name that LevelDB gives.
 pub(super) fn parse_name(name: &str) -> Option<FileName> {
     match name {
         "CURRENT" => return Some(FileName::Current),

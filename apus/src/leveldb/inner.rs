@@ -9,40 +9,44 @@ use super::options::Options;
 use super::version::{LevelTable, Version};
 use crate::disk::{Disk, File, FileLock, Result, StoreError};
 
-/// What a [`super::Db`] and everything that writes for it share.
+/// The state that a [`super::Db`] shares with the runs and merges that are being written.
 pub(super) struct Inner {
     pub disk: Disk,
     pub dir: PathBuf,
     pub options: Options,
     pub current: RwLock<Arc<Version>>,
     pub manifest: Mutex<Manifest>,
-    /// Number of the next file.
+    /// The number that the next file gets.
     pub next_file: AtomicU64,
-    /// Whether a run is being written, and a bell for those who wait to write the next.
+    /// Whether a run is being written; there is one at a time.
     pub writing: Mutex<bool>,
+    /// Notified when a run ends.
     pub written: Condvar,
-    /// Held by whoever takes tables out: there is one merge at a time.
+    /// Held while tables are removed, so that there is one merge at a time.
     pub merging: Mutex<()>,
-    /// `None` in a database opened read-only where no lock can be taken.
+    /// The lock on the directory; `None` in a database opened for reading only, where no lock can
+    /// be taken or none was wanted.
     pub _lock: Option<FileLock>,
 }
 
 /// A change of what the database holds, which becomes visible as a whole.
 pub(super) struct TableChange {
-    /// Tables that are no longer part of the database, as far as they are not added again.
+    /// Tables that are removed from the database. One that is also added changes its level.
     pub removed: Vec<LevelTable>,
-    /// Tables that become part of it; their files are synced already.
+    /// Tables that are added to the database; their files are synced already.
     pub added: Vec<LevelTable>,
-    /// The sequence number of the entries added; `None` if they are all old.
+    /// The sequence number of the entries of the run; `None` where no entries are new.
     pub sequence: Option<u64>,
 }
 
-/// The end of the manifest that records are appended to.
+/// The current manifest, to which records are appended.
 pub(super) struct Manifest {
-    /// `None` in a database opened read-only, or after a write to it has failed: whether the
-    /// record counts is then known only after opening anew.
+    /// `None` in a database opened for reading only, and after a write to the manifest has failed:
+    /// only opening the database again shows whether the record that failed counts.
     pub file: Option<File>,
+    /// Where the next record is written.
     pub offset: u64,
+    /// The last sequence number used.
     pub last_sequence: u64,
 }
 
@@ -56,27 +60,31 @@ impl Inner {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file number that nobody else has.
+    /// A file number that was not used before.
     pub(super) fn new_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// An error after a write to the manifest has failed.
+    /// Checks that the database can be written.
+    ///
+    /// # Errors
+    /// An earlier write to the manifest failed.
     ///
     /// # Panics
     /// The database was opened for reading only.
     pub(super) fn check_writable(&self) -> Result<()> {
         assert!(!self.options.read_only, "a database opened for reading only is not written");
         if self.manifest().file.is_none() {
-            let what = "a write to the manifest has failed; the database must be opened anew";
+            let what = "an earlier write to the manifest of this database failed: start the \
+                program again, which opens the database and finds out what was written";
             return Err(StoreError::new(&self.dir, what));
         }
         Ok(())
     }
 
     /// Makes a change visible and durable as a whole. `begin` is called right before the manifest
-    /// is written: from then on the new tables must stay, since the change may have reached the
-    /// disk despite an error.
+    /// is written. From then on the files of the added tables must be kept, since the change may
+    /// have reached the disk despite an error.
     pub(super) fn commit(&self, change: &TableChange, begin: impl FnOnce()) -> Result<()> {
         let TableChange { removed, added, sequence } = change;
         self.check_writable()?;
@@ -100,7 +108,7 @@ impl Inner {
         manifest.last_sequence = edit.last_sequence.unwrap_or_default();
         let version = Arc::new(version);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = version;
-        // A table that only changed its level is among both.
+        // A table that only changed its level is kept.
         let moved: BTreeSet<u64> = added.iter().map(LevelTable::number).collect();
         let obsolete = removed.iter().filter(|table| !moved.contains(&table.number()));
         obsolete.for_each(|table| table.table.mark_obsolete());

@@ -1,18 +1,20 @@
 use super::format::LEVELS;
 use super::version::{SortedRun, Version};
 
-/// Runs of level 0 from which on a merge is due (LevelDB's `kL0_CompactionTrigger` tables).
+/// Number of runs in level 0 with which a merge is due (LevelDB's `kL0_CompactionTrigger`, which
+/// counts tables).
 pub const LEVEL_0_RUNS_MAX: usize = 4;
 
-/// The level where a database of one level and this many bytes belongs.
+/// The level at which a database of one level and this many bytes is placed.
 ///
-/// LevelDB compacts a level whose tables exceed its limit: 10 MiB for level 1, ten times as much
-/// for each one below (`MaxBytesForLevel`), nothing for the last (`VersionSet::Finalize` gives it
-/// no score). So the data goes to the first level that holds it with a tenth to spare: LevelDB
-/// finds nothing to do when it opens the database. The last level would be as quiet, but then up
-/// to 11 GB of newer entries could gather above before anything is merged into it. When the level
-/// outgrows its limit later, nothing lies below, and LevelDB moves tables down by a manifest
-/// record each, without rewriting them (`IsTrivialMove`).
+/// LevelDB compacts a level whose tables exceed a limit: 10 MiB for level 1, and ten times as much
+/// for each deeper level (`MaxBytesForLevel`); the last level has no limit (`VersionSet::Finalize`
+/// gives it no score). So the data goes to the first level that holds it with a tenth to spare,
+/// where LevelDB finds nothing to do when it opens the database. In the last level it would find
+/// nothing to do either, but up to 11 GB of newer entries could gather above before anything is
+/// merged into it. If the level outgrows its limit later, no level below it holds anything, and
+/// LevelDB moves tables down by a manifest record for each, without rewriting them
+/// (`IsTrivialMove`).
 pub(super) fn bottom_level(bytes: u64) -> usize {
     let mut limit = 10u64 << 20;
     for level in 1..LEVELS - 1 {

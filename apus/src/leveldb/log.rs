@@ -3,21 +3,22 @@ use std::path::Path;
 use super::format::{get_u32, mask};
 use crate::disk::{Result, StoreError};
 
-/// A log is cut into blocks of this many bytes; no record's piece crosses from one to the next.
+/// Bytes of the blocks that a log is divided into. A record that crosses from one block into the
+/// next is cut into pieces, each within one block.
 pub const BLOCK_BYTES: usize = 32768;
-/// Checksum, length and type before each piece.
+/// Bytes of the header before each piece: checksum, length and type.
 pub const HEADER_BYTES: usize = 7;
 
 /// Type of a piece that is a whole record.
 pub const FULL: u8 = 1;
-/// Of a record's first piece.
+/// Type of the first piece of a record.
 pub const FIRST: u8 = 2;
-/// Of one that is neither the first nor the last.
+/// Type of a piece that is neither the first nor the last of its record.
 pub const MIDDLE: u8 = 3;
-/// Of the last.
+/// Type of the last piece of a record.
 pub const LAST: u8 = 4;
 
-/// Appends to `out` the bytes of `record` as they stand in a log that is `offset` bytes long.
+/// Appends to `out` the bytes that append `record` to a log of `offset` bytes.
 pub(super) fn put_record(out: &mut Vec<u8>, mut offset: u64, record: &[u8]) {
     let mut rest = record;
     let mut first = true;
@@ -49,10 +50,10 @@ pub(super) fn put_record(out: &mut Vec<u8>, mut offset: u64, record: &[u8]) {
     }
 }
 
-/// Reads the records of a log that is in memory.
+/// Reads the records of a log from memory.
 ///
-/// A record that the end of the file cuts short is left out without an error, since its writer
-/// may have died: it was never promised. Anything else that is wrong is an error, as it is for
+/// A record that the end of the file cuts short is no error and is left out: its writer died before
+/// it could report the record as written. Anything else that is wrong is an error, as it is for
 /// Bitcoin Core (`paranoid_checks`).
 pub(super) struct LogReader<'a> {
     path: &'a Path,
@@ -61,25 +62,29 @@ pub(super) struct LogReader<'a> {
     record: Vec<u8>,
 }
 
+/// What a block of a log holds next.
 enum Piece<'a> {
-    Data(u8, &'a [u8]),
-    /// Zeros, as a file system leaves them in space that was reserved and not written.
-    Nothing,
+    /// A piece of a record.
+    Data { kind: u8, data: &'a [u8] },
+    /// Zeros up to the end of the block, as a file system leaves them in space that was reserved
+    /// and not written.
+    Unwritten,
+    /// The end of the log, or a piece that it cuts short.
     End,
 }
 
 impl<'a> LogReader<'a> {
-    /// A reader at the start of `bytes`; `path` is for messages.
+    /// A reader at the start of `bytes`, the content of the file at `path`.
     pub(super) fn new(path: &'a Path, bytes: &'a [u8]) -> Self {
         Self { path, bytes, at: 0, record: Vec::new() }
     }
 
-    /// Offset behind the last record.
+    /// Offset of the end of the last record that was read.
     pub(super) fn offset(&self) -> u64 {
         self.at as u64
     }
 
-    /// The next record; `None` at the end.
+    /// The next record; `None` at the end of the log.
     pub(super) fn next_record(&mut self) -> Result<Option<&[u8]>> {
         self.record.clear();
         let mut inside = false;
@@ -87,21 +92,32 @@ impl<'a> LogReader<'a> {
             let start = self.at;
             let (kind, data) = match self.piece()? {
                 Piece::End => return Ok(None),
-                Piece::Nothing if inside => {
-                    return Err(self.corrupt(start, "a record breaks off in the middle"));
+                Piece::Unwritten if inside => {
+                    return Err(self.corrupt(
+                        start,
+                        "a record breaks off in the middle, before space that was never written",
+                    ));
                 }
-                Piece::Nothing => continue,
-                Piece::Data(kind, data) => (kind, data),
+                Piece::Unwritten => continue,
+                Piece::Data { kind, data } => (kind, data),
             };
             match kind {
                 FULL | FIRST if inside && !self.record.is_empty() => {
-                    return Err(self.corrupt(start, "a record has no end"));
+                    return Err(
+                        self.corrupt(start, "a record starts before the one before it has ended")
+                    );
                 }
                 MIDDLE | LAST if !inside => {
-                    return Err(self.corrupt(start, "a record has no start"));
+                    return Err(self.corrupt(
+                        start,
+                        "a piece from the middle or the end of a record, whose start is missing",
+                    ));
                 }
                 FULL | FIRST | MIDDLE | LAST => self.record.extend_from_slice(data),
-                _ => return Err(self.corrupt(start, "a record of unknown type")),
+                _ => {
+                    let what = format!("a record of unknown type {kind} (known are 1 to 4)");
+                    return Err(self.corrupt(start, &what));
+                }
             }
             if kind == FULL || kind == LAST {
                 return Ok(Some(&self.record));
@@ -128,18 +144,18 @@ impl<'a> LogReader<'a> {
             if last_block && !holds_whole_piece(block) {
                 return Ok(Piece::End);
             }
-            return Err(self.corrupt(self.at, "a record is longer than its block"));
+            return Err(self.corrupt(self.at, "a record is longer than the rest of its block"));
         };
         if block[6] == 0 && len == 0 {
             self.at += block.len();
-            return Ok(Piece::Nothing);
+            return Ok(Piece::Unwritten);
         }
         let crc = mask(crc32c::crc32c(&block[6..HEADER_BYTES + len]));
         if get_u32(block, 0) != Some(crc) {
-            return Err(self.corrupt(self.at, "a record's checksum is wrong"));
+            return Err(self.corrupt(self.at, "the checksum of a record does not match its bytes"));
         }
         self.at += HEADER_BYTES + len;
-        Ok(Piece::Data(block[6], data))
+        Ok(Piece::Data { kind: block[6], data })
     }
 
     fn corrupt(&self, offset: usize, what: &str) -> StoreError {
@@ -147,9 +163,9 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Whether the bytes are a piece whose length was damaged rather than one that was cut short: then
-/// the checksum is right for some shorter length. LevelDB would take it for a torn end and forget
-/// records that were promised.
+/// Whether the last bytes of a log are a whole piece whose length field was damaged, rather than a
+/// piece that was cut short: then the checksum matches for some shorter length. LevelDB would take
+/// it for a torn end and drop records that were reported as written.
 fn holds_whole_piece(block: &[u8]) -> bool {
     let stored = get_u32(block, 0);
     let mut crc = crc32c::crc32c(&block[6..HEADER_BYTES]);

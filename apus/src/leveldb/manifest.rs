@@ -6,24 +6,26 @@ use super::format::{
 };
 use crate::disk::{Result, StoreError};
 
-/// The name of the order of keys follows.
+/// Tag of the name of the order of keys.
 pub const TAG_COMPARATOR: usize = 1;
-/// The number below which logs are in tables already.
+/// Tag of the number below which logs are no longer needed: tables hold their content.
 pub const TAG_LOG_NUMBER: usize = 2;
-/// The number of the next file.
+/// Tag of the number that the next file gets.
 pub const TAG_NEXT_FILE: usize = 3;
-/// The last sequence number used.
+/// Tag of the last sequence number used.
 pub const TAG_LAST_SEQUENCE: usize = 4;
-/// Where LevelDB's next compaction would begin; read, never written.
+/// Tag of the key at which LevelDB's next compaction of a level would begin; read and never
+/// written.
 pub const TAG_COMPACT_POINTER: usize = 5;
-/// A table that is in the database no longer.
+/// Tag of a table that is removed from the database.
 pub const TAG_DELETED_FILE: usize = 6;
-/// A table that now is.
+/// Tag of a table that is added to the database.
 pub const TAG_NEW_FILE: usize = 7;
-/// The number of a log from before, of a very old LevelDB; 0 for none.
+/// Tag of the number of an earlier log that is still needed (by very old versions of LevelDB); 0
+/// for none.
 pub const TAG_PREV_LOG_NUMBER: usize = 9;
 
-/// A table as the manifest names it.
+/// A table that a manifest record adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewFile {
     pub level: usize,
@@ -32,20 +34,22 @@ pub(super) struct NewFile {
     pub keys: KeyRange,
 }
 
-/// A table that a manifest record takes out.
+/// A table that a manifest record removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeletedFile {
     pub level: usize,
     pub number: u64,
 }
 
-/// One record of a manifest: a change that becomes visible as a whole (`VersionEdit`).
+/// One record of a manifest: a change of the database that becomes visible as a whole
+/// (`VersionEdit`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edit {
+    /// Whether the record names the order of keys, which is [`COMPARATOR`].
     pub comparator: bool,
-    /// Logs below this number are in tables already.
+    /// The number below which logs are no longer needed.
     pub log_number: Option<u64>,
-    /// A log from before, of a very old LevelDB.
+    /// The number of an earlier log that is still needed; 0 for none.
     pub prev_log_number: Option<u64>,
     pub next_file: Option<u64>,
     pub last_sequence: Option<u64>,
@@ -89,18 +93,27 @@ impl Edit {
         out
     }
 
-    /// Reads a record; `path` and `offset` are for messages.
+    /// Reads the record at `offset` of the manifest at `path`.
     pub(super) fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<Self> {
         let mut edit = Self::default();
         let mut at = 0;
         while at < bytes.len() {
             let Some(field) = edit.read_field(bytes, &mut at) else {
-                return Err(StoreError::corrupt(path, offset, "a manifest record is damaged"));
+                return Err(StoreError::corrupt(
+                    path,
+                    offset,
+                    "a record of the manifest is damaged",
+                ));
             };
             if let Field::Comparator(name) = field
                 && name != COMPARATOR
             {
-                let what = "the keys are ordered by a comparator of another name";
+                let what = format!(
+                    "the keys of this database are ordered by \"{}\", and can be read only where \
+                     they are ordered by \"{}\"",
+                    name.escape_ascii(),
+                    COMPARATOR.escape_ascii()
+                );
                 return Err(StoreError::corrupt(path, offset, what));
             }
         }
@@ -119,7 +132,7 @@ impl Edit {
             TAG_NEXT_FILE => self.next_file = Some(get_varint(bytes, at)?),
             TAG_LAST_SEQUENCE => self.last_sequence = Some(get_varint(bytes, at)?),
             TAG_COMPACT_POINTER => {
-                // Where LevelDB's next compaction would begin; any place is as good.
+                // Any other place to begin is as good.
                 get_level(bytes, at)?;
                 get_slice(bytes, at)?;
             }

@@ -12,20 +12,24 @@ use super::table_writer::Caching;
 use super::version::{SortedRun, Version, split};
 use crate::disk::{OnShare, Result, Share};
 
-/// A merge is cut into parts of about this many tables, for threads to work on.
+/// Number of tables in each of the parts, roughly, that a merge is cut into for threads.
 const PART_TABLES: u64 = 3;
 
 impl Db {
-    /// Whether [`Db::merge`] has something to do.
+    /// Whether a merge is due, which [`Db::merge`] would do.
     pub fn merge_pending(&self) -> bool {
         pick(&self.inner.current()).is_some()
     }
 
-    /// Merges some runs, if there are too many; whether it did. Readers and one writer carry on.
+    /// Merges the newest runs into one, if there are too many, and returns whether it did. Readers
+    /// and one writer carry on meanwhile.
     ///
-    /// Merged are all runs of level 0 and, going down, each level that is not larger than what is
-    /// above it. So a level is rewritten only when as much again has come, an entry is rewritten
-    /// about log2(runs written / 4) times, and a lookup meets at most 4 + 6 runs.
+    /// The runs merged are all those of level 0 and, going down, each level that is not larger than
+    /// everything above it. So a level is rewritten only when as much data again has come, an entry
+    /// is rewritten about log2(runs written / 4) times, and a lookup searches at most 4 + 6 runs.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
     pub fn merge(&self) -> Result<bool> {
         let _merging = self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.check_writable()?;
@@ -36,13 +40,16 @@ impl Db {
         }
     }
 
-    /// Merges everything into one level of tables that do not overlap, without deleted keys, at
-    /// the level where LevelDB lets it rest.
+    /// Merges everything into one level of tables that do not overlap, without deleted keys, placed
+    /// where LevelDB finds nothing to compact.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
     pub fn merge_all(&self) -> Result<()> {
         self.merge_all_reporting(&|_| {})
     }
 
-    /// [`Db::merge_all`], which reports the share done.
+    /// [`Db::merge_all`] that reports how much of the work is done.
     pub fn merge_all_reporting(&self, report: OnShare) -> Result<()> {
         let inner = &self.inner;
         let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +74,7 @@ impl Db {
 /// Merges the newest runs of `version` into one, as `due` says.
 fn merge_runs(inner: &Arc<Inner>, version: &Version, due: DueMerge, report: OnShare) -> Result<()> {
     let (runs, below) = version.runs.split_at(due.runs);
-    // Nothing older lies below: what is deleted need not be remembered.
+    // Without older runs below, deleted keys need not be remembered.
     let forget = below.is_empty();
     let bytes: u64 = runs.iter().map(SortedRun::bytes).sum();
     let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;

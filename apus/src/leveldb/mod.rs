@@ -3,18 +3,18 @@
 //! LevelDB takes small random writes: a log, a memtable, compactions. Here a batch arrives sorted
 //! and becomes a *run* of tables directly; one manifest record, written after the tables are
 //! synced, makes it visible and durable as a whole. There is no log of our own, though one that
-//! LevelDB left behind is read. What comes out is a database that LevelDB, and so Bitcoin Core,
+//! LevelDB left is read. What comes out is a database that LevelDB, and so Bitcoin Core,
 //! opens as its own. It knows byte strings and does not know Bitcoin.
 //!
 //! Invariants:
-//! - A table never changes after it was written, so readers take no lock: they hold a
-//!   [`Snapshot`], which keeps its tables' files until it is dropped.
+//! - A table never changes once it is written, so readers take no lock: they hold a [`Snapshot`],
+//!   which keeps the files of its tables until it is dropped.
 //! - Runs are ordered by age. Level 0 holds the newest, each with higher file numbers than the one
 //!   before; each deeper level is one run, older than all above.
 //! - All entries of a run have one sequence number, higher than those of every older run.
-//! - A block's bytes are returned only after its checksum was found right.
+//! - The bytes of a block are returned only after its checksum was verified.
 //!
-//! Facts: LevelDB's `doc/impl.md`, `doc/table_format.md` and `doc/log_format.md`.
+//! Sources: LevelDB's `doc/impl.md`, `doc/table_format.md` and `doc/log_format.md`.
 
 mod adopt;
 mod block;
@@ -41,7 +41,7 @@ mod version;
 #[cfg(test)]
 mod tests;
 
-/// The numbers and names of the format, for whoever reads the bytes; docs/format.md tells them all.
+/// The numbers and names of the format that docs/format.md lists.
 pub mod layout {
     pub use super::bloom::{
         BITS_MIN as FILTER_BITS_MIN, PROBES_MAX as FILTER_PROBES_MAX,

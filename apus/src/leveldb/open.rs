@@ -13,7 +13,7 @@ use super::state::{
 use super::version::Version;
 use crate::disk::{Disk, Result, StoreError};
 
-/// Opens or makes the database in `dir`.
+/// Opens or creates the database in the directory `dir`; see [`super::Db::open`].
 pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
     if options.create_if_missing && !options.read_only {
         disk.create_dir_all(dir)?;
@@ -29,7 +29,7 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
         Some(path) => read_manifest(&disk, &path)?,
         None => fresh(dir, &names, &options)?,
     };
-    // A file that nobody knows may lie about; its number is not used again.
+    // The number of a file that a crash left behind is not used again.
     state.next_file = state.next_file.max(number_after(&names));
     let mut tables = open_tables(&disk, dir, &names, &state)?;
     tables.extend(recover_logs(&disk, dir, &names, &options, &mut state)?);
@@ -55,14 +55,14 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
     })
 }
 
-/// Removes the database in `dir`.
+/// Removes the database in the directory `dir`; see [`super::Db::destroy`].
 pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     let names = disk.list(dir)?;
     if !names.iter().any(|name| parse_name(name).is_some()) {
         return Ok(());
     }
     let lock = disk.lock(dir.join("LOCK"))?;
-    // First an empty database takes its place, so that at no moment tables are missing.
+    // An empty database takes its place first, so that at no moment tables are missing.
     let mut state = State { next_file: number_after(&names), ..State::default() };
     let empty = Version::default();
     let manifest = new_manifest(disk, dir, &mut state, &empty)?;
@@ -81,14 +81,21 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     disk.sync_dir(dir)
 }
 
+/// The state of a database that is created.
+///
+/// # Errors
+/// The directory holds tables or logs already, or no database may be created.
 fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
     let data =
         |name: &String| matches!(parse_name(name), Some(FileName::Table(_) | FileName::Log(_)));
     if names.iter().any(data) {
-        return Err(StoreError::new(dir, "there are tables or logs, but no CURRENT file"));
+        return Err(StoreError::new(
+            dir,
+            "the directory holds tables or logs, but no file CURRENT to name their manifest",
+        ));
     }
     if options.read_only || !options.create_if_missing {
-        return Err(StoreError::new(dir, "there is no database"));
+        return Err(StoreError::new(dir, "there is no database in this directory"));
     }
     Ok(State { next_file: 1, ..State::default() })
 }

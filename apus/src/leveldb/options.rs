@@ -1,25 +1,27 @@
 /// How a database is opened and how its tables are written.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether a database is made where there is none; otherwise that is an error.
+    /// Whether a database is created where there is none. Without it, to open one that does not
+    /// exist is an error.
     pub create_if_missing: bool,
-    /// Whether nothing may be written. What log files hold is then kept in memory.
+    /// Whether nothing may be written. The content of log files is then kept in memory.
     pub read_only: bool,
-    /// Whether the database is locked while it is open. Without the lock somebody else may change
-    /// it meanwhile, and reads then fail: only together with `read_only`.
+    /// Whether the database is locked while it is open. To open it without the lock is possible
+    /// only together with `read_only`: another program may then change it, and reads may fail.
     pub lock: bool,
-    /// Bytes at which a table ends and the next one begins (`max_file_size`).
+    /// Size in bytes at which a table ends and the next one begins (`max_file_size`).
     pub table_bytes_max: u64,
-    /// Bytes at which a block ends (`block_size`).
+    /// Size in bytes at which a block ends (`block_size`).
     pub block_bytes: usize,
-    /// Bits of bloom filter for each key; 0 for no filter.
+    /// Bits that the bloom filter has for each key; 0 for no filter.
     pub bloom_bits_per_key: usize,
-    /// Entries between two keys that are stored whole (`block_restart_interval`).
+    /// Number of entries from one key that is stored whole to the next (`block_restart_interval`).
     pub restart_interval: usize,
 }
 
 impl Default for Options {
-    /// What Bitcoin Core's `CDBWrapper` uses: 32 MiB tables, 4 KiB blocks, 10 bits a key.
+    /// The options of Bitcoin Core's `CDBWrapper`: tables of 32 MiB, blocks of 4 KiB, filters of 10
+    /// bits for each key.
     fn default() -> Self {
         Self {
             create_if_missing: false,

@@ -12,23 +12,23 @@ use super::table_writer::{Caching, TableWriter};
 use super::version::LevelTable;
 use crate::disk::{Disk, Result, StoreError};
 
-/// Bytes of keys and values gathered from logs before they are written to tables.
+/// Bytes of keys and values that are gathered from logs before they are written to tables.
 const MEMORY_BYTES_MAX: usize = 256 << 20;
-/// Bytes in front of the entries of a batch: sequence number and count.
+/// Bytes before the entries of a batch: sequence number and count.
 const BATCH_HEADER_BYTES: usize = 12;
 
-/// The newest entry of each key that the logs hold.
+/// The newest entry of each key in the logs.
 type Memory = BTreeMap<Vec<u8>, LogEntry>;
 
-/// What a log says about a key.
+/// An entry that was read from a log.
 struct LogEntry {
     sequence: u64,
     /// `None` if the key is deleted.
     value: Option<Vec<u8>>,
 }
 
-/// Turns what the logs hold that is in no table yet into tables of level 0 (in memory if the
-/// database is opened read-only), and brings `state` up to it.
+/// Turns the content of logs that is in no table yet into tables of level 0, and updates `state`.
+/// If the database is opened for reading only, the tables are kept in memory.
 pub(super) fn recover_logs(
     disk: &Disk,
     dir: &Path,
@@ -54,8 +54,9 @@ pub(super) fn recover_logs(
             let offset = reader.offset();
             let Some(record) = reader.next_record()? else { break };
             bytes += record.len();
-            let last = read_batch(record, &mut memory)
-                .ok_or_else(|| StoreError::corrupt(&path, offset, "a batch is damaged"))?;
+            let last = read_batch(record, &mut memory).ok_or_else(|| {
+                StoreError::corrupt(&path, offset, "a batch of changes in the log is damaged")
+            })?;
             state.last_sequence = state.last_sequence.max(last);
             if bytes > MEMORY_BYTES_MAX {
                 write_tables(disk, dir, options, state, &mut memory, &mut tables)?;
@@ -67,7 +68,8 @@ pub(super) fn recover_logs(
     Ok(tables)
 }
 
-/// Applies a batch, and returns the last sequence number it uses; `None` if it is damaged.
+/// Adds the entries of a batch to `memory`, and returns the last sequence number that the batch
+/// uses; `None` if it is damaged.
 fn read_batch(batch: &[u8], memory: &mut Memory) -> Option<u64> {
     let first = get_u64(batch, 0)?;
     let count = u64::from(get_u32(batch, 8)?);
@@ -91,6 +93,7 @@ fn read_batch(batch: &[u8], memory: &mut Memory) -> Option<u64> {
     (sequence - first == count).then(|| sequence.saturating_sub(1))
 }
 
+/// Writes `memory` to tables and empties it.
 fn write_tables(
     disk: &Disk,
     dir: &Path,

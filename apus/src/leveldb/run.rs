@@ -9,28 +9,28 @@ use super::table_writer::{Caching, TableWriter};
 use super::version::LevelTable;
 use crate::disk::{File, Result, StoreError};
 
-/// A run that is being written: nothing of it is visible before [`RunBuilder::commit`], and its
-/// files are removed if it is dropped before.
+/// A run that is being written. Nothing of it is visible before [`RunBuilder::commit`]; if it is
+/// dropped without, its files are removed.
 pub struct RunBuilder {
     output: Output,
-    /// All entries of a run have one sequence number: no key is in it twice.
+    /// The sequence number of all entries: a run has no key twice.
     sequence: u64,
     kind: RunKind,
-    /// Whether a writer was dropped before it was finished.
+    /// Whether a writer was dropped without being finished.
     failed: AtomicBool,
 }
 
 /// What a run does to the entries that the database holds already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RunKind {
-    /// Its entries take precedence over older ones.
+    /// The entries of the run take precedence over older entries.
     Adds,
-    /// It takes the place of everything.
+    /// The run replaces all older entries.
     Replaces,
 }
 
-/// Writes entries of a run in ascending order of their keys. Other writers of the run may write at
-/// the same time, between other keys.
+/// Writes one part of a run, in ascending order of the keys. Other writers of the run may write
+/// other parts at the same time.
 pub struct RunWriter<'a> {
     run: &'a RunBuilder,
     tables: TablesWriter<'a>,
@@ -46,7 +46,10 @@ impl RunBuilder {
         }
         let sequence = inner.manifest().last_sequence + 1;
         if sequence > SEQUENCE_MAX {
-            return Err(StoreError::new(&inner.dir, "the database is out of sequence numbers"));
+            return Err(StoreError::new(
+                &inner.dir,
+                "the database has used up its sequence numbers (2^56), and takes no more changes",
+            ));
         }
         *writing = true;
         let caching = match kind {
@@ -65,11 +68,11 @@ impl RunBuilder {
     /// Makes the run visible and durable as a whole.
     ///
     /// # Errors
-    /// The disk fails. If the manifest itself cannot be written, only opening the database anew
-    /// tells whether the run counts, and until then nothing more can be written.
+    /// The disk fails. If it was the manifest that could not be written, only opening the database
+    /// again shows whether the run counts; until then nothing more can be written.
     ///
     /// # Panics
-    /// A writer was dropped before it was finished, or two writers wrote keys that overlap.
+    /// A writer was dropped without being finished, or the keys of two writers overlap.
     pub fn commit(self) -> Result<()> {
         let inner = &self.output.inner;
         let failed = self.failed.load(Ordering::Acquire);
@@ -123,7 +126,8 @@ impl RunWriter<'_> {
         }
     }
 
-    /// Ends the part and makes its tables durable. Without this the run cannot be committed.
+    /// Ends the part and makes its tables durable. A run is committed only after all of its writers
+    /// have finished.
     pub fn finish(mut self) -> Result<()> {
         self.tables.finish()?;
         self.finished = true;
@@ -139,11 +143,11 @@ impl Drop for RunWriter<'_> {
     }
 }
 
-/// Tables that are being written and not yet part of the database; dropping it removes them,
-/// unless they are to be kept.
+/// Tables that are being written and are not yet part of the database. When this is dropped their
+/// files are removed, unless [`Output::keep`] was called.
 pub(super) struct Output {
     inner: Arc<Inner>,
-    /// Numbers of all files that were created.
+    /// The numbers of all files that were created.
     numbers: Mutex<Vec<u64>>,
     tables: Mutex<Vec<Arc<Table>>>,
     keep: AtomicBool,
@@ -161,10 +165,10 @@ impl Output {
         TablesWriter { output: self, table: None, unsynced: None }
     }
 
-    /// The finished tables in order.
+    /// The finished tables, in ascending order of their keys.
     ///
     /// # Panics
-    /// They overlap.
+    /// The tables overlap.
     pub(super) fn tables(&self) -> Vec<Arc<Table>> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner).clone();
         tables.sort_by(|a, b| a.first().cmp(b.first()));
@@ -173,7 +177,7 @@ impl Output {
         tables
     }
 
-    /// From now on the files stay.
+    /// Keeps the files from now on, whatever happens.
     pub(super) fn keep(&self) {
         self.keep.store(true, Ordering::Release);
     }
@@ -185,23 +189,23 @@ impl Drop for Output {
             return;
         }
         for number in self.numbers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            // What stays behind is removed when the database is opened next.
+            // A file that remains is removed when the database is opened next.
             let _ = self.inner.disk.remove(table_path(&self.inner.dir, *number));
         }
     }
 }
 
-/// Writes ascending entries to as many tables as it takes.
+/// Writes ascending entries to as many tables as they fill.
 pub(super) struct TablesWriter<'a> {
     output: &'a Output,
     table: Option<TableWriter>,
-    /// The table before, which the kernel is still writing out: waiting for it only when the next
-    /// one is full keeps processor and disk busy at the same time.
+    /// The file of the table before, which the kernel is still writing to the disk. It is synced
+    /// only when the next table is full, which keeps processor and disk busy at the same time.
     unsynced: Option<File>,
 }
 
 impl TablesWriter<'_> {
-    /// Appends an entry.
+    /// Appends an entry; without a value it deletes the key.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], sequence: u64, value: Option<&[u8]>) -> Result<()> {
         let table = match &mut self.table {
@@ -215,7 +219,7 @@ impl TablesWriter<'_> {
         Ok(())
     }
 
-    /// Ends the last table and waits until all are durable.
+    /// Ends the last table and waits until all tables are durable.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.end_table()?;
         if let Some(file) = self.unsynced.take() {

@@ -10,21 +10,26 @@ use super::table::Table;
 use super::version::{LevelTable, Version};
 use crate::disk::{Disk, File, Result, StoreError};
 
-/// File numbers beyond this are taken for damage.
+/// The highest file number that is accepted; higher ones are a sign of damage.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
-/// What the manifest says.
+/// The state of a database, as its manifest describes it.
 #[derive(Default)]
 pub(super) struct State {
+    /// The number below which logs are no longer needed.
     pub log_number: u64,
+    /// The number of an earlier log that is still needed; 0 for none.
     pub prev_log_number: u64,
+    /// The number that the next file gets.
     pub next_file: u64,
+    /// The last sequence number used.
     pub last_sequence: u64,
-    /// Tables by number, each with its level.
+    /// Every table, by its number.
     pub files: BTreeMap<u64, NewFile>,
 }
 
-/// The lowest number above those of all files in a database's directory, known to it or not.
+/// The lowest number above those of all files in the directory of a database, whether the database
+/// knows them or not.
 pub(super) fn number_after(names: &[String]) -> u64 {
     let numbers = names.iter().filter_map(|name| match parse_name(name)? {
         FileName::Manifest(n) | FileName::Log(n) | FileName::Table(n) => Some(n),
@@ -33,21 +38,27 @@ pub(super) fn number_after(names: &[String]) -> u64 {
     numbers.max().unwrap_or(0).min(NUMBER_MAX) + 1
 }
 
-/// Path of the manifest that CURRENT names; `None` if there is no CURRENT.
+/// Path of the manifest that the file CURRENT names; `None` if there is no file CURRENT.
 pub(super) fn current_manifest(disk: &Disk, dir: &Path) -> Result<Option<PathBuf>> {
     let path = dir.join("CURRENT");
     let Some(bytes) = disk.read(&path)? else { return Ok(None) };
     let name = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n'));
     match name.map(|name| (name, parse_name(name))) {
         Some((name, Some(FileName::Manifest(_)))) => Ok(Some(dir.join(name))),
-        _ => Err(StoreError::corrupt(path, 0, "it does not name a manifest")),
+        _ => Err(StoreError::corrupt(
+            path,
+            0,
+            "the file does not name a manifest (MANIFEST- and a number)",
+        )),
     }
 }
 
+/// Reads all records of the manifest at `path`.
 pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     let bytes = disk.read(path)?;
-    let bytes =
-        bytes.ok_or_else(|| StoreError::new(path, "CURRENT names it, but it is missing"))?;
+    let bytes = bytes.ok_or_else(|| {
+        StoreError::new(path, "the manifest is missing, although the file CURRENT names it")
+    })?;
     let mut reader = LogReader::new(path, &bytes);
     let (mut state, mut seen) = (State::default(), Edit::default());
     loop {
@@ -62,7 +73,11 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
         for file in edit.new {
             let number = file.number;
             if state.files.insert(number, file).is_some() || number > NUMBER_MAX {
-                return Err(StoreError::corrupt(path, offset, "a table is named twice"));
+                return Err(StoreError::corrupt(
+                    path,
+                    offset,
+                    format!("table {number:06}.ldb is added twice, or its number is too high"),
+                ));
             }
         }
         seen.log_number = edit.log_number.or(seen.log_number);
@@ -73,7 +88,8 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     let (Some(log_number), Some(next_file), Some(last_sequence)) =
         (seen.log_number, seen.next_file, seen.last_sequence)
     else {
-        let what = "the manifest does not say the next file, the log and the last sequence number";
+        let what = "the manifest ends without the numbers of the next file, of the log and of the \
+            last sequence, which it must state";
         return Err(StoreError::corrupt(path, reader.offset(), what));
     };
     state.log_number = log_number;
@@ -81,12 +97,19 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     state.last_sequence = last_sequence;
     state.next_file = next_file.max(log_number.saturating_add(1));
     if state.next_file > NUMBER_MAX || last_sequence > SEQUENCE_MAX {
-        return Err(StoreError::corrupt(path, reader.offset(), "numbers that cannot be right"));
+        let what = format!(
+            "the manifest states numbers that are too high: next file {}, last sequence {}",
+            state.next_file, state.last_sequence
+        );
+        return Err(StoreError::corrupt(path, reader.offset(), what));
     }
     Ok(state)
 }
 
-/// Handles on all tables; an error if one is missing or not of the length that the manifest says.
+/// Handles on all tables of `state`, whose files are among `names`.
+///
+/// # Errors
+/// A table is missing, or not of the length that the manifest states.
 pub(super) fn open_tables(
     disk: &Disk,
     dir: &Path,
@@ -102,11 +125,14 @@ pub(super) fn open_tables(
     let mut tables = Vec::with_capacity(state.files.len());
     for file in state.files.values() {
         let Some(path) = paths.remove(&file.number) else {
-            return Err(StoreError::new(table_path(dir, file.number), "the table is missing"));
+            return Err(StoreError::new(
+                table_path(dir, file.number),
+                "the table is missing, although the manifest names it",
+            ));
         };
         let bytes = disk.len(&path)?;
         if bytes != file.bytes {
-            let what = format!("the table has {bytes} bytes, the manifest says {}", file.bytes);
+            let what = format!("the table has {bytes} bytes, and the manifest says {}", file.bytes);
             return Err(StoreError::new(path, what));
         }
         let table = Table::new(disk.clone(), path, file.number, bytes, file.keys.clone());
@@ -115,14 +141,16 @@ pub(super) fn open_tables(
     Ok(tables)
 }
 
-/// Writes a manifest of one record that holds everything, and has CURRENT name it.
+/// Writes a manifest of one record that describes the whole database, and makes the file CURRENT
+/// name it.
 pub(super) fn new_manifest(
     disk: &Disk,
     dir: &Path,
     state: &mut State,
     version: &Version,
 ) -> Result<Manifest> {
-    // Logs below this number count no longer; LevelDB wants it below the next file's.
+    // Logs below this number are no longer needed. LevelDB wants it below the number of the next
+    // file.
     let log_number = state.next_file;
     let number = state.next_file + 1;
     state.next_file += 2;
@@ -152,7 +180,8 @@ pub(super) fn new_manifest(
     Ok(Manifest { file: Some(file), offset, last_sequence })
 }
 
-/// Removes what no longer counts: tables that are in no level, logs, other manifests.
+/// Removes files that are no longer needed: tables that are in no level, logs, and manifests other
+/// than `manifest`.
 pub(super) fn remove_obsolete(
     disk: &Disk,
     dir: &Path,

@@ -17,10 +17,10 @@ use crate::disk::{Disk, Result, StoreError};
 /// Bytes that a scan asks the kernel to read ahead at a time.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
-/// A sorted table: written once, never changed, read by any number of threads without a lock.
+/// A sorted table: written once, never changed, and read by any number of threads without a lock.
 ///
-/// It is opened (mapped, its index and filter checked) at its first use. Dropping the last handle
-/// on a table that was marked obsolete removes its file.
+/// The file is mapped, and its index and filter are checked, at the first use. When the last handle
+/// on a table that was marked obsolete is dropped, the file is removed.
 pub(super) struct Table {
     pub(super) number: u64,
     /// Length of the file.
@@ -32,19 +32,23 @@ pub(super) struct Table {
     obsolete: AtomicBool,
 }
 
+/// The bytes of an open table.
 enum Bytes {
+    /// The file, mapped.
     Mapped(Mmap),
-    /// A table that exists in memory only: what a log held, in a database opened read-only.
+    /// The content of a log file as a table, in a database that is open for reading only.
     Owned(Vec<u8>),
 }
 
+/// What is known of a table once it was opened.
 struct Open {
     bytes: Bytes,
     index: Block,
     fences: Option<Fences>,
     filter: Option<FilterBlock>,
-    /// One bit for each data block that passed its checksum. A block's bit is the offset of its
-    /// index entry over 4, which no two share, as an entry has 5 bytes at least.
+    /// A bit for each data block, set when the checksum of the block was verified. The number of
+    /// the bit is the offset of the index entry divided by 4: different for all blocks, since an
+    /// index entry has at least 5 bytes.
     verified: Box<[AtomicU64]>,
 }
 
@@ -63,16 +67,16 @@ impl FilterBlock {
     }
 }
 
-/// A data block, and the bit that says whether it passed its checksum.
+/// Where a data block lies, and the number of its bit in [`Open::verified`].
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     handle: Handle,
     bit: usize,
 }
 
-/// What a table says about a key.
+/// The result of looking for a key in one table.
 pub(super) enum Lookup<'a> {
-    /// The table has no entry of the key; an older one may.
+    /// The table has no entry of the key; an older table may have one.
     Absent,
     /// The newest entry deletes the key.
     Deleted,
@@ -80,7 +84,7 @@ pub(super) enum Lookup<'a> {
     Value(&'a [u8]),
 }
 
-/// Buffers and position of a lookup, kept between lookups of ascending keys.
+/// The buffers and the position of a lookup, kept for the next lookup of an ascending series.
 #[derive(Default)]
 pub(super) struct Probe {
     index: BlockCursor,
@@ -88,44 +92,45 @@ pub(super) struct Probe {
 }
 
 impl Table {
-    /// A table that lies at `path`; nothing is read yet.
+    /// The table at `path`; nothing is read yet.
     pub(super) fn new(disk: Disk, path: PathBuf, number: u64, bytes: u64, keys: KeyRange) -> Self {
         let (open, obsolete) = (OnceLock::new(), AtomicBool::new(false));
         Self { number, bytes, keys, disk, path, open, obsolete }
     }
 
-    /// The same, with its bytes in memory instead of in a file.
+    /// The same table, with its bytes in memory instead of in a file.
     pub(super) fn in_memory(self, bytes: Vec<u8>) -> Result<Self> {
         let open = Open::check(&self.path, Bytes::Owned(bytes))?;
         self.open.get_or_init(|| open);
         Ok(self)
     }
 
-    /// Where the table lies.
+    /// Where the file is, or would be.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// First user key.
+    /// The first user key.
     pub(super) fn first(&self) -> &[u8] {
         user_key(&self.keys.smallest)
     }
 
-    /// Last user key.
+    /// The last user key.
     pub(super) fn last(&self) -> &[u8] {
         user_key(&self.keys.largest)
     }
 
-    /// Has the file removed when the last handle is dropped.
+    /// Requests that the file be removed when the last handle is dropped.
     pub(super) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
     /// The block that may hold `key`; `None` if this table does not hold it.
     ///
-    /// `hash` is the key's bloom hash. `carry_on` says that `probe` was last used on this same
-    /// table, for a key that is not greater. A block that was never read is asked for, so that
-    /// the disk is busy with many when many keys are located before the first one is read.
+    /// `hash` is the bloom hash of the key. `carry_on` says that `probe` was last used on this same
+    /// table, for a key that is not greater. A block that was never read is requested from the disk
+    /// without waiting for it, so that the disk works on many blocks at a time when many keys are
+    /// located before the first one is read.
     pub(super) fn locate(
         &self,
         probe: &mut Probe,
@@ -135,8 +140,8 @@ impl Table {
     ) -> Result<Option<Place>> {
         let open = self.open()?;
         let (file, index) = (open.bytes(), &mut probe.index);
-        let at_hand = carry_on && index.valid() && key <= user_key(index.key());
-        if !at_hand {
+        let in_same_block = carry_on && index.valid() && key <= user_key(index.key());
+        if !in_same_block {
             let found = match &open.fences {
                 Some(fences) => index.seek_between(file, open.index, key, fences.find(key)),
                 None => index.seek(file, open.index, key),
@@ -162,7 +167,7 @@ impl Table {
         Ok(Some(place))
     }
 
-    /// The newest entry of `key` in the block that was located.
+    /// The newest entry of `key` in the block at `place`, where [`Table::locate`] found it.
     pub(super) fn read<'a>(
         &'a self,
         probe: &mut Probe,
@@ -190,11 +195,14 @@ impl Table {
         let file = self.disk.open_read(&self.path)?;
         let bytes = file.len()?;
         if bytes != self.bytes {
-            let what = format!("the table has {bytes} bytes, the manifest says {}", self.bytes);
+            let what = format!("the table has {bytes} bytes, and the manifest says {}", self.bytes);
             return Err(StoreError::new(&self.path, what));
         }
         if bytes < FOOTER_BYTES as u64 {
-            return Err(StoreError::new(&self.path, "too short to be a table"));
+            return Err(StoreError::new(
+                &self.path,
+                format!("the file has {bytes} bytes, and a table has at least {FOOTER_BYTES}"),
+            ));
         }
         let map = file.map()?;
         // Advice may be refused; it changes speed only. Scans ask for what they need themselves.
@@ -203,7 +211,7 @@ impl Table {
         Ok(self.open.get_or_init(|| open))
     }
 
-    /// All of the file.
+    /// The bytes of the whole file.
     fn file(&self) -> Result<&[u8]> {
         Ok(self.open()?.bytes())
     }
@@ -212,7 +220,11 @@ impl Table {
         let mut at = 0;
         let bytes = &file[index.value()];
         Handle::get(bytes, &mut at).ok_or_else(|| {
-            StoreError::corrupt(&self.path, index.value().start as u64, "a damaged block handle")
+            StoreError::corrupt(
+                &self.path,
+                index.value().start as u64,
+                "the place of a block, stored here, cannot be read",
+            )
         })
     }
 
@@ -231,14 +243,18 @@ impl Table {
     }
 
     fn bad_key(&self, at: &BlockCursor) -> StoreError {
-        StoreError::corrupt(&self.path, at.offset() as u64, "a key that is not an internal key")
+        StoreError::corrupt(
+            &self.path,
+            at.offset() as u64,
+            "the key is too short, or of an unknown kind",
+        )
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            // What stays behind is removed when the database is opened next.
+            // A file that remains is removed when the database is opened next.
             let _ = self.disk.remove(&self.path);
         }
     }
@@ -256,7 +272,7 @@ impl Open {
         let file = open.bytes();
         let footer_at = file.len().saturating_sub(FOOTER_BYTES);
         let footer = read_footer(&file[footer_at..]).ok_or_else(|| {
-            StoreError::corrupt(path, footer_at as u64, "the table's footer is damaged")
+            StoreError::corrupt(path, footer_at as u64, "the footer of the table is damaged")
         })?;
         let index = checked_block(path, file, footer.index)?;
         let metaindex = checked_block(path, file, footer.metaindex)?;
@@ -291,41 +307,58 @@ fn find_filter(path: &Path, file: &[u8], metaindex: Block) -> Result<Option<Filt
             continue;
         }
         let at = cursor.value();
-        let handle = Handle::get(&file[at.clone()], &mut 0)
-            .ok_or_else(|| StoreError::corrupt(path, at.start as u64, "a damaged block handle"))?;
+        let handle = Handle::get(&file[at.clone()], &mut 0).ok_or_else(|| {
+            StoreError::corrupt(
+                path,
+                at.start as u64,
+                "the place of a block, stored here, cannot be read",
+            )
+        })?;
         let block = checked_bounds(path, file, handle)?;
         return Ok(Filter::open(&file[block.clone()]).map(|filter| FilterBlock { block, filter }));
     }
     Ok(None)
 }
 
-/// Where the block behind `handle` starts and ends, without its trailer.
+/// Where the block that `handle` names lies, without its trailer.
 fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
     let end = handle.offset.checked_add(handle.size);
     let limit = file.len().saturating_sub(FOOTER_BYTES + BLOCK_TRAILER_BYTES) as u64;
     match end {
         Some(end) if end <= limit => Ok(handle.offset as usize..end as usize),
         _ => {
-            let what = "a block handle of this table points behind its end";
+            let what = format!(
+                "a block of {} bytes is said to start here, beyond the end of the table",
+                handle.size
+            );
             Err(StoreError::corrupt(path, handle.offset, what))
         }
     }
 }
 
-/// The same, once the block has passed its checksum.
+/// [`bounds`] of a block whose checksum was verified.
 fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
     let block = bounds(path, file, handle)?;
     let stored = get_u32(file, block.end + 1);
     if stored != Some(mask(crc32c::crc32c(&file[block.start..=block.end]))) {
-        return Err(StoreError::corrupt(path, handle.offset, "a block's checksum is wrong"));
+        return Err(StoreError::corrupt(
+            path,
+            handle.offset,
+            "the checksum of a block does not match its bytes",
+        ));
     }
     match file[block.end] {
         0 => Ok(block),
         1 => {
-            let what = "a block is compressed with Snappy; only plain tables can be read";
+            let what =
+                "the block is compressed with Snappy, and only uncompressed tables can be read";
             Err(StoreError::corrupt(path, handle.offset, what))
         }
-        _ => Err(StoreError::corrupt(path, handle.offset, "a block of unknown compression")),
+        _ => Err(StoreError::corrupt(
+            path,
+            handle.offset,
+            "the block is of an unknown compression type",
+        )),
     }
 }
 
@@ -334,10 +367,10 @@ fn checked_block(path: &Path, file: &[u8], handle: Handle) -> Result<Block> {
 }
 
 fn damaged(path: &Path, bad: BadBlock) -> StoreError {
-    StoreError::corrupt(path, bad.0 as u64, "a block of this table is damaged")
+    StoreError::corrupt(path, bad.0 as u64, "a block of the table is damaged")
 }
 
-/// Walks the entries of one table in order; every block is checked before it is read.
+/// Walks the entries of one table in order. The checksum of each block is verified first.
 #[derive(Default)]
 pub(super) struct TableCursor {
     index: BlockCursor,
@@ -400,7 +433,7 @@ impl TableCursor {
         Ok(&table.file()?[self.data.value()])
     }
 
-    /// An error about the entry under the cursor.
+    /// An error that blames the entry under the cursor.
     pub(super) fn bad_entry(&self, table: &Table, what: &str) -> StoreError {
         StoreError::corrupt(table.path(), self.data.offset() as u64, what)
     }
@@ -410,13 +443,13 @@ impl TableCursor {
         self.index.key()
     }
 
-    /// Moves to the next block, without reading it; `false` at the end.
+    /// Moves to the next block without reading it; `false` at the end.
     pub(super) fn advance_block(&mut self, table: &Table) -> Result<bool> {
         let file = table.file()?;
         self.index.advance(file).map_err(|bad| table.damaged(bad))
     }
 
-    /// Whether the filter says that the key under the cursor may be in its block.
+    /// Whether the filter of its block admits the key under the cursor, which has this bloom hash.
     pub(super) fn filter_holds(&self, table: &Table, hash: u32) -> Result<bool> {
         let open = table.open()?;
         let Some(filter) = &open.filter else { return Ok(true) };

@@ -10,7 +10,7 @@ use super::options::Options;
 use super::table::Table;
 use crate::disk::{Disk, File, Result, StoreError};
 
-/// Bytes gathered before they are written with one call.
+/// Bytes that are gathered before they are written with one call.
 const WRITE_BYTES: usize = 2 << 20;
 
 /// Whether a table that is written goes through the page cache.
@@ -29,21 +29,24 @@ pub(super) struct TableWriter {
     number: u64,
     /// `None` for a table that stays in memory.
     file: Option<File>,
-    /// From `base` on, where a page starts, the bytes not yet written.
+    /// The bytes that are not written yet, from `base` on.
     buffer: Vec<u8>,
+    /// Where the first page of memory in `buffer` starts.
     base: usize,
-    /// Offset in the file of the first of them.
+    /// Bytes that are written already.
     written: u64,
     block_bytes: usize,
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<FilterBuilder>,
-    /// Where the block that ended lies; its index entry waits for the next key, so that a short
-    /// separator can be found.
+    /// Where the last finished data block lies. Its index entry is written when the next key is
+    /// known, so that a short separator can be found.
     ended: Option<Handle>,
+    /// The last key of that block.
     separator: Vec<u8>,
-    /// First and last internal key.
+    /// The first internal key.
     smallest: Vec<u8>,
+    /// The last internal key so far.
     largest: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -64,10 +67,10 @@ impl TableWriter {
         Ok(Self { file: Some(file), ..Self::in_memory(disk, path, number, options) })
     }
 
-    /// The same, without a file; `path` is for messages.
+    /// A table without a file; `path` is for messages.
     pub(super) fn in_memory(disk: &Disk, path: PathBuf, number: u64, options: &Options) -> Self {
         let bloom = options.bloom_bits_per_key;
-        // Behind the data come a filter and an index of some hundredths of its size.
+        // After the data come a filter and an index of some hundredths of its size.
         let tail = 2 * options.block_bytes + (options.table_bytes_max / 16) as usize;
         let mut buffer: Vec<u8> = Vec::with_capacity(Disk::DIRECT_BYTES + WRITE_BYTES + tail);
         let base = buffer.as_ptr().align_offset(Disk::DIRECT_BYTES).min(Disk::DIRECT_BYTES);
@@ -104,9 +107,12 @@ impl TableWriter {
         let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
         let value = value.unwrap_or_default();
         if key.len() > ENTRY_BYTES_MAX || value.len() > ENTRY_BYTES_MAX {
-            return Err(StoreError::new(&self.path, "a key or value is longer than 512 MiB"));
+            return Err(StoreError::new(
+                &self.path,
+                "a key or a value is longer than 512 MiB, the most that can be written",
+            ));
         }
-        // Where `key` is all shared, bytes of the trailer are stored though they may be shared too.
+        // Bytes of the trailer are stored even where they could be shared too, after a key that is.
         let shared = common_prefix(&self.largest, key);
         assert!(self.ascends(key, shared), "keys are written in ascending order, each once");
         if let Some(filter) = &mut self.filter {
@@ -121,14 +127,14 @@ impl TableWriter {
         if self.data.len() >= self.block_bytes { self.end_block() } else { Ok(()) }
     }
 
-    /// Bytes that the table would have if it ended here, about.
+    /// About how many bytes the table has if it ends here.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::bytes);
         self.offset() + (self.data.len() + self.index.len() + filter) as u64
     }
 
-    /// Writes what is left. The file comes back so that the caller can sync it.
+    /// Writes what is left, and returns the table and its file, which the caller syncs.
     pub(super) fn finish(mut self) -> Result<(Table, Option<File>)> {
         if !self.data.is_empty() {
             self.end_block()?;
@@ -168,7 +174,7 @@ impl TableWriter {
     }
 
     /// Whether `key`, which has `shared` bytes in common with the last internal key, is greater
-    /// than the last user key, or the first.
+    /// than the last user key. The first key always is.
     #[inline]
     fn ascends(&self, key: &[u8], shared: usize) -> bool {
         let Some(last) = self.largest.len().checked_sub(TRAILER_BYTES) else { return true };
@@ -178,7 +184,7 @@ impl TableWriter {
         }
     }
 
-    /// Prepares for the first entry of a block; how much its key shares.
+    /// Prepares for the first entry of a block; returns how many bytes its key shares, which is 0.
     fn start_block(&mut self, key: &[u8], trailer: &[u8]) -> usize {
         if self.smallest.is_empty() {
             self.smallest.extend_from_slice(key);
@@ -226,7 +232,7 @@ impl TableWriter {
         Handle { offset, size }
     }
 
-    /// Writes what was gathered; past the page cache, whole pages only.
+    /// Writes what was gathered; to a file past the page cache, only whole pages of it.
     fn write_out(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let gathered = self.buffer.len() - self.base;
@@ -241,7 +247,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the rest, which may end inside a page.
+    /// Writes everything that is left, which may end inside a page.
     fn write_rest(&mut self) -> Result<()> {
         self.write_out()?;
         let Some(file) = self.file.as_ref().filter(|_| self.buffer.len() > self.base) else {

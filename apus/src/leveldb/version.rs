@@ -8,20 +8,20 @@ use super::manifest::{DeletedFile, NewFile};
 use super::table::{Lookup, Probe, Table, TableCursor};
 use crate::disk::{Result, StoreError};
 
-/// Keys that are located before the first of them is read: enough to keep a disk busy, and little
-/// memory.
+/// Number of keys that are located before the value of the first is read: enough to keep a disk
+/// busy, with little memory.
 const BATCH_KEYS: usize = 256;
 
-/// A key that [`Version::get_many`] has not found yet.
+/// A key that [`Version::get_many`] looks up.
 #[derive(Clone, Copy)]
 struct OpenKey {
-    /// Its index among the keys, or [`DONE`].
+    /// Its index among the keys, or [`DONE`] once it was found.
     index: usize,
     /// Its bloom hash.
     hash: u32,
 }
 
-/// Stands for the index of a key that needs no more looking up.
+/// The index that marks a key as found.
 const DONE: usize = usize::MAX;
 
 /// A table and the level that it belongs to.
@@ -38,12 +38,12 @@ pub(super) struct SortedRun {
     pub tables: Arc<[Arc<Table>]>,
 }
 
-/// What the database holds at one moment: runs from the newest to the oldest. It never changes, so
-/// that readers need no lock.
+/// What the database holds at one moment: its runs, from the newest to the oldest. A version never
+/// changes, so that readers need no lock.
 ///
-/// Levels 1 to 6 are one run each. The tables of level 0 may overlap, and the one with the higher
-/// number is newer; neighbours in that order which do not overlap are gathered into one run, since
-/// then it does not matter which of them is newer.
+/// Each of the levels 1 to 6 is one run. Tables of level 0 may overlap; the one with the higher
+/// number is newer. Neighbours in that order that do not overlap are gathered into one run, since
+/// it does not matter then which of them is newer.
 #[derive(Default)]
 pub(super) struct Version {
     pub runs: Vec<SortedRun>,
@@ -55,12 +55,12 @@ impl LevelTable {
         self.table.number
     }
 
-    /// The table as a manifest record takes it out.
+    /// The part of a manifest record that removes the table.
     pub(super) fn deleted_file(&self) -> DeletedFile {
         DeletedFile { level: self.level, number: self.table.number }
     }
 
-    /// The table as the manifest names it.
+    /// The part of a manifest record that adds the table.
     pub(super) fn file(&self) -> NewFile {
         let table = &self.table;
         NewFile {
@@ -91,7 +91,10 @@ impl SortedRun {
 }
 
 impl Version {
-    /// Puts tables, each with its level, in order; an error if a level's tables overlap.
+    /// The version that consists of these tables, in any order.
+    ///
+    /// # Errors
+    /// Tables of a level other than 0 overlap.
     pub(super) fn new(dir: &Path, tables: Vec<LevelTable>) -> Result<Self> {
         let mut levels: [Vec<Arc<Table>>; LEVELS] = Default::default();
         for LevelTable { level, table } in tables {
@@ -106,7 +109,10 @@ impl Version {
             for pair in tables.windows(2) {
                 if compare_internal(&pair[0].keys.largest, &pair[1].keys.smallest).is_ge() {
                     let (a, b) = (pair[0].number, pair[1].number);
-                    let what = format!("tables {a} and {b} of level {level} overlap");
+                    let what = format!(
+                        "the tables {a:06}.ldb and {b:06}.ldb of level {level} overlap, which only \
+                         tables of level 0 may"
+                    );
                     return Err(StoreError::new(dir, what));
                 }
             }
@@ -120,12 +126,12 @@ impl Version {
         self.runs.iter().flat_map(SortedRun::level_tables)
     }
 
-    /// Every table as the manifest names it.
+    /// The part of a manifest record that adds every table.
     pub(super) fn files(&self) -> Vec<NewFile> {
         self.tables().map(|table| table.file()).collect()
     }
 
-    /// The value of `key`, as long as this version is held.
+    /// The value of `key`, borrowed from its table.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let hash = bloom::hash(key);
         let mut probe = Probe::default();
@@ -143,8 +149,9 @@ impl Version {
         Ok(None)
     }
 
-    /// Looks up many keys in ascending order: run after run, those that are still open. In each
-    /// run all blocks are located before the first is read, so that reads from the disk overlap.
+    /// Looks up many keys in ascending order: run after run, in each those that were not found yet.
+    /// Blocks are located in batches before the first of them is read, so that reads from the disk
+    /// overlap.
     pub(super) fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -187,7 +194,7 @@ impl Version {
     }
 }
 
-/// Index of the first table from `at` on whose last user key is at least `key`: near ones are
+/// Index of the first table from `at` on whose last user key is at least `key`. Near tables are
 /// tried first, since neighbouring keys mostly lie in neighbouring tables.
 fn advance(tables: &[Arc<Table>], mut at: usize, key: &[u8]) -> usize {
     let mut step = 1;
