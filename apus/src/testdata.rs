@@ -20,9 +20,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+    /// A number below `end`; 0 if `end` is 0.
+    pub fn below<N: TryInto<u64> + TryFrom<u64>>(&mut self, end: N) -> N {
+        let end = end.try_into().ok().expect("not negative");
+        N::try_from(self.next() % end.max(1)).ok().expect("below a number of this type")
+    }
+
+    /// One of some choices, of which there is at least one.
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
     }
 
     /// So many random bytes.

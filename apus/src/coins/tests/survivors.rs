@@ -8,20 +8,10 @@ use crate::coins::*;
 use crate::disk::{Disk, PowerCut, StoreError};
 use crate::hash::{Hash, sha256};
 use crate::leveldb::Options;
+use crate::testdata::Random;
 use crate::wire::OutPoint;
 
 type Coins = Vec<(OutPoint, Coin)>;
-
-/// Numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 += 1;
-        let hash = sha256(&self.0.to_le_bytes());
-        usize::from(u16::from_le_bytes([hash[0], hash[1]])) % end
-    }
-}
 
 fn chainstate(dir: &Path) -> Chainstate {
     let options = Options { create_if_missing: true, ..Options::default() };

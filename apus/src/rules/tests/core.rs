@@ -11,7 +11,6 @@ use bitcoinkernel::{
     Block, ChainType, ChainstateManager, ChainstateManagerBuilder, ContextBuilder, Log, Logger,
 };
 
-use super::differential::Random;
 use super::node::Node;
 use super::reasons::committed;
 use super::*;

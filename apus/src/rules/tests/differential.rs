@@ -24,22 +24,6 @@ pub fn kernel_verdict(bytes: &[u8], params: &ChainParams) -> Option<Option<RuleC
     }))
 }
 
-/// Xorshift: the same blocks on every run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit.max(1)
-    }
-
-    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
-
 /// A script of one kind or another, near the limits that count.
 fn script(random: &mut Random) -> ScriptBuf {
     let mut script: Vec<u8> = match random.below(4) {

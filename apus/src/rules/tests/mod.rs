@@ -16,6 +16,7 @@ use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, T
 
 use super::*;
 use crate::hash::Hash;
+use crate::testdata::Random;
 use crate::testdata::{blocks_of, data, shared};
 use crate::wire::{
     BlockView, Chain, Header, Network, ScriptFlags, TxView, merkle_root, put_compact_size,

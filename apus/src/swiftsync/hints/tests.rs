@@ -2,26 +2,12 @@
 
 use super::elias_fano::OUTPUTS_MAX;
 use super::*;
+use crate::testdata::Random;
 
 /// A block: the indices that stay unspent, and how many outputs it has.
 pub type Block = (Vec<u32>, u32);
 
-/// Numbers that look random and are the same in every run (SplitMix64).
-pub struct Random(pub u64);
-
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
     /// Each of `outputs` stays with a probability of `density` in 2^16.
     pub fn block(&mut self, outputs: u32, density: u64) -> Block {
         ((0..outputs).filter(|_| self.below(1 << 16) < density).collect(), outputs)
@@ -75,6 +61,30 @@ pub fn check_file(file: &[u8], format: Format, blocks: &[Block]) {
         let error = hints.unspent(height, &mut unspent).unwrap_err();
         assert_eq!(error.height, Some(height), "{format:?}");
     }
+}
+
+/// Heights of a file that [`try_all`] reads; a damaged head may announce millions.
+const HEIGHTS_TRIED: usize = 20_000;
+
+/// Opens a file and reads its blocks. Whatever its bytes are, no list may be longer than those of
+/// the largest block or frame.
+pub fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
+    let len = file.len() as u64;
+    let hints = open(file)?;
+    // Only compressed blocks may take less than a byte.
+    assert!(u64::from(hints.height()) <= len || hints.format() == Format::Compressed);
+    let (mut unspent, mut result) = (Vec::new(), Ok(()));
+    for height in (1..=hints.height()).take(HEIGHTS_TRIED) {
+        match hints.unspent(height, &mut unspent) {
+            Ok(()) => {
+                assert!(unspent.windows(2).all(|pair| pair[0] < pair[1]));
+                assert!(unspent.last().is_none_or(|last| *last < OUTPUTS_MAX));
+            }
+            Err(error) => result = result.and(Err(error)),
+        }
+        assert!(unspent.capacity() <= 4 * OUTPUTS_MAX as usize);
+    }
+    result
 }
 
 /// Block sizes and densities at which something changes.

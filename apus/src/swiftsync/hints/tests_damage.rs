@@ -1,9 +1,10 @@
 //! Files that are cut short, longer than they should be, or damaged: refused, and never a panic or
 //! an allocation beyond what the file's length allows.
 
-use super::elias_fano::{BitOrder, OUTPUTS_MAX, decode};
-use super::tests::{Block, Random, WRITTEN, file_of};
+use super::elias_fano::{BitOrder, decode};
+use super::tests::{Block, WRITTEN, file_of, try_all};
 use super::*;
+use crate::testdata::Random;
 
 fn blocks() -> Vec<Block> {
     let mut random = Random(5);
@@ -12,29 +13,11 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Opens and reads all; whatever it says, no list may be longer than blocks can be.
-fn try_all(file: &[u8]) -> Result<(), HintsError> {
-    let hints = open(file.to_vec())?;
-    assert!(u64::from(hints.height()) <= file.len() as u64);
-    let (mut unspent, mut first_error) = (Vec::new(), Ok(()));
-    for height in 1..=hints.height() {
-        match hints.unspent(height, &mut unspent) {
-            Ok(()) => {
-                assert!(unspent.windows(2).all(|pair| pair[0] < pair[1]));
-                assert!(unspent.last().is_none_or(|last| *last < OUTPUTS_MAX));
-            }
-            Err(error) => first_error = first_error.and(Err(error)),
-        }
-        assert!(unspent.capacity() <= 4 * OUTPUTS_MAX as usize);
-    }
-    first_error
-}
-
 #[test]
 fn every_truncation_and_every_longer_file_is_refused() {
     for format in WRITTEN {
         let file = file_of(format, &blocks());
-        assert_eq!(try_all(&file), Ok(()));
+        assert_eq!(try_all(file.clone()), Ok(()));
         for length in 0..file.len() {
             assert!(open(file[..length].to_vec()).is_err(), "{format:?}, {length} bytes");
         }
@@ -55,7 +38,7 @@ fn damage_never_panics() {
             for _ in 0..12 {
                 let mut damaged = file.clone();
                 damaged[at] = random.next() as u8;
-                let _ = try_all(&damaged);
+                let _ = try_all(damaged);
             }
         }
         for _ in 0..3_000 {
@@ -65,7 +48,7 @@ fn damage_never_panics() {
                 damaged[at] = random.next() as u8;
             }
             damaged.truncate(file.len() - random.below(3) as usize);
-            let _ = try_all(&damaged);
+            let _ = try_all(damaged);
         }
     }
 }
@@ -80,7 +63,7 @@ fn noise_behind_a_good_head_never_panics() {
             _ => vec![1, 0, 0],
         };
         file.extend((0..random.below(60)).map(|_| random.next() as u8));
-        let _ = try_all(&file);
+        let _ = try_all(file);
     }
     let mut unspent = Vec::new();
     for _ in 0..200_000 {

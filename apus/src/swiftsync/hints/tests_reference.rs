@@ -3,8 +3,9 @@
 use std::io::Cursor;
 
 use super::elias_fano::{BitOrder, OUTPUTS_MAX, decode, encode};
-use super::tests::{Block, Random, check_file, edge_blocks, file_of};
+use super::tests::{Block, check_file, edge_blocks, file_of};
 use super::*;
+use crate::testdata::Random;
 
 fn encoded(unspent: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::new();

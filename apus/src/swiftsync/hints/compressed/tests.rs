@@ -9,8 +9,9 @@ use super::layout::{
 use super::model::{Census, Model};
 use super::*;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
-use crate::swiftsync::hints::tests::{Block, Random, edge_blocks, file_of};
-use crate::swiftsync::hints::{Format, Hints, HintsError, encoder, open, statistics};
+use crate::swiftsync::hints::tests::{Block, edge_blocks, file_of, try_all};
+use crate::swiftsync::hints::{Format, Hints, encoder, open, statistics};
+use crate::testdata::Random;
 
 fn compressed(blocks: &[Block]) -> Vec<u8> {
     let hints = open(file_of(Format::Bip456, blocks)).unwrap();
@@ -185,23 +186,6 @@ fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
     };
     let _ = mend();
     file
-}
-
-/// Opens and reads all; whatever it says, no list may be longer than blocks can be.
-fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
-    let hints = open(file)?;
-    let (mut unspent, mut result) = (Vec::new(), Ok(()));
-    for height in (1..=hints.height()).take(20_000) {
-        match hints.unspent(height, &mut unspent) {
-            Ok(()) => {
-                assert!(unspent.windows(2).all(|pair| pair[0] < pair[1]));
-                assert!(unspent.last().is_none_or(|last| *last < OUTPUTS_MAX));
-            }
-            Err(error) => result = result.and(Err(error)),
-        }
-        assert!(unspent.capacity() <= 2 * FRAME_INDICES_MAX);
-    }
-    result
 }
 
 #[test]
