@@ -2,10 +2,10 @@ use std::fmt;
 
 use crate::wire::Network;
 
-/// Satoshis in a bitcoin.
+/// The number of satoshis in a bitcoin.
 pub const COIN: i64 = 100_000_000;
 
-/// No amount is larger, in satoshi (Core's `MAX_MONEY`).
+/// The largest amount, in satoshi (Core's `MAX_MONEY`).
 pub const MONEY_MAX: i64 = 21_000_000 * COIN;
 
 /// Whether an amount is from 0 to [`MONEY_MAX`] (Core's `MoneyRange`).
@@ -13,12 +13,14 @@ pub(super) fn money_range(amount: i64) -> bool {
     (0..=MONEY_MAX).contains(&amount)
 }
 
-/// What a block of this height may create beside its fees, in satoshi (Core's `GetBlockSubsidy`).
+/// The amount in satoshi that the coinbase of a block at this height may claim on top of fees
+/// (Core's `GetBlockSubsidy`).
 pub fn subsidy(height: u32, network: &Network) -> i64 {
     (50 * COIN).checked_shr(height / network.halving_interval).unwrap_or(0)
 }
 
-/// An amount as Core shows it (`FormatMoney`): in bitcoins, at least two decimals.
+/// An amount in satoshi, displayed as Core does (`FormatMoney`): in bitcoins, with at least two
+/// decimals.
 pub(super) struct Money(pub i64);
 
 impl fmt::Display for Money {

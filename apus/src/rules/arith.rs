@@ -1,18 +1,19 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// 256 bits, unsigned, wrapping (Core's `arith_uint256`); least significant limb first.
+/// An unsigned number of 256 bits, least significant limb first, whose arithmetic wraps (Core's
+/// `arith_uint256`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct U256([u64; 4]);
 
-/// What a compact target says (Core's `SetCompact`).
+/// A compact target, decoded (Core's `SetCompact`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Compact {
-    /// The value, wrapped to 256 bits if it overflows, without its sign.
+    /// The value without its sign, modulo 2^256.
     pub value: U256,
-    /// The sign bit is set and the mantissa is not zero.
+    /// Whether the sign bit is set and the mantissa is not zero.
     pub negative: bool,
-    /// The value needs more than 256 bits.
+    /// Whether the value needs more than 256 bits.
     pub overflow: bool,
 }
 
@@ -36,7 +37,7 @@ impl U256 {
         bytes
     }
 
-    /// The value of a compact target, with what Core notes about it (`SetCompact`).
+    /// Decodes a compact target (Core's `SetCompact`).
     pub fn from_compact(bits: u32) -> Compact {
         let size = bits >> 24;
         let mut word = bits & 0x007f_ffff;
@@ -69,7 +70,7 @@ impl U256 {
         compact | size << 24
     }
 
-    /// Position of the highest bit that is set, counted from 1; 0 for zero.
+    /// The position of the highest bit that is set, counted from 1; 0 for zero.
     pub fn bits(self) -> u32 {
         (0..4)
             .rev()

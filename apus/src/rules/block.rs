@@ -26,19 +26,20 @@ impl<B: AsRef<[u8]>> CheckedBlock<B> {
         &self.hash
     }
 
-    /// Every txid, in order.
+    /// The txids of all transactions, in order.
     pub fn txids(&self) -> &[Hash] {
         &self.txids
     }
 
-    /// For every transaction, its signature operations as counted before P2SH
-    /// ([`legacy_sigops`]).
+    /// The number of signature operations of each transaction, in order, without those in P2SH
+    /// and witness scripts ([`legacy_sigops`]).
     pub fn legacy_sigops(&self) -> &[u32] {
         &self.legacy_sigops
     }
 }
 
-/// Where a block stands: what its rules depend on beside the block and its coins.
+/// The position of a block in its chain: what its rules depend on besides its own bytes and the
+/// coins that it spends.
 #[derive(Clone, Copy)]
 pub struct BlockContext<'a> {
     /// The network.
@@ -51,8 +52,8 @@ pub struct BlockContext<'a> {
     pub parent_median_time_past: i64,
 }
 
-/// The rules that need nothing but the block, in order (Core's `CheckBlock`). Hashes every
-/// transaction, once.
+/// Checks the rules that need nothing but the block, in order (Core's `CheckBlock`). Each
+/// transaction is hashed once.
 ///
 /// # Errors
 /// `high-hash`, `bad-signet-blksig`, `bad-txnmrklroot`, `bad-txns-duplicate`, `bad-blk-length`,
@@ -76,8 +77,8 @@ pub fn check_block<B: AsRef<[u8]>>(
     Ok(CheckedBlock { view, hash, txids, legacy_sigops })
 }
 
-/// The rules that need the block's ancestors but not its coins, in order (Core's
-/// `ContextualCheckBlock`). Hashes the witnesses.
+/// Checks the rules that need the block's ancestors but not the coins that it spends, in order
+/// (Core's `ContextualCheckBlock`). Transactions with witnesses are hashed once more.
 ///
 /// # Errors
 /// `bad-txns-nonfinal`, `bad-cb-height`, `bad-witness-nonce-size`, `bad-witness-merkle-match`,
@@ -107,8 +108,8 @@ fn signet_solution<B: AsRef<[u8]>>(
     Err(RuleError::consensus("bad-signet-blksig", "signet block signature validation failure"))
 }
 
-/// The header's merkle root MUST be that of the txids, and no other list may have it
-/// (CVE-2012-2459).
+/// The header's merkle root MUST be that of the block's txids, and no transactions at the end may
+/// be repeated in a way that leaves the root unchanged (CVE-2012-2459).
 fn merkle_root_matches<B: AsRef<[u8]>>(
     view: &BlockView<B>,
     txids: &[Hash],
@@ -123,7 +124,8 @@ fn merkle_root_matches<B: AsRef<[u8]>>(
     Ok(())
 }
 
-/// A block MUST hold a transaction, and be no larger than 1,000,000 bytes without witnesses.
+/// A block MUST have a transaction, and MUST NOT be larger than 1,000,000 bytes without its
+/// witnesses.
 fn size_in_limit<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<(), RuleError> {
     let scale = WITNESS_SCALE as usize;
     if view.tx_count() == 0
@@ -147,8 +149,8 @@ fn coinbase_first_and_only<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<(), Ru
     Ok(())
 }
 
-/// A block MUST NOT hold more than 20,000 signature operations, those in P2SH and witness scripts
-/// left out.
+/// A block MUST NOT have more than 20,000 signature operations, not counting those in P2SH and
+/// witness scripts. Returns the count of each transaction.
 fn legacy_sigops_in_limit<B: AsRef<[u8]>>(view: &BlockView<B>) -> Result<Vec<u32>, RuleError> {
     let sigops: Vec<u32> = view.txs().map(|tx| legacy_sigops(&tx)).collect();
     let total: u64 = sigops.iter().map(|&count| u64::from(count)).sum();
@@ -190,8 +192,8 @@ fn coinbase_has_height<B: AsRef<[u8]>>(
     Err(RuleError::consensus("bad-cb-height", "block height mismatch in coinbase"))
 }
 
-/// What pushes a height, in its only allowed form, and how many bytes of it count (Core's
-/// `CScript() << nHeight`).
+/// The script that pushes a height in the only form that BIP34 allows (Core's
+/// `CScript() << nHeight`): the first bytes of the array, and how many of them.
 fn push_height(height: u32) -> ([u8; 6], usize) {
     let mut push = [0; 6];
     match height {
@@ -210,8 +212,8 @@ fn push_height(height: u32) -> ([u8; 6], usize) {
     }
 }
 
-/// From segwit on, a coinbase that commits to the witnesses MUST do so rightly; without
-/// commitment, there MUST be no witness (BIP141; Core's `CheckWitnessMalleation`).
+/// From segwit on, a witness commitment in the coinbase MUST match the block's witnesses; a block
+/// without such a commitment MUST NOT have witnesses (BIP141; Core's `CheckWitnessMalleation`).
 fn witness_committed<B: AsRef<[u8]>>(
     view: &BlockView<B>,
     context: &BlockContext,

@@ -1,16 +1,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// A block or header that breaks a rule, and Core's word for which one.
+/// The consensus rule that a block or header breaks, in Bitcoin Core's words.
 ///
-/// Shown as Core logs it: `reason, debug`.
+/// Displayed as Core logs it: `reason, debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleError {
     /// Core's reject reason, such as `bad-txns-inputs-missingorspent`.
     pub reason: Cow<'static, str>,
-    /// Core's debug message: which transaction or input, which values; may be empty.
+    /// Core's debug message, which may be empty: the transaction or input, and the values.
     pub debug: String,
-    /// What follows from it.
+    /// What the broken rule says of the block's hash.
     pub class: RuleClass,
 }
 
@@ -65,8 +65,8 @@ impl RuleError {
         Self::new(RuleClass::InvalidHeader, reason, debug)
     }
 
-    /// Whether the block's hash is to be remembered as invalid. Mutated bytes say nothing of the
-    /// hash, and a header from the future or without parent may yet become valid.
+    /// Whether the block's hash is to be remembered as invalid. Mutated bytes say nothing about the
+    /// hash, and a header from the future or without a known parent may become valid later.
     pub fn condemns_hash(&self) -> bool {
         match self.class {
             RuleClass::Consensus

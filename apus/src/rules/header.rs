@@ -3,38 +3,38 @@ use super::error::{RuleClass, RuleError};
 use crate::hash::Hash;
 use crate::wire::{Header, Network};
 
-/// What rules need to know of a block that is being built on, and of its ancestors.
+/// A block and its ancestors, as far as the rules for a header that builds on it need them.
 pub trait Ancestry {
-    /// Height of the block itself.
+    /// The height of the block itself.
     fn height(&self) -> u32;
 
-    /// Compact target and time of the ancestor at `height`, which is at most
-    /// [`Ancestry::height`]; at that height, of the block itself.
+    /// The facts about the ancestor at `height`; at [`Ancestry::height`], which `height` does not
+    /// exceed, those about the block itself.
     fn at(&self, height: u32) -> HeaderFacts;
 
-    /// The median of the block's time and its ten ancestors' (BIP113; Core's
-    /// `GetMedianTimePast`).
+    /// The median time past of the block ([`median_time_past`]).
     fn median_time_past(&self) -> i64 {
         median_time_past(self)
     }
 }
 
-/// What [`Ancestry`] says of one header.
+/// The parts of a header that the rules of difficulty and time need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeaderFacts {
-    /// Target in compact form.
+    /// The target in compact form.
     pub bits: u32,
-    /// Seconds since 1970.
+    /// The time in seconds since 1970.
     pub time: u32,
 }
 
 /// Seconds that a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
 const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
 
-/// Seconds that BIP94 lets a difficulty period start before the last one ended (`MAX_TIMEWARP`).
+/// Seconds that the first block of a difficulty period may be earlier than the last block of the
+/// period before under BIP94 (Core's `MAX_TIMEWARP`).
 const TIMEWARP_SECONDS_MAX: i64 = 600;
 
-/// Blocks whose times the median is taken of.
+/// The number of blocks over whose times the median time past is taken (Core's `nMedianTimeSpan`).
 const MEDIAN_TIME_SPAN: u32 = 11;
 
 /// A header's hash MUST meet the target that it claims (Core's `CheckBlockHeader`).
@@ -49,7 +49,7 @@ pub fn check_header(header: &Header, hash: &Hash, network: &Network) -> Result<(
     }
 }
 
-/// The rules that need a header's parent and our clock, in order (Core's
+/// Checks the rules that need a header's ancestors and our clock, in order (Core's
 /// `ContextualCheckBlockHeader`). `now` is in seconds since 1970.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ pub fn check_header_in_context(
     version(header, network, parent.height() + 1)
 }
 
-/// A header's target MUST be the one that its ancestors lead to.
+/// A header's target MUST be the one that follows from its ancestors.
 fn difficulty(header: &Header, network: &Network, parent: &impl Ancestry) -> Result<(), RuleError> {
     if header.bits == next_work_required(network, parent, header.time) {
         Ok(())
@@ -76,7 +76,7 @@ fn difficulty(header: &Header, network: &Network, parent: &impl Ancestry) -> Res
     }
 }
 
-/// A header's time MUST be above the median of the eleven before it.
+/// A header's time MUST be later than the median time of the eleven blocks before it.
 fn time_after_median(header: &Header, parent: &impl Ancestry) -> Result<(), RuleError> {
     if i64::from(header.time) > parent.median_time_past() {
         Ok(())
@@ -85,8 +85,8 @@ fn time_after_median(header: &Header, parent: &impl Ancestry) -> Result<(), Rule
     }
 }
 
-/// Under BIP94, the first header of a difficulty period MUST NOT be over ten minutes before its
-/// parent.
+/// Under BIP94, the first header of a difficulty period MUST NOT be more than ten minutes earlier
+/// than its parent.
 fn no_timewarp(
     header: &Header,
     network: &Network,
@@ -107,7 +107,8 @@ fn no_timewarp(
     Ok(())
 }
 
-/// A header's time MUST NOT be over two hours ahead of our clock; until then it waits.
+/// A header's time MUST NOT be more than two hours ahead of our clock. The header may become valid
+/// later.
 fn time_not_in_future(header: &Header, now: i64) -> Result<(), RuleError> {
     if i64::from(header.time) > now.saturating_add(FUTURE_SECONDS_MAX) {
         return Err(RuleError::new(
@@ -119,7 +120,7 @@ fn time_not_in_future(header: &Header, now: i64) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// A header's version MUST be at least 2, 3, 4 once BIP34, 66, 65 are active.
+/// A header's version MUST be at least 2 once BIP34 is active, 3 once BIP66 is, 4 once BIP65 is.
 fn version(header: &Header, network: &Network, height: u32) -> Result<(), RuleError> {
     let least = [(2, network.bip34_height), (3, network.bip66_height), (4, network.bip65_height)];
     if least.iter().any(|&(least, from)| header.version < least && height >= from) {
@@ -167,8 +168,8 @@ pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time
     bits
 }
 
-/// The target after a whole period, of which `parent` is the last block (Core's
-/// `CalculateNextWorkRequired`).
+/// The compact target of the first block after a difficulty period, of which `parent` is the last
+/// block (Core's `CalculateNextWorkRequired`).
 fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
     let last = parent.at(parent.height());
     if network.pow_no_retargeting {
@@ -178,8 +179,8 @@ fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
     let timespan = network.pow_target_timespan;
     let actual = (i64::from(last.time) - i64::from(first.time))
         .clamp(i64::from(timespan / 4), i64::from(timespan) * 4) as u32;
-    // BIP94: the period's first block cannot use the minimum difficulty exception, so that its
-    // target is the real one.
+    // The first block of a period cannot use the exception for minimum difficulty, so that its
+    // target is the real one (BIP94).
     let bits = if network.enforce_bip94 { first.bits } else { last.bits };
     let limit = U256::from_le_bytes(&network.pow_limit);
     let scaled = U256::from_compact(bits).value.wrapping_mul(actual);
@@ -187,8 +188,8 @@ fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
     target.min(limit).to_compact()
 }
 
-/// The median of the times of a block and its ten ancestors, fewer near genesis (BIP113; Core's
-/// `GetMedianTimePast`).
+/// The median of the times of a block and its last ten ancestors, or as many as there are (BIP113;
+/// Core's `GetMedianTimePast`).
 pub fn median_time_past<A: Ancestry + ?Sized>(block: &A) -> i64 {
     let height = block.height();
     let count = (height + 1).min(MEDIAN_TIME_SPAN);

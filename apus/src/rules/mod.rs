@@ -1,10 +1,10 @@
-//! One function for each consensus rule. Does not know where coins come from: it is handed the
-//! coins that a block spends.
+//! One function for each consensus rule. The module does not know where coins come from: it is
+//! handed the coins that a block spends.
 //!
 //! The list of rules is the specification. A rule is Bitcoin Core's, in Core's order and with
-//! Core's reject reason, or it is a bug; `tests/core.rs` asks a whole Core about thousands of
-//! blocks that break one to three rules at once. Of a block that breaks several, the first in this
-//! list is the one that is told.
+//! Core's reject reason, or it is a bug; `tests/core.rs` compares with a whole Bitcoin Core over
+//! thousands of blocks that break one to three rules each. A block that breaks several rules is
+//! refused for the first of them in this list.
 //!
 //! | # | rule | reason | source |
 //! |--:|---|---|---|
@@ -52,8 +52,8 @@
 //! | 38 | `TxScripts` | `block-script-verify-flag-failed` | `script_flags` |
 //! | 39 | `coinbase_amount_in_limit` | `bad-cb-amount` | |
 //!
-//! Rules 8 to 16 run for one transaction after the other, as do 30 to 38. Where scripts are checked
-//! by several threads, Core's and ours, 38 comes after 39.
+//! Rules 8 to 16 are checked for one transaction after the other, as are 30 to 38. Where several
+//! threads check scripts, as in Core and here, 38 comes after 39.
 
 mod amount;
 mod arith;

@@ -1,4 +1,4 @@
-/// The coin that an input spends.
+/// The coin that an input spends, as the rules need to know it.
 #[derive(Clone, Copy, Debug)]
 pub struct Prevout<'a> {
     /// Amount in satoshi.

@@ -1,8 +1,9 @@
 use crate::hash::Hash;
 use crate::wire::{Network, ScriptFlags, flags};
 
-/// The flags that a block's scripts are checked with (Core's `GetBlockScriptFlags`): P2SH, segwit
-/// and taproot always, but for the blocks that broke them; the others from their heights on.
+/// The flags with which a block's scripts are checked (Core's `GetBlockScriptFlags`): P2SH, segwit
+/// and taproot in each block but the exceptions, which violated them; the others from the heights
+/// of their deployments on.
 pub fn script_flags(network: &Network, height: u32, hash: &Hash) -> ScriptFlags {
     let exception = network.script_flag_exceptions.iter().find(|(block, _)| block == hash);
     let mut script_flags =

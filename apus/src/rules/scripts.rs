@@ -8,8 +8,8 @@ use super::prevout::Prevout;
 use crate::hash::sha256d;
 use crate::wire::{ScriptFlags, TxView};
 
-/// A transaction made ready for libbitcoinkernel, so that its inputs can be checked apart from
-/// each other, by any number of threads, hashing what they share only once.
+/// A transaction prepared for libbitcoinkernel, so that any number of threads can check its inputs
+/// independently, and what their signatures share is hashed only once.
 pub struct TxScripts {
     tx: Transaction,
     spent: Vec<TxOut>,
@@ -18,11 +18,11 @@ pub struct TxScripts {
 }
 
 impl TxScripts {
-    /// Takes a transaction and the coins that it spends, in input order.
+    /// Prepares a transaction that spends these coins, which are in the order of its inputs.
     ///
     /// # Errors
-    /// `block-script-verify-flag-failed` if libbitcoinkernel refuses the transaction itself, which
-    /// it does to none that [`BlockView::parse`] lets through.
+    /// `block-script-verify-flag-failed` if libbitcoinkernel cannot parse the transaction, which it
+    /// can if [`BlockView::parse`] could.
     ///
     /// [`BlockView::parse`]: crate::wire::BlockView::parse
     pub fn new(tx: &TxView, prevouts: &[Prevout], flags: ScriptFlags) -> Result<Self, RuleError> {
@@ -47,7 +47,7 @@ impl TxScripts {
         Ok(Self { tx, spent, shared, flags })
     }
 
-    /// Number of inputs.
+    /// The number of inputs.
     pub fn input_count(&self) -> usize {
         self.spent.len()
     }
@@ -55,8 +55,8 @@ impl TxScripts {
     /// The input at `index` MUST satisfy the script of the coin that it spends.
     ///
     /// # Errors
-    /// `block-script-verify-flag-failed`. Core adds its script interpreter's error in brackets,
-    /// which libbitcoinkernel does not tell.
+    /// `block-script-verify-flag-failed`. Core adds its script interpreter's error in brackets;
+    /// libbitcoinkernel does not report it.
     ///
     /// # Panics
     /// If `index` is not below [`TxScripts::input_count`].

@@ -7,10 +7,11 @@ use crate::wire::{
     put_compact_size,
 };
 
-/// What a push in the witness commitment's script starts with to be the solution (BIP325).
+/// The first bytes of the push that holds the solution, in the script of the witness commitment
+/// (BIP325).
 const SIGNET_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 
-/// The flags that a solution is checked with.
+/// The flags with which a solution is checked.
 const SIGNET_FLAGS: u32 = flags::P2SH | flags::WITNESS | flags::DERSIG | flags::NULLDUMMY;
 
 /// Whether the block solves `challenge` (BIP325; Core's `CheckSignetBlockSolution`).
@@ -26,9 +27,9 @@ pub(super) fn has_signet_solution<B: AsRef<[u8]>>(
         .is_ok()
 }
 
-/// The virtual transaction whose input spends an output with the challenge (Core's
-/// `SignetTxs::Create`), serialised; `None` where there is no commitment to hold the solution, or
-/// one that does not parse.
+/// The serialised virtual transaction whose only input spends an output with the challenge (Core's
+/// `SignetTxs::Create`); `None` if the block has no witness commitment, or the solution in it does
+/// not parse.
 fn transaction_to_sign<B: AsRef<[u8]>>(
     view: &BlockView<B>,
     txids: &[Hash],
@@ -68,14 +69,15 @@ fn transaction_to_sign<B: AsRef<[u8]>>(
     Some(tx)
 }
 
-/// The last output that commits to the witnesses (Core's `GetWitnessCommitmentIndex`).
+/// The index of the last output that commits to the witnesses (Core's
+/// `GetWitnessCommitmentIndex`).
 fn commitment_index(coinbase: &TxView) -> Option<usize> {
     coinbase.outputs().rposition(|output| {
         output.script().len() >= 38 && output.script().starts_with(&WITNESS_COMMITMENT_HEADER)
     })
 }
 
-/// The script without its solution, and the solution, if it has one (Core's
+/// The script without its solution, and the solution; `None` if there is none (Core's
 /// `FetchAndClearCommitmentSection`). Pushes are written anew in their shortest form.
 fn clear_solution(script: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut solution = None;
@@ -93,7 +95,7 @@ fn clear_solution(script: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     solution.map(|solution| (cleared, solution))
 }
 
-/// Appends what pushes `data` (Core's `CScript::operator<<`).
+/// Appends the opcodes that push `data` (Core's `CScript::operator<<`).
 fn put_push(script: &mut Vec<u8>, data: &[u8]) {
     let len = data.len();
     match len {
@@ -111,7 +113,7 @@ fn put_push(script: &mut Vec<u8>, data: &[u8]) {
     script.extend(data);
 }
 
-/// The solution's scriptSig and witness stack, each with its CompactSizes.
+/// The serialised scriptSig and the serialised witness stack of a solution.
 fn split_solution(solution: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     let mut cursor = Cursor::new(solution);
     cursor.compact_bytes()?;
@@ -120,12 +122,12 @@ fn split_solution(solution: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
         cursor.compact_bytes()?;
     }
     if cursor.remaining() > 0 {
-        return Err(cursor.error("bytes behind the solution"));
+        return Err(cursor.error("bytes after the solution"));
     }
     Ok(solution.split_at(script_sig_end))
 }
 
-/// The txid that the coinbase would have with another script in the output at `at`.
+/// The txid of the coinbase with another script in the output at `at`.
 fn txid_with_script(coinbase: &TxView, at: usize, script: &[u8]) -> Hash {
     let mut tx = Vec::with_capacity(coinbase.base_size());
     tx.extend(coinbase.version().to_le_bytes());
@@ -147,8 +149,8 @@ fn txid_with_script(coinbase: &TxView, at: usize, script: &[u8]) -> Hash {
     sha256d(&tx)
 }
 
-/// The txid of the virtual transaction that creates the challenge's output: it commits to the
-/// header's version, parent, cleared merkle root and time.
+/// The txid of the virtual transaction that creates the output with the challenge. It commits to
+/// the header's version, parent and time, and to the merkle root without the solution.
 fn txid_to_spend(header: &[u8; 80], root: &Hash, challenge: &[u8]) -> Hash {
     let mut tx = vec![0; 4];
     tx.push(1);

@@ -1,22 +1,22 @@
 use crate::wire::opcodes::*;
 use crate::wire::{InputView, ScriptFlags, TxView, flags};
 
-/// What a CHECKMULTISIG counts where its number of keys is not known (Core's
-/// `MAX_PUBKEYS_PER_MULTISIG`).
+/// The signature operations that a CHECKMULTISIG counts as where its number of keys is unknown
+/// (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 const MULTISIG_KEYS_MAX: u32 = 20;
 
 /// BIP141's `WITNESS_SCALE_FACTOR`.
 pub(super) const WITNESS_SCALE: u32 = 4;
 
-/// One opcode and what it pushes; nothing for all but the plain pushes.
+/// An opcode and the bytes that it pushes, which are empty for all opcodes above OP_PUSHDATA4.
 #[derive(Clone, Copy)]
 pub(super) struct Op<'a> {
     pub code: u8,
     pub data: &'a [u8],
 }
 
-/// The opcodes of a script; after a push beyond the script's end `truncated` is set and there is
-/// no more (Core's `GetScriptOp`).
+/// An iterator over the opcodes of a script (Core's `GetScriptOp`). At a push that reaches beyond
+/// the script's end it sets `truncated` and ends.
 pub(super) struct Ops<'a> {
     rest: &'a [u8],
     pub truncated: bool,
@@ -66,15 +66,16 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// Signature operations in every scriptSig and scriptPubKey, a CHECKMULTISIG counted as 20 (Core's
-/// `GetLegacySigOpCount`).
+/// The number of signature operations in a transaction's scriptSigs and scriptPubKeys, where a
+/// CHECKMULTISIG counts as 20 (Core's `GetLegacySigOpCount`).
 pub fn legacy_sigops(tx: &TxView) -> u32 {
     let inputs: u32 = tx.inputs().map(|input| script_sig_sigops(input.script_sig())).sum();
     let outputs: u32 = tx.outputs().map(|output| output_sigops(output.script())).sum();
     inputs + outputs
 }
 
-/// [`script_sigops`] of a scriptSig, at a glance for what most are: nothing, or one or two pushes.
+/// [`script_sigops`] of a scriptSig, with a short way for most of them, which are empty or one or
+/// two pushes.
 #[inline]
 fn script_sig_sigops(script: &[u8]) -> u32 {
     let Some(&first) = script.first() else { return 0 };
@@ -91,8 +92,9 @@ fn script_sig_sigops(script: &[u8]) -> u32 {
     script_sigops(script, false)
 }
 
-/// [`script_sigops`] of an output, at a glance for the usual forms. Which form comes next cannot
-/// be foretold, so all are compared with and there is a single branch.
+/// [`script_sigops`] of an output's script, with a short way for the usual forms. The processor
+/// cannot predict which form comes next, so the script is compared with all of them and there is a
+/// single branch.
 #[inline]
 fn output_sigops(script: &[u8]) -> u32 {
     let (&[first, second, third, ..], &[.., before_last, last]) = (script, script) else {
@@ -109,9 +111,9 @@ fn output_sigops(script: &[u8]) -> u32 {
     if data | p2sh | p2pkh { u32::from(p2pkh) } else { script_sigops(script, false) }
 }
 
-/// What an input costs beside its transaction's legacy signature operations, in units of a quarter
-/// of one: what a P2SH or witness script holds (Core's `GetP2SHSigOpCount` and
-/// `CountWitnessSigOps`).
+/// The cost of the signature operations in an input's P2SH and witness scripts, which comes on top
+/// of the legacy operations of its transaction (Core's `GetP2SHSigOpCount` and
+/// `CountWitnessSigOps`). The unit is BIP141's, in which a legacy operation costs 4.
 pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptFlags) -> u32 {
     let mut cost = 0;
     let mut program = witness_program(prevout_script);
@@ -151,7 +153,8 @@ pub(super) fn script_sigops(script: &[u8], accurate: bool) -> u32 {
     count
 }
 
-/// What the last opcode pushes, in a script that only pushes; nothing for an empty script.
+/// The bytes that the last opcode of a scriptSig pushes, empty for an empty script; `None` for a
+/// script that does more than push.
 fn last_push(script: &[u8]) -> Option<&[u8]> {
     let mut ops = Ops::new(script);
     let mut last: &[u8] = &[];
@@ -180,7 +183,7 @@ fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// Core's `WitnessSigOps`.
+/// The cost of the signature operations of a witness program (Core's `WitnessSigOps`).
 fn witness_sigops((version, program): (u8, &[u8]), input: &InputView) -> u32 {
     match (version, program.len()) {
         (0, 20) => 1,
@@ -195,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that matter in scripts: lengths of pushes, what the usual forms hold, signature
+    /// Bytes that matter in scripts: lengths of pushes, opcodes of the usual forms and of signature
     /// operations.
     fn byte() -> impl Strategy<Value = u8> {
         let known = vec![0, 1, 20, 32, 33, 72, 75, 76, 77, 0x51, 0x60, 0x6a, 0x76, 0x87, 0x88];
@@ -206,7 +209,8 @@ mod tests {
         ]
     }
 
-    /// One of the usual forms, at most two of its bytes changed, at most two more or fewer.
+    /// A script of one of the usual forms with up to two bytes changed and up to two added or
+    /// removed.
     fn script() -> impl Strategy<Value = Vec<u8>> {
         let forms = vec![
             [&[OP_DUP, OP_HASH160, 20][..], &[0xac; 20], &[OP_EQUALVERIFY, OP_CHECKSIG]].concat(),
@@ -238,7 +242,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
-        fn at_a_glance_is_the_same(script in prop_oneof![
+        fn the_short_ways_count_the_same(script in prop_oneof![
             4 => script(),
             1 => prop::collection::vec(byte(), 0..60),
         ]) {

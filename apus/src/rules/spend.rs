@@ -9,13 +9,15 @@ use super::tx::sequence_locks_passed;
 use crate::hash::Hash;
 use crate::wire::{OutPoint, ScriptFlags, TxView};
 
-/// Blocks that a coinbase's outputs wait for (Core's `COINBASE_MATURITY`).
+/// The number of blocks after which a coinbase's outputs can be spent (Core's
+/// `COINBASE_MATURITY`).
 const COINBASE_MATURITY: i64 = 100;
 
-/// The rules on what a block spends and how much it may create, transaction by transaction and in
-/// order (Core's `ConnectBlock`). That every coin exists is the caller's to find out
-/// ([`RuleError::missing_or_spent`]), as are BIP30 ([`bip30_applies`]) and scripts
-/// ([`TxScripts`]).
+/// The rules on what a block spends and creates, checked transaction by transaction and in order
+/// (Core's `ConnectBlock`).
+///
+/// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
+/// block keeps BIP30 ([`bip30_applies`]), and checks scripts ([`TxScripts`]).
 ///
 /// [`TxScripts`]: super::TxScripts
 ///
@@ -35,21 +37,22 @@ pub struct BlockSpends<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
-    /// Starts with the coinbase.
+    /// Starts with the coinbase; the other transactions follow with [`BlockSpends::tx`].
     pub fn new(block: &'a CheckedBlock<B>, context: BlockContext<'a>) -> Self {
         let flags = script_flags(context.network, context.height, block.hash());
         let sigop_cost = u64::from(block.legacy_sigops()[0]) * u64::from(WITNESS_SCALE);
         Self { block, context, flags, fees: 0, sigop_cost }
     }
 
-    /// The flags that the block's scripts are checked with.
+    /// The flags with which the block's scripts are checked ([`script_flags`]).
     pub fn script_flags(&self) -> ScriptFlags {
         self.flags
     }
 
-    /// Adds the transaction at `index`, which is not the coinbase, and says its fee.
-    /// `median_time_past_at` answers for ancestors of the block by height and is asked only for
-    /// relative locks in time.
+    /// Checks the transaction at `index`, which is the next one and not the coinbase, and returns
+    /// its fee. `prevouts` are the coins that it spends, in the order of its inputs;
+    /// `median_time_past_at` is the median time past of an ancestor of the block by height, and is
+    /// called only for relative locks in time.
     ///
     /// # Errors
     /// `bad-txns-premature-spend-of-coinbase`, `bad-txns-inputvalues-outofrange`,
@@ -57,7 +60,7 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     /// `bad-txns-nonfinal`, `bad-blk-sigops`
     ///
     /// # Panics
-    /// If `prevouts` are not as many as the transaction's inputs.
+    /// If there are not as many `prevouts` as the transaction has inputs.
     pub fn tx(
         &mut self,
         index: usize,
@@ -85,7 +88,8 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
         Ok(fee)
     }
 
-    /// After the last transaction: checks what the coinbase claims and says the sum of all fees.
+    /// Checks what the coinbase claims, after the last transaction, and returns the sum of all
+    /// fees.
     ///
     /// # Errors
     /// `bad-blk-sigops`, `bad-cb-amount`
@@ -124,8 +128,8 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     }
 }
 
-/// The fee of a transaction that spends these coins in a block of this height (Core's
-/// `CheckTxInputs`).
+/// Checks the amounts of a transaction that spends these coins in a block of this height, and
+/// returns its fee (Core's `CheckTxInputs`).
 fn check_tx_inputs(tx: &TxView, prevouts: &[Prevout], height: u32) -> Result<i64, RuleError> {
     let mut value_in = 0i64;
     for prevout in prevouts {
@@ -173,12 +177,12 @@ fn inputs_cover_outputs(value_in: i64, value_out: i64) -> Result<(), RuleError> 
     ))
 }
 
-/// A fee MUST be an amount of money; it is wherever the rules before it hold.
+/// A fee MUST be from 0 to 21 million bitcoins. It always is if the rules before this one hold.
 fn fee_in_range(fee: i64) -> Result<(), RuleError> {
     if money_range(fee) { Ok(()) } else { Err(RuleError::consensus("bad-txns-fee-outofrange", "")) }
 }
 
-/// A block's fees together MUST NOT exceed 21 million bitcoins.
+/// The sum of a block's fees MUST NOT exceed 21 million bitcoins.
 fn accumulated_fees_in_range(fees: i64) -> Result<(), RuleError> {
     if money_range(fees) {
         return Ok(());
@@ -189,8 +193,8 @@ fn accumulated_fees_in_range(fees: i64) -> Result<(), RuleError> {
     ))
 }
 
-/// A block's signature operations MUST NOT cost more than 80,000 (BIP141): 4 each, those in
-/// witnesses 1.
+/// A block's signature operations MUST NOT cost more than 80,000, at 4 each and 1 for those in
+/// witnesses (BIP141).
 fn sigop_cost_in_limit(cost: u64) -> Result<(), RuleError> {
     if cost > SIGOPS_COST_MAX {
         return Err(RuleError::consensus("bad-blk-sigops", "too many sigops"));
@@ -198,7 +202,7 @@ fn sigop_cost_in_limit(cost: u64) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// A coinbase MUST NOT claim more than subsidy and fees.
+/// A coinbase MUST NOT claim more than the subsidy and the fees.
 fn coinbase_amount_in_limit(claimed: i64, limit: i64) -> Result<(), RuleError> {
     if claimed > limit {
         return Err(RuleError::consensus(
@@ -209,13 +213,16 @@ fn coinbase_amount_in_limit(claimed: i64, limit: i64) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Sum of a transaction's outputs, whose range the rules before have checked.
+/// The sum of a transaction's outputs, whose range [`check_block`] has checked.
+///
+/// [`check_block`]: super::check_block
 fn value_out(tx: &TxView) -> i64 {
     tx.outputs().fold(0, |sum: i64, output| sum.saturating_add(output.value()))
 }
 
 impl RuleError {
-    /// An input's coin does not exist, or no more: `bad-txns-inputs-missingorspent`.
+    /// The error of a block that spends a coin which does not exist, or no longer exists:
+    /// `bad-txns-inputs-missingorspent`.
     #[cold]
     pub fn missing_or_spent(txid: &Hash, outpoint: &OutPoint) -> Self {
         Self::consensus(

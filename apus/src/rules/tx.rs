@@ -4,16 +4,16 @@ use super::limits::WEIGHT_MAX;
 use super::sigops::WITNESS_SCALE;
 use crate::wire::TxView;
 
-/// Below this, a lock time is a height (Core's `LOCKTIME_THRESHOLD`).
+/// The least lock time that is a time; those below are heights (Core's `LOCKTIME_THRESHOLD`).
 const LOCK_TIME_THRESHOLD: u32 = 500_000_000;
 
-/// Up to this many inputs, comparing each with each is cheaper than sorting.
+/// The largest number of inputs of which comparing each with each is cheaper than sorting.
 const QUADRATIC_INPUTS_MAX: usize = 12;
 
-/// The rules that need nothing but the transaction, in order (Core's `CheckTransaction`).
+/// Checks the rules that need nothing but the transaction, in order (Core's `CheckTransaction`).
 ///
 /// # Errors
-/// Core's reason alone: which transaction it is, the caller knows.
+/// Core's reject reason, to be completed by [`RuleError::in_transaction`].
 pub(super) fn check_transaction(tx: &TxView) -> Result<(), &'static str> {
     has_inputs_and_outputs(tx)?;
     size_in_limit(tx)?;
@@ -33,7 +33,7 @@ fn has_inputs_and_outputs(tx: &TxView) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A transaction without its witnesses MUST fit a block.
+/// A transaction without its witnesses MUST NOT be larger than a block may be.
 fn size_in_limit(tx: &TxView) -> Result<(), &'static str> {
     if tx.base_size() * WITNESS_SCALE as usize > WEIGHT_MAX {
         return Err("bad-txns-oversize");
@@ -81,7 +81,7 @@ fn coinbase_script_length(tx: &TxView) -> Result<(), &'static str> {
     if (2..=100).contains(&tx.input(0).script_sig().len()) { Ok(()) } else { Err("bad-cb-length") }
 }
 
-/// Every input of what is not a coinbase MUST name an output.
+/// Each input of a transaction that is not a coinbase MUST refer to an output.
 fn inputs_spend_something(tx: &TxView) -> Result<(), &'static str> {
     if tx.inputs().any(|input| input.outpoint().is_null()) {
         return Err("bad-txns-prevout-null");
@@ -89,8 +89,8 @@ fn inputs_spend_something(tx: &TxView) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether a transaction may be in a block of this height, `cutoff` being the block's time or,
-/// under BIP113, its parent's median time past (Core's `IsFinalTx`).
+/// Whether a transaction's lock time allows it in a block of this height (Core's `IsFinalTx`).
+/// `cutoff` is the block's time or, under BIP113, the median time past of its parent.
 pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
     let lock_time = tx.lock_time();
     if lock_time == 0 {
@@ -100,8 +100,8 @@ pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
     i64::from(lock_time) < limit || tx.inputs().all(|input| input.sequence() == u32::MAX)
 }
 
-/// Relative locks of the inputs MUST have passed (BIP68; Core's `SequenceLocks`). `heights` are
-/// those of the coins spent, in input order.
+/// Whether the relative locks of all inputs have passed (BIP68; Core's `SequenceLocks`). `heights`
+/// are those of the coins spent, in the order of the inputs.
 pub(super) fn sequence_locks_passed(
     tx: &TxView,
     heights: impl Iterator<Item = u32>,
@@ -134,7 +134,8 @@ impl RuleError {
     /// The error of a block whose transaction `txid` breaks a context-free rule.
     #[cold]
     pub(super) fn in_transaction(reason: &'static str, txid: &crate::hash::Hash) -> Self {
-        // Core ends it with a blank, behind which its transactions' own message is always empty.
+        // The blank at the end is Core's: the transaction's own debug message, which would follow
+        // it, is always empty.
         Self::consensus(reason, format!("Transaction check failed (tx hash {txid}) "))
     }
 }

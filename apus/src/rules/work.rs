@@ -4,7 +4,8 @@ use super::arith::U256;
 use crate::hash::Hash;
 use crate::wire::Network;
 
-/// Expected number of hashes behind a block or a chain (Core's `nChainWork`); wraps at 2^256.
+/// The expected number of hashes that it took to make a block or a chain (Core's `nChainWork`),
+/// modulo 2^256.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Work(U256);
 
@@ -12,23 +13,24 @@ impl Work {
     /// No work.
     pub const ZERO: Self = Self(U256::ZERO);
 
-    /// The work that a number in a hash's clothes says, as [`Network::minimum_chain_work`] does.
+    /// The work given as a 256-bit number in the form of a hash, as in
+    /// [`Network::minimum_chain_work`].
     pub fn from_hash(number: &Hash) -> Self {
         Self(U256::from_le_bytes(&number.0))
     }
 
-    /// 32 bytes, big endian, so that they sort as the work does.
+    /// The work as 32 bytes, big endian, so that they sort as the work does.
     pub fn to_be_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
     }
 
-    /// Work of both.
+    /// The sum of both works.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// What this has more than `other`.
+    /// The work without that of `other`.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0.wrapping_sub(other.0))
@@ -47,7 +49,7 @@ impl fmt::Debug for Work {
     }
 }
 
-/// Work of one block with this compact target: 2^256 / (target + 1), zero if the target is
+/// The work of one block with this compact target: 2^256 / (target + 1), zero if the target is
 /// negative, too large or zero (Core's `GetBlockProof`).
 pub fn block_work(bits: u32) -> Work {
     let target = U256::from_compact(bits);
@@ -59,9 +61,9 @@ pub fn block_work(bits: u32) -> Work {
     Work(hashes.unwrap_or(U256::ZERO).wrapping_add(U256::ONE))
 }
 
-/// Seconds that the work from `from` to `to` takes at the difficulty of `tip_bits`, negative if
-/// `to` has less work (Core's `GetBlockProofEquivalentTime`). Scripts below assumevalid are
-/// skipped only if this is over two weeks from the block to the best header.
+/// The seconds that it takes to do the work from `from` to `to` at the difficulty of `tip_bits`,
+/// negative if `to` has less work (Core's `GetBlockProofEquivalentTime`). Scripts below assumevalid
+/// are skipped only if this is more than two weeks from the block to the best header.
 pub fn equivalent_time(to: Work, from: Work, tip_bits: u32, network: &Network) -> i64 {
     let (difference, sign) = if to > from { (to.minus(from), 1) } else { (from.minus(to), -1) };
     let seconds = difference.0.wrapping_mul(network.pow_target_spacing);
