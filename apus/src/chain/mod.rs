@@ -10,4 +10,4 @@ mod active;
 mod tree;
 
 pub use active::ActiveChain;
-pub use tree::{BlockId, BlockNode, Offer, Tree};
+pub use tree::{BlockId, BlockNode, Branch, Tree};

@@ -37,22 +37,17 @@ pub struct BlockNode {
     skip: Option<BlockId>,
     /// Kept because BIP68 asks for it by height.
     median_time_past: u32,
-    offer: Offer,
-    /// When the block and all its ancestors were first at hand; 0 while they are not.
+    /// Whether the block's bytes are in the data directory or in a source, and not known to be
+    /// damaged.
+    is_available: bool,
+    /// The order in which blocks became linked, which is when their bytes and those of all their
+    /// ancestors were first available; [`SEQUENCE_UNLINKED`] for a block that is not linked.
     sequence: u32,
 }
 
-/// Whether the bytes of a block are at hand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Offer {
-    /// They are not, or are known to be damaged.
-    Missing,
-    /// They are: in the data directory, or in a source.
-    AtHand,
-}
-
-/// Sequence numbers: Core gives 0 to the blocks of the best chain on disk and 1 to all others
-/// found there; those that come later count on from 2. One more here, since 0 says "not linked".
+/// Sequence numbers are Core's and one more. Core gives 0 to the blocks of the best chain on disk
+/// and 1 to all others found there, and counts on from 2.
+const SEQUENCE_UNLINKED: u32 = 0;
 const SEQUENCE_ACTIVE: u32 = 1;
 const SEQUENCE_FROM_DISK: u32 = 2;
 const SEQUENCE_FIRST_NEW: u32 = 3;
@@ -62,7 +57,7 @@ pub struct Tree {
     network: Network,
     nodes: Vec<BlockNode>,
     by_hash: HashMap<Hash, BlockId>,
-    /// Blocks whose bytes are at hand and some ancestor's are not, by parent.
+    /// Blocks whose bytes are available and those of some ancestor are not, by parent.
     unlinked: HashMap<BlockId, Vec<BlockId>>,
     best_header: BlockId,
     next_sequence: u32,
@@ -80,8 +75,8 @@ impl Tree {
             failed: false,
             skip: None,
             median_time_past: genesis.time,
-            offer: Offer::Missing,
-            sequence: 0,
+            is_available: false,
+            sequence: SEQUENCE_UNLINKED,
         };
         Self {
             by_hash: HashMap::from([(node.hash, BlockId(0))]),
@@ -217,8 +212,8 @@ impl Tree {
             failed,
             skip: self.ancestor(parent, skip_height(height)),
             median_time_past: times[times.len() / 2],
-            offer: Offer::Missing,
-            sequence: 0,
+            is_available: false,
+            sequence: SEQUENCE_UNLINKED,
         });
         self.by_hash.insert(hash, id);
         if !failed && self.node(id).work > self.node(self.best_header).work {
@@ -227,38 +222,57 @@ impl Tree {
         id
     }
 
-    /// Says that the bytes of `id` are at hand, or no longer; from this on it, and whatever waited
-    /// for it, may become the tip.
-    pub fn offer(&mut self, id: BlockId, offer: Offer) {
-        self.offer_with(id, offer, None);
+    /// Notes that the bytes of `id` are available. From now on the block, and those that build on it
+    /// and waited for it, may become the tip.
+    pub fn mark_available(&mut self, id: BlockId) {
+        self.link_available(id, None);
     }
 
-    /// Says that these blocks were first at hand in this order, whatever was said of them before.
-    /// Those found on disk at start stay ahead of them.
-    pub fn offer_in_order(&mut self, order: &[BlockId]) {
+    /// [`Tree::mark_available`] for a block found in the data directory at start, which is part of
+    /// the active chain or not.
+    pub fn mark_stored(&mut self, id: BlockId, is_active: bool) {
+        let sequence = if is_active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
+        self.link_available(id, Some(sequence));
+    }
+
+    /// Notes that the bytes of these blocks first became available in this order, which replaces
+    /// what was known of the order before. Blocks found in the data directory at start still come
+    /// first.
+    pub fn mark_available_in_order(&mut self, order: &[BlockId]) {
         let from_disk = SEQUENCE_ACTIVE..SEQUENCE_FIRST_NEW;
         let is_new = |id: &BlockId| !from_disk.contains(&self.node(*id).sequence);
         let order: Vec<BlockId> = order.iter().copied().filter(is_new).collect();
         for id in &order {
-            self.nodes[id.index()].offer = Offer::Missing;
+            self.nodes[id.index()].is_available = false;
         }
         self.unlinked.clear();
         self.next_sequence = SEQUENCE_FIRST_NEW;
         for id in self.ids() {
             let node = &mut self.nodes[id.index()];
             if node.sequence >= SEQUENCE_FIRST_NEW {
-                node.sequence = 0;
+                node.sequence = SEQUENCE_UNLINKED;
             }
-            if let (Offer::AtHand, 0, Some(prev)) = (node.offer, node.sequence, node.prev) {
+            if let (true, SEQUENCE_UNLINKED, Some(prev)) =
+                (node.is_available, node.sequence, node.prev)
+            {
                 self.unlinked.entry(prev).or_default().push(id);
             }
         }
         for id in order {
-            self.offer(id, Offer::AtHand);
+            self.mark_available(id);
         }
     }
 
-    /// Says that the branch ending in `tip` has become the active chain otherwise than block by
+    /// Notes that the bytes of `id` are missing or damaged. Neither it nor a block that builds on it
+    /// may become the tip.
+    pub fn mark_missing(&mut self, id: BlockId) {
+        let was_available = std::mem::replace(&mut self.nodes[id.index()].is_available, false);
+        if was_available {
+            self.unlink(id);
+        }
+    }
+
+    /// Notes that the branch ending in `tip` has become the active chain otherwise than block by
     /// block. As after a start on it, no other branch of as much work ranks above it.
     pub fn settle_on(&mut self, tip: BlockId) {
         let mut at = Some(tip);
@@ -269,25 +283,14 @@ impl Tree {
         }
     }
 
-    /// [`Tree::offer`] for a block found on disk at start, inside or outside the active chain.
-    pub fn offer_from_disk(&mut self, id: BlockId, active: bool) {
-        let sequence = if active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
-        self.offer_with(id, Offer::AtHand, Some(sequence));
-    }
-
-    /// All blocks that become linked get `sequence` or, without one, the next ones in turn (Core's
-    /// `ReceivedBlockTransactions`).
-    fn offer_with(&mut self, id: BlockId, offer: Offer, sequence: Option<u32>) {
-        if self.node(id).offer == offer {
-            return;
-        }
-        self.nodes[id.index()].offer = offer;
-        if offer == Offer::Missing {
-            self.unlink(id);
+    /// Notes that the bytes of `id` are available. All blocks that become linked by this get
+    /// `sequence` or, without one, the next ones in turn (Core's `ReceivedBlockTransactions`).
+    fn link_available(&mut self, id: BlockId, sequence: Option<u32>) {
+        if std::mem::replace(&mut self.nodes[id.index()].is_available, true) {
             return;
         }
         if let Some(prev) = self.node(id).prev
-            && self.node(prev).sequence == 0
+            && !self.is_linked(prev)
         {
             self.unlinked.entry(prev).or_default().push(id);
             return;
@@ -302,19 +305,19 @@ impl Tree {
         }
     }
 
-    /// Takes the sequence from `id` and all that build on it; they wait for it again.
+    /// Unlinks `id` and all blocks that build on it, which wait for it again.
     fn unlink(&mut self, id: BlockId) {
         if let Some(prev) = self.node(id).prev
             && let Some(waiting) = self.unlinked.get_mut(&prev)
         {
             waiting.retain(|waiting| *waiting != id);
         }
-        self.nodes[id.index()].sequence = 0;
+        self.nodes[id.index()].sequence = SEQUENCE_UNLINKED;
         for index in id.index() + 1..self.nodes.len() {
             let node = &self.nodes[index];
             let Some(prev) = node.prev else { continue };
-            if node.sequence != 0 && self.node(prev).sequence == 0 {
-                self.nodes[index].sequence = 0;
+            if node.sequence != SEQUENCE_UNLINKED && !self.is_linked(prev) {
+                self.nodes[index].sequence = SEQUENCE_UNLINKED;
                 self.unlinked.entry(prev).or_default().push(BlockId(index as u32));
             }
         }
@@ -355,7 +358,7 @@ impl Tree {
 
     /// Whether the bytes of `id` and of all its ancestors are available.
     fn is_linked(&self, id: BlockId) -> bool {
-        self.node(id).sequence != 0
+        self.node(id).sequence != SEQUENCE_UNLINKED
     }
 
     /// Whether `a` ranks above (`Greater`) or below `b` as a tip.

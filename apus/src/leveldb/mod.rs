@@ -66,6 +66,5 @@ pub(crate) use format::put_short;
 
 pub use cursor::{Cursor, Entries};
 pub use db::{Db, LevelStats, Snapshot, Stats};
-pub(crate) use format::put_short;
 pub use options::Options;
 pub use run::{RunBuilder, RunWriter};

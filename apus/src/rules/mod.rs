@@ -40,7 +40,7 @@
 //! | 27 | | `unexpected-witness` (mutated) | BIP141 |
 //! | 28 | `weight_in_limit` | `bad-blk-weight` | BIP141 |
 //! | | **`BlockSpends`**: the block and the coins it spends | | `ConnectBlock` |
-//! | 29 | `bip30_applies`, the caller looks up | `bad-txns-BIP30` | BIP30 |
+//! | 29 | `bip30_check`, the caller looks up | `bad-txns-BIP30` | BIP30 |
 //! | 30 | the caller looks up | `bad-txns-inputs-missingorspent` | |
 //! | 31 | `coinbase_mature` | `bad-txns-premature-spend-of-coinbase` | |
 //! | 32 | `input_amounts_in_range` | `bad-txns-inputvalues-outofrange` | |
@@ -75,9 +75,7 @@ mod tx;
 mod work;
 
 pub use amount::{COIN, MONEY_MAX, subsidy};
-pub use bip30::{
-    bip30_applies, bip30_repeat_of, bip34_implies_bip30, is_bip30_repeat, is_bip30_unspendable,
-};
+pub use bip30::{Bip30Check, bip30_check, bip30_repeat_of, is_bip30_repeat, is_bip30_unspendable};
 pub use block::{BlockContext, CheckedBlock, check_block, check_block_in_context};
 pub use error::{RuleClass, RuleError};
 pub use header::{

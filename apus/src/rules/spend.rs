@@ -17,8 +17,9 @@ const COINBASE_MATURITY: i64 = 100;
 /// (Core's `ConnectBlock`).
 ///
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
-/// block keeps BIP30 ([`bip30_applies`]), and checks scripts ([`TxScripts`]).
+/// block keeps BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
 ///
+/// [`bip30_check`]: super::bip30_check
 /// [`TxScripts`]: super::TxScripts
 ///
 /// ```ignore

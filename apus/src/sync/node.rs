@@ -13,7 +13,7 @@ use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::rebuild::Rebuild;
 use super::sources::{Place, Sources};
-use crate::chain::{ActiveChain, BlockId, Offer, Tree};
+use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
@@ -109,7 +109,7 @@ impl Node {
         if is_new && !read_only {
             node.ledger.write_index(&node.files)?;
         }
-        node.tree.offer_from_disk(genesis_id, true);
+        node.tree.mark_stored(genesis_id, true);
         node.stand_at_best_block()?;
         let height = node.tree.node(node.tip()).height;
         tracing::debug!(height, headers = node.tree.len(), "opened {}", node.dir.path().display());
@@ -175,7 +175,7 @@ impl Node {
         for id in self.tree.ids() {
             if self.ledger.entries[id.index()].block_pos().is_some() {
                 let is_active = active.contains(&self.tree, id);
-                self.tree.offer_from_disk(id, is_active);
+                self.tree.mark_stored(id, is_active);
             }
         }
         self.ledger.active = active;
@@ -204,10 +204,10 @@ impl Node {
     /// bad copy does not count for which of two equal chains came first either.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
         match self.sources.forget(id, place) {
-            None => self.tree.offer(id, Offer::Missing),
+            None => self.tree.mark_missing(id),
             Some(_) => {
                 let order = self.sources.in_order(self.tree.ids());
-                self.tree.offer_in_order(&order);
+                self.tree.mark_available_in_order(&order);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::sources::{SourcePlace, Sources};
-use crate::chain::{BlockId, Offer, Tree};
+use crate::chain::{BlockId, Tree};
 use crate::hash::Hash;
 use crate::rules::RuleClass;
 use crate::store::{BlockSource, ScanWarning, SourceItem};
@@ -64,7 +64,7 @@ pub(super) fn scan_into_node(
         let entry = &ledger.entries[id.index()];
         if entry.block_pos().is_none() {
             findings.sources.note(id, place);
-            findings.tree.offer(id, Offer::AtHand);
+            findings.tree.mark_available(id);
         } else if entry.undo_pos().is_none() {
             findings.sources.note_stored(id, place);
         } else {

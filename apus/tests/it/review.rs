@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use apus::chain::{BlockId, Offer, Tree};
+use apus::chain::{BlockId, Tree};
 use apus::disk::{Disk, PowerCut};
 use apus::hash::Hash;
 use apus::store::IndexDb;
@@ -105,9 +105,9 @@ fn blocks_linked_at_once_keep_their_order() {
         let mut tree = regtest_tree();
         let [root, first, second] = [&root, &first, &second].map(|block| add(&mut tree, block));
         for id in [tree.genesis(), tree.find(&hash(a)).unwrap(), tree.find(&hash(b)).unwrap()] {
-            tree.offer(id, Offer::AtHand);
+            tree.mark_available(id);
         }
-        tree.offer(root, Offer::AtHand);
+        tree.mark_available(root);
         assert!(tree.is_better(first, root) && tree.is_better(second, root));
         assert_eq!(tree.best_candidate(), tree.find(&hash(a)));
     }

@@ -73,7 +73,7 @@ impl<'a> Node<'a> {
         block: &CheckedBlock<B>,
         height: u32,
     ) -> Result<(), RuleError> {
-        if !bip30_applies(height, block.hash(), false) {
+        if bip30_check(self.network, height, block.hash(), false) == Bip30Check::Exempt {
             return Ok(());
         }
         for (tx, txid) in block.view().txs().zip(block.txids()) {

@@ -232,13 +232,20 @@ fn bip30() {
         "00000000000a4d0a398161ffc163c503763b1f4360639393e0e4c8e300e0caec".parse().unwrap();
     let unspendable: Hash =
         "00000000000271a2dc26e7667f8419f2e15416dc6955e5a6c6cdf3f2574dd08e".parse().unwrap();
-    assert!(bip30_applies(91_841, &repeat, false));
-    assert!(!bip30_applies(91_842, &repeat, false));
-    assert!(bip30_applies(91_842, &hash(1), false));
-    assert!(!bip30_applies(300_000, &hash(1), true));
-    assert!(bip30_applies(300_000, &hash(1), false));
-    assert!(!bip30_applies(1_983_701, &hash(1), true));
-    assert!(bip30_applies(1_983_702, &hash(1), true));
+    let check = |height, hash, bip34_ancestor_matches| {
+        bip30_check(&Network::new(Chain::Main), height, &hash, bip34_ancestor_matches)
+    };
+    assert_eq!(check(91_841, repeat, false), Bip30Check::LookUp);
+    assert_eq!(check(91_842, repeat, false), Bip30Check::Exempt);
+    assert_eq!(check(91_842, hash(1), false), Bip30Check::LookUp);
+    assert_eq!(check(300_000, hash(1), true), Bip30Check::Exempt);
+    assert_eq!(check(300_000, hash(1), false), Bip30Check::LookUp);
+    assert_eq!(check(1_983_701, hash(1), true), Bip30Check::Exempt);
+    assert_eq!(check(1_983_702, hash(1), true), Bip30Check::LookUp);
+    assert_eq!(bip30_check(&regtest(), 300, &hash(1), false), Bip30Check::Implied);
+    assert_eq!(bip30_check(&regtest(), 1_983_702, &hash(1), false), Bip30Check::LookUp);
+    assert_eq!(bip30_repeat_of(91_722, &unspendable), Some(91_880));
+    assert_eq!(bip30_repeat_of(91_842, &repeat), None);
     assert!(is_bip30_repeat(91_842, &repeat) && !is_bip30_repeat(91_880, &repeat));
     assert!(is_bip30_unspendable(91_722, &unspendable));
     assert!(!is_bip30_unspendable(91_812, &unspendable) && !is_bip30_unspendable(91_722, &repeat));

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::pipeline::Workers;
 use crate::coins::{Coin, Lookup};
 use crate::disk::StoreError;
-use crate::rules::{RuleError, bip30_applies, bip34_implies_bip30, script_flags};
+use crate::rules::{Bip30Check, RuleError, bip30_check, script_flags};
 use crate::sync::assumevalid::Assumed;
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::shared::Shared;
@@ -49,20 +49,6 @@ pub(super) struct Connector<'a> {
     /// Steps connected and steps retired, counted from the first.
     pub connected: usize,
     pub retired: usize,
-}
-
-/// How it is found out whether a block creates a coin that exists, which Core asks before every
-/// other rule about coins.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Bip30 {
-    /// Nothing is to be found out: Core does not ask.
-    Free,
-    /// Every output is looked up before anything is spent.
-    LookUp,
-    /// No valid block breaks the rule ([`bip34_implies_bip30`]). A transaction that comes a second
-    /// time spends coins that are gone, or those of another such transaction, so that outputs are
-    /// looked up only where a coin is missing, to give Core's reason.
-    Implied,
 }
 
 /// Why the connector takes no further block for now.
@@ -154,7 +140,7 @@ impl Connector<'_> {
         let _timer = self.shared.clock.start(Stage::Connect);
         self.connected += 1;
         let bip30 = self.bip30(&step);
-        if bip30 == Bip30::LookUp && self.overwrites(&prepared)? {
+        if bip30 == Bip30Check::LookUp && self.overwrites(&prepared)? {
             self.refuse(&step, prepared, RuleError::bip30());
             return Ok(());
         }
@@ -163,7 +149,7 @@ impl Connector<'_> {
             let taken = prepared.external.iter().zip(&coins);
             taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
             // The coins are again as they were before the block, which is what BIP30 asks about.
-            if bip30 == Bip30::Implied && self.overwrites(&prepared)? {
+            if bip30 == Bip30Check::Implied && self.overwrites(&prepared)? {
                 self.refuse(&step, prepared, RuleError::bip30());
                 return Ok(());
             }
@@ -231,16 +217,12 @@ impl Connector<'_> {
     }
 
     /// How it is found out whether a block keeps BIP30.
-    fn bip30(&self, step: &Step) -> Bip30 {
+    fn bip30(&self, step: &Step) -> Bip30Check {
         let (tree, network) = (self.shared.tree, self.shared.network);
         let node = tree.node(step.id);
         let bip34 = node.prev.and_then(|parent| tree.ancestor(parent, network.bip34_height));
         let matches = bip34.is_some_and(|id| tree.node(id).hash == network.bip34_hash);
-        match bip30_applies(node.height, &node.hash, matches) {
-            false => Bip30::Free,
-            true if bip34_implies_bip30(network, node.height) => Bip30::Implied,
-            true => Bip30::LookUp,
-        }
+        bip30_check(network, node.height, &node.hash, matches)
     }
 
     /// A block refused before any of its coins is taken, in its place after those in flight.

@@ -8,7 +8,7 @@ use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId};
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::rules::{bip30_applies, bip30_repeat_of, bip34_implies_bip30};
+use crate::rules::{Bip30Check, bip30_check, bip30_repeat_of};
 use crate::swiftsync::HintsError;
 use crate::sync::assumevalid::vouched_for;
 use crate::sync::block::step::Step;
@@ -73,7 +73,7 @@ impl Plan {
     /// Whether nothing but BIP30 keeps the coinbase of a block from coming twice.
     pub fn needs_bip30(&self, network: &Network, height: u32, hash: &Hash) -> bool {
         let bip34 = height > network.bip34_height && self.bip34_matches;
-        bip30_applies(height, hash, bip34) && !bip34_implies_bip30(network, height)
+        bip30_check(network, height, hash, bip34) == Bip30Check::LookUp
     }
 
     /// The blocks whose undo data must be there for reorganisations and for bitcoind's check at
