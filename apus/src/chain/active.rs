@@ -1,6 +1,6 @@
 use super::tree::{BlockId, Tree};
 
-/// The chain whose coins the chainstate holds: one block a height (Core's `CChain`).
+/// The chain whose coins the chainstate holds: one block for each height (Core's `CChain`).
 #[derive(Default, Clone)]
 pub struct ActiveChain {
     by_height: Vec<BlockId>,
@@ -19,33 +19,33 @@ impl ActiveChain {
         self.by_height.last().copied()
     }
 
-    /// Height of the last block.
+    /// The height of the last block; `None` before the genesis block is connected.
     pub fn height(&self) -> Option<u32> {
         self.by_height.len().checked_sub(1).map(|height| height as u32)
     }
 
-    /// The block at `height`.
+    /// The block at `height`; `None` above the last block.
     pub fn at(&self, height: u32) -> Option<BlockId> {
         self.by_height.get(height as usize).copied()
     }
 
-    /// Whether `id` is part of it.
+    /// Whether `id` is part of the chain.
     pub fn contains(&self, tree: &Tree, id: BlockId) -> bool {
         self.at(tree.node(id).height) == Some(id)
     }
 
-    /// Adds the block that builds on the tip.
+    /// Makes `id`, which builds on the tip, the new tip.
     pub fn push(&mut self, tree: &Tree, id: BlockId) {
         debug_assert_eq!(tree.node(id).prev, self.tip());
         self.by_height.push(id);
     }
 
-    /// Takes the tip away.
+    /// Removes the tip and returns it, so that its parent becomes the tip.
     pub fn pop(&mut self) -> Option<BlockId> {
         self.by_height.pop()
     }
 
-    /// The last block that both this chain and the branch ending in `id` have.
+    /// The last block that this chain and the branch ending in `id` have in common.
     pub fn fork(&self, tree: &Tree, id: BlockId) -> Option<BlockId> {
         tree.ancestors(id).find(|ancestor| self.contains(tree, *ancestor))
     }

@@ -1,10 +1,10 @@
-//! Headers: tree, work, median time past, best chain. Knows neither peers nor files, and has no
-//! clock: the time is an argument.
+//! Headers: tree, work, median time past, best chain. The module knows neither peers nor files, and
+//! has no clock: the time is an argument.
 //!
-//! A block is named by its [`BlockId`], an index that never changes, so that every thread may
-//! keep one. Which blocks' bytes are at hand is told to it ([`Tree::offer`]); from that follow the
-//! candidates for the tip, in Core's order: most work first, then whichever could be connected
-//! earlier (Core's `CBlockIndexWorkComparator`).
+//! A block is named by its [`BlockId`], an index that never changes, so that any thread may keep
+//! one. The caller reports which blocks' bytes are available ([`Tree::mark_available`]). The
+//! candidates for the tip follow from that, in Core's order: the most work first, then the block
+//! that could be connected first (Core's `CBlockIndexWorkComparator`).
 
 mod active;
 mod tree;

@@ -12,30 +12,30 @@ use crate::wire::{Header, Network};
 pub struct BlockId(u32);
 
 impl BlockId {
-    /// The index, for tables beside the tree.
+    /// The index, for tables that are kept next to the tree.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What is known of a block beside its bytes (Core's `CBlockIndex`).
+/// A block in the tree, without its transactions (Core's `CBlockIndex`).
 #[derive(Clone, Debug)]
 pub struct BlockNode {
     /// The block's hash.
     pub hash: Hash,
     /// The header.
     pub header: Header,
-    /// Distance from the genesis block.
+    /// The distance from the genesis block.
     pub height: u32,
-    /// The parent; none for the genesis block.
+    /// The parent; `None` for the genesis block.
     pub prev: Option<BlockId>,
-    /// Work of the chain that ends here.
+    /// The work of the chain that ends with this block.
     pub work: Work,
-    /// Whether a rule refused this block or one that it builds on.
+    /// Whether this block or one of its ancestors breaks a rule.
     pub failed: bool,
-    /// A far ancestor, for walks in logarithmic time (Core's `pskip`).
+    /// A distant ancestor, so that any ancestor is found in logarithmic time (Core's `pskip`).
     skip: Option<BlockId>,
-    /// Kept because BIP68 asks for it by height.
+    /// Stored, since BIP68 needs that of many blocks.
     median_time_past: u32,
     /// Whether the block's bytes are in the data directory or in a source, and not known to be
     /// damaged.
@@ -52,7 +52,7 @@ const SEQUENCE_ACTIVE: u32 = 1;
 const SEQUENCE_FROM_DISK: u32 = 2;
 const SEQUENCE_FIRST_NEW: u32 = 3;
 
-/// All headers known, from the genesis block on.
+/// The tree of all known headers, from the genesis block on.
 pub struct Tree {
     network: Network,
     nodes: Vec<BlockNode>,
@@ -64,7 +64,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of `network`, holding its genesis block alone.
+    /// The tree of `network` with nothing but its genesis block.
     pub fn new(network: Network, genesis: Header) -> Self {
         let node = BlockNode {
             hash: network.genesis_hash,
@@ -88,7 +88,7 @@ impl Tree {
         }
     }
 
-    /// The network that it belongs to.
+    /// The network that the headers belong to.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -98,12 +98,12 @@ impl Tree {
         BlockId(0)
     }
 
-    /// Number of headers.
+    /// The number of headers.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Never: the genesis block is always there.
+    /// Always false: the tree has at least the genesis block.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -113,13 +113,13 @@ impl Tree {
         (0..self.nodes.len() as u32).map(BlockId)
     }
 
-    /// What is known of `id`.
+    /// The header of `id` and what is known about it.
     #[inline]
     pub fn node(&self, id: BlockId) -> &BlockNode {
         &self.nodes[id.index()]
     }
 
-    /// The block with this hash.
+    /// The block with this hash; `None` if its header is not known.
     pub fn find(&self, hash: &Hash) -> Option<BlockId> {
         self.by_hash.get(hash).copied()
     }
@@ -134,7 +134,7 @@ impl Tree {
         std::iter::successors(Some(id), |at| self.node(*at).prev)
     }
 
-    /// The ancestor of `id` (or itself) at `height` (Core's `GetAncestor`).
+    /// The ancestor of `id`, or `id` itself, at `height`; `None` above it (Core's `GetAncestor`).
     pub fn ancestor(&self, id: BlockId, height: u32) -> Option<BlockId> {
         let mut at = id;
         if height > self.node(at).height {
@@ -150,7 +150,7 @@ impl Tree {
         Some(at)
     }
 
-    /// Median time of the block and the ten before it (BIP113; Core's `GetMedianTimePast`).
+    /// The median time past of a block (BIP113; Core's `GetMedianTimePast`).
     pub fn median_time_past(&self, id: BlockId) -> u32 {
         self.node(id).median_time_past
     }
@@ -161,11 +161,11 @@ impl Tree {
         self.node(id).prev.map_or(0, |parent| i64::from(self.median_time_past(parent)))
     }
 
-    /// Checks a header and adds it (Core's `AcceptBlockHeader`); `now` is in seconds since 1970.
+    /// Checks a header and adds it (Core's `AcceptBlockHeader`). `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// A rule refuses it; its parent is not known (`prev-blk-not-found`), or was refused
-    /// (`bad-prevblk`); it was refused itself before (`duplicate-invalid`).
+    /// The header breaks a rule; its parent is not known (`prev-blk-not-found`) or marked as failed
+    /// (`bad-prevblk`); or the block itself is known and marked as failed (`duplicate-invalid`).
     pub fn accept_header(&mut self, header: &Header, now: i64) -> Result<BlockId, RuleError> {
         let hash = header.hash();
         if let Some(id) = self.find(&hash) {
@@ -185,8 +185,8 @@ impl Tree {
         Ok(self.add(hash, header, parent, false))
     }
 
-    /// Adds a header that was checked before, as the block index on disk holds it; nothing if its
-    /// parent is not known. One that is there already stays as it is.
+    /// Adds a header that was checked before, from the block index on disk; `None` if its parent is
+    /// not known. A header that is in the tree already is left as it is.
     pub fn restore(&mut self, hash: Hash, header: &Header, failed: bool) -> Option<BlockId> {
         if let Some(id) = self.find(&hash) {
             return Some(id);
@@ -323,17 +323,17 @@ impl Tree {
         }
     }
 
-    /// The block that ought to be the tip: the most work of all whose bytes and whose ancestors'
-    /// bytes are at hand and which no rule refused; among equals the one that could be connected
-    /// first (Core's `FindMostWorkChain`).
+    /// The block that ought to be the tip: the one with the most work of all whose bytes and whose
+    /// ancestors' bytes are available and that are not marked as failed; of blocks with equal work,
+    /// the one that could be connected first (Core's `FindMostWorkChain`).
     pub fn best_candidate(&self) -> Option<BlockId> {
         self.ids()
             .filter(|id| self.is_linked(*id) && !self.node(*id).failed)
             .max_by(|a, b| self.compare(*a, *b))
     }
 
-    /// The blocks at `height` that can be reached: their bytes and their ancestors' are available,
-    /// and no rule refused them. In the order in which the best tips that build on them would
+    /// The blocks at `height` that are not marked as failed and whose bytes, and whose ancestors'
+    /// bytes, are available. They are in the order in which the best tips that build on them would
     /// become active.
     pub fn branches_at(&self, height: u32) -> Vec<BlockId> {
         let mut ancestors: Vec<Option<BlockId>> = vec![None; self.nodes.len()];
@@ -361,20 +361,20 @@ impl Tree {
         self.node(id).sequence != SEQUENCE_UNLINKED
     }
 
-    /// Whether `a` ranks above (`Greater`) or below `b` as a tip.
+    /// The order of two blocks as tips: `Greater` if `a` is the better one.
     fn compare(&self, a: BlockId, b: BlockId) -> std::cmp::Ordering {
         let (node_a, node_b) = (self.node(a), self.node(b));
         let by_work = node_a.work.cmp(&node_b.work);
         by_work.then(node_b.sequence.cmp(&node_a.sequence)).then(b.cmp(&a))
     }
 
-    /// Whether making `candidate` the tip is better than staying at `tip`.
+    /// Whether `candidate` is a better tip than `tip`.
     pub fn is_better(&self, candidate: BlockId, tip: BlockId) -> bool {
         self.compare(candidate, tip).is_gt()
     }
 
-    /// Marks `id` and all that build on it as refused; the best header moves elsewhere. Returns
-    /// all blocks newly marked.
+    /// Marks `id` and all blocks that build on it as failed, and chooses the best header among the
+    /// others. Returns the blocks that were not marked before.
     pub fn mark_failed(&mut self, id: BlockId) -> Vec<BlockId> {
         let mut marked = Vec::new();
         for index in id.index()..self.nodes.len() {
@@ -393,13 +393,13 @@ impl Tree {
         marked
     }
 
-    /// The branch that ends in `tip`, as the header rules want to see it.
+    /// The branch that ends in `tip`, in the form that the rules for headers need.
     pub fn branch(&self, tip: BlockId) -> Branch<'_> {
         Branch { tree: self, tip }
     }
 }
 
-/// A block and its ancestors, for the header rules.
+/// A block of the tree and its ancestors, in the form that the rules for headers need.
 #[derive(Clone, Copy)]
 pub struct Branch<'a> {
     tree: &'a Tree,
@@ -428,7 +428,8 @@ fn known_invalid(hash: &Hash) -> RuleError {
     RuleError::new(RuleClass::CachedInvalid, "duplicate-invalid", debug)
 }
 
-/// Core's `GetSkipHeight`: any lower height would do; this one makes walks logarithmic.
+/// The height of [`BlockNode::skip`] for a block at `height` (Core's `GetSkipHeight`). Any lower
+/// height would be correct; this one makes walks logarithmic.
 fn skip_height(height: u32) -> u32 {
     let clear_lowest = |n: u32| n & n.wrapping_sub(1);
     match height {
