@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use apus::coins::{Coin, CoinsCache};
+use apus::coins::{Coin, CoinsCache, Overwrite};
 use apus::hash::Hash;
 use apus::wire::OutPoint;
 
@@ -136,7 +136,8 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
     }
     let resident = machine::resident_bytes().saturating_sub(before);
     let bytes_per_coin = cache.bytes() as f64 / cached as f64;
-    let change = || changed.iter().try_for_each(|(at, coin)| cache.add(at, coin, true));
+    let change =
+        || changed.iter().try_for_each(|(at, coin)| cache.add(at, coin, Overwrite::Possible));
     let (sync, digest) = size.effort.time_with(change, |change| -> Result<u64> {
         change?;
         let mut sum = 0;

@@ -7,8 +7,8 @@ use crate::wire::OutPoint;
 
 use super::changes::Changes;
 use super::coin::Coin;
-use super::hasher::OutPointHasher;
-use super::lookup::{Lookup, Overwritten};
+use super::hasher::{OutPointHash, OutPointHasher};
+use super::lookup::{Lookup, Overwrite, Overwritten};
 use super::shard::Shard;
 
 /// Shards of the cache, a power of two: enough that 64 workers seldom meet, few enough that a
@@ -61,14 +61,15 @@ impl CoinsCache {
         for (shard, members) in groups.iter() {
             let shard = self.lock_unless_syncing(shard);
             if let Some(shard) = &shard {
-                shard.warm(members.iter().map(|(_, hash)| *hash));
+                shard.warm(members.iter().map(|member| member.hash));
             }
-            unknown.extend(members.iter().map(|(i, hash)| (*i as usize, *hash)).filter_map(
-                |(i, hash)| match &shard {
-                    Some(shard) if shard.knows(hash, &outpoints[i]) => None,
-                    _ => Some(i),
-                },
-            ));
+            unknown.extend(members.iter().filter_map(|member| {
+                let index = member.index as usize;
+                match &shard {
+                    Some(shard) if shard.knows(member.hash, &outpoints[index]) => None,
+                    _ => Some(index),
+                }
+            }));
         }
         unknown.sort_unstable();
         unknown
@@ -77,16 +78,16 @@ impl CoinsCache {
     /// Adds a coin that a block creates (Core's `AddCoin`); an unspendable one is no coin and is
     /// passed over.
     ///
-    /// `possible_overwrite` says that the tables may hold a coin under the same outpoint, as they
-    /// may for coinbases from before BIP30; without it, an unspent coin in the way is an error.
+    /// # Errors
+    /// With [`Overwrite::Never`], the cache has an unspent coin under the same outpoint.
     pub fn add(
         &self,
         outpoint: &OutPoint,
         coin: &Coin,
-        possible_overwrite: bool,
+        overwrite: Overwrite,
     ) -> Result<(), Overwritten> {
         let (shard, hash) = self.place(outpoint);
-        self.lock(shard).add(hash, outpoint, coin, possible_overwrite)
+        self.lock(shard).add(hash, outpoint, coin, overwrite)
     }
 
     /// As [`CoinsCache::add`], for many. After an error every other coin has been added, and the
@@ -94,14 +95,14 @@ impl CoinsCache {
     pub fn add_batch(
         &self,
         coins: &[(OutPoint, Coin)],
-        possible_overwrite: bool,
+        overwrite: Overwrite,
     ) -> Result<(), Overwritten> {
         let mut result = Ok(());
         self.for_each(
             coins,
             |(o, _)| o,
             |shard, hash, _, (outpoint, coin)| {
-                if let Err(e) = shard.add(hash, outpoint, coin, possible_overwrite) {
+                if let Err(e) = shard.add(hash, outpoint, coin, overwrite) {
                     result = Err(e);
                 }
             },
@@ -138,7 +139,7 @@ impl CoinsCache {
     /// Brings back a coin that a disconnected block spent, over whatever is there.
     pub fn restore(&self, outpoint: &OutPoint, coin: &Coin) {
         // With `possible_overwrite` there is no such thing as a coin in the way.
-        let _ = self.add(outpoint, coin, true);
+        let _ = self.add(outpoint, coin, Overwrite::Possible);
     }
 
     /// Counts the syncs. Ask for it before reading from the tables what is then given to
@@ -169,9 +170,9 @@ impl CoinsCache {
             if generation != self.generation() {
                 return;
             }
-            for (i, hash) in members {
-                let (outpoint, coin) = &coins[*i as usize];
-                shard.fill(*hash, outpoint, coin);
+            for member in members {
+                let (outpoint, coin) = &coins[member.index as usize];
+                shard.fill(member.hash, outpoint, coin);
             }
         }
     }
@@ -255,8 +256,8 @@ impl CoinsCache {
     }
 
     fn place(&self, outpoint: &OutPoint) -> (usize, u64) {
-        let (txid, hash) = self.hasher.hash(outpoint);
-        (shard_of(txid), hash)
+        let hash = self.hasher.hash(outpoint);
+        (shard_of(hash), hash.outpoint)
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
@@ -287,22 +288,33 @@ impl CoinsCache {
         let groups = Groups::new(&self.hasher, items, outpoint);
         for (shard, members) in groups.iter() {
             let mut shard = self.lock(shard);
-            shard.warm(members.iter().map(|(_, hash)| *hash));
-            for (i, hash) in members {
-                act(&mut shard, *hash, *i as usize, &items[*i as usize]);
+            shard.warm(members.iter().map(|member| member.hash));
+            for member in members {
+                let index = member.index as usize;
+                act(&mut shard, member.hash, index, &items[index]);
             }
         }
     }
 }
 
-fn shard_of(txid_hash: u64) -> usize {
-    (txid_hash >> (64 - SHARDS.trailing_zeros())) as usize
+fn shard_of(hash: OutPointHash) -> usize {
+    (hash.txid >> (64 - SHARDS.trailing_zeros())) as usize
 }
 
-/// The items of a batch by shard, in the order given inside each.
+/// The items of a batch, grouped by shard; those of one shard are in the order given.
 struct Groups {
-    members: Vec<(u32, u64)>,
+    members: Vec<Member>,
+    /// The end of each shard's members.
     ends: [u32; SHARDS],
+}
+
+/// An item of a batch.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    /// Its index in the batch.
+    index: u32,
+    /// The hash of its outpoint.
+    hash: u64,
 }
 
 impl Groups {
@@ -310,22 +322,22 @@ impl Groups {
         assert!(items.len() < u32::MAX as usize, "a batch has less than 2^32 items");
         let mut starts = [0u32; SHARDS];
         let hashes = items.iter().map(|item| hasher.hash(outpoint(item)));
-        let hashes: Vec<_> = hashes.map(|(txid, hash)| (shard_of(txid), hash)).collect();
+        let hashes: Vec<_> = hashes.map(|hash| (shard_of(hash), hash.outpoint)).collect();
         hashes.iter().for_each(|(shard, _)| starts[*shard] += 1);
         let mut sum = 0;
         for start in &mut starts {
             sum += std::mem::replace(start, sum);
         }
-        let mut members = vec![(0, 0); items.len()];
+        let mut members = vec![Member::default(); items.len()];
         for (i, (shard, hash)) in hashes.iter().enumerate() {
-            members[starts[*shard] as usize] = (i as u32, *hash);
+            members[starts[*shard] as usize] = Member { index: i as u32, hash: *hash };
             starts[*shard] += 1;
         }
         Self { members, ends: starts }
     }
 
-    /// Every shard that has members, with them.
-    fn iter(&self) -> impl Iterator<Item = (usize, &[(u32, u64)])> {
+    /// Each shard that has members, with its members.
+    fn iter(&self) -> impl Iterator<Item = (usize, &[Member])> {
         (0..SHARDS).filter_map(|shard| {
             let start = if shard == 0 { 0 } else { self.ends[shard - 1] };
             let members = &self.members[start as usize..self.ends[shard] as usize];

@@ -1,16 +1,27 @@
 use crate::wire::OutPoint;
 
-/// Hashes outpoints with a secret of this process. Who makes transactions chooses their ids, up
-/// to work, and must not be able to fill one bucket.
+/// The two hashes of an outpoint.
+#[derive(Clone, Copy)]
+pub(super) struct OutPointHash {
+    /// The hash of the txid alone, which picks the shard, so that the outputs of a transaction stay
+    /// together.
+    pub txid: u64,
+    /// The hash of the whole outpoint, for the shard's table.
+    pub outpoint: u64,
+}
+
+/// Hashes outpoints with a secret of this process. Whoever makes transactions can choose their
+/// txids, at the cost of work, and must not be able to fill one bucket.
 #[derive(Clone, Copy)]
 pub(super) struct OutPointHasher {
     keys: [u64; 4],
 }
 
 impl OutPointHasher {
-    /// A hasher with a secret drawn now.
+    /// A hasher with a new random secret.
     ///
-    /// Panics if the operating system has no randomness to give.
+    /// # Panics
+    /// If the operating system has no random bytes.
     pub fn new() -> Self {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
@@ -22,19 +33,19 @@ impl OutPointHasher {
         Self { keys: [word(0), word(1), word(2), word(3)] }
     }
 
-    /// Two hashes: of the txid alone, which picks the shard, so that the outputs of a transaction
-    /// stay together; and of the whole outpoint, for the shard's table.
+    /// Hashes an outpoint.
     #[inline]
-    pub fn hash(&self, outpoint: &OutPoint) -> (u64, u64) {
+    pub fn hash(&self, outpoint: &OutPoint) -> OutPointHash {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = outpoint.txid.0;
         let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let high = u64::from_le_bytes([i, j, k, l, m, n, o, p]);
         let txid = fold(low ^ self.keys[0], high ^ self.keys[1]);
-        (txid, fold(txid ^ self.keys[2], u64::from(outpoint.vout) ^ self.keys[3]))
+        let outpoint = fold(txid ^ self.keys[2], u64::from(outpoint.vout) ^ self.keys[3]);
+        OutPointHash { txid, outpoint }
     }
 }
 
-/// Both halves of the product in one word.
+/// The exclusive or of the two halves of the product.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

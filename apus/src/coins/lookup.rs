@@ -1,31 +1,32 @@
-use std::fmt;
-
 use crate::wire::OutPoint;
 
 use super::coin::Coin;
 
-/// What the cache knows of an outpoint.
+/// What the cache knows about an outpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// An unspent coin.
+    /// The coin is unspent.
     Hit(Coin),
-    /// Spent, and the tables may still hold it: looking there would be wrong.
+    /// The coin is spent. The tables may still hold it, so that looking there would be wrong.
     Spent,
     /// Nothing: the tables decide.
     Unknown,
 }
 
-/// A coin was added where an unspent one is cached; that one is left as it was.
+/// Whether the tables may hold a coin under the outpoint of one that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overwritten(
-    /// Where.
-    pub OutPoint,
-);
-
-impl fmt::Display for Overwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is unspent already", self.0)
-    }
+pub enum Overwrite {
+    /// They may, as for coinbases from before BIP30; then the new coin replaces it (Core's
+    /// `possible_overwrite`).
+    Possible,
+    /// They do not. An unspent coin in the cache is an error.
+    Never,
 }
 
-impl std::error::Error for Overwritten {}
+/// A coin was added under an outpoint whose coin is cached and unspent; that one is left as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is unspent already")]
+pub struct Overwritten(
+    /// The outpoint.
+    pub OutPoint,
+);

@@ -36,7 +36,7 @@ pub use changes::Changes;
 pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
-pub use lookup::{Lookup, Overwritten};
+pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};

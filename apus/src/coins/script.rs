@@ -20,8 +20,8 @@ pub(super) const INLINE_BYTES: usize = 35;
 pub struct CompactScript(Repr);
 
 #[derive(Clone, PartialEq, Eq)]
-enum Repr {
-    /// The first byte tells how many are used, see [`inline_len`]; the others are zero.
+pub(super) enum Repr {
+    /// The first byte determines how many are used ([`inline_len`]); the others are zero.
     Inline([u8; INLINE_BYTES]),
     Boxed(Box<[u8]>),
 }
@@ -114,24 +114,16 @@ impl CompactScript {
         Self(Repr::Boxed(bytes.into_boxed_slice()))
     }
 
-    /// The inline bytes, or the box.
+    /// The bytes as they are stored.
     #[inline]
-    pub(super) fn parts(&self) -> Result<&[u8; INLINE_BYTES], &[u8]> {
-        match &self.0 {
-            Repr::Inline(bytes) => Ok(bytes),
-            Repr::Boxed(bytes) => Err(bytes),
-        }
+    pub(super) fn repr(&self) -> &Repr {
+        &self.0
     }
 
-    /// The opposite of [`CompactScript::parts`].
+    /// The script of bytes that were stored like this.
     #[inline]
-    pub(super) fn from_inline(bytes: [u8; INLINE_BYTES]) -> Self {
-        Self(Repr::Inline(bytes))
-    }
-
-    /// The opposite of [`CompactScript::parts`].
-    pub(super) fn from_box(bytes: Box<[u8]>) -> Self {
-        Self(Repr::Boxed(bytes))
+    pub(super) fn from_repr(repr: Repr) -> Self {
+        Self(repr)
     }
 }
 

@@ -2,7 +2,7 @@ use crate::wire::OutPoint;
 
 use super::coin::Coin;
 use super::hasher::OutPointHasher;
-use super::lookup::{Lookup, Overwritten};
+use super::lookup::{Lookup, Overwrite, Overwritten};
 use super::slab::{NONE, Slab, State};
 use super::table::Table;
 
@@ -18,6 +18,13 @@ pub(super) struct Shard {
     changed: usize,
     /// The slot at which the next eviction starts.
     hand: u32,
+}
+
+/// The entry that was looked for.
+struct Found {
+    slot: u32,
+    /// Whether it has just been made.
+    is_new: bool,
 }
 
 impl Shard {
@@ -82,17 +89,20 @@ impl Shard {
         hash: u64,
         outpoint: &OutPoint,
         coin: &Coin,
-        possible_overwrite: bool,
+        overwrite: Overwrite,
     ) -> Result<(), Overwritten> {
         if coin.script.is_unspendable() {
             return Ok(());
         }
-        let created = if possible_overwrite { State::Changed } else { State::Fresh };
-        let (slot, is_new) = self.entry(hash, outpoint, created);
+        let created = match overwrite {
+            Overwrite::Possible => State::Changed,
+            Overwrite::Never => State::Fresh,
+        };
+        let Found { slot, is_new } = self.entry(hash, outpoint, created);
         let state = self.slab.get(slot).state;
         if is_new {
             self.link(slot);
-        } else if !possible_overwrite && state != State::Spent {
+        } else if overwrite == Overwrite::Never && state != State::Spent {
             return Err(Overwritten(*outpoint));
         } else if state != State::Fresh {
             // A spent entry becomes changed, never fresh: were it spent again before a sync, the
@@ -117,7 +127,7 @@ impl Shard {
 
     /// Makes sure that a sync leaves no coin under `outpoint` in the tables.
     pub fn remove(&mut self, hash: u64, outpoint: &OutPoint) {
-        let (slot, is_new) = self.entry(hash, outpoint, State::Spent);
+        let Found { slot, is_new } = self.entry(hash, outpoint, State::Spent);
         if is_new {
             self.link(slot);
         } else {
@@ -128,7 +138,7 @@ impl Shard {
 
     /// Adds a clean entry unless there is an entry. Returns whether it did.
     pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) -> bool {
-        let (slot, is_new) = self.entry(hash, outpoint, State::Clean);
+        let Found { slot, is_new } = self.entry(hash, outpoint, State::Clean);
         if is_new {
             self.slab.set_coin(slot, coin);
         }
@@ -143,7 +153,7 @@ impl Shard {
             let (slot, next) = (at, entry.next);
             (entry.prev, entry.next) = (NONE, NONE);
             if entry.state == State::Spent {
-                let hash = self.hasher.hash(&entry.outpoint).1;
+                let hash = self.hasher.hash(&entry.outpoint).outpoint;
                 self.forget(hash, slot);
             } else {
                 entry.state = State::Clean;
@@ -165,7 +175,7 @@ impl Shard {
             }
             let entry = self.slab.get(self.hand);
             if entry.state == State::Clean {
-                let hash = self.hasher.hash(&entry.outpoint).1;
+                let hash = self.hasher.hash(&entry.outpoint).outpoint;
                 self.forget(hash, self.hand);
             }
             self.hand += 1;
@@ -176,14 +186,14 @@ impl Shard {
         self.table.find(hash, |slot| self.slab.get(slot).outpoint == *outpoint)
     }
 
-    /// The slot of `outpoint`, and whether it was made just now, in `state` and linked to nothing.
-    fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> (u32, bool) {
+    /// Finds the entry of `outpoint`, or makes one in `state` and linked to nothing.
+    fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> Found {
         if let Some(slot) = self.find(hash, outpoint) {
-            return (slot, false);
+            return Found { slot, is_new: false };
         }
         let slot = self.slab.take(*outpoint, state);
         self.table.insert(hash, slot);
-        (slot, true)
+        Found { slot, is_new: true }
     }
 
     /// A fresh coin that is spent leaves nothing; any other leaves its death to be written.
@@ -246,7 +256,7 @@ impl Shard {
         assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");
         for slot in self.table.slots() {
             let entry = self.slab.get(slot);
-            let found = self.find(self.hasher.hash(&entry.outpoint).1, &entry.outpoint);
+            let found = self.find(self.hasher.hash(&entry.outpoint).outpoint, &entry.outpoint);
             assert_eq!(found, Some(slot), "an entry that is not found");
             assert_ne!(entry.state, State::Free, "a free slot in the table");
             if entry.state == State::Clean {

@@ -2,7 +2,7 @@ use crate::wire::OutPoint;
 
 use super::coin::{Coin, CoinParts};
 use super::prefetch::prefetch;
-use super::script::{CompactScript, INLINE_BYTES, inline_bytes};
+use super::script::{CompactScript, INLINE_BYTES, Repr, inline_bytes};
 
 /// What a cache entry is to the tables below (DESIGN.md, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,9 +159,9 @@ impl Slab {
         if self.get(slot).script[0] == BOXED {
             self.clear_coin(slot);
         }
-        let script = match coin.script.parts() {
-            Ok(inline) => *inline,
-            Err(bytes) => self.put_box(bytes),
+        let script = match coin.script.repr() {
+            Repr::Inline(bytes) => *bytes,
+            Repr::Boxed(bytes) => self.put_box(bytes),
         };
         let entry = self.get_mut(slot);
         (entry.amount, entry.code) = (coin.amount.to_le_bytes(), coin.code());
@@ -181,10 +181,10 @@ impl Slab {
     /// The coin in a slot.
     pub fn coin(&self, slot: u32) -> Coin {
         let entry = self.get(slot);
-        let script = match entry.box_index() {
-            None => CompactScript::from_inline(entry.script),
-            Some(index) => CompactScript::from_box(self.boxes[index].clone()),
-        };
+        let script = CompactScript::from_repr(match entry.box_index() {
+            None => Repr::Inline(entry.script),
+            Some(index) => Repr::Boxed(self.boxes[index].clone()),
+        });
         Coin {
             amount: u64::from_le_bytes(entry.amount),
             height: entry.code >> 1,

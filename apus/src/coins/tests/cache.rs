@@ -100,7 +100,8 @@ impl Pair {
 
     fn add(&mut self, at: &OutPoint, coin: Coin) {
         // Without an overwrite, the caller knows that there is no such coin.
-        let overwrite = self.truth.contains_key(at);
+        let exists = self.truth.contains_key(at);
+        let overwrite = if exists { Overwrite::Possible } else { Overwrite::Never };
         self.cache.add(at, &coin, overwrite).expect("nothing is in the way");
         self.truth.insert(*at, coin);
     }
@@ -168,30 +169,30 @@ fn states_of_the_design() {
         cache.check();
     };
     // Spent while fresh: there is no entry left, and nothing to write.
-    cache.add(&at, &coin(1), false).expect("free");
+    cache.add(&at, &coin(1), Overwrite::Never).expect("free");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(1)));
     assert_eq!((cache.len(), cache.peek(&at)), (0, Lookup::Unknown));
     sync(&[]);
     // Fresh, written, clean; a second sync writes nothing.
-    cache.add(&at, &coin(2), false).expect("free");
-    assert_eq!(cache.add(&at, &coin(3), false), Err(Overwritten(at)));
+    cache.add(&at, &coin(2), Overwrite::Never).expect("free");
+    assert_eq!(cache.add(&at, &coin(3), Overwrite::Never), Err(Overwritten(at)));
     sync(&[Some(2)]);
     sync(&[]);
-    assert_eq!(cache.add(&at, &coin(3), false), Err(Overwritten(at)));
+    assert_eq!(cache.add(&at, &coin(3), Overwrite::Never), Err(Overwritten(at)));
     assert_eq!(cache.peek(&at), Lookup::Hit(coin(2)));
     // Spent though in the tables, restored, spent again: still to be deleted.
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(2)));
     assert_eq!(cache.spend(&at), Lookup::Spent);
-    cache.add(&at, &coin(4), false).expect("spent");
+    cache.add(&at, &coin(4), Overwrite::Never).expect("spent");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(4)));
     sync(&[None]);
     assert!(cache.is_empty());
     // Overwriting what only the tables may hold is never fresh.
-    cache.add(&at, &coin(5), true).expect("overwrite");
+    cache.add(&at, &coin(5), Overwrite::Possible).expect("overwrite");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(5)));
     sync(&[None]);
     // Unspendable outputs are no coins.
-    cache.add(&at, &Coin::new(1, &[0x6a], 1, false), false).expect("passed over");
+    cache.add(&at, &Coin::new(1, &[0x6a], 1, false), Overwrite::Never).expect("passed over");
     assert!(cache.is_empty());
 }
 
@@ -233,10 +234,10 @@ fn batches_equal_single_calls() {
     let coins: Vec<_> = (0..5000).map(|n| (outpoint(n), coin(n))).collect();
     let outpoints: Vec<_> = (0..7000).step_by(3).map(outpoint).collect();
     for (at, coin) in &coins {
-        one.add(at, coin, false).expect("free");
+        one.add(at, coin, Overwrite::Never).expect("free");
     }
-    many.add_batch(&coins, false).expect("free");
-    assert!(many.add_batch(&coins[..1], false).is_err());
+    many.add_batch(&coins, Overwrite::Never).expect("free");
+    assert!(many.add_batch(&coins[..1], Overwrite::Never).is_err());
     let singly = |cache: &CoinsCache, f: fn(&CoinsCache, &OutPoint) -> Lookup| -> Vec<_> {
         outpoints.iter().map(|at| f(cache, at)).collect()
     };
@@ -250,7 +251,7 @@ fn batches_equal_single_calls() {
     many.check();
     // The same outpoint twice in one batch, in the order given.
     let twice = [outpoint(9000), outpoint(9000)];
-    many.add(&twice[0], &coin(1), true).expect("free");
+    many.add(&twice[0], &coin(1), Overwrite::Possible).expect("free");
     assert_eq!(many.spend_batch(&twice), [Lookup::Hit(coin(1)), Lookup::Spent]);
 }
 
@@ -259,9 +260,9 @@ fn eviction_takes_clean_entries_only_and_its_memory_is_used_again() {
     let cache = CoinsCache::new();
     let coins =
         |range: std::ops::Range<u64>| -> Vec<_> { range.map(|n| (outpoint(n), coin(n))).collect() };
-    cache.add_batch(&coins(0..200_000), false).expect("free");
+    cache.add_batch(&coins(0..200_000), Overwrite::Never).expect("free");
     cache.sync(|_| Ok::<_, ()>(())).expect("written");
-    cache.add_batch(&coins(200_000..240_000), false).expect("free");
+    cache.add_batch(&coins(200_000..240_000), Overwrite::Never).expect("free");
     let before = cache.bytes();
     cache.shrink_to(before / 2);
     assert!(cache.bytes() <= before / 2, "{} of {before}", cache.bytes());
@@ -270,7 +271,7 @@ fn eviction_takes_clean_entries_only_and_its_memory_is_used_again() {
     cache.check();
     cache.shrink_to(0);
     assert_eq!(cache.len(), 40_000);
-    cache.add_batch(&coins(300_000..440_000), false).expect("free");
+    cache.add_batch(&coins(300_000..440_000), Overwrite::Never).expect("free");
     assert!(cache.bytes() <= before);
     cache.check();
 }
@@ -284,7 +285,7 @@ fn a_cached_coin_takes_less_than_110_bytes() {
         let all: Vec<_> = (0..count)
             .map(|n| (outpoint(n), Coin::new(n * 1000, &script, 800_000, false)))
             .collect();
-        cache.add_batch(&all, false).expect("free");
+        cache.add_batch(&all, Overwrite::Never).expect("free");
         let each = cache.bytes() as f64 / count as f64;
         println!("{count} coins: {each:.1} bytes each");
         assert!(each < 110.0, "{each}");

@@ -23,7 +23,7 @@ fn hash(n: u8) -> Hash {
 fn cache_of(numbers: impl IntoIterator<Item = u64>) -> CoinsCache {
     let cache = CoinsCache::new();
     for n in numbers {
-        cache.add(&outpoint(n), &coin(n), false).expect("free");
+        cache.add(&outpoint(n), &coin(n), Overwrite::Never).expect("free");
     }
     cache
 }
@@ -83,7 +83,7 @@ fn records_are_those_of_core() {
     let at = OutPoint { txid: hash(0x11), vout: 128 };
     let coin = Coin::new(100_000_000, &[0x51], 1, true);
     let cache = CoinsCache::new();
-    cache.add(&at, &coin, false).expect("free");
+    cache.add(&at, &coin, Overwrite::Never).expect("free");
     cache.sync(|changes| chainstate.write(changes, &hash(0xbb))).expect("written");
     drop(chainstate);
 
@@ -194,7 +194,7 @@ fn statistics_equal_those_counted_plainly() {
     for txid in [hash(0x80), hash(0xff)] {
         for vout in [0, 127, 128, 255, 256, 16_511, 16_512, 40_000, 2_113_664] {
             let coin = coin(vout.into());
-            cache.add(&OutPoint { txid, vout }, &coin, false).expect("free");
+            cache.add(&OutPoint { txid, vout }, &coin, Overwrite::Never).expect("free");
         }
     }
     cache.flush(|changes| chainstate.write(changes, &hash(5))).expect("written");
@@ -260,10 +260,10 @@ fn write_states(
 ) -> Result<(), StoreError> {
     let chainstate = Chainstate::open(disk, dir, options())?;
     let cache = CoinsCache::new();
-    cache.add_batch(&states[1], false).expect("free");
+    cache.add_batch(&states[1], Overwrite::Never).expect("free");
     cache.sync(|changes| chainstate.write(changes, &hash(1)))?;
     states[1].iter().for_each(|(at, _)| cache.remove(at));
-    cache.add_batch(&states[2], true).expect("overwritten");
+    cache.add_batch(&states[2], Overwrite::Possible).expect("overwritten");
     cache.flush(|changes| chainstate.write(changes, &hash(2)))?;
     let bulk = chainstate.bulk()?;
     let mut writer = bulk.writer();

@@ -90,7 +90,8 @@ fn connect(blocks: &[Vec<u8>], chainstate: &Chainstate) {
                 let outpoint = OutPoint { txid, vout: vout as u32 };
                 let (amount, is_coinbase) = (output.value() as u64, tx.is_coinbase());
                 let coin = Coin::new(amount, output.script(), height as u32, is_coinbase);
-                cache.add(&outpoint, &coin, is_coinbase).expect("free");
+                let overwrite = if is_coinbase { Overwrite::Possible } else { Overwrite::Never };
+                cache.add(&outpoint, &coin, overwrite).expect("free");
             }
         }
         if height % 500 == 0 || height + 1 == blocks.len() {

@@ -34,7 +34,7 @@ fn cache_speed() {
     let outpoints: Vec<_> = coins.iter().map(|c| c.0).collect();
     let cache = CoinsCache::new();
     let start = Instant::now();
-    coins.iter().for_each(|(at, coin)| cache.add(at, coin, false).expect("free"));
+    coins.iter().for_each(|(at, coin)| cache.add(at, coin, Overwrite::Never).expect("free"));
     report("add", count, start);
     let start = Instant::now();
     let hits = outpoints.iter().filter(|at| matches!(cache.spend(at), Lookup::Hit(_))).count();
@@ -44,7 +44,7 @@ fn cache_speed() {
 
     let cache = CoinsCache::new();
     let start = Instant::now();
-    coins.chunks(3000).for_each(|batch| cache.add_batch(batch, false).expect("free"));
+    coins.chunks(3000).for_each(|batch| cache.add_batch(batch, Overwrite::Never).expect("free"));
     report("add in batches of 3000", count, start);
     println!("{:.1} bytes a coin", cache.bytes() as f64 / count as f64);
     let start = Instant::now();
@@ -68,14 +68,14 @@ fn sync_speed() {
     let options = Options { create_if_missing: true, ..Options::default() };
     let chainstate = Chainstate::open(Disk::new(), dir.path(), options).expect("it opens");
     let cache = CoinsCache::new();
-    cache.add_batch(&coins, false).expect("free");
+    cache.add_batch(&coins, Overwrite::Never).expect("free");
     let start = Instant::now();
     cache.sync(|_| Ok::<_, ()>(())).expect("written");
     report("sync without writing, all changed", count, start);
     for (share, what) in [(100, "1 % changed"), (1, "all changed")] {
         let changed = count / share;
         for (at, coin) in &coins[..changed] {
-            cache.add(at, coin, true).expect("overwritten");
+            cache.add(at, coin, Overwrite::Possible).expect("overwritten");
         }
         let start = Instant::now();
         cache.sync(|changes| chainstate.write(changes, &Hash([1; 32]))).expect("written");

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::pipeline::Workers;
-use crate::coins::{Coin, Lookup};
+use crate::coins::{Coin, Lookup, Overwrite};
 use crate::disk::StoreError;
 use crate::rules::{Bip30Check, RuleError, bip30_check, script_flags};
 use crate::sync::assumevalid::Assumed;
@@ -212,8 +212,8 @@ impl Connector<'_> {
     fn add(&self, prepared: &Prepared) -> Result<(), crate::coins::Overwritten> {
         let (by_coinbase, others) = prepared.created.split_at(prepared.created_by_coinbase);
         // Before BIP30 a coinbase could come twice, so that the tables may hold one already.
-        self.shared.cache.add_batch(by_coinbase, true)?;
-        self.shared.cache.add_batch(others, false)
+        self.shared.cache.add_batch(by_coinbase, Overwrite::Possible)?;
+        self.shared.cache.add_batch(others, Overwrite::Never)
     }
 
     /// How it is found out whether a block keeps BIP30.
