@@ -14,6 +14,7 @@
 //! - 64 *partitions* of 16 slots have a lock and a piece of memory each; they are what threads
 //!   share out in the end.
 
+mod bits;
 mod partition;
 mod record;
 mod saved;
@@ -22,6 +23,8 @@ mod sort;
 mod spill;
 mod writer;
 
+#[cfg(test)]
+pub(super) use bits::SlotBits;
 pub use saved::SavedSurvivors;
 pub use set::{Survivors, WriteError};
 pub use writer::SurvivorWriter;

@@ -1,5 +1,6 @@
 use crate::wire::{Cursor, ParseError, put_compact_size};
 
+use super::bits::SlotBits;
 use super::spill::{Extent, PAGE_BYTES};
 
 /// What [`super::Survivors::save`] saved, for [`super::Survivors::resume`]: where in the file the
@@ -7,7 +8,7 @@ use super::spill::{Extent, PAGE_BYTES};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedSurvivors {
     /// Bits of the txid that tell the partition, and those that tell the slot in it.
-    pub(super) bits: (u32, u32),
+    pub(super) bits: SlotBits,
     pub(super) count: u64,
     pub(super) amount: u64,
     /// Length of the file.
@@ -30,7 +31,7 @@ impl SavedSurvivors {
     /// many extents of offset (8 bytes), length and CRC-32C (4 bytes each). About 16 KB, and 16
     /// bytes for each time that a slot was put aside.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = vec![self.bits.0 as u8, self.bits.1 as u8];
+        let mut out = vec![self.bits.partition as u8, self.bits.slot as u8];
         for number in [self.count, self.amount, self.file_bytes] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -48,13 +49,14 @@ impl SavedSurvivors {
     /// Reads all of what [`SavedSurvivors::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
-        let bits = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
-        if bits.0 + bits.1 > Self::BITS_MAX {
+        let (partition, slot) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
+        let bits = SlotBits { partition, slot };
+        if bits.total() > Self::BITS_MAX {
             return Err(cursor.error("too many slots"));
         }
         let (count, amount, file_bytes) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let mut extents = Vec::new();
-        for _ in 0..1 << (bits.0 + bits.1) {
+        for _ in 0..1 << bits.total() {
             let len = cursor.compact_size()?;
             if len > cursor.remaining() / 16 {
                 return Err(cursor.error("end of data"));

@@ -9,20 +9,23 @@ use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
 use crate::wire::OutPoint;
 
+use super::bits::SlotBits;
 use super::partition::{self, Partition};
 use super::saved::SavedSurvivors;
-use super::sort::{self, Order};
+use super::sort::{Order, SortedRecord};
 use super::spill::{PAGE_BYTES, Spill};
 use crate::coins::chainstate::CoinWriter;
 
-/// Bits of a txid that tell the partition, and those behind that tell the slot in it.
-const BITS: (u32, u32) = (6, 4);
+/// The division of txids in use: 64 partitions of 16 slots.
+const BITS: SlotBits = SlotBits { partition: 6, slot: 4 };
+/// Why the records of a slot in memory can be read.
+const WRITTEN_HERE: &str = "a writer of this process encoded these records, below 4 GiB in a slot";
 /// Largest share of the memory that a slot has: offsets in it have 32 bits.
 const SLOT_BYTES_MAX: usize = 1 << 30;
 
 /// Coins gathered in any order, by many threads, to be written in the order of their keys.
 pub struct Survivors {
-    bits: (u32, u32),
+    bits: SlotBits,
     /// Bytes of memory of each slot, whole pages.
     slot_bytes: usize,
     partitions: Vec<Mutex<Partition>>,
@@ -40,11 +43,13 @@ struct Totals {
 }
 
 /// Why coins could not be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The disk is to blame.
-    Store(StoreError),
-    /// This outpoint came twice: what told that both survive is to blame.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// This outpoint was pushed twice: the hints or blocks that the coins come from are to blame.
+    #[error("the coin {0} was created twice")]
     Twice(OutPoint),
 }
 
@@ -56,7 +61,7 @@ impl Survivors {
         Self::with_bits(disk, dir, memory_bytes_max, BITS)
     }
 
-    pub(crate) fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: (u32, u32)) -> Self {
+    pub(crate) fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: SlotBits) -> Self {
         Self::of(bits, bytes_max, Spill::new(disk, dir))
     }
 
@@ -81,13 +86,13 @@ impl Survivors {
         Ok(survivors)
     }
 
-    fn of(bits: (u32, u32), bytes_max: usize, spill: Spill) -> Self {
-        let pages = (bytes_max >> (bits.0 + bits.1)) / PAGE_BYTES;
-        let partition = |_| Mutex::new(Partition::new(1 << bits.1));
+    fn of(bits: SlotBits, bytes_max: usize, spill: Spill) -> Self {
+        let pages = (bytes_max >> bits.total()) / PAGE_BYTES;
+        let partition = |_| Mutex::new(Partition::new(1 << bits.slot));
         Self {
             bits,
             slot_bytes: (pages * PAGE_BYTES).clamp(PAGE_BYTES, SLOT_BYTES_MAX),
-            partitions: (0..1 << bits.0).map(partition).collect(),
+            partitions: (0..1 << bits.partition).map(partition).collect(),
             spill,
             totals: Mutex::default(),
             lost: AtomicBool::new(false),
@@ -97,7 +102,7 @@ impl Survivors {
     /// Puts everything aside and makes it durable; returns what to remember. All writers must be
     /// flushed, and not push before this returns.
     pub fn save(&self) -> Result<SavedSurvivors, StoreError> {
-        self.check_none_lost()?;
+        self.assert_none_lost();
         let mut extents = Vec::new();
         for partition in &self.partitions {
             let mut partition = lock(partition);
@@ -148,7 +153,7 @@ impl Survivors {
         range: Range<usize>,
         writer: &mut CoinWriter,
     ) -> Result<(), WriteError> {
-        self.check_none_lost()?;
+        self.assert_none_lost();
         let (mut order, mut memory) = (Order::default(), None);
         for partition in &self.partitions[range] {
             let mut partition = lock(partition);
@@ -156,7 +161,7 @@ impl Survivors {
                 if partition.slots[slot].extents.is_empty() {
                     let records = partition.held(slot, self.slot_bytes);
                     order.clear();
-                    order.add(records, 0, records.len()).map_err(|e| self.bad_record(e))?;
+                    order.add(records, 0, records.len()).expect(WRITTEN_HERE);
                     self.write_slot(records, &mut order, writer)?;
                 } else {
                     let records = self.gather(&mut partition, slot, &mut order, &mut memory)?;
@@ -201,7 +206,7 @@ impl Survivors {
             at += extent.pages_bytes();
         }
         records[at..].copy_from_slice(partition.held(slot, self.slot_bytes));
-        order.add(records, at, bytes).map_err(|e| self.bad_record(e))?;
+        order.add(records, at, bytes).expect(WRITTEN_HERE);
         Ok(records)
     }
 
@@ -211,10 +216,10 @@ impl Survivors {
         order: &mut Order,
         writer: &mut CoinWriter,
     ) -> Result<(), WriteError> {
-        order.sort(records, self.bits.0 + self.bits.1);
+        order.sort(records, self.bits.total());
         for i in 0..order.len() {
-            let (record, same) = order.record(records, i);
-            if same && let Some(outpoint) = record.outpoint(records) {
+            let SortedRecord { record, is_repeated } = order.record(records, i);
+            if is_repeated && let Some(outpoint) = record.outpoint(records) {
                 return Err(WriteError::Twice(outpoint));
             }
             let (key, value) = record.parts(records);
@@ -225,19 +230,19 @@ impl Survivors {
 
     /// Number of slots, over all partitions.
     pub(super) fn slots(&self) -> usize {
-        1 << (self.bits.0 + self.bits.1)
+        1 << (self.bits.total())
     }
 
     /// Partition and slot of a transaction's coins.
     #[inline]
     pub(super) fn slot(&self, txid: &Hash) -> usize {
         let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
-        usize::from(head) >> (u16::BITS - self.bits.0 - self.bits.1)
+        usize::from(head) >> (u16::BITS - self.bits.total())
     }
 
     /// Appends whole records to a slot, counted over all partitions.
     pub(super) fn append(&self, slot: usize, records: &[u8]) -> Result<(), StoreError> {
-        let (partition, slot) = (slot >> self.bits.1, slot & ((1 << self.bits.1) - 1));
+        let (partition, slot) = (slot >> self.bits.slot, slot & ((1 << self.bits.slot) - 1));
         lock(&self.partitions[partition]).append(slot, records, self.slot_bytes, &self.spill)
     }
 
@@ -253,41 +258,12 @@ impl Survivors {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// An error about the directory of the file.
-    pub(super) fn error(&self, what: impl Into<String>) -> StoreError {
-        StoreError::new(self.spill.dir(), what)
-    }
-
-    fn check_none_lost(&self) -> Result<(), StoreError> {
-        if self.lost.load(Ordering::Acquire) {
-            let what = "a writer of surviving coins was dropped before it was flushed";
-            return Err(StoreError::new(self.spill.dir(), what));
-        }
-        Ok(())
-    }
-
-    fn bad_record(&self, bad: sort::BadRecord) -> StoreError {
-        let what = format!("{} bytes of one slot are too much, or damaged in memory", bad.0);
-        StoreError::new(self.spill.dir(), what)
+    /// Panics if a writer was dropped with coins that it had not flushed: whoever drops one must
+    /// give up on the whole.
+    fn assert_none_lost(&self) {
+        assert!(!self.lost.load(Ordering::Acquire), "a writer of survivors was dropped unflushed");
     }
 }
-
-impl From<StoreError> for WriteError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl std::fmt::Display for WriteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Twice(outpoint) => write!(f, "the coin {outpoint} survives twice"),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

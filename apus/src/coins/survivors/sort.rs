@@ -22,8 +22,16 @@ pub(super) struct Order {
     ends: Vec<u32>,
 }
 
-/// What stands at this offset is no record.
-pub(super) struct BadRecord(pub usize);
+/// There is no record at this offset, or the offset does not fit 32 bits.
+#[derive(Debug)]
+pub(super) struct BadRecord(#[expect(dead_code, reason = "shown by a panic")] pub usize);
+
+/// A record in its place in the order.
+pub(super) struct SortedRecord {
+    pub record: Record,
+    /// Whether its key equals that of the record before.
+    pub is_repeated: bool,
+}
 
 impl Order {
     /// Forgets everything.
@@ -86,20 +94,20 @@ impl Order {
         self.sorted.len()
     }
 
-    /// The `i`-th record in order, and whether its key equals that of the one before.
+    /// The `i`-th record in order.
     #[inline]
-    pub(super) fn record(&self, bytes: &[u8], i: usize) -> (Record, bool) {
+    pub(super) fn record(&self, bytes: &[u8], i: usize) -> SortedRecord {
         if let Some(ahead) = self.sorted.get(i + AHEAD) {
             let at = ahead.at as usize;
             prefetch(&bytes[at]);
             prefetch(&bytes[(at + 64).min(bytes.len() - 1)]);
         }
         let entry = &self.sorted[i];
-        let same = i > 0 && {
+        let is_repeated = i > 0 && {
             let before = &self.sorted[i - 1];
             before.prefix == entry.prefix && key(bytes, before) == key(bytes, entry)
         };
-        (read(bytes, entry), same)
+        SortedRecord { record: read(bytes, entry), is_repeated }
     }
 }
 

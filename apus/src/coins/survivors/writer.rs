@@ -6,6 +6,8 @@ use crate::wire::MAX_SCRIPT_BYTES;
 use super::record::{self, HEAD_BYTES_MAX};
 use super::set::Survivors;
 
+/// The longest VARINT of 32 bits, which may come before a compressed script.
+const VARINT_BYTES_MAX: usize = 5;
 /// Bytes that a writer gathers for each slot.
 const BUFFER_BYTES: usize = 4096;
 
@@ -67,10 +69,10 @@ impl<'a> SurvivorWriter<'a> {
     /// A record longer than a buffer.
     #[cold]
     fn push_large(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
-        if coin.script.len() > MAX_SCRIPT_BYTES + 5 {
-            let what = format!("the script of {txid}:{vout} is too long to be unspent");
-            return Err(self.survivors.error(what));
-        }
+        assert!(
+            coin.script.len() <= MAX_SCRIPT_BYTES + VARINT_BYTES_MAX,
+            "the script of {txid}:{vout} is too long to be spent, so that it is no coin"
+        );
         let mut bytes = vec![0; HEAD_BYTES_MAX + coin.script.len()];
         let len = record::encode(&mut bytes, txid, vout, coin);
         self.survivors.append(self.survivors.slot(txid), &bytes[..len])?;
