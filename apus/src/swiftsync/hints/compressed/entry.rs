@@ -2,13 +2,13 @@ use super::layout::COMPRESSED_ENTRY_BYTES;
 
 /// What the index says of a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct FrameEntry {
     pub(super) blocks: u16,
     pub(super) len: u32,
     pub(super) crc: u32,
 }
 
-impl Entry {
+impl FrameEntry {
     pub(super) fn read(bytes: [u8; COMPRESSED_ENTRY_BYTES]) -> Self {
         let [b0, b1, l0, l1, l2, l3, crc @ ..] = bytes;
         let (blocks, len) = (u16::from_le_bytes([b0, b1]), u32::from_le_bytes([l0, l1, l2, l3]));

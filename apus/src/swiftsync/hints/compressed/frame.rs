@@ -61,36 +61,40 @@ impl Frame {
         self.indices.clear();
     }
 
-    /// All its numbers, in the order in which they are decoded: lane, context and number.
-    fn numbers(&self, mut tell: impl FnMut(usize, usize, u32)) {
+    /// Hands all numbers of the frame to `each`, in the order in which they are decoded.
+    fn for_each_number(&self, mut each: impl FnMut(Numbered)) {
         let (mut counts, mut firsts) = (History::NEW, History::NEW);
         let mut gaps = Vec::with_capacity(self.indices.len());
         for block in (0..self.blocks()).filter_map(|i| self.block(i)) {
             let count = block.len() as u32;
-            tell(0, counts.context(Kind::Count), count);
+            each(Numbered { lane: 0, context: counts.context(Kind::Count), number: count });
             push(&mut counts, count);
             let Some(first) = block.first() else { continue };
-            tell(0, firsts.beside(token::token(count)).context(Kind::First), *first);
+            let context = firsts.after(token::token(count)).context(Kind::First);
+            each(Numbered { lane: 0, context, number: *first });
             push(&mut firsts, *first);
             gaps.extend(block.windows(2).map(|pair| pair[1] - pair[0] - 1));
         }
         let mut lanes = [History::NEW; LANES];
-        for (lane, at) in order(gaps.len()) {
-            tell(lane, lanes[lane].context(Kind::Gap), gaps[at]);
-            push(&mut lanes[lane], gaps[at]);
+        for GapPlace { lane, index } in gap_order(gaps.len()) {
+            let (context, number) = (lanes[lane].context(Kind::Gap), gaps[index]);
+            each(Numbered { lane, context, number });
+            push(&mut lanes[lane], number);
         }
     }
 
     /// Adds its numbers to the census.
     pub fn count(&self, census: &mut Census) {
-        self.numbers(|_, context, number| census.count(context, token::token(number)));
+        self.for_each_number(|Numbered { context, number, .. }| {
+            census.count(context, token::token(number));
+        });
     }
 
     /// Appends its code by a model whose census it was part of.
     pub fn encode(&self, model: &Model, shares: &[[Share; TOKENS]], out: &mut Vec<u8>) {
         let mut symbols: Vec<(usize, Share)> = Vec::with_capacity(self.indices.len() * 2);
         let mut bits = BitWriter::default();
-        self.numbers(|lane, context, number| {
+        self.for_each_number(|Numbered { lane, context, number }| {
             let token = token::token(number);
             let (least, len) = token::range(token);
             symbols.push((lane, shares[usize::from(model.map()[context])][token]));
@@ -124,17 +128,38 @@ impl Frame {
     }
 }
 
+/// A number of a frame, and what decides about its code.
+struct Numbered {
+    lane: usize,
+    context: usize,
+    number: u32,
+}
+
+/// A gap's lane, and its index among all gaps of the frame.
+struct GapPlace {
+    lane: usize,
+    index: usize,
+}
+
+/// A decoded number, with the weight and the class of its token.
+struct Decoded {
+    number: u32,
+    weight: u32,
+    class: u32,
+}
+
 fn push(history: &mut History, number: u32) {
     let token = token::token(number);
     history.push(token::weight(token), token::class(token));
 }
 
-/// Of so many gaps: lane and place, in the order of decoding.
-fn order(gaps: usize) -> impl Iterator<Item = (usize, usize)> {
+/// The lanes and indices of this many gaps, in the order in which they are decoded.
+fn gap_order(gaps: usize) -> impl Iterator<Item = GapPlace> {
     let lane_gaps = gaps / LANES;
-    let together =
-        (0..lane_gaps).flat_map(move |i| (0..LANES).map(move |l| (l, l * lane_gaps + i)));
-    together.chain((lane_gaps * LANES..gaps).map(|at| (LANES - 1, at)))
+    let together = (0..lane_gaps).flat_map(move |i| {
+        (0..LANES).map(move |lane| GapPlace { lane, index: lane * lane_gaps + i })
+    });
+    together.chain((lane_gaps * LANES..gaps).map(|index| GapPlace { lane: LANES - 1, index }))
 }
 
 /// Bits one after the other, bit 0 of a byte first.
@@ -201,7 +226,7 @@ impl<'a> Input<'a> {
 
     /// The next number of a lane. Takes what it needs of `bits`.
     #[inline(always)]
-    fn number(&mut self, lane: usize, context: usize, bits: &mut u64) -> (u32, u32, u32) {
+    fn number(&mut self, lane: usize, context: usize, bits: &mut u64) -> Decoded {
         let state = self.states[lane];
         let entry = self.decoder.entry(context, state);
         self.states[lane] = self.words.refill(rans::take(state, entry.slots(), entry.within()));
@@ -209,13 +234,13 @@ impl<'a> Input<'a> {
         let number = entry.least() + (*bits as u32 & ((1 << len) - 1));
         *bits >>= len;
         self.bits_at += len as usize;
-        (number, entry.weight(), entry.class())
+        Decoded { number, weight: entry.weight(), class: entry.class() }
     }
 
     #[inline(always)]
     fn next(&mut self, lane: usize, kind: Kind, history: &mut History) -> u32 {
         let mut bits = self.peek();
-        let (number, weight, class) = self.number(lane, history.context(kind), &mut bits);
+        let Decoded { number, weight, class } = self.number(lane, history.context(kind), &mut bits);
         history.push(weight, class);
         number
     }
@@ -233,7 +258,7 @@ impl<'a> Input<'a> {
             let count = self.next(0, Kind::Count, &mut counts);
             let mut first = 0;
             if count > 0 {
-                let mut beside = firsts.beside(token::token(count));
+                let mut beside = firsts.after(token::token(count));
                 first = self.next(0, Kind::First, &mut beside);
                 push(&mut firsts, first);
                 gaps += count as usize - 1;
@@ -263,7 +288,7 @@ impl<'a> Input<'a> {
             let mut bits = self.peek();
             for (lane, gap) in [a, b, c, d].into_iter().enumerate() {
                 let context = lanes[lane].context(Kind::Gap);
-                let (number, weight, class) = self.number(lane, context, &mut bits);
+                let Decoded { number, weight, class } = self.number(lane, context, &mut bits);
                 lanes[lane].push(weight, class);
                 *gap = number;
             }

@@ -18,6 +18,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use entry::Entry;
+pub use entry::FrameEntry;
 pub use read::Compressed;
 pub use write::{CompressedRange, Compressor, Survey, compress, ranges};

@@ -49,8 +49,8 @@ impl History {
         self.classes = (self.classes << 3 | class) & 0x3f;
     }
 
-    /// With another number's class in the place of the one before the last.
-    pub fn beside(self, token: usize) -> Self {
+    /// This history with the class of another token in the place of the one before the last.
+    pub fn after(self, token: usize) -> Self {
         Self { classes: self.classes & 7 | token::class(token) << 3, ..self }
     }
 }
@@ -184,15 +184,15 @@ fn take_number(rest: &mut &[u8]) -> Option<usize> {
 /// A model as it is decoded with.
 pub struct Decoder {
     map: Vec<u8>,
-    tables: Vec<[Entry; SLOTS]>,
+    tables: Vec<[TableEntry; SLOTS]>,
 }
 
 /// All that is to be known of a slot, in 8 bytes: the token's numbers (least, and bits), its class
 /// and weight, its slots, and which one of them this is.
 #[derive(Clone, Copy)]
-pub struct Entry(u64);
+pub struct TableEntry(u64);
 
-impl Entry {
+impl TableEntry {
     fn new(token: usize, share: Share, within: u16) -> Self {
         let (least, bits) = token::range(token);
         Self(
@@ -239,11 +239,11 @@ impl Entry {
 impl Decoder {
     pub fn new(model: &Model) -> Self {
         let expand = |shares: &[Share; TOKENS]| {
-            let mut table = [Entry(0); SLOTS];
+            let mut table = [TableEntry(0); SLOTS];
             for (token, share) in shares.iter().enumerate() {
                 let slots = &mut table[usize::from(share.start)..][..usize::from(share.slots)];
                 for (within, entry) in (0..).zip(slots) {
-                    *entry = Entry::new(token, *share, within);
+                    *entry = TableEntry::new(token, *share, within);
                 }
             }
             table
@@ -253,7 +253,7 @@ impl Decoder {
 
     /// What the state stands for in this context. Without tables there are no contexts.
     #[inline(always)]
-    pub fn entry(&self, context: usize, state: u32) -> Entry {
+    pub fn entry(&self, context: usize, state: u32) -> TableEntry {
         let table = &self.tables[usize::from(self.map[context])];
         table[(state & ((1 << SLOT_BITS) - 1)) as usize]
     }

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::entry::Entry;
+use super::entry::FrameEntry;
 use super::frame::Frame;
 use super::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_MAGIC, COMPRESSED_TAIL_BYTES,
@@ -20,7 +20,8 @@ pub struct Compressed<B> {
     bytes: B,
     height: u32,
     decoder: Decoder,
-    frames: Vec<Place>,
+    /// The start of each frame, and the end of the last one.
+    frames: Vec<FrameStart>,
     /// Frame i at i mod 16.
     held: [Mutex<Option<Held>>; FRAMES_HELD],
 }
@@ -31,10 +32,20 @@ struct Held {
     frame: Arc<Frame>,
 }
 
-/// Where a frame is, and its first block's height.
-struct Place {
+/// The start of a frame, or the end of the last one.
+struct FrameStart {
+    /// The height of its first block.
     first_height: u32,
-    start: u64,
+    /// Its offset in the file.
+    offset: u64,
+}
+
+/// The parts of a file that are read when it is opened.
+struct Opened {
+    height: u32,
+    decoder: Decoder,
+    /// The start of each frame, and the end of the last one.
+    frames: Vec<FrameStart>,
 }
 
 impl<B: AsRef<[u8]>> Compressed<B> {
@@ -43,7 +54,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
     /// # Errors
     /// Not a file of this format and version, cut short, with bytes behind its end, or damaged.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
-        let (height, decoder, frames) = walk(bytes.as_ref())?;
+        let Opened { height, decoder, frames } = walk(bytes.as_ref())?;
         let held = std::array::from_fn(|_| Mutex::new(None));
         Ok(Self { bytes, height, decoder, frames, held })
     }
@@ -58,7 +69,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         let old = slot.take().and_then(|held| Arc::into_inner(held.frame)).unwrap_or_default();
         let (here, next) = (&self.frames[index], &self.frames[index + 1]);
         // They are within the file, or it would not have been opened.
-        let bytes = &self.bytes.as_ref()[here.start as usize..next.start as usize];
+        let bytes = &self.bytes.as_ref()[here.offset as usize..next.offset as usize];
         let blocks = (next.first_height - here.first_height) as usize;
         let decoded = Frame::decode(old, bytes, blocks, &self.decoder);
         let frame = decoded.map_err(|error| HintsError::at(here.first_height, error.what))?;
@@ -100,8 +111,8 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Compressed<B> {
 
 const DAMAGED: &str = "the hints file is damaged: download or make it again";
 
-/// The height, the tables, and the frames with the end of the last one.
-fn walk(bytes: &[u8]) -> Result<(u32, Decoder, Vec<Place>), HintsError> {
+/// Checks the whole file but for the codes in its frames.
+fn walk(bytes: &[u8]) -> Result<Opened, HintsError> {
     let cut_short = || HintsError::new("the hints file is cut short, or has bytes behind its end");
     let (head, rest) = bytes.split_first_chunk::<COMPRESSED_HEAD_BYTES>().ok_or_else(cut_short)?;
     let [m0, m1, m2, m3, version, h0, h1, h2, h3, l0, l1, l2, l3] = *head;
@@ -128,25 +139,26 @@ fn walk(bytes: &[u8]) -> Result<(u32, Decoder, Vec<Place>), HintsError> {
         return Err(cut_short());
     }
     let model = Model::read(model)?;
-    let places = read_index(index, frames, frames_start)?;
-    let blocks = places.last().map_or(0, |end| end.first_height - 1);
+    let starts = read_index(index, frames, frames_start)?;
+    let blocks = starts.last().map_or(0, |end| end.first_height - 1);
     if blocks != height || model.is_empty() != frames.is_empty() {
         return Err(HintsError::new(DAMAGED));
     }
-    Ok((height, Decoder::new(&model), places))
+    Ok(Opened { height, decoder: Decoder::new(&model), frames: starts })
 }
 
-/// The places of the frames, the first of which begins at `start`, and of their end.
-fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<Place>, HintsError> {
-    let mut places = Vec::with_capacity(index.len() / COMPRESSED_ENTRY_BYTES + 1);
+/// Checks the frames against the index. Returns the start of each, of which that of the first is
+/// `start`, and the end of the last.
+fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<FrameStart>, HintsError> {
+    let mut starts = Vec::with_capacity(index.len() / COMPRESSED_ENTRY_BYTES + 1);
     let (mut first_height, mut at) = (1u32, 0);
     for entry in index.as_chunks::<COMPRESSED_ENTRY_BYTES>().0 {
-        let Entry { blocks, len, crc } = Entry::read(*entry);
+        let FrameEntry { blocks, len, crc } = FrameEntry::read(*entry);
         let bytes = frames.get(at..).and_then(|rest| rest.get(..len as usize));
         if bytes.is_none_or(|bytes| crc32c::crc32c(bytes) != crc) || blocks == 0 {
             return Err(HintsError::at(first_height, DAMAGED));
         }
-        places.push(Place { first_height, start: (start + at) as u64 });
+        starts.push(FrameStart { first_height, offset: (start + at) as u64 });
         at += len as usize;
         let next = first_height.checked_add(u32::from(blocks));
         first_height = next.ok_or_else(|| HintsError::new(DAMAGED))?;
@@ -154,6 +166,6 @@ fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<Place>, H
     if at != frames.len() {
         return Err(HintsError::new(DAMAGED));
     }
-    places.push(Place { first_height, start: (start + at) as u64 });
-    Ok(places)
+    starts.push(FrameStart { first_height, offset: (start + at) as u64 });
+    Ok(starts)
 }

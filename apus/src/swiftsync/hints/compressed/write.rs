@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::entry::Entry;
+use super::entry::FrameEntry;
 use super::frame::{FRAME_BLOCKS_MAX, Frame};
 use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
 use super::model::{Census, Model};
@@ -53,7 +53,7 @@ pub struct CompressedRange {
     /// Stands behind the ranges before it.
     pub bytes: Vec<u8>,
     /// What the tail is made of.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FrameEntry>,
     /// Outputs that stay unspent.
     pub unspent: u64,
 }
@@ -93,13 +93,13 @@ impl Compressor {
             done.unspent += frame.indices() as u64;
             let code = &done.bytes[start..];
             let (blocks, len) = (frame.blocks() as u16, code.len() as u32);
-            done.entries.push(Entry { blocks, len, crc: crc32c::crc32c(code) });
+            done.entries.push(FrameEntry { blocks, len, crc: crc32c::crc32c(code) });
         })?;
         Ok(done)
     }
 
     /// What stands behind the frames.
-    pub fn tail(&self, height: u32, entries: &[Entry]) -> Vec<u8> {
+    pub fn tail(&self, height: u32, entries: &[FrameEntry]) -> Vec<u8> {
         let mut tail = Vec::new();
         entries.iter().for_each(|entry| entry.write(&mut tail));
         tail.extend_from_slice(&(entries.len() as u32).to_le_bytes());
