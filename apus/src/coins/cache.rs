@@ -11,16 +11,16 @@ use super::hasher::{OutPointHash, OutPointHasher};
 use super::lookup::{Lookup, Overwrite, Overwritten};
 use super::shard::Shard;
 
-/// Shards of the cache, a power of two: enough that 64 workers seldom meet, few enough that a
-/// block's 3,000 inputs find several in each.
+/// The number of shards, a power of two: enough that 64 workers seldom wait for each other, and few
+/// enough that several of a block's 3,000 inputs fall into each.
 const SHARDS: usize = 64;
 
-/// The coins that were changed since the last sync, and as many others as memory allows (Core's
-/// `CCoinsViewCache`). The cache never reads the tables itself: what it does not know it says is
-/// [`Lookup::Unknown`].
+/// The coins that have changed since the last sync, and as many others as memory allows (Core's
+/// `CCoinsViewCache`). The cache never reads the tables itself: for a coin that it does not hold it
+/// returns [`Lookup::Unknown`].
 ///
-/// Every method may be called from several threads. A batch costs one lock for each shard in it;
-/// the entries of a batch that share an outpoint are taken in the order given.
+/// Each method may be called from several threads at once. A batch takes the lock of each of its
+/// shards once; members of a batch that have the same outpoint are processed in the order given.
 pub struct CoinsCache {
     hasher: OutPointHasher,
     shards: Vec<Padded>,
@@ -28,7 +28,7 @@ pub struct CoinsCache {
     syncing: AtomicBool,
 }
 
-/// On cache lines of its own, so that two shards' locks never share one.
+/// A shard on cache lines of its own, so that the locks of two shards never share one.
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
@@ -47,14 +47,15 @@ impl CoinsCache {
         Self { hasher, shards, generation, syncing }
     }
 
-    /// What is known of one outpoint.
+    /// The state of one outpoint.
     pub fn peek(&self, outpoint: &OutPoint) -> Lookup {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).lookup(hash, outpoint)
     }
 
-    /// Indices, ascending, of the outpoints of which nothing is known: those to look up in the
-    /// tables. Everything, while a sync runs: then it is too early to look.
+    /// The ascending indices of the outpoints that have no entry, and so are to be looked up in the
+    /// tables. While a sync runs these may be all: an outpoint whose shard is locked counts as
+    /// unknown.
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
         let groups = Groups::new(&self.hasher, outpoints, |o| o);
         let mut unknown = Vec::new();
@@ -75,8 +76,8 @@ impl CoinsCache {
         unknown
     }
 
-    /// Adds a coin that a block creates (Core's `AddCoin`); an unspendable one is no coin and is
-    /// passed over.
+    /// Adds a coin that a block creates (Core's `AddCoin`). An unspendable output is not a coin, and
+    /// is ignored.
     ///
     /// # Errors
     /// With [`Overwrite::Never`], the cache has an unspent coin under the same outpoint.
@@ -90,8 +91,8 @@ impl CoinsCache {
         self.lock(shard).add(hash, outpoint, coin, overwrite)
     }
 
-    /// As [`CoinsCache::add`], for many. After an error every other coin has been added, and the
-    /// error names one of the outpoints in question.
+    /// [`CoinsCache::add`] for many coins. If there is an error, all coins without an error are added
+    /// nevertheless, and the error names one of the others.
     pub fn add_batch(
         &self,
         coins: &[(OutPoint, Coin)],
@@ -110,48 +111,49 @@ impl CoinsCache {
         result
     }
 
-    /// Spends a coin that is cached. On [`Lookup::Unknown`] nothing happened: if the tables hold
-    /// the coin, [`CoinsCache::remove`] spends it.
+    /// Spends a cached coin and returns it. A coin that is [`Lookup::Unknown`] and in the tables can
+    /// be spent with [`CoinsCache::remove`].
     pub fn spend(&self, outpoint: &OutPoint) -> Lookup {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).spend(hash, outpoint)
     }
 
-    /// As [`CoinsCache::spend`], for many, answers in the order given.
+    /// [`CoinsCache::spend`] for many outpoints; the results are in the order given.
     pub fn spend_batch(&self, outpoints: &[OutPoint]) -> Vec<Lookup> {
         let mut spent = vec![Lookup::Unknown; outpoints.len()];
         self.for_each(outpoints, |o| o, |shard, hash, i, o| spent[i] = shard.spend(hash, o));
         spent
     }
 
-    /// Spends whatever lies under an outpoint, known here or only in the tables: a coin that was
-    /// just read from there, or an output of a block that is disconnected.
+    /// Spends the coin under an outpoint, whether it is cached or only in the tables. It may be one
+    /// that has just been read from the tables, or an output of a block that is disconnected.
     pub fn remove(&self, outpoint: &OutPoint) {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).remove(hash, outpoint);
     }
 
-    /// As [`CoinsCache::remove`], for many.
+    /// [`CoinsCache::remove`] for many outpoints.
     pub fn remove_batch(&self, outpoints: &[OutPoint]) {
         self.for_each(outpoints, |o| o, |shard, hash, _, o| shard.remove(hash, o));
     }
 
-    /// Brings back a coin that a disconnected block spent, over whatever is there.
+    /// Brings back a coin that a disconnected block spent, and replaces the one that may be there.
     pub fn restore(&self, outpoint: &OutPoint, coin: &Coin) {
-        // With `possible_overwrite` there is no such thing as a coin in the way.
-        let _ = self.add(outpoint, coin, Overwrite::Possible);
+        let added = self.add(outpoint, coin, Overwrite::Possible);
+        added.expect("a coin that may overwrite another is always added");
     }
 
-    /// Counts the syncs. Ask for it before reading from the tables what is then given to
-    /// [`CoinsCache::fill`].
+    /// The number of syncs so far, to be taken before coins are read from the tables and passed with
+    /// them to [`CoinsCache::fill`].
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Adds, as clean, a coin read from the tables. Ignored if there is an entry, and if there was
-    /// a sync since `generation`: a coin spent in between had an entry that said so, and that sync
-    /// dropped the entry when it deleted the coin from the tables, so that filling now what was
-    /// read before would bring a spent coin back.
+    /// Adds a coin read from the tables as a clean entry. It is ignored if the outpoint has an entry,
+    /// or if there was a sync since `generation`.
+    ///
+    /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
+    /// tables and drops that entry, so that adding the coin after the sync would bring it back.
     pub fn fill(&self, generation: u64, outpoint: &OutPoint, coin: &Coin) {
         let (shard, hash) = self.place(outpoint);
         if let Some(mut shard) = self.lock_unless_syncing(shard)
@@ -161,7 +163,7 @@ impl CoinsCache {
         }
     }
 
-    /// As [`CoinsCache::fill`], for many.
+    /// [`CoinsCache::fill`] for many coins.
     pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) {
         let groups = Groups::new(&self.hasher, coins, |(outpoint, _)| outpoint);
         for (shard, members) in groups.iter() {
@@ -177,24 +179,25 @@ impl CoinsCache {
         }
     }
 
-    /// Hands the changed entries, sorted as the tables sort, to `write`; once that has returned
-    /// Ok they are clean and spent ones are gone. After an error the cache is as before.
+    /// Passes the changed entries, in the order of their keys in the tables, to `write`. If that
+    /// succeeds, they become clean and spent ones are dropped; if it fails, the cache is as before.
     ///
-    /// Every shard stays locked meanwhile, and 16 bytes for each change are held. `write` may use a
-    /// thread pool whose other threads call `fill` and `unknown`, which give up while a sync runs;
-    /// every other method would wait, and a pool that waits for the sync that waits for the pool
-    /// never ends.
+    /// All shards are locked meanwhile, and each change takes 16 bytes. `write` may use a thread pool
+    /// whose other threads call [`CoinsCache::fill_batch`] and [`CoinsCache::unknown`], which do not
+    /// wait for a sync. Any other method would wait on a thread of the pool for a sync that waits for
+    /// the pool, forever.
     pub fn sync<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         self.sync_then(write, Shard::mark_clean)
     }
 
-    /// As [`CoinsCache::sync`], and empties the cache.
+    /// [`CoinsCache::sync`], after which the cache is empty.
     pub fn flush<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         self.sync_then(write, |shard| *shard = Shard::new(self.hasher))
     }
 
-    /// Drops clean entries, about the oldest first, until at most `bytes_max` are in use or none
-    /// is left. Their memory is not given back but used again before any more is taken.
+    /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
+    /// none is left. Their memory is not returned to the system, but used again before more is
+    /// allocated.
     pub fn shrink_to(&self, bytes_max: usize) {
         let bytes = self.bytes();
         if bytes <= bytes_max {
@@ -207,14 +210,14 @@ impl CoinsCache {
         }
     }
 
-    /// Memory in use, in bytes: slots, tables, scripts too long for a slot. What was in use once
-    /// and is not now is used again before more is taken, so that the highest value of this ever
-    /// is also the memory that the process holds for the cache.
+    /// The memory in use, in bytes: slots, tables, and scripts that are too long for a slot. Memory
+    /// that is no longer in use is used again before more is allocated, so that the process holds as
+    /// much for the cache as the largest value that this ever had.
     pub fn bytes(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
     }
 
-    /// Entries, spent ones included.
+    /// The number of entries, spent ones included.
     pub fn len(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).len()).sum()
     }
@@ -224,12 +227,12 @@ impl CoinsCache {
         self.len() == 0
     }
 
-    /// Entries that the next sync has to write or delete.
+    /// The number of entries that the next sync has to write to the tables or delete from them.
     pub fn changed(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).changed()).sum()
     }
 
-    /// Walks everything and panics unless every invariant holds.
+    /// Checks the whole cache, and panics unless each invariant holds.
     pub fn check(&self) {
         for index in 0..SHARDS {
             let shard = self.lock(index);
@@ -264,7 +267,7 @@ impl CoinsCache {
         self.shards[shard].0.lock().expect("no thread has panicked inside the coins cache")
     }
 
-    /// The shard, or `None` while a sync holds it; other holders are done in microseconds.
+    /// Locks a shard; `None` while a sync holds it. Other holders release it in microseconds.
     fn lock_unless_syncing(&self, shard: usize) -> Option<MutexGuard<'_, Shard>> {
         loop {
             match self.shards[shard].0.try_lock() {
@@ -278,7 +281,7 @@ impl CoinsCache {
         }
     }
 
-    /// Calls `act(shard, hash, index, item)` for every item, locking each shard once.
+    /// Calls `act(shard, hash, index, item)` for each item, and locks each shard once.
     fn for_each<T>(
         &self,
         items: &[T],
@@ -346,7 +349,7 @@ impl Groups {
     }
 }
 
-/// Sets a flag until dropped, on every way out.
+/// A flag that is set until this is dropped, also after an error or a panic.
 struct Syncing<'a>(&'a AtomicBool);
 
 impl<'a> Syncing<'a> {

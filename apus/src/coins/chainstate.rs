@@ -13,50 +13,57 @@ use crate::wire::{Cursor, OutPoint};
 use super::changes::Changes;
 use super::coin::{Coin, CoinParts, decode_coin_key, key_order, put_coin_key};
 
-/// The key of the best block.
+/// The key of the record of the best block.
 pub const BEST_BLOCK: &[u8] = b"B";
-/// Present while Core is amid a flush that takes several batches; there is no best block then.
+/// The key of a record that exists while Core is in the middle of a flush, which takes several
+/// batches; there is no best block then.
 pub const HEAD_BLOCKS: &[u8] = b"H";
-/// Coins lie from here to before [`COINS_END`].
+/// The keys of coins start with this one.
 const COINS: &[u8] = b"C";
+/// The first key after those of coins.
 const COINS_END: &[u8] = b"D";
-/// Records of versions before 0.15 start here; Core refuses a chainstate with any.
+/// The first key of coins in the format of versions before 0.15; Core refuses a chainstate that has
+/// any.
 const OLD_COINS: &[u8] = b"c";
-/// Bytes of a coin's key up to the output's index.
+/// The length of a coin's key without the output's index.
 const TXID_END: usize = 33;
 
-/// Changes below which a further thread is not worth a further table.
+/// The least number of changes for each thread that writes: for fewer, one more thread is not worth
+/// one more table.
 const WRITE_PART_COINS_MIN: usize = 50_000;
-/// Changes that a thread writes between two reports of the share done.
+/// The number of changes that a thread writes between two reports of the share done.
 const REPORT_CHANGES: u64 = 1 << 15;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// The UTXO set on disk as Bitcoin Core keeps it (`CCoinsViewDB`): coins, best block, and the
-/// obfuscation key that is XORed over every value.
+/// The UTXO set on disk in Bitcoin Core's format (`CCoinsViewDB`): coins, the best block, and the
+/// obfuscation key, with which each value is XORed.
 ///
-/// Reading needs no lock. A write becomes visible and durable as a whole, best block included, so
-/// that Core's mark of a half-done flush (`H`) is never written.
+/// Reading takes no lock. A write becomes visible and durable as a whole, best block included, so
+/// that Core's record of an unfinished flush (`H`) is never written.
 pub struct Chainstate {
     db: Db,
     dir: PathBuf,
     obfuscation: Obfuscation,
-    /// Whether there ever was a best block, and so perhaps a coin.
+    /// Whether there has been a best block, so that there may be coins.
     begun: AtomicBool,
 }
 
 impl Chainstate {
-    /// Opens the chainstate in the directory `dir`, Core's or ours; where `options` allow it, makes
-    /// an empty one with an obfuscation key of its own.
+    /// Opens the chainstate in the directory `dir`, whether Core or Apus wrote it. If there is none
+    /// and `options` allow it, an empty one with a new obfuscation key is made.
     ///
-    /// An error if Core was cut off amid a flush, or if the format is older than 0.15.
+    /// # Errors
+    /// The chainstate is missing or damaged, Core was stopped in the middle of a flush, or the format
+    /// is older than that of Bitcoin Core 0.15.
     pub fn open(disk: Disk, dir: &Path, options: Options) -> Result<Self> {
         let read_only = options.read_only;
         let db = Db::open(disk, dir, options)?;
         let record = db.get(OBFUSCATION_KEY)?;
         let obfuscation = match record.as_deref() {
-            Some(record) => Obfuscation::from_record(record)
-                .ok_or_else(|| StoreError::new(dir, "the obfuscation key is not of 8 bytes"))?,
+            Some(record) => Obfuscation::from_record(record).ok_or_else(|| {
+                StoreError::new(dir, "the obfuscation key is damaged: 8 bytes are expected")
+            })?,
             None if !read_only && db.scan(b"", None)?.next_entry()?.is_none() => new_key(&db, dir)?,
             None => Obfuscation::default(),
         };
@@ -66,28 +73,32 @@ impl Chainstate {
         Ok(chainstate)
     }
 
-    /// Removes the chainstate in the directory `dir`, if there is one.
+    /// Deletes the chainstate in the directory `dir`, if there is one.
     pub fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
         Db::destroy(disk, dir)
     }
 
-    /// Puts the chainstate in `from`, a directory on the same file system, in the place of the one
-    /// in `dir`. Nobody may have either open. After a crash `dir` holds the one or the other.
+    /// Replaces the chainstate in `dir` by the one in `from`, a directory on the same file system.
+    /// Neither may be open. After a crash `dir` has the one or the other.
     pub fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
         Db::adopt(disk, dir, from)
     }
 
-    /// The block up to which the coins are right, `None` in an empty chainstate.
+    /// The best block, after which the UTXO set has the coins stored here; `None` in an empty
+    /// chainstate.
     pub fn best_block(&self) -> Result<Option<Hash>> {
         let Some(mut value) = self.db.get(BEST_BLOCK)? else { return Ok(None) };
         self.obfuscation.apply(&mut value, 0);
         match <[u8; 32]>::try_from(&value[..]) {
             Ok(hash) => Ok(Some(Hash(hash))),
-            Err(_) => Err(StoreError::new(&self.dir, "the best block is not of 32 bytes")),
+            Err(_) => Err(StoreError::new(
+                &self.dir,
+                "the record of the best block is damaged: 32 bytes are expected",
+            )),
         }
     }
 
-    /// Whether nothing was ever written, so that looking for coins is in vain.
+    /// Whether nothing has ever been written, so that there are no coins to look for.
     pub fn is_empty(&self) -> bool {
         !self.begun.load(Relaxed)
     }
@@ -100,8 +111,8 @@ impl Chainstate {
         self.db.get_with(&key, read)?.transpose()
     }
 
-    /// The coins under many outpoints, in the order given, looked up in the order of the tables:
-    /// the more at once, the less for each.
+    /// The coins under many outpoints, in the order given. They are looked up in the order of the
+    /// tables; the more there are, the less time each one takes.
     pub fn get_many(&self, outpoints: &[OutPoint]) -> Result<Vec<Option<Coin>>> {
         let mut order: Vec<usize> = (0..outpoints.len()).collect();
         if !outpoints.is_sorted_by(|a, b| key_order(a, b).is_le()) {
@@ -125,12 +136,12 @@ impl Chainstate {
         error.map_or(Ok(coins), Err)
     }
 
-    /// Writes the changes of a cache and the block they lead to, all or nothing.
+    /// Writes the changes of a cache and the block after which they hold, all or nothing.
     pub fn write(&self, changes: &Changes, best_block: &Hash) -> Result<()> {
         self.write_reporting(changes, best_block, &|_| {})
     }
 
-    /// [`Chainstate::write`], which reports the share done.
+    /// [`Chainstate::write`], which reports the share that is done.
     pub fn write_reporting(
         &self,
         changes: &Changes,
@@ -169,14 +180,14 @@ impl Chainstate {
         Ok(())
     }
 
-    /// Starts replacing the whole UTXO set by one that comes sorted; readers see the old one until
-    /// [`Bulk::commit`].
+    /// Starts to replace the whole UTXO set by another, which is written in order. Readers see the old
+    /// one until [`Bulk::commit`].
     pub fn bulk(&self) -> Result<Bulk<'_>> {
         Ok(Bulk { chainstate: self, run: self.db.bulk()? })
     }
 
-    /// Cuts the UTXO set, as it is now, into at most `parts` scans of about equal size, ascending.
-    /// The outputs of one transaction are all in the same.
+    /// Divides the UTXO set, as it is now, into at most `parts` consecutive scans of about equal size.
+    /// The outputs of a transaction are all in the same scan.
     pub fn scans(&self, parts: usize) -> Result<Vec<CoinScan<'_>>> {
         let snapshot = self.db.snapshot();
         let mut cuts = vec![COINS.to_vec()];
@@ -198,27 +209,28 @@ impl Chainstate {
         Ok(cuts.windows(2).map(scan).collect())
     }
 
-    /// Merges some runs if there are too many, beside readers and one writer; whether it did.
+    /// Merges some runs of tables if there are too many, and returns whether it did. There may be
+    /// readers and one writer meanwhile.
     pub fn merge(&self) -> Result<bool> {
         self.db.merge()
     }
 
-    /// Whether [`Chainstate::merge`] has something to do.
+    /// Whether there are so many runs that [`Chainstate::merge`] would merge some.
     pub fn merge_pending(&self) -> bool {
         self.db.merge_pending()
     }
 
-    /// Merges everything into one level, as it is to be handed over.
+    /// Merges all runs into one level.
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()
     }
 
-    /// [`Chainstate::merge_all`], which reports the share done.
+    /// [`Chainstate::merge_all`], which reports the share that is done.
     pub fn merge_all_reporting(&self, report: OnShare) -> Result<()> {
         self.db.merge_all_reporting(report)
     }
 
-    /// Bytes of all tables.
+    /// The size of all tables, in bytes.
     pub fn disk_bytes(&self) -> u64 {
         self.db.stats().bytes()
     }
@@ -231,12 +243,12 @@ impl Chainstate {
     fn check_format(&self) -> Result<()> {
         if self.db.get(HEAD_BLOCKS)?.is_some() {
             let what = "Bitcoin Core was stopped in the middle of a flush: start it once, so that \
-                        it ends the flush, or build the chainstate anew with `apus reindex`";
+                        it completes the flush, or rebuild the chainstate with `apus reindex`";
             return Err(StoreError::new(&self.dir, what));
         }
         if self.db.scan(OLD_COINS, None)?.next_entry()?.is_some() {
-            let what = "the chainstate has a format older than Bitcoin Core 0.15; build it anew \
-                        with `apus reindex`";
+            let what = "the chainstate's format is older than Bitcoin Core 0.15: rebuild it with \
+                        `apus reindex`";
             return Err(StoreError::new(&self.dir, what));
         }
         Ok(())
@@ -246,8 +258,9 @@ impl Chainstate {
         scratch.clear();
         scratch.extend_from_slice(value);
         self.obfuscation.apply(scratch, 0);
-        Coin::decode(&mut Cursor::new(scratch))
-            .map_err(|e| StoreError::new(&self.dir, format!("the coin {outpoint} is broken: {e}")))
+        Coin::decode(&mut Cursor::new(scratch)).map_err(|e| {
+            StoreError::new(&self.dir, format!("the record of the coin {outpoint} is damaged: {e}"))
+        })
     }
 
     fn writer<'a>(&'a self, run: &'a RunBuilder) -> CoinWriter<'a> {
@@ -255,7 +268,7 @@ impl Chainstate {
         CoinWriter { run: run.writer(), obfuscation: &self.obfuscation, key, value }
     }
 
-    /// As [`CoinWriter::put_head`], as a part of the run.
+    /// Writes the records before all coins as a part of the run, see [`CoinWriter::put_head`].
     fn write_head(&self, run: &RunBuilder, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
         let mut writer = self.writer(run);
         writer.put_head(obfuscation, best_block)?;
@@ -263,20 +276,20 @@ impl Chainstate {
     }
 }
 
-/// A UTXO set that is being written to take the place of the present one; dropped, nothing
-/// happened.
+/// A new UTXO set that is being written, and replaces the present one when it is committed. If it is
+/// dropped instead, nothing has happened.
 pub struct Bulk<'a> {
     chainstate: &'a Chainstate,
     run: RunBuilder,
 }
 
 impl Bulk<'_> {
-    /// A writer for one part of the outpoints; others may write others' parts at the same time.
+    /// A writer for one part of the outpoints. Other writers may write other parts at the same time.
     pub fn writer(&self) -> CoinWriter<'_> {
         self.chainstate.writer(&self.run)
     }
 
-    /// Makes the new UTXO set, right up to `best_block`, the chainstate's.
+    /// Makes the new UTXO set, which is the one after `best_block`, that of the chainstate.
     pub fn commit(self, best_block: &Hash) -> Result<()> {
         let record = self.chainstate.obfuscation.to_record();
         self.chainstate.write_head(&self.run, &record, best_block)?;
@@ -286,7 +299,7 @@ impl Bulk<'_> {
     }
 }
 
-/// Writes coins in the order of [`key_order`].
+/// Writes coins, which must come in the order of [`key_order`].
 pub struct CoinWriter<'a> {
     run: RunWriter<'a>,
     obfuscation: &'a Obfuscation,
@@ -303,21 +316,21 @@ impl CoinWriter<'_> {
         self.put_value(outpoint)
     }
 
-    /// Writes a coin by its key in the chainstate and the form of [`Coin::encode`], which is left
-    /// obfuscated: nothing is copied on the way.
+    /// Writes a coin given by its key in the chainstate and its [`Coin::encode`]d form. Nothing is
+    /// copied: `coin` is obfuscated in place.
     #[inline]
     pub fn put_raw(&mut self, key: &[u8], coin: &mut [u8]) -> Result<()> {
         self.obfuscation.apply(coin, 0);
         self.run.put(key, coin)
     }
 
-    /// Ends the part; without this the whole cannot be committed.
+    /// Ends the part. The whole can be committed only after each part has ended.
     pub fn finish(self) -> Result<()> {
         self.run.finish()
     }
 
-    /// Writes what comes before all coins: the record of the obfuscation key, if one is given, and
-    /// the best block.
+    /// Writes the records that come before all coins: that of the obfuscation key, unless it is
+    /// empty, and the best block.
     fn put_head(&mut self, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
         if !obfuscation.is_empty() {
             self.run.put(OBFUSCATION_KEY, obfuscation)?;
@@ -341,7 +354,7 @@ impl CoinWriter<'_> {
     }
 }
 
-/// Walks one part of the UTXO set in the order of [`key_order`].
+/// Reads one part of the UTXO set in the order of [`key_order`].
 pub struct CoinScan<'a> {
     chainstate: &'a Chainstate,
     snapshot: Snapshot,
@@ -352,7 +365,7 @@ pub struct CoinScan<'a> {
 }
 
 impl CoinScan<'_> {
-    /// The next coin, the first one at the first call; `None` behind the last.
+    /// The next coin; `None` after the last one.
     pub fn next_coin(&mut self) -> Result<Option<(OutPoint, Coin)>> {
         let cursor = match &mut self.cursor {
             Some(cursor) => cursor,
@@ -360,7 +373,7 @@ impl CoinScan<'_> {
         };
         let Some((key, value)) = cursor.next_entry()? else { return Ok(None) };
         let outpoint = decode_coin_key(key).map_err(|e| {
-            let what = format!("the key {key:02x?} is broken: {e}");
+            let what = format!("the key {key:02x?} is damaged: {e}");
             StoreError::new(&self.chainstate.dir, what)
         })?;
         let coin = self.chainstate.decode(&outpoint, value, &mut self.scratch)?;
@@ -368,11 +381,13 @@ impl CoinScan<'_> {
     }
 }
 
-/// Draws the key of a new database and writes it, as Core does before anything else.
+/// Makes a random obfuscation key for a new database and writes it, as Core does before anything
+/// else.
 fn new_key(db: &Db, dir: &Path) -> Result<Obfuscation> {
     let mut key = [0; Obfuscation::KEY_SIZE];
-    getrandom::fill(&mut key)
-        .map_err(|e| StoreError::new(dir, format!("no randomness for a key: {e}")))?;
+    getrandom::fill(&mut key).map_err(|e| {
+        StoreError::new(dir, format!("cannot get random bytes for an obfuscation key: {e}"))
+    })?;
     let obfuscation = Obfuscation::new(key);
     db.apply([(OBFUSCATION_KEY, Some(obfuscation.to_record()))])?;
     Ok(obfuscation)

@@ -8,13 +8,13 @@ use super::coin::{CoinParts, key_order};
 use super::shard::Shard;
 use super::slab::State;
 
-/// The changed entries of a cache, sorted as the tables sort their keys.
+/// The changed entries of a cache, in the order of their keys in the tables.
 pub struct Changes<'a> {
     shards: Vec<&'a Shard>,
     sorted: Vec<Change>,
 }
 
-/// Where a changed entry is, and enough of its key to compare most.
+/// The location of a changed entry, and enough of its key to compare it with most others.
 #[derive(Clone, Copy)]
 struct Change {
     /// The txid's first eight bytes, big-endian.
@@ -24,7 +24,7 @@ struct Change {
 }
 
 impl<'a> Changes<'a> {
-    /// Follows the list of each shard, and touches nothing that is not in one.
+    /// Collects the lists of changed entries of these shards; no other entry is touched.
     pub(super) fn collect(shards: Vec<&'a Shard>) -> Self {
         let count = shards.iter().map(|shard| shard.changed()).sum();
         let mut sorted = vec![Change { prefix: 0, shard: 0, slot: 0 }; count];
@@ -50,24 +50,24 @@ impl<'a> Changes<'a> {
         Self { shards, sorted }
     }
 
-    /// Changed entries.
+    /// The number of changed entries.
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether nothing changed.
+    /// Whether no entry has changed.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// All entries, ascending by key: the outpoint, and its coin or `None` where the tables have
-    /// to delete it.
+    /// All entries, ascending by key: the outpoint, and the coin to be written or `None` if the tables
+    /// have to delete it.
     pub fn iter(&self) -> impl Iterator<Item = (&OutPoint, Option<CoinParts<'_>>)> {
         self.range(0, self.len())
     }
 
-    /// At most `parts` runs of about equal length, none empty, ascending; each as
-    /// [`Changes::iter`].
+    /// All entries as [`Changes::iter`] gives them, cut into at most `parts` consecutive parts of
+    /// about equal length, of which none is empty.
     pub fn split(
         &self,
         parts: usize,

@@ -2,12 +2,12 @@ use crate::wire::{Cursor, OutPoint, ParseError, put_varint, varint_len};
 
 use super::script::CompactScript;
 
-/// An unspent output and what the rules need to know about its creation (Core's `Coin`).
+/// An unspent output, with what the rules need to know about its creation (Core's `Coin`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coin {
-    /// In satoshi.
+    /// The amount in satoshi.
     pub amount: u64,
-    /// Of the block that created it; below 2^31.
+    /// The height of the block that created it, below 2^31.
     pub height: u32,
     /// Whether a coinbase created it.
     pub is_coinbase: bool,
@@ -16,30 +16,30 @@ pub struct Coin {
 }
 
 impl Coin {
-    /// The coin of an output that a transaction in block `height` creates.
+    /// The coin that a transaction in the block at `height` creates.
     pub fn new(amount: u64, script: &[u8], height: u32, is_coinbase: bool) -> Self {
         Self { amount, height, is_coinbase, script: CompactScript::new(script) }
     }
 
-    /// Bytes of [`Coin::encode`].
+    /// The length of [`Coin::encode`]'s result, in bytes.
     pub fn encoded_len(&self) -> usize {
         self.parts().encoded_len()
     }
 
-    /// Appends the value that the chainstate holds: VARINT(2 × height + coinbase),
-    /// VARINT(compressed amount), compressed script.
+    /// Appends the coin's value in the chainstate: VARINT(2 × height + coinbase), VARINT(compressed
+    /// amount), compressed script.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.parts().encode(out);
     }
 
-    /// Reads what [`Coin::encode`] wrote.
+    /// Reads a coin's value in the chainstate, see [`Coin::encode`].
     pub fn decode(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let code = decode_code(cursor)?;
         Self::decode_output(cursor, code)
     }
 
-    /// Appends the form that undo data holds (Core's `TxInUndoFormatter`): as the chainstate's,
-    /// with a zero byte behind the first VARINT unless the height is 0.
+    /// Appends the coin in the form of undo data (Core's `TxInUndoFormatter`): as in the chainstate,
+    /// but with a zero byte after the first VARINT unless the height is 0.
     pub fn encode_undo(&self, out: &mut Vec<u8>) {
         let parts = self.parts();
         put_varint(out, parts.code.into());
@@ -49,8 +49,8 @@ impl Coin {
         parts.encode_output(out);
     }
 
-    /// Reads what [`Coin::encode_undo`] wrote; old versions of Core put a transaction's version in
-    /// the zero byte's place.
+    /// Reads a coin from undo data, see [`Coin::encode_undo`]. Old versions of Core wrote a
+    /// transaction's version in the place of the zero byte.
     pub fn decode_undo(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let code = decode_code(cursor)?;
         if code > 1 {
@@ -69,31 +69,31 @@ impl Coin {
         self.height << 1 | u32::from(self.is_coinbase)
     }
 
-    /// The coin with its script lent.
+    /// The coin with a borrowed script.
     pub fn parts(&self) -> CoinParts<'_> {
         CoinParts { amount: self.amount, code: self.code(), script: self.script.as_bytes() }
     }
 }
 
-/// A coin whose compressed script lies elsewhere.
+/// A coin whose compressed script is borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct CoinParts<'a> {
-    /// In satoshi.
+    /// The amount in satoshi.
     pub amount: u64,
     /// 2 × height + coinbase.
     pub code: u32,
-    /// In compressed form.
+    /// The script in compressed form.
     pub script: &'a [u8],
 }
 
 impl CoinParts<'_> {
-    /// Bytes of [`CoinParts::encode`].
+    /// The length of [`CoinParts::encode`]'s result, in bytes.
     pub fn encoded_len(&self) -> usize {
         let amount = compress_amount(self.amount);
         varint_len(self.code.into()) + varint_len(amount) + self.script.len()
     }
 
-    /// Appends the value that the chainstate holds, see [`Coin::encode`].
+    /// Appends the coin's value in the chainstate, see [`Coin::encode`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.code.into());
         self.encode_output(out);
@@ -111,11 +111,13 @@ fn decode_code(cursor: &mut Cursor) -> Result<u32, ParseError> {
     u32::try_from(code).map_err(|_| ParseError { offset: start, what: "height over 31 bits" })
 }
 
-/// An amount without its trailing decimal zeros and with their number (Core's `CompressAmount`).
+/// Compresses an amount: its trailing decimal zeros are replaced by their number (Core's
+/// `CompressAmount`).
 ///
-/// 0 is 0; else, with e the zeros dropped (at most 9), d the last digit left and n the digits
-/// before it: 1 + 10 × (9n + d - 1) + e, or 1 + 10 × (10n + d - 1) + 9 where e is 9.
-/// Exact for every amount up to 2^64 / 10; there is no more money than 2.1 × 10^15.
+/// 0 becomes 0. Otherwise let e be the number of zeros dropped (at most 9), d the last digit left
+/// and n the digits before it. The result is 1 + 10 × (9n + d - 1) + e, or
+/// 1 + 10 × (10n + d - 1) + 9 if e is 9. This can be undone for all amounts up to 2^64 / 10; there
+/// are no more than 2.1 × 10^15 satoshi.
 pub fn compress_amount(mut amount: u64) -> u64 {
     if amount == 0 {
         return 0;
@@ -132,8 +134,8 @@ pub fn compress_amount(mut amount: u64) -> u64 {
     digits.wrapping_mul(10).wrapping_add(zeros + 1)
 }
 
-/// The amount that [`compress_amount`] compressed (Core's `DecompressAmount`). What no amount
-/// compresses to wraps around, as in Core.
+/// Undoes [`compress_amount`] (Core's `DecompressAmount`). A number that is no compressed amount
+/// wraps around, as in Core.
 pub fn decompress_amount(compressed: u64) -> u64 {
     if compressed == 0 {
         return 0;
@@ -146,17 +148,20 @@ pub fn decompress_amount(compressed: u64) -> u64 {
     amount.wrapping_mul(10u64.pow(zeros as u32))
 }
 
-/// The first byte of every coin's key.
+/// The first byte of each coin's key in the chainstate.
 pub const COIN_PREFIX: u8 = b'C';
 
-/// Appends the chainstate's key of a coin: `C`, the txid's bytes, VARINT(vout).
+/// Appends a coin's key in the chainstate: `C`, the txid's bytes, VARINT(vout).
 pub fn put_coin_key(out: &mut Vec<u8>, outpoint: &OutPoint) {
     out.push(COIN_PREFIX);
     out.extend_from_slice(&outpoint.txid.0);
     put_varint(out, outpoint.vout.into());
 }
 
-/// The outpoint of a chainstate's key, or why it is none.
+/// The outpoint of a coin's key in the chainstate, see [`put_coin_key`].
+///
+/// # Errors
+/// The key is not that of a coin.
 pub fn decode_coin_key(key: &[u8]) -> Result<OutPoint, ParseError> {
     let mut cursor = Cursor::new(key);
     if cursor.u8()? != COIN_PREFIX {
@@ -166,12 +171,12 @@ pub fn decode_coin_key(key: &[u8]) -> Result<OutPoint, ParseError> {
     let vout = cursor.varint()?;
     match u32::try_from(vout) {
         Ok(vout) if cursor.remaining() == 0 => Ok(OutPoint { txid, vout }),
-        _ => Err(cursor.error("the key of a coin ends elsewhere")),
+        _ => Err(cursor.error("the key of a coin has the wrong length")),
     }
 }
 
-/// A number that orders outputs of one transaction as their keys are: VARINTs of different
-/// lengths do not sort by value (16512 is `80 80 00`, before 256, which is `81 00`).
+/// A number that orders the outputs of one transaction as their keys do. VARINTs of different
+/// lengths do not sort by value: 16512 is `80 80 00`, which comes before 256, `81 00`.
 pub(super) fn vout_order(vout: u32) -> u64 {
     if vout < 0x80 {
         return u64::from(vout) << 32;
@@ -186,7 +191,7 @@ pub(super) fn vout_order(vout: u32) -> u64 {
     bytes.iter().fold(0, |order, byte| order << 8 | u64::from(*byte))
 }
 
-/// Orders outpoints as their keys in the chainstate.
+/// Compares outpoints as their keys in the chainstate do.
 pub fn key_order(a: &OutPoint, b: &OutPoint) -> std::cmp::Ordering {
     a.txid.cmp(&b.txid).then_with(|| vout_order(a.vout).cmp(&vout_order(b.vout)))
 }

@@ -1,8 +1,8 @@
-//! Coins: codec, cache, chainstate, UTXO set statistics. Does not know consensus rules.
+//! Coins: codec, cache, chainstate, UTXO set statistics. The module does not know consensus rules.
 //!
-//! A coin stays in its compressed form from the block to the tables and to the undo data, so that
-//! writing it is a copy: 92 bytes a cached coin, at most 104 with its share of the hash table,
-//! where Core takes 154.
+//! A coin keeps its compressed form from the block to the tables and to the undo data, so that
+//! writing it is a copy. A cached coin takes 92 bytes, at most 104 with its share of the hash table,
+//! where Core's takes 154.
 
 mod cache;
 mod chainstate;
@@ -21,7 +21,7 @@ mod table;
 mod tests;
 mod undo;
 
-/// The records of the chainstate beside what the types say; docs/format.md tells them all.
+/// Constants of the chainstate's records, which docs/format.md describes.
 pub mod layout {
     pub use super::chainstate::{BEST_BLOCK, HEAD_BLOCKS};
     pub use super::coin::COIN_PREFIX;

@@ -1,5 +1,5 @@
-/// Asks memory for the cache line of `value`, and for the next one if it reaches into it. A hint:
-/// where there is no instruction for it, nothing happens.
+/// Asks the processor to load the cache lines that `value` lies in, of which there are at most two.
+/// On processors without such an instruction, nothing happens.
 #[inline(always)]
 pub(super) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]

@@ -5,17 +5,18 @@ use bitcoin::secp256k1::PublicKey;
 use crate::wire::opcodes::{OP_CHECKSIG, OP_DUP, OP_EQUAL, OP_EQUALVERIFY, OP_HASH160, OP_RETURN};
 use crate::wire::{Cursor, MAX_SCRIPT_BYTES, ParseError, is_unspendable, put_varint, varint_len};
 
-/// Values of the leading VARINT below this name a special type (Core's `nSpecialScripts`).
+/// The number of special types, which the leading VARINT of a compressed script names; larger
+/// values are lengths (Core's `nSpecialScripts`).
 pub const SPECIAL_TYPES: u64 = 6;
-/// What is kept without an allocation: the longest compressed form of P2PKH, P2SH, P2PK, P2WPKH,
-/// P2WSH and P2TR.
+/// The length up to which a compressed script is stored inline: the longest form of P2PKH, P2SH,
+/// P2PK, P2WPKH, P2WSH and P2TR.
 pub(super) const INLINE_BYTES: usize = 35;
 
 /// An output script in the compressed form of Core's chainstate and undo data
 /// (`ScriptCompression`), so that writing it is a copy.
 ///
-/// P2PKH, P2SH and P2PK are a type byte (0 to 5) and a hash or an X coordinate; every other
-/// script is VARINT(length + 6) and its bytes. Up to 35 bytes are held inline.
+/// P2PKH, P2SH and P2PK are a type byte (0 to 5) and a hash or an X coordinate; any other script is
+/// VARINT(length + 6) and its bytes. Up to 35 bytes are stored inline.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CompactScript(Repr);
 
@@ -26,7 +27,7 @@ pub(super) enum Repr {
     Boxed(Box<[u8]>),
 }
 
-/// Bytes of a compressed script that fits [`INLINE_BYTES`], told from its first byte.
+/// The length of a compressed script that is not longer than [`INLINE_BYTES`], by its first byte.
 fn inline_len(first: u8) -> usize {
     match first {
         0 | 1 => 21,
@@ -36,13 +37,13 @@ fn inline_len(first: u8) -> usize {
 }
 
 impl CompactScript {
-    /// Compresses `script`, the bytes of an output's scriptPubKey.
+    /// Compresses a scriptPubKey.
     pub fn new(script: &[u8]) -> Self {
         special_form(script).map_or_else(|| Self::raw_form(script), |form| Self(Repr::Inline(form)))
     }
 
-    /// Reads a compressed script. One of more than 10,000 bytes comes back as a lone OP_RETURN,
-    /// as in Core.
+    /// Reads a compressed script. One of more than 10,000 bytes is read as a single OP_RETURN, as in
+    /// Core.
     pub fn decode(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let start = cursor.position();
         let tag = cursor.varint()?;
@@ -63,7 +64,7 @@ impl CompactScript {
         Ok(Self::raw_form(script))
     }
 
-    /// The compressed form, as it lies on disk.
+    /// The compressed form, as it is on disk.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -72,8 +73,8 @@ impl CompactScript {
         }
     }
 
-    /// Appends the script itself. Nothing is appended for an X coordinate under type 4 or 5 that
-    /// is on no point of the curve: Core reads that as the empty script.
+    /// Appends the script itself. If the X coordinate of type 4 or 5 is that of no point on the curve,
+    /// nothing is appended: Core reads the empty script.
     pub fn decompress_into(&self, out: &mut Vec<u8>) {
         decompress_into(self.as_bytes(), out);
     }
@@ -85,12 +86,12 @@ impl CompactScript {
         script
     }
 
-    /// Bytes of the script itself, supposing that an X coordinate under type 4 or 5 is valid.
+    /// The length of the script itself, if the X coordinate of type 4 or 5 is valid.
     pub fn script_len(&self) -> usize {
         script_len(self.as_bytes())
     }
 
-    /// As [`is_unspendable`], told from the compressed form.
+    /// Whether the script can never be spent ([`is_unspendable`]).
     #[inline]
     pub fn is_unspendable(&self) -> bool {
         match &self.0 {
@@ -99,7 +100,7 @@ impl CompactScript {
         }
     }
 
-    /// A script that is none of the special types.
+    /// The form of a script that is none of the special types.
     fn raw_form(script: &[u8]) -> Self {
         let tag = script.len() as u64 + SPECIAL_TYPES;
         if script.len() < INLINE_BYTES {
@@ -127,7 +128,7 @@ impl CompactScript {
     }
 }
 
-/// The compressed form of `script`, made in `out`, which keeps its memory from one to the next.
+/// Compresses a scriptPubKey into `out`, whose contents are replaced and whose memory is reused.
 pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out.clear();
     match special_form(script) {
@@ -140,7 +141,7 @@ pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out
 }
 
-/// The compressed form of a script of one of the special types.
+/// The compressed form of a script, if it is one of the special types.
 #[inline]
 fn special_form(script: &[u8]) -> Option<[u8; INLINE_BYTES]> {
     let mut inline = [0; INLINE_BYTES];
@@ -169,13 +170,13 @@ fn special_form(script: &[u8]) -> Option<[u8; INLINE_BYTES]> {
     Some(inline)
 }
 
-/// The used part of inline bytes.
+/// The used part of the bytes of an inline script.
 #[inline]
 pub(super) fn inline_bytes(bytes: &[u8; INLINE_BYTES]) -> &[u8] {
     &bytes[..inline_len(bytes[0])]
 }
 
-/// The script behind its VARINT, or `None` for the special types.
+/// The script after its VARINT; `None` for the special types.
 fn raw_script(compressed: &[u8]) -> Option<&[u8]> {
     let mut cursor = Cursor::new(compressed);
     match cursor.varint() {

@@ -6,17 +6,20 @@ use super::lookup::{Lookup, Overwrite, Overwritten};
 use super::slab::{NONE, Slab, State};
 use super::table::Table;
 
-/// One shard of the cache: a table of slot numbers, the slots, and the list of changed entries
-/// that runs through them. Every `hash` given is that of the outpoint beside it.
+/// One shard of the cache: the slots with their entries, a table that finds them by outpoint, and a
+/// list through those that have changed since the last sync.
+///
+/// Each method that takes a `hash` and an `outpoint` expects the outpoint's own hash
+/// ([`OutPointHasher::hash`]).
 pub(super) struct Shard {
     hasher: OutPointHasher,
     table: Table,
     slab: Slab,
-    /// Ends of the list of entries that are fresh, changed or spent.
+    /// The first and the last slot of the list of entries that are fresh, changed or spent.
     head: u32,
     tail: u32,
     changed: usize,
-    /// The slot at which the next eviction starts.
+    /// The slot with which the next eviction starts.
     hand: u32,
 }
 
@@ -49,8 +52,8 @@ impl Shard {
         &self.slab
     }
 
-    /// Asks memory for all that operations on these outpoints will touch, so that they wait for it
-    /// once and not each in turn: their buckets, then their slots, then the neighbours in the list.
+    /// Asks the processor to load the memory that operations on these outpoints will touch, so that
+    /// a batch waits for it once: the buckets, then the slots, then their neighbours in the list.
     pub fn warm(&self, hashes: impl Iterator<Item = u64> + Clone) {
         hashes.clone().for_each(|hash| self.table.prefetch(hash));
         let slots = hashes.filter_map(|hash| self.table.candidate(hash));
@@ -62,7 +65,7 @@ impl Shard {
         });
     }
 
-    /// Slots of the changed entries, in the order in which they became so.
+    /// The slots of the changed entries, in the order in which they were first changed.
     pub fn changed_slots(&self) -> impl Iterator<Item = u32> {
         let first = (self.head != NONE).then_some(self.head);
         std::iter::successors(first, |slot| match self.slab.get(*slot).next {
@@ -83,7 +86,7 @@ impl Shard {
         self.find(hash, outpoint).is_some()
     }
 
-    /// Core's `AddCoin`.
+    /// Adds a coin, unless it is unspendable (Core's `AddCoin`).
     pub fn add(
         &mut self,
         hash: u64,
@@ -105,15 +108,15 @@ impl Shard {
         } else if overwrite == Overwrite::Never && state != State::Spent {
             return Err(Overwritten(*outpoint));
         } else if state != State::Fresh {
-            // A spent entry becomes changed, never fresh: were it spent again before a sync, the
-            // tables would keep the coin that they still hold.
+            // A spent entry becomes changed and not fresh: if it was fresh and spent again before
+            // a sync, it would be dropped, and the tables would keep the coin that they still hold.
             self.set_state(slot, State::Changed);
         }
         self.slab.set_coin(slot, coin);
         Ok(())
     }
 
-    /// Takes the coin of an entry, if there is an entry and it has one.
+    /// Spends and returns the coin of an entry, if there is one.
     pub fn spend(&mut self, hash: u64, outpoint: &OutPoint) -> Lookup {
         let Some(slot) = self.find(hash, outpoint) else { return Lookup::Unknown };
         let state = self.slab.get(slot).state;
@@ -125,7 +128,7 @@ impl Shard {
         Lookup::Hit(coin)
     }
 
-    /// Makes sure that a sync leaves no coin under `outpoint` in the tables.
+    /// Makes the next sync delete the coin under `outpoint` from the tables, if they hold one.
     pub fn remove(&mut self, hash: u64, outpoint: &OutPoint) {
         let Found { slot, is_new } = self.entry(hash, outpoint, State::Spent);
         if is_new {
@@ -136,7 +139,7 @@ impl Shard {
         }
     }
 
-    /// Adds a clean entry unless there is an entry. Returns whether it did.
+    /// Adds a clean entry if there is no entry, and returns whether it did.
     pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) -> bool {
         let Found { slot, is_new } = self.entry(hash, outpoint, State::Clean);
         if is_new {
@@ -145,7 +148,7 @@ impl Shard {
         is_new
     }
 
-    /// What a sync leaves: no changed entry, and no spent one.
+    /// Makes changed entries clean and drops spent ones, after a sync has written them.
     pub fn mark_clean(&mut self) {
         let mut at = self.head;
         while at != NONE {
@@ -163,8 +166,8 @@ impl Shard {
         (self.head, self.tail, self.changed) = (NONE, NONE, 0);
     }
 
-    /// Drops clean entries, in the order of their slots from where the last call stopped, until
-    /// at most `bytes_max` are in use or every slot was looked at.
+    /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been visited.
+    /// Slots are visited in order, starting where the last call stopped.
     pub fn evict(&mut self, bytes_max: usize) {
         for _ in 0..self.slab.len() {
             if self.bytes() <= bytes_max {
@@ -196,7 +199,8 @@ impl Shard {
         Found { slot, is_new: true }
     }
 
-    /// A fresh coin that is spent leaves nothing; any other leaves its death to be written.
+    /// Spends the coin in a slot. The entry of a fresh coin disappears; any other stays, since the
+    /// tables have to delete their coin.
     fn spend_slot(&mut self, hash: u64, slot: u32, state: State) {
         match state {
             State::Fresh => {
@@ -211,13 +215,13 @@ impl Shard {
         }
     }
 
-    /// Takes an entry that is not in the list out of the table, and frees its slot.
+    /// Removes an entry that is not in the list of changed entries, and frees its slot.
     fn forget(&mut self, hash: u64, slot: u32) {
         self.table.remove(hash, slot);
         self.slab.give(slot);
     }
 
-    /// Gives an entry a state that belongs in the list.
+    /// Sets the state of an entry to one that belongs in the list of changed entries.
     fn set_state(&mut self, slot: u32, state: State) {
         if self.slab.get(slot).state == State::Clean {
             self.link(slot);
@@ -250,7 +254,7 @@ impl Shard {
         self.changed -= 1;
     }
 
-    /// Panics unless table, slots and list agree.
+    /// Panics unless table, slots and list agree with each other.
     pub fn check(&self) {
         self.slab.check();
         assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");

@@ -4,40 +4,41 @@ use super::coin::{Coin, CoinParts};
 use super::prefetch::prefetch;
 use super::script::{CompactScript, INLINE_BYTES, Repr, inline_bytes};
 
-/// What a cache entry is to the tables below (DESIGN.md, section 5).
+/// The relation of a cache entry to the tables on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
-    /// No entry: the slot waits on the free list.
+    /// The slot has no entry, and is on the free list.
     Free,
-    /// The tables hold the same.
+    /// The tables hold the same coin.
     Clean,
-    /// Created and never written: the tables hold nothing.
+    /// The coin was never written: the tables hold none under its outpoint.
     Fresh,
-    /// To be written; the tables may hold a coin under the same outpoint.
+    /// The coin is to be written; the tables may hold another one under its outpoint.
     Changed,
-    /// To be deleted from the tables; holds no coin.
+    /// The coin is to be deleted from the tables; the entry holds none.
     Spent,
 }
 
-/// The end of a list of slots.
+/// The slot number that ends a list of slots.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The first script byte of a slot whose script is boxed; inline scripts start with less.
+/// The first script byte of a slot whose script is boxed; that of an inline script is smaller.
 const BOXED: u8 = 0xff;
 
-/// One entry. 92 bytes: with the table's 5 to 12 for each, the whole cost of a cached coin.
+/// One entry. Its 92 bytes, and those of its bucket in the table, are the whole cost of a cached
+/// coin whose script is inline.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub outpoint: OutPoint,
-    /// Little-endian, so that the slot aligns to 4 bytes.
+    /// In bytes, little endian, so that the slot aligns to 4 bytes.
     amount: [u8; 8],
     code: u32,
-    /// Neighbours in the list of changed entries; `next` also links free slots.
+    /// The neighbours in the list of changed entries; `next` also links free slots.
     pub prev: u32,
     pub next: u32,
     pub state: State,
-    /// Compressed script, or [`BOXED`] and the index of its box.
+    /// The compressed script, or [`BOXED`] and the index of its box.
     script: [u8; INLINE_BYTES],
 }
 
@@ -62,13 +63,14 @@ impl Slot {
     }
 }
 
-/// Slots in chunks, so that growing copies nothing and wastes at most one chunk.
+/// The number of slots that are allocated at once, so that growing copies nothing and wastes at
+/// most one chunk.
 const CHUNK_SLOTS: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK_SLOTS * size_of::<Slot>();
-/// What an allocator adds to a boxed script, about: header and rounding up to 16.
+/// The bytes that an allocator adds to a boxed script, about: a header and rounding up to 16.
 const BOX_OVERHEAD: usize = 16;
 
-/// All entries of one shard, addressed by slot number, and the scripts too long to lie in them.
+/// All entries of one shard, addressed by slot number, and the scripts that are too long for a slot.
 pub(super) struct Slab {
     chunks: Vec<Vec<Slot>>,
     len: u32,
@@ -104,7 +106,7 @@ impl Slab {
         &mut self.chunks[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
     }
 
-    /// Asks memory for a slot.
+    /// Asks the processor to load a slot.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         if let Some(slot) = self
@@ -116,17 +118,17 @@ impl Slab {
         }
     }
 
-    /// Slots, free ones included.
+    /// The number of slots, free ones included.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Free slots.
+    /// The number of free slots.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// A slot for `outpoint`, linked to nothing and without a coin.
+    /// Takes a slot for `outpoint`, which is linked to nothing and has no coin yet.
     pub fn take(&mut self, outpoint: OutPoint, state: State) -> u32 {
         let slot = if self.free_head == NONE {
             self.grow()
@@ -134,7 +136,7 @@ impl Slab {
             let slot = self.free_head;
             self.free_head = self.get(slot).next;
             self.free -= 1;
-            // The next one to be taken was given back long ago.
+            // The next slot to be taken was given back long ago, and is in no processor cache.
             self.prefetch(self.free_head);
             slot
         };
@@ -144,7 +146,7 @@ impl Slab {
         slot
     }
 
-    /// Gives a slot back, its script included.
+    /// Frees a slot and its script.
     pub fn give(&mut self, slot: u32) {
         self.clear_coin(slot);
         let head = self.free_head;
@@ -154,7 +156,7 @@ impl Slab {
         self.free += 1;
     }
 
-    /// Puts a coin into a slot, in the place of the one it holds.
+    /// Replaces the coin in a slot.
     pub fn set_coin(&mut self, slot: u32, coin: &Coin) {
         if self.get(slot).script[0] == BOXED {
             self.clear_coin(slot);
@@ -193,7 +195,7 @@ impl Slab {
         }
     }
 
-    /// The coin in a slot, its script left where it is.
+    /// The coin in a slot, with a borrowed script.
     pub fn parts(&self, slot: u32) -> CoinParts<'_> {
         let entry = self.get(slot);
         let script = match entry.box_index() {
@@ -203,7 +205,7 @@ impl Slab {
         CoinParts { amount: u64::from_le_bytes(entry.amount), code: entry.code, script }
     }
 
-    /// Bytes in use: chunks without their free slots, and boxed scripts.
+    /// The bytes in use: chunks without their free slots, and boxed scripts.
     pub fn bytes(&self) -> usize {
         let boxes = size_of::<Box<[u8]>>() * self.boxes.capacity() + self.box_bytes;
         let free = size_of::<Slot>() * self.free;
@@ -239,7 +241,7 @@ impl Slab {
         script
     }
 
-    /// Panics unless free slots, boxes and the counts of both agree.
+    /// Panics unless free slots, boxes and the counts of both agree with each other.
     pub fn check(&self) {
         let mut free = 0;
         let mut at = self.free_head;

@@ -7,56 +7,59 @@ use crate::wire::{OutPoint, put_compact_size};
 use super::chainstate::{Chainstate, CoinScan};
 use super::coin::Coin;
 
-/// Scans for each thread where the order between them does not matter: enough to even out.
+/// The number of scans for each thread where their order does not matter: enough that all threads
+/// end at about the same time.
 const SCANS_PER_THREAD: usize = 16;
-/// Bytes of tables for each scan where serialised coins of several wait in memory to be hashed.
+/// Bytes of tables for each scan where the serialised coins of several scans wait in memory to be
+/// hashed.
 const SCAN_BYTES: u64 = 2 << 20;
-/// Bytes of tables for each scan where nothing waits: at 4 µs a coin one takes less than a second,
-/// so that progress is reported that often.
+/// Bytes of tables for each scan where nothing waits. At 4 µs for each coin a scan takes less than a
+/// second, and progress is reported after each.
 const COUNT_BYTES: u64 = 16 << 20;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Which hash of the UTXO set to compute (`hash_type` of Core's `gettxoutsetinfo`).
+/// The hash of the UTXO set to compute (`hash_type` of Core's `gettxoutsetinfo`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashType {
-    /// None: the counts alone.
+    /// No hash, only counts.
     None,
-    /// MuHash3072, in parallel.
+    /// MuHash3072, which is computed in parallel.
     MuHash,
     /// SHA-256d over all coins in order, which assumeutxo commits to.
     HashSerialized3,
 }
 
-/// Statistics of a UTXO set, those of Core's `gettxoutsetinfo` without its index.
+/// Statistics of a UTXO set: those of Core's `gettxoutsetinfo` without `-coinstatsindex`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UtxoStats {
-    /// Of the best block.
+    /// The height of the best block.
     pub height: u32,
-    /// The block up to which the coins are right.
+    /// The hash of the best block, after which the UTXO set has these coins.
     pub best_block: Hash,
-    /// Coins.
+    /// The number of coins.
     pub txouts: u64,
     /// A size that does not depend on the database: script bytes plus 50 for each coin.
     pub bogosize: u64,
-    /// In satoshi.
+    /// The sum of all amounts, in satoshi.
     pub total_amount: u64,
-    /// Transactions with at least one coin.
+    /// The number of transactions with at least one coin.
     pub transactions: u64,
-    /// The hash asked for, if any.
+    /// The hash that was asked for, and its type; `None` for [`HashType::None`].
     pub hash: Option<(HashType, Hash)>,
-    /// Bytes of the chainstate's tables.
+    /// The size of the chainstate's tables, in bytes.
     pub disk_size: u64,
 }
 
 impl UtxoStats {
-    /// Reads the whole UTXO set, on all threads of the caller's pool. `height` is that of the best
-    /// block, which the chainstate does not know. Keep writers away meanwhile.
+    /// Computes the statistics from the whole UTXO set, on all threads of the caller's pool. `height`
+    /// is that of the best block, which the chainstate does not know. There must be no writer
+    /// meanwhile.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
         Self::compute_reporting(chainstate, height, hash_type, &|_| {})
     }
 
-    /// [`UtxoStats::compute`], which reports the share done.
+    /// [`UtxoStats::compute`], which reports the share that is done.
     pub fn compute_reporting(
         chainstate: &Chainstate,
         height: u32,
@@ -89,14 +92,14 @@ impl UtxoStats {
         })
     }
 
-    /// The total amount in bitcoins, as Core prints it: eight decimals.
+    /// The total amount in bitcoins with eight decimals, as Core prints it.
     pub fn total_amount_btc(&self) -> String {
         format!("{}.{:08}", self.total_amount / 100_000_000, self.total_amount % 100_000_000)
     }
 }
 
-/// Appends what both hashes are taken of (Core's `TxOutSer`): outpoint, 2 × height + coinbase,
-/// amount, script.
+/// Appends a coin in the form that both hashes are taken of (Core's `TxOutSer`): outpoint,
+/// 2 × height + coinbase, amount, script.
 fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
     out.extend_from_slice(&outpoint.to_bytes());
     out.extend_from_slice(&coin.code().to_le_bytes());
@@ -116,7 +119,7 @@ struct Counts {
 impl Counts {
     fn add(&mut self, coin: &Coin, script: &[u8], is_new_transaction: bool) {
         self.txouts += 1;
-        // txid, index, height and coinbase, amount, length of the script, script.
+        // The sizes of txid, index, height and coinbase, amount, length of the script, and script.
         self.bogosize += 32 + 4 + 4 + 8 + 2 + script.len() as u64;
         self.amount += u128::from(coin.amount);
         self.transactions += u64::from(is_new_transaction);
@@ -131,7 +134,7 @@ impl Counts {
     }
 }
 
-/// A hash of coins in any order and grouping, or none.
+/// A hash that does not depend on the order or grouping of coins; `()` is no hash.
 trait CoinSum: Send {
     fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8], scratch: &mut Vec<u8>);
     fn combine(self, other: Self) -> Self;
@@ -155,7 +158,8 @@ impl CoinSum for MuHash {
     }
 }
 
-/// Calls `each(outpoint, coin, script, whether it is its transaction's first)`.
+/// Calls `each(outpoint, coin, script, is_new_transaction)` for each coin of a scan, where
+/// `is_new_transaction` says that the coin before was one of another transaction.
 fn for_each_coin(
     scan: &mut CoinScan,
     mut each: impl FnMut(&OutPoint, &Coin, &[u8], bool),
@@ -192,7 +196,8 @@ fn count<S: CoinSum>(
     scans.into_par_iter().map(of_scan).try_reduce(nothing, combine)
 }
 
-/// Hashes in order what the threads have read and serialised, a batch of scans ahead.
+/// Counts all coins and hashes them in order. While one batch of scans is hashed, the threads read
+/// and serialise the next.
 fn hash_serialized(chainstate: &Chainstate, report: OnShare) -> Result<(Counts, Hash)> {
     let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
     let scans = chainstate.scans(parts)?;
@@ -230,8 +235,8 @@ fn serialise(mut scan: CoinScan) -> Result<(Counts, Vec<u8>)> {
     Ok((counts, bytes))
 }
 
-/// Brings a transaction's outputs, the last in `bytes`, into the order of their indices; keys are
-/// in another from index 16512 on. `outputs` are the index and the start of each.
+/// Sorts the outputs of a transaction, which are the last in `bytes`, by their indices: the order of
+/// keys is a different one from index 16512 on. `outputs` are the index and the start of each.
 fn sort_outputs(bytes: &mut Vec<u8>, outputs: &[(u32, usize)]) {
     let Some((_, start)) = outputs.first().filter(|_| !outputs.is_sorted()) else { return };
     let ends = outputs[1..].iter().map(|(_, start)| *start).chain([bytes.len()]);

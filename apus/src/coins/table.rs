@@ -1,13 +1,13 @@
 use super::prefetch::prefetch;
 use super::slab::NONE;
 
-/// A hash table of slot numbers, made for batches: what a look-up will touch can be asked for in
-/// advance, so that the misses of a whole batch overlap. A look-up that waits for memory takes
-/// some 400 ns; that is most of the time that connecting a block takes.
+/// A hash table of slot numbers, made for batches: the memory that a look-up will touch can be
+/// requested in advance, so that the cache misses of a whole batch overlap. A look-up that waits for
+/// memory takes some 400 ns, which is most of the time that connecting a block takes.
 ///
-/// Open addressing with linear probing; a removal moves back what stands behind it, so that there
-/// are no tombstones. A bucket holds 32 bits of the hash, which tell almost every other entry apart
-/// without a look at its slot.
+/// The table uses open addressing with linear probing. A removal moves later buckets back, so that
+/// there are no tombstones. A bucket holds 32 bits of the hash, which almost always tell its entry
+/// apart from others without reading its slot.
 pub(super) struct Table {
     buckets: Vec<Bucket>,
     len: usize,
@@ -28,22 +28,22 @@ impl Table {
         Self { buckets: Vec::new(), len: 0 }
     }
 
-    /// Entries.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Memory in use, in bytes.
+    /// The memory in use, in bytes.
     pub fn bytes(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// All slots, in no order.
+    /// All slots, in no particular order.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         self.buckets.iter().map(|bucket| bucket.slot).filter(|slot| *slot != NONE)
     }
 
-    /// Asks memory for the bucket where a look-up of `hash` starts.
+    /// Asks the processor to load the bucket where a look-up of `hash` starts.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if !self.buckets.is_empty() {
@@ -51,19 +51,20 @@ impl Table {
         }
     }
 
-    /// The first slot that has these bits of `hash`: almost always the one wanted, if any is.
+    /// The first slot whose bucket has the same bits of `hash`: almost always the one that is looked
+    /// for, if it is in the table.
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         self.find(hash, |_| true)
     }
 
-    /// The slot with this hash for which `is_it` holds.
+    /// The slot with this hash for which `is_it` returns true.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.position(hash as u32, is_it).map(|at| self.buckets[at].slot)
     }
 
-    /// Adds a slot, which must not be there.
+    /// Adds a slot, which must not be in the table yet.
     #[inline]
     pub fn insert(&mut self, hash: u64, slot: u32) {
         if (self.len + 1) * 5 > self.buckets.len() * 4 {
@@ -73,7 +74,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Takes a slot out, if it is there.
+    /// Removes a slot, if it is in the table.
     pub fn remove(&mut self, hash: u64, slot: u32) {
         let Some(mut hole) = self.position(hash as u32, |found| found == slot) else { return };
         let mut at = hole;
@@ -83,7 +84,7 @@ impl Table {
             if bucket.slot == NONE {
                 break;
             }
-            // It may move back into the hole unless its home lies behind the hole.
+            // The bucket may move back into the hole unless its home comes after the hole.
             if self.distance(self.home(bucket.hash), at) >= self.distance(hole, at) {
                 self.buckets[hole] = bucket;
                 hole = at;
@@ -111,8 +112,8 @@ impl Table {
         }
     }
 
-    /// Where the search for a hash starts: its share of the way through the buckets, so that any
-    /// number of them will do.
+    /// The bucket where the search for a hash starts. The hash is scaled to the number of buckets,
+    /// which need not be a power of two.
     #[inline]
     fn home(&self, hash: u32) -> usize {
         ((u64::from(hash) * self.buckets.len() as u64) >> 32) as usize
@@ -123,7 +124,7 @@ impl Table {
         if at + 1 == self.buckets.len() { 0 } else { at + 1 }
     }
 
-    /// Steps from one bucket on to another, around the end.
+    /// The number of steps from one bucket to another, around the end.
     #[inline]
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.buckets.len() - from }
@@ -137,7 +138,8 @@ impl Table {
         self.buckets[at] = bucket;
     }
 
-    /// By half: filled from 53 to 80 %, so that an entry costs 10 to 15 bytes here.
+    /// Makes the table larger by half. It is from 53 to 80 % full, so that an entry takes 10 to 15
+    /// bytes here.
     fn grow(&mut self) {
         let size = (self.buckets.len() * 3 / 2).max(BUCKETS_MIN);
         let old = std::mem::replace(&mut self.buckets, vec![EMPTY; size]);
@@ -159,7 +161,7 @@ mod tests {
         for _ in 0..200_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let slot = (random >> 40) as u32 % 500;
-            // Few hashes, so that runs are long and wrap around the end.
+            // There are few different hashes, so that runs are long and wrap around the end.
             let hash = u64::from(slot % 37).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             match map.contains_key(&slot) {
                 true => {

@@ -3,7 +3,7 @@ use crate::coins::{BlockUndo, Coin, for_each_spending_tx};
 use crate::testdata::{blocks_of, data};
 use crate::wire::{BlockView, put_compact_size};
 
-/// The undo data of a block whose transactions have so many inputs.
+/// The undo data of a block whose transactions have these numbers of inputs, and its coins.
 fn undo_of(inputs: &[usize]) -> (Vec<u8>, Vec<Vec<Coin>>) {
     let (mut undo, mut seed) = (Vec::new(), 0);
     put_compact_size(&mut undo, inputs.len() as u64);
@@ -41,14 +41,14 @@ fn coins_come_back_transaction_by_transaction() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn data_for_another_block_is_refused() {
     let (undo, _) = undo_of(&[3, 1]);
     for (inputs, what) in [
-        (&[3][..], "another number of transactions"),
-        (&[3, 1, 1], "another number of transactions"),
-        (&[], "another number of transactions"),
-        (&[2, 1], "another number of inputs"),
-        (&[3, 2], "another number of inputs"),
+        (&[3][..], "number of transactions is not"),
+        (&[3, 1, 1], "number of transactions is not"),
+        (&[], "number of transactions is not"),
+        (&[2, 1], "number of inputs is not"),
+        (&[3, 2], "number of inputs is not"),
     ] {
         assert!(read(&undo, inputs).unwrap_err().contains(what), "{inputs:?}");
     }
@@ -56,14 +56,14 @@ fn what_does_not_fit_is_told() {
         assert!(read(&undo[..len], &[3, 1]).is_err(), "cut at {len}");
     }
     let longer = [&undo[..], &[0]].concat();
-    assert!(read(&longer, &[3, 1]).unwrap_err().contains("goes on behind its end"));
-    // Counts that no bytes follow, of more coins than there is memory for.
+    assert!(read(&longer, &[3, 1]).unwrap_err().contains("bytes follow"));
+    // Counts of more coins than fit in memory, which no bytes follow.
     for undo in [&[1, 0xfe, 0, 0, 0, 2][..], &[0xfe, 0xff, 0xff, 0xff, 1], &[0xff; 9]] {
         assert!(read(undo, &[0x0200_0000]).is_err());
     }
     let mut reader = BlockUndo::new(&undo, 3).unwrap();
     reader.next_tx(3, |_| ()).unwrap();
-    assert!(reader.finish().unwrap_err().what.contains("more transactions"));
+    assert!(reader.finish().unwrap_err().what.contains("more transactions than"));
     let mut reader = BlockUndo::new(&[0], 1).unwrap();
     assert!(reader.next_tx(0, |_| ()).unwrap_err().what.contains("no more transactions"));
 }
