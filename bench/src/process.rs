@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "wait4 is a call of C")]
+
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "prefetching is an instruction of the processor")]
+
 /// Asks the processor to load the cache lines that `value` lies in, of which there are at most two.
 /// On processors without such an instruction, nothing happens.
 #[inline(always)]

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "files are mapped into memory")]
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

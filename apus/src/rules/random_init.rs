@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the linker finds a function by its exported name")]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether [`random_init`] has run in the place of Core's `RandomInit`.

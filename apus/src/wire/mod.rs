@@ -9,6 +9,7 @@ mod cursor;
 mod header;
 mod merkle;
 mod network;
+#[allow(missing_docs, reason = "the names are those of the script language")]
 pub mod opcodes;
 mod outpoint;
 mod packed;

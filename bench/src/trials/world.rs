@@ -114,11 +114,13 @@ pub enum Found {
 pub struct World {
     place: tempfile::TempDir,
     programs: Programs,
+    /// What is right, from the blocks alone.
     pub truth: Truth,
     /// Where `State::Half` ends.
     pub half: u64,
     /// All blocks, framed as in a blk file.
     pub blocks: PathBuf,
+    /// Hints for the tip of the chain.
     pub hints: PathBuf,
     /// About how long each way takes.
     times: Vec<Duration>,

@@ -10,6 +10,7 @@ use crate::wire::put_compact_size;
 
 /// Contexts of one kind of number: 5 bits of average, 3 for each of two numbers before.
 const KIND_CONTEXTS: usize = 1 << 11;
+/// Contexts of all kinds of numbers.
 pub const CONTEXTS: usize = 3 * KIND_CONTEXTS;
 /// Tables that a file has at most: 512 KiB when expanded, of which a core's second cache holds
 /// all. Twice as many, with twice the slots, make files smaller by 0.05 %.
