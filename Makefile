@@ -1,26 +1,49 @@
 # Two commands do everything on a fresh Debian machine: `make demo` and `make test`.
 CARGO ?= cargo
 RELEASE := --release --locked
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+# Features are those of the whole workspace in every command, so that nothing is built twice.
+BUILD := build --locked --workspace --bin apus
+# Debug assertions and overflow checks in our own packages alone: those of the C++ and of
+# dependencies stay as they are, and are not built again.
+CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertions overflow-checks,\
+	--config profile.release.package.$(package).$(check)=true))
 
-.PHONY: demo test check bench build setup
+.PHONY: demo test lint deny check bench build dist setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
-	@$(CARGO) run $(RELEASE) --quiet -p apus -- demo
+	@$(TARGET)/release/apus demo
 
-test: setup ## every test
-	$(CARGO) test $(RELEASE) --workspace
+test: setup ## every test, with debug assertions and overflow checks
+	$(CARGO) test $(RELEASE) --workspace $(CHECKED)
 
-check: setup ## what a change must pass: format, clippy, docs, tests (the layer test among them)
+lint: setup deny ## format, clippy, what nobody uses, docs, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(RELEASE) -p apus -- -D warnings
+	$(CARGO) clippy $(RELEASE) -p apus --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(RELEASE) --workspace --no-deps
-	$(CARGO) test $(RELEASE) --workspace
+
+deny:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --locked check bans licenses sources; \
+	else \
+		echo "skipped: licences and sources of dependencies (cargo install --locked cargo-deny)"; \
+	fi
+
+check: lint test ## what a change must pass
 
 bench: setup ## benchmarks; results under docs/bench/
 	$(CARGO) run $(RELEASE) -p apus-bench
 
-build: setup
-	$(CARGO) build $(RELEASE) -p apus
+build: setup ## the program, target/release/apus
+	$(CARGO) $(BUILD) --release
+
+dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build
+	$(CARGO) $(BUILD) --profile dist
 
 setup:
 	@sh scripts/setup.sh
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile
