@@ -16,10 +16,10 @@ use super::txoutset::TxOutSetCommand;
 #[command(max_term_width = 100, after_help = EXAMPLES)]
 #[command(args_override_self = true)]
 pub struct Cli {
-    /// Log what happens inside, to standard error.
+    /// Log internal events to standard error.
     #[arg(long, global = true)]
     pub debug: bool,
-    /// Say nothing but errors, what is refused, and what is asked for: no progress, no report.
+    /// Print only errors, refusals and requested results: no progress, no report.
     #[arg(long, global = true)]
     pub quiet: bool,
     #[command(subcommand)]
@@ -42,17 +42,17 @@ Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some inpu
 130 interrupted (what was done is saved; the same command carries on).
 With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
 status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
-files given will not do), disk (a file cannot be read or written, or is damaged), hints, refused
+files given cannot be used), disk (a file cannot be read or written, or is damaged), hints, refused
 (a block breaks a rule), unproved (SwiftSync cannot prove the chain).
-Progress and log go to standard error, with time stamps unless that is a terminal; a run goes on
-when nobody reads them.";
+Progress and log go to standard error, with time stamps unless that is a terminal; a run continues
+if nobody reads them.";
 
 #[derive(Subcommand)]
 pub enum Command {
     Sync(SyncCommand),
     Reindex(ReindexCommand),
     Status(StatusCommand),
-    /// Ask about the UTXO set.
+    /// Show facts about the UTXO set.
     Txoutset {
         #[command(subcommand)]
         command: TxOutSetCommand,
@@ -62,7 +62,7 @@ pub enum Command {
         #[command(subcommand)]
         command: HintsCommand,
     },
-    /// Sync the first 14,132 blocks of mainnet, which came with this program, in all three ways.
+    /// Sync the first 14,132 blocks of mainnet, which come with this program, in all three ways.
     Demo {
         /// Put the data directory here and keep it.
         #[arg(long, value_name = "DIR")]

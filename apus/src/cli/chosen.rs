@@ -8,14 +8,15 @@ use super::reporting::Reporting;
 use crate::sync;
 use crate::wire::{Chain, Network};
 
-/// Sources of blocks that the first line names; the rest is counted.
+/// How many sources of blocks the first line of a run names; any others are only counted.
 const SOURCES_NAMED: usize = 2;
 
-/// Settings of Bitcoin Core that change the rules of a test network, which Apus does not do.
+/// Settings of Bitcoin Core that change the rules of a test network; Apus follows none of them.
 const RULE_SETTINGS: [&str; 3] = ["testactivationheight", "vbparams", "test"];
 
-/// With less, which an empty cache and what is fetched ahead fill, every few blocks would be a
-/// commit. Core raises what it is given as well.
+/// Least size of the coins cache, in MiB. An empty cache and the coins that are fetched ahead take
+/// up nearly as much, so that with less there would be a commit every few blocks. Core raises a
+/// size that is too small, too.
 const DBCACHE_MIB_MIN: usize = 16;
 
 /// The engine's options, and the settings that they came from.
@@ -25,11 +26,11 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Takes the size of the cache: what `--dbcache` says, or else what a file says.
+    /// Sets the size of the coins cache, from `--dbcache` or else from a settings file.
     pub fn take_cache(&mut self, given: Option<usize>) -> Result<(), String> {
         let mib = match given {
             Some(mib) => Some(mib),
-            // Less than nothing is nothing, as for Core.
+            // A negative size counts as 0, as it does for Core.
             None => {
                 self.config.take_number("dbcache")?.map(|mib| mib.max(0).unsigned_abs() as usize)
             }
@@ -41,8 +42,8 @@ impl Chosen {
     }
 
     /// The sources that a sync reads: those of the command line, or else those that `loadblock`
-    /// names in a file. Whoever names sources for one run wants these, and not what bitcoind is to
-    /// import at each start as well.
+    /// names in a settings file. A user who names sources for one run wants these alone, without
+    /// the files that bitcoind imports at every start.
     pub fn take_sources(&mut self, given: Vec<PathBuf>) -> Vec<PathBuf> {
         match given.is_empty() {
             true => {
@@ -53,31 +54,31 @@ impl Chosen {
         }
     }
 
-    /// Takes the height at which a sync stops: what `--stopatheight` says, or else what a file
-    /// says. A rebuild follows the command line alone, since it may end below the UTXO set that is
-    /// there if it is told to stop.
+    /// Sets the height at which a sync stops, from `--stopatheight` or else from a settings file.
+    /// A rebuild uses the command line alone: one that stops early may leave a UTXO set lower than
+    /// the present one, so that the user has to ask for it.
     pub fn take_stop_height(&mut self, given: Option<u32>) -> Result<(), String> {
         let height = match given {
             Some(height) => Some(height),
-            // A height that no block can have is the same as none.
+            // A height that no block can have never stops anything.
             None => self.config.take_number("stopatheight")?.and_then(|n| u32::try_from(n).ok()),
         };
         self.options.stop_at_height = height.filter(|height| *height > 0);
         Ok(())
     }
 
-    /// Says in a warning each which settings bitcoind would follow and a sync here does not.
+    /// Adds a warning for each setting that bitcoind would follow and a sync here does not.
     pub fn name_unsupported(&mut self) {
         let config = &self.config;
         let found = |name: &str| config.find(name).ok().flatten();
         let named = |name: &str, Found { text, place }: Found| format!("{place}: {name}={text}");
         let mut warnings = Vec::new();
         if let Some(prune) = found("prune").filter(|_| config.is_on("prune", false)) {
-            warnings.push(named("prune", prune) + " is left to bitcoind: Apus keeps every block");
+            warnings.push(named("prune", prune) + " is ignored: Apus keeps every block");
         }
         for name in ["reindex", "reindex-chainstate"] {
             if let Some(reindex) = found(name).filter(|_| config.is_on(name, false)) {
-                let but = " starts nothing here: `apus reindex` rebuilds the UTXO set";
+                let but = " is ignored: run `apus reindex` to rebuild the UTXO set";
                 warnings.push(named(name, reindex) + but);
             }
         }
@@ -96,8 +97,8 @@ impl Chosen {
         self.config.warnings.extend(warnings);
     }
 
-    /// Says on standard error what this run works on, unless it is to report nothing or as JSON,
-    /// and warns.
+    /// Prints to standard error what this run works on, unless it is quiet or reports as JSON, and
+    /// the warnings.
     pub fn announce(&self, sources: &[PathBuf], reporting: Reporting) {
         if !reporting.quiet && !reporting.json {
             output::note(self.first_line(sources));
@@ -107,7 +108,8 @@ impl Chosen {
         }
     }
 
-    /// The directory, the network, where blocks come from, and which settings files were followed.
+    /// The line that names the data directory, the network, the sources of blocks, and the settings
+    /// taken from each file.
     fn first_line(&self, sources: &[PathBuf]) -> String {
         let options = &self.options;
         let mut line = format!(
@@ -130,7 +132,7 @@ impl Chosen {
     }
 }
 
-/// Bytes of as many MiB as the user wants to give, if that is enough.
+/// The size of the coins cache in bytes, for a size in MiB, which is raised to the least one.
 fn cache_bytes(mib: usize) -> usize {
     mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }

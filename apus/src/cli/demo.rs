@@ -1,3 +1,5 @@
+//! `apus demo`: real blocks in all three ways, compared with Bitcoin Core's figures.
+
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +19,7 @@ use crate::wire::{Chain, Network};
 /// Mainnet blocks 0 to 14131, framed as in blk files.
 const BLOCKS: &[u8] = include_bytes!("../../data/mainnet-0-14131.dat");
 
-/// What Bitcoin Core v31.99 says of them.
+/// What Bitcoin Core v31.99 computes after these blocks.
 const CORE: Figures = Figures {
     height: 14_131,
     best_block: "00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c",
@@ -27,6 +29,7 @@ const CORE: Figures = Figures {
     hash_serialized_3: "74c5a654587d4eaac9248b73889453e0b2fbc918bbc7bb8d8e6301d4d8c98db3",
 };
 
+/// Figures of a UTXO set.
 struct Figures {
     height: u32,
     best_block: &'static str,
@@ -46,7 +49,7 @@ pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     let demo = Demo { reporting: Reporting { quiet, json: false }, stop: &stop };
     let result = demo.show(&root);
     if temporary {
-        // The result counts; what cannot be removed is the temporary directory's own affair.
+        // A temporary directory that cannot be removed does not change the result.
         let _ = std::fs::remove_dir_all(&root);
     } else {
         let root = root.display();
@@ -57,7 +60,7 @@ pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     result
 }
 
-/// One of the three ways, and what came of it.
+/// One of the three ways to sync, and its results.
 struct Way {
     name: &'static str,
     summary: Summary,
@@ -65,7 +68,7 @@ struct Way {
     serialized: UtxoStats,
 }
 
-/// What the demo reports to, and what ends it.
+/// How the demo reports, and the flag that ends it.
 struct Demo<'a> {
     reporting: Reporting,
     stop: &'a AtomicBool,
@@ -114,7 +117,7 @@ impl Demo<'_> {
                 &with_hints(options(&assumed, best)),
                 &blocks,
             ),
-            // The spent coins are in the rev files of the directory that was synced in order.
+            // The directory that was synced in order has rev files, which hold the spent coins.
             self.sync_one_way(
                 "SwiftSync, every script checked",
                 &with_hints(options(&full, AssumeValid::Nothing)),
@@ -129,14 +132,15 @@ impl Demo<'_> {
         }
         if !same {
             return Err(Failure::input(
-                "a UTXO set is not the one that Bitcoin Core computes: this is a bug, report it",
+                "a UTXO set is not the one that Bitcoin Core computes: this is a bug of Apus, please \
+                 report it",
             ));
         }
         self.say("In all three ways the UTXO set is the one that Bitcoin Core computes.")?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Syncs, says how long it took, and computes both hashes; `None` if it was interrupted.
+    /// Syncs, reports how long it took, and computes both hashes; `None` if it was interrupted.
     fn sync_one_way(
         &self,
         name: &'static str,
@@ -167,7 +171,7 @@ impl Demo<'_> {
             sync::create_hints(options, None, Format::Bip456, hints, &Unobserved, self.stop)?;
         self.say(format_args!(
             "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",
-            "hints made of it",
+            "hints made of the result",
             precise(made.elapsed),
             thousands(made.unspent),
             thousands(made.outputs.unwrap_or_default()),
@@ -175,7 +179,7 @@ impl Demo<'_> {
         ))
     }
 
-    /// Prints a UTXO set's figures beside Core's; whether they are the same.
+    /// Prints a UTXO set's figures next to Core's, and returns whether they are the same.
     fn compare(&self, way: &Way) -> Result<bool, Failure> {
         self.say(way.name)?;
         let (summary, muhash, serialized) = (&way.summary, &way.muhash, &way.serialized);
@@ -205,6 +209,7 @@ impl Demo<'_> {
     }
 }
 
+/// The hash of the statistics in hex.
 fn hash_of(stats: &UtxoStats) -> String {
     stats.hash.map_or_else(String::new, |(_, hash)| hash.to_string())
 }

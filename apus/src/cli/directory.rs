@@ -10,10 +10,10 @@ use super::home::{default_datadir, expand_home};
 use crate::sync;
 use crate::wire::{Chain, Network};
 
-/// No machine gains by more threads, and the system may not have them.
+/// Most threads of a run: no machine gains by more, and the system may not provide them.
 const THREADS_MAX: usize = 256;
 
-/// Which data directory, of which network.
+/// The options that choose a data directory and its network.
 #[derive(Args)]
 pub struct Directory {
     /// The data directory [default: the one that bitcoin.conf names, or Bitcoin Core's own].
@@ -24,8 +24,8 @@ pub struct Directory {
     blocksdir: Option<PathBuf>,
     /// Bitcoin Core's configuration file [default: bitcoin.conf in the data directory].
     ///
-    /// Apus takes from it what it has an option for. The command line has more say than
-    /// settings.json, and that more than this file.
+    /// Apus takes those settings from it that it has an option for. The command line overrides
+    /// settings.json, which overrides this file.
     #[arg(long, value_name = "FILE")]
     conf: Option<PathBuf>,
     /// Read no bitcoin.conf.
@@ -34,11 +34,11 @@ pub struct Directory {
     /// Read no file that bitcoin.conf includes.
     #[arg(long, hide_short_help = true)]
     noincludeconf: bool,
-    /// Pass over a second bitcoin.conf, in the data directory that the first one names.
+    /// Ignore a second bitcoin.conf, in the data directory that the first one names.
     #[arg(long, hide_short_help = true)]
     allowignoredconf: bool,
-    /// The file of settings that Bitcoin Core's window writes [default: settings.json in the
-    /// network's directory].
+    /// The settings file that Bitcoin Core's graphical interface writes [default: settings.json in
+    /// the network's directory].
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     settings: Option<PathBuf>,
     /// Read no settings.json.
@@ -63,24 +63,26 @@ pub struct Directory {
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     regtest: Option<u8>,
-    /// A signet of your own: its challenge script in hex (BIP325).
+    /// The challenge script of a custom signet, in hex (BIP325).
     #[arg(long, value_name = "HEX")]
     signetchallenge: Option<String>,
-    /// Threads that work on it; 0: one a core, -N: leave N cores free [default: 0].
+    /// Number of threads; 0: one for each core, -N: leave N cores free [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     par: Option<i64>,
 }
 
 impl Directory {
-    /// The engine's options for a command that only reads. Its errors are about options and
-    /// settings.
+    /// Reads the settings files and makes the engine's options, for a command that only reads.
+    ///
+    /// # Errors
+    /// An option or a setting is wrong, or contradicts another one.
     pub fn to_options(&self) -> Result<Chosen, String> {
         let mut config = self.config()?;
         let options = self.options(&mut config)?;
         Ok(Chosen { options, config })
     }
 
-    /// The settings of the files that the command line names, or that have the usual names.
+    /// Reads the settings files that the command line names, or those with the usual names.
     fn config(&self) -> Result<Config, String> {
         let which = |path: &Option<PathBuf>, not| match path {
             _ if not => Which::Not,
@@ -132,7 +134,7 @@ impl Directory {
                     .to_string())
             }
             (Some(hex), _) => Ok(Network::custom_signet(parse_hex("--signetchallenge", hex)?)),
-            // A file may keep the challenge for the days on which signet is chosen.
+            // A settings file may hold a challenge although another network is chosen.
             (None, challenges) if challenges.is_empty() || chain != Chain::Signet => {
                 Ok(Network::new(chain))
             }
@@ -168,7 +170,7 @@ impl Directory {
     }
 }
 
-/// How many threads Core's `-par` means here.
+/// The number of threads for a value of Core's `-par`.
 fn threads(par: i64) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = usize::try_from(par.unsigned_abs()).unwrap_or(usize::MAX);
@@ -178,6 +180,7 @@ fn threads(par: i64) -> usize {
     }
 }
 
+/// Parses bytes in hex; `what` names the option or setting in an error.
 fn parse_hex(what: &str, hex: &str) -> Result<Vec<u8>, String> {
     let wrong = || format!("{what}: '{hex}' is not hex: give two hex digits for each byte");
     if !hex.len().is_multiple_of(2) || !hex.is_ascii() {

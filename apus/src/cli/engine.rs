@@ -14,7 +14,7 @@ use super::home::expand_home;
 use crate::hash::Hash;
 use crate::sync::{self, AssumeValid};
 
-/// How to sync.
+/// The options of a command that connects blocks.
 #[derive(Args)]
 pub struct Engine {
     #[command(flatten)]
@@ -47,15 +47,16 @@ pub struct Engine {
     /// blocks hold. Wrong hints cost time and nothing else.
     #[arg(long, value_name = "FILE")]
     hints: Option<PathBuf>,
-    /// What proves the hints; muhash is slower, and there to be compared.
+    /// The hash that proves the hints; muhash is slower, and there for comparison.
     #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
     aggregate: Aggregate,
     /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
     ///
-    /// It bounds the coins alone. About 150 MiB for blocks under way come on top, a third of it
-    /// while coins are written, and tables, which are mapped and which the system drops where it
-    /// needs the memory. Where there is less memory than all this, less is used, and a warning says
-    /// so. A SwiftSync takes at most 70 % of it for coins, and never more than 200 MiB.
+    /// This bounds cached coins alone. About 150 MiB for blocks in progress come in addition, a
+    /// third of the cache while coins are written, and tables, which are mapped files that the
+    /// system drops when it needs the memory. Where less memory is available, the cache is made
+    /// smaller, and a warning says so. SwiftSync takes at most 70 % of it for coins, and never more
+    /// than 200 MiB.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -63,7 +64,7 @@ pub struct Engine {
     pub json: bool,
 }
 
-/// The sums of SwiftSync.
+/// The hash that SwiftSync's sums are made of.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Aggregate {
     Sha256,
@@ -80,7 +81,10 @@ impl From<Aggregate> for sync::AggregateKind {
 }
 
 impl Engine {
-    /// The engine's options. Its errors are about options and settings.
+    /// Reads the settings files and makes the engine's options.
+    ///
+    /// # Errors
+    /// An option or a setting is wrong, or contradicts another one.
     pub fn to_options(&self) -> Result<Chosen, String> {
         let mut chosen = self.directory.to_options()?;
         chosen.take_cache(self.dbcache)?;
@@ -105,7 +109,7 @@ impl Engine {
     }
 }
 
-/// A number of 256 bits in hex.
+/// Parses a 256-bit number in hex; `what` names the option or setting in an error.
 fn parse_work(what: &str, text: &str) -> Result<Hash, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     format!("{digits:0>64}").parse().map_err(|_| {
@@ -116,7 +120,7 @@ fn parse_work(what: &str, text: &str) -> Result<Hash, String> {
     })
 }
 
-/// A block's hash, or zeros of any number for none.
+/// Parses a block's hash, or any number of zeros for none; `what` names the option or setting.
 fn parse_assumevalid(what: &str, text: &str) -> Result<AssumeValid, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     if digits.bytes().all(|digit| digit == b'0') && digits.len() <= 64 {

@@ -1,3 +1,5 @@
+//! Errors of commands: their messages, their JSON, their exit statuses.
+
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -12,7 +14,7 @@ use crate::sync::{ErrorKind, SyncError};
 pub struct Failure {
     /// What the error is about; `None`: standard output could not be written.
     kind: Option<ErrorKind>,
-    /// What went wrong and what to do, in words for the user; empty if nobody is there to read.
+    /// The message for the user; empty if nobody is there to read it.
     text: String,
 }
 
@@ -28,12 +30,12 @@ impl Failure {
         Self { kind: Some(ErrorKind::Usage), text: text.into() }
     }
 
-    /// An error about what there is to work with.
+    /// An error about the directory or the files that the command was given.
     pub fn input(text: impl Into<String>) -> Self {
         Self { kind: Some(ErrorKind::Input), text: text.into() }
     }
 
-    /// The same error, with a sentence after it.
+    /// The same error, with a sentence added to its message.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {
             self.text += &format!(". {sentence}");
@@ -41,20 +43,20 @@ impl Failure {
         self
     }
 
-    /// Tells the user, on standard output too if `json` is wanted there; the exit status.
+    /// Prints the error, on standard output too if `json`, and returns the exit status.
     pub fn end(&self, json: bool) -> ExitCode {
         if !self.text.is_empty() {
             output::note(format_args!("Error: {}", self.text));
         }
-        self.end_told(json)
+        self.end_printed(json)
     }
 
-    /// [`Failure::end`] where standard error has the text already.
-    pub fn end_told(&self, json: bool) -> ExitCode {
+    /// Like [`Failure::end`], for an error whose message standard error has already.
+    pub fn end_printed(&self, json: bool) -> ExitCode {
         if let Some(kind) = self.kind.filter(|_| json) {
             let json = FailureJson { error: &self.text, kind: name(kind) };
             let text = serde_json::to_string(&json).expect("plain data");
-            // The exit status says already that something is wrong.
+            // If standard output cannot be written, the exit status still reports the error.
             let _ = output::line(text);
         }
         match self.kind {
@@ -64,7 +66,7 @@ impl Failure {
     }
 }
 
-/// What `--json` calls it.
+/// The name of a kind of error in `--json`.
 fn name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Usage => "usage",

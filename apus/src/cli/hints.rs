@@ -1,4 +1,4 @@
-//! `apus hints …`: hints files made, told about, converted and compressed.
+//! `apus hints …`: makes, describes, verifies, converts and compresses hints files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,27 +32,27 @@ pub enum HintsCommand {
 /// Make a hints file from a synced directory.
 ///
 /// Hints say which outputs of blocks 1 to N are unspent at height N; with them, anybody can build
-/// the UTXO set of that height from the blocks in any order, in parallel and without a look-up,
-/// and prove at the end that it is right: hints need no trust.
+/// the UTXO set of that height from the blocks in any order, in parallel and without a look-up, and
+/// prove at the end that it is right: hints need no trust.
 ///
-/// The directory, Bitcoin Core's or one of `apus sync`, is read and not changed, but nobody else
-/// may have it open. Every block up to N must be in it (no pruning) and, for a height below its
-/// tip, the undo data of those above.
+/// The directory, made by Bitcoin Core or by `apus sync`, is read and not changed; bitcoind must
+/// not be running on it. It must hold every block up to N (no pruning) and, for a height below its
+/// tip, the undo data of the blocks above.
 #[derive(Args)]
 #[command(after_help = CREATE_EXAMPLES)]
 pub struct Create {
     #[command(flatten)]
     directory: Directory,
-    /// Which outputs are unspent at this height [default: the directory's tip].
+    /// The height at which outputs count as unspent [default: the directory's tip].
     #[arg(long, value_name = "N")]
     height: Option<u32>,
-    /// How it is written.
+    /// The format of the file to write.
     #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
     format: FileFormat,
     #[command(flatten)]
     output: Output,
-    /// MiB for sorting the unspent outputs, at least 16; what has no room waits on disk [default:
-    /// 450].
+    /// MiB for sorting the unspent outputs, at least 16; what does not fit goes to a temporary file
+    /// [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
 }
@@ -63,7 +63,8 @@ Examples:
   apus hints create --height 840000 -o 840000.hints    at a height below it; nothing is rewound
   apus hints create --format booster -o bitmap.bin     for IBD Booster";
 
-/// Tell what a hints file holds: height, outputs, size, and how near that is to the least possible.
+/// Show what a hints file holds: height, outputs, size, and how close that is to the least
+/// possible.
 #[derive(Args)]
 pub struct Info {
     /// The hints file, in any format.
@@ -75,8 +76,8 @@ pub struct Info {
 
 /// Prove that a hints file fits the blocks of a synced directory, and keep nothing.
 ///
-/// What SwiftSync proves at its end: every output up to the hints' height that is not hinted as
-/// unspent was spent, exactly once.
+/// This is what SwiftSync proves at its end: every output up to the hints' height that is not
+/// hinted as unspent was spent, exactly once.
 #[derive(Args)]
 pub struct Verify {
     /// The hints file, in any format.
@@ -93,15 +94,15 @@ pub struct Verify {
 
 /// Write a hints file in another format.
 ///
-/// bip456 and the other two count outputs in different ways (bip456 passes over those that nobody
-/// can spend), and bip456 does not hold how many outputs a block has. So a conversion between them
-/// reads the blocks that the hints are for, from a synced directory, which is not changed. booster
-/// to bitset, back, and a format to itself need no directory.
+/// bip456 and the other two formats count outputs in different ways (bip456 leaves out those that
+/// nobody can spend), and bip456 does not say how many outputs a block has. So a conversion between
+/// them reads the blocks that the hints are for, from a synced directory, which is not changed.
+/// Conversions between booster and bitset, and of a format to itself, need no directory.
 #[derive(Args)]
 pub struct Convert {
     /// The hints file to read.
     input: PathBuf,
-    /// How it is written.
+    /// The format of the file to write.
     #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
     format: FileFormat,
     #[command(flatten)]
@@ -112,8 +113,8 @@ pub struct Convert {
 
 /// Make a smaller hints file, for distribution.
 ///
-/// Every command that reads hints takes it as it is and expands a part of it at a time, and
-/// `apus hints convert` makes the bip456 file of it again, byte for byte.
+/// Every command that reads hints takes the compressed file as it is, and `apus hints convert`
+/// turns it back into the same bip456 file, byte for byte.
 #[derive(Args)]
 pub struct Compress {
     /// The hints file to read, in the format bip456.
@@ -122,7 +123,7 @@ pub struct Compress {
     output: Output,
 }
 
-/// Where to write.
+/// The options of a command that writes a hints file.
 #[derive(Args)]
 struct Output {
     /// The file to write.
@@ -138,11 +139,11 @@ struct Output {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FileFormat {
-    /// Draft BIP 456, version 0 (Elias-Fano): the smallest, and the one to share.
+    /// Draft BIP 456, version 0 (Elias-Fano): the smallest of the three, and the one to share.
     Bip456,
-    /// IBD Booster's bitmap; has no room for a block of more than 65,535 outputs.
+    /// IBD Booster's bitmap; cannot hold a block of more than 65,535 outputs.
     Booster,
-    /// A bitset a block with an index, as in Bitcoin Core's pull request 34004.
+    /// A bitset for each block, with an index, as in Bitcoin Core's pull request 34004.
     Bitset,
 }
 
@@ -249,12 +250,15 @@ fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
 }
 
 impl Output {
-    /// The file to write, if it may be written.
+    /// The path of the file to write.
+    ///
+    /// # Errors
+    /// It is a directory, or exists and is not to be replaced.
     fn path(&self) -> Result<PathBuf, Failure> {
         if self.output == Path::new("-") {
             return Err(Failure::usage(
-                "--output -: a hints file takes its place in one step, when all of it is proved \
-                 to be there, and standard output cannot do that: name a file",
+                "--output -: a hints file is put in its place in one step, once all of it is \
+                 written, which standard output does not allow: name a file",
             ));
         }
         let path = expand_home(&self.output);
@@ -271,7 +275,7 @@ impl Output {
         Ok(path)
     }
 
-    /// Makes the file with `work` and says what was made.
+    /// Makes the file with `work`, and reports what was made.
     fn write(
         &self,
         path: &Path,
@@ -369,21 +373,29 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     reporter.finish();
     let statistics = statistics.map_err(|error| file.error(error))?;
     let format = hints.format().name();
-    // It is what was asked for, however quiet.
+    // --quiet does not suppress what was asked for.
     let reporting = Reporting { quiet: false, json: info.json };
     reporting
         .report(|| info_json(&info.file, format, &statistics), || info_text(format, &statistics))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes of the least possible size, and how many times as many are used.
-fn bound(statistics: &Statistics) -> (f64, f64) {
-    let bytes = statistics.bound_bits / 8.0;
-    (bytes, if bytes > 0.0 { statistics.bytes as f64 / bytes } else { 0.0 })
+/// The least possible size of a hints file.
+struct Bound {
+    bytes: f64,
+    /// The file's size as a multiple of it.
+    times: f64,
+}
+
+impl Bound {
+    fn of(statistics: &Statistics) -> Self {
+        let bytes = statistics.bound_bits / 8.0;
+        Self { bytes, times: if bytes > 0.0 { statistics.bytes as f64 / bytes } else { 0.0 } }
+    }
 }
 
 fn info_json(file: &Path, format: &'static str, statistics: &Statistics) -> String {
-    let (bound_bytes, times_bound) = bound(statistics);
+    let bound = Bound::of(statistics);
     let json = InfoJson {
         file: file.display().to_string(),
         format,
@@ -392,26 +404,27 @@ fn info_json(file: &Path, format: &'static str, statistics: &Statistics) -> Stri
         unspent: statistics.unspent,
         bytes: statistics.bytes,
         bits_per_output: statistics.bits_per_output,
-        bound_bytes,
-        times_bound,
+        bound_bytes: bound.bytes,
+        times_bound: bound.times,
     };
     serde_json::to_string(&json).expect("plain data")
 }
 
 fn info_text(format: &str, statistics: &Statistics) -> String {
-    let (bound_bytes, times_bound) = bound(statistics);
+    let bound = Bound::of(statistics);
     format!(
         "format           {format}\n\
          height           {}\n\
          outputs unspent  {} in {} blocks\n\
          bytes            {}\n\
          bits per output  {:.2}\n\
-         least possible   {} bytes ({times_bound:.2} times as many are used)",
+         least possible   {} bytes ({:.2} times as many are used)",
         thousands(u64::from(statistics.height)),
         thousands(statistics.unspent),
         thousands(u64::from(statistics.blocks)),
         thousands(statistics.bytes),
         statistics.bits_per_output,
-        thousands(bound_bytes.ceil() as u64),
+        thousands(bound.bytes.ceil() as u64),
+        bound.times,
     )
 }

@@ -49,12 +49,12 @@ fn wants_json(args: &[OsString]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
 }
 
-/// After help, the version, or a wrong option.
+/// Prints what clap has made of the arguments: help, the version, or a wrong option.
 fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
     match output::clap(error) {
         Err(error) => Failure::from(error).end(json),
         Ok(()) if error.use_stderr() => {
-            Failure::usage(error.render().to_string().trim_end()).end_told(json)
+            Failure::usage(error.render().to_string().trim_end()).end_printed(json)
         }
         Ok(()) => ExitCode::SUCCESS,
     }
@@ -72,13 +72,13 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Starts the log: warnings always, everything with `--debug`.
+/// Starts the log on standard error: warnings always, everything with `--debug`.
 pub fn start_log(debug: bool) {
     let level = if debug { tracing::Level::DEBUG } else { tracing::Level::WARN };
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        // It would report with eprintln!, and so panic, that standard error cannot be written.
+        // Otherwise it uses eprintln!, and so panics, where standard error cannot be written.
         .log_internal_errors(false)
         .init();
 }

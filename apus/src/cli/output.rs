@@ -1,6 +1,5 @@
-//! The one place that writes to standard output and standard error. What is written to standard
-//! error never ends a run, whoever has stopped reading it; a standard output that cannot be written
-//! is an error.
+//! The only place that writes to standard output and standard error. A failed write to standard
+//! error never ends a run; a failed write to standard output is an error.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -16,7 +15,7 @@ use super::numbers::time_stamp;
 pub struct StdoutError(#[source] io::Error);
 
 impl StdoutError {
-    /// Whether whoever read standard output has gone away, and with it the reader of any message.
+    /// Whether the write failed because the reader of a pipe has closed it.
     pub fn reader_has_gone(&self) -> bool {
         self.0.kind() == ErrorKind::BrokenPipe
     }
@@ -32,14 +31,14 @@ pub fn line(text: impl Display) -> Result<(), StdoutError> {
 /// not a terminal.
 pub fn note(text: impl Display) {
     let mut stderr = io::stderr().lock();
-    // Nobody is there to hear that nobody is there.
+    // A failed write to standard error can be reported nowhere.
     let _ = match stderr.is_terminal() {
         true => writeln!(stderr, "{text}"),
         false => writeln!(stderr, "{} {text}", time_stamp(now())),
     };
 }
 
-/// Prints what clap has to say where it wants to say it: help and version to standard output.
+/// Prints clap's message: help and version to standard output, errors to standard error.
 pub fn clap(error: &clap::Error) -> Result<(), StdoutError> {
     let printed = error.print();
     match error.use_stderr() {

@@ -1,3 +1,5 @@
+//! Progress on standard error.
+
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +11,17 @@ use super::numbers::{date, duration, precise, thousands};
 use super::output;
 use crate::sync::{MemoryInUse, Observer, Phase, Progress, memory_in_use};
 
-/// How often a line goes to a log that nobody scrolls back.
+/// Time between two lines where standard error is no terminal.
 const LOG_EVERY: Duration = Duration::from_secs(5);
-/// After how long the next phase gets a line of its own there.
+/// Time after which a new phase gets a line where standard error is no terminal.
 const LOG_PHASE_AFTER: Duration = Duration::from_secs(2);
-/// How often a terminal is drawn, and how often memory is looked at.
+/// Time between two updates of a terminal, and between two readings of the memory in use.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Work shorter than this says nothing until its result.
+/// Work that takes less time than this shows no progress.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Shows progress on standard error: one living line on a terminal, a log line every few seconds
-/// elsewhere, nothing with `--json` or `--quiet`.
+/// Shows progress on standard error: one line that is redrawn on a terminal, a line every few
+/// seconds elsewhere, nothing with `--json` or `--quiet`.
 pub struct Reporter {
     started: Instant,
     bar: Option<ProgressBar>,
@@ -28,17 +30,30 @@ pub struct Reporter {
 }
 
 struct State {
+    /// When the memory in use was read last.
     looked: Instant,
-    /// The most memory that was seen in use.
+    /// The largest memory use that was read.
     memory: MemoryInUse,
-    /// When a line was shown last, and of which phase.
-    shown: Option<(Instant, Phase)>,
-    /// Where and when the rates are counted from.
-    base: Option<(Instant, Progress)>,
+    /// The line that was shown last.
+    shown: Option<Shown>,
+    /// Where the rates of the present phase are counted from.
+    base: Option<Base>,
+}
+
+/// A line that was shown.
+struct Shown {
+    at: Instant,
+    phase: Phase,
+}
+
+/// The first progress of a phase.
+struct Base {
+    at: Instant,
+    progress: Progress,
 }
 
 impl Reporter {
-    /// A reporter that has begun now.
+    /// A reporter of work that starts now.
     pub fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -51,19 +66,20 @@ impl Reporter {
         Self { started: now, bar, quiet, state }
     }
 
-    /// Clears the living line.
+    /// Removes the progress line from a terminal.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// The most memory that was seen in use while progress was reported.
+    /// The largest memory use that was read while progress was reported.
     pub fn most_memory(&self) -> MemoryInUse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).memory
     }
 
-    /// Says how long it took, on standard error, for a command whose output has no room for it.
+    /// Prints to standard error how long the work took, for a command whose standard output has a
+    /// fixed form.
     pub fn took(&self, what: impl Display) {
         if !self.quiet {
             output::note(format_args!("{what} in {}", precise(self.started.elapsed())));
@@ -82,28 +98,28 @@ impl State {
         }
     }
 
-    /// Whether a line is due on a terminal, or else in a log.
+    /// Whether it is time for another line.
     fn is_due(&self, now: Instant, phase: Phase, terminal: bool) -> bool {
-        let Some((shown, shown_phase)) = self.shown else { return true };
+        let Some(shown) = &self.shown else { return true };
         let every = match terminal {
             true => DRAW_EVERY,
-            false if shown_phase != phase => LOG_PHASE_AFTER,
+            false if shown.phase != phase => LOG_PHASE_AFTER,
             false => LOG_EVERY,
         };
-        now - shown >= every
+        now - shown.at >= every
     }
 
-    /// Where and when the rates of this phase are counted from.
-    fn base(&mut self, now: Instant, progress: &Progress) -> &(Instant, Progress) {
-        let base = self.base.take().filter(|(_, base)| base.phase == progress.phase);
-        self.base.insert(base.unwrap_or_else(|| (now, progress.clone())))
+    /// Where the rates of the phase of `progress` are counted from.
+    fn base(&mut self, now: Instant, progress: &Progress) -> &Base {
+        let base = self.base.take().filter(|base| base.progress.phase == progress.phase);
+        self.base.insert(base.unwrap_or_else(|| Base { at: now, progress: progress.clone() }))
     }
 }
 
 impl Observer for Reporter {
     fn observe(&self, progress: &Progress) {
         let now = Instant::now();
-        // Another thread is just showing where the work stands.
+        // If another thread holds the lock, it is showing progress right now.
         let Ok(mut state) = self.state.try_lock() else { return };
         state.look_at_memory(now);
         let elapsed = now - self.started;
@@ -111,9 +127,9 @@ impl Observer for Reporter {
         if self.quiet || elapsed < QUIET || !due() {
             return;
         }
-        state.shown = Some((now, progress.phase));
-        let (since, base) = state.base(now, progress);
-        let line = describe(progress, base, now - *since, elapsed);
+        state.shown = Some(Shown { at: now, phase: progress.phase });
+        let base = state.base(now, progress);
+        let line = describe(progress, &base.progress, now - base.at, elapsed);
         match &self.bar {
             Some(bar) => {
                 bar.set_message(line);
@@ -124,10 +140,11 @@ impl Observer for Reporter {
     }
 }
 
-/// One line: what is going on, where, how fast, for how long in all, how long still.
+/// The progress line: phase, position, share done, time so far and time left, rates. `base` is
+/// where the rates are counted from, and `since` the time since then.
 fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
     let mut line = match progress.phase {
-        // Blocks come in any order here.
+        // SwiftSync takes blocks in any order, so that no height says how far it is.
         Phase::SwiftSync => format!(
             "{}: {} of {} blocks",
             progress.phase.words(),
@@ -150,7 +167,7 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
     if let Some(left) = left.ok().filter(|_| gained > 0.0 && seconds > 0.5) {
         line += &format!(", {} left", duration(left));
     }
-    // A narrow terminal cuts the rest off.
+    // What follows is cut off on a narrow terminal.
     let blocks = progress.blocks.saturating_sub(base.blocks);
     if seconds > 0.5 && blocks > 0 {
         let blocks = blocks as f64 / seconds;
@@ -176,7 +193,7 @@ mod tests {
             state.is_due(shown + Duration::from_millis(ms), phase, terminal)
         };
         assert!(due(&state, 0, Phase::Headers, false), "the first line comes at once");
-        state.shown = Some((shown, Phase::Connecting));
+        state.shown = Some(Shown { at: shown, phase: Phase::Connecting });
         for (ms, phase, terminal, expected) in [
             (4_900, Phase::Connecting, false, false),
             (5_000, Phase::Connecting, false, true),

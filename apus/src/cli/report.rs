@@ -1,12 +1,15 @@
+//! The report at the end of a sync or a reindex, as text and as JSON.
+
 use serde::Serialize;
 
 use super::numbers::{precise, thousands};
 use super::output;
 use crate::sync::{Checked, MemoryInUse, NotChecked, Refusal, RuleGroup, Summary};
 
-/// Refusals that are printed one by one; the rest is counted.
+/// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
-/// What was seen of memory in use is shown if it is at least so much of the peak, in percent.
+/// Mapped memory is reported if it was read when memory use was at least this share of its peak, in
+/// percent.
 const SEEN_PERCENT_MIN: u64 = 90;
 
 #[derive(Serialize)]
@@ -31,15 +34,15 @@ struct SummaryJson {
     stages: std::collections::BTreeMap<&'static str, f64>,
 }
 
-/// Blocks of an interrupted SwiftSync.
+/// How far an interrupted SwiftSync came, in blocks.
 #[derive(Serialize)]
 struct SavedJson {
     blocks: u32,
     of: u32,
 }
 
-/// `everything`: whether every rule was checked of every block of this run; else the blocks, by
-/// height, and the rules that were not.
+/// What the run checked of its blocks: everything, or all but the rules that are listed for ranges
+/// of heights.
 #[derive(Serialize)]
 struct CheckedJson {
     everything: bool,
@@ -61,8 +64,8 @@ struct RefusalJson {
     reason: String,
 }
 
-/// The final object of `--json`: seconds of wall clock and CPU, sizes in bytes. `memory` is the
-/// most that was seen in use.
+/// The object that `--json` prints, with times in seconds and sizes in bytes. `memory` is the
+/// largest memory use that was read while progress was reported.
 pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
     let json = SummaryJson {
         height: summary.height,
@@ -107,7 +110,7 @@ fn refusal_json(refusal: &Refusal) -> RefusalJson {
     }
 }
 
-/// Of the peak memory, the pages of mapped files, if memory was looked at near the peak.
+/// The share of mapped files in the peak memory, if memory use was read near its peak.
 fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
     let near = memory.bytes > 0 && memory.bytes >= peak / 100 * SEEN_PERCENT_MIN;
     near.then_some(memory.mapped)
@@ -125,7 +128,8 @@ fn memory_text(peak: u64, memory: MemoryInUse) -> String {
     }
 }
 
-/// The result in words. `memory` is the most that was seen in use.
+/// The report as text. `memory` is the largest memory use that was read while progress was
+/// reported.
 pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
     let seconds = summary.elapsed.as_secs_f64().max(1e-9);
     let counts = &summary.counts;
@@ -155,7 +159,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
     .to_string()
 }
 
-/// How far it came.
+/// The first line of the report: how far the run came.
 fn outcome(summary: &Summary) -> String {
     if let Some(saved) = summary.saved {
         return format!(
@@ -169,7 +173,7 @@ fn outcome(summary: &Summary) -> String {
     format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
 }
 
-/// What was taken as valid, in a line for each range of blocks; nothing if every rule was checked.
+/// What was taken as valid without a check, in a line for each range of blocks.
 fn not_checked(checked: &Checked) -> String {
     let line = |blocks: &NotChecked| {
         let rules: Vec<&str> = blocks.rules.iter().map(|rule| words(*rule)).collect();
@@ -179,6 +183,7 @@ fn not_checked(checked: &Checked) -> String {
     checked.not_checked().iter().map(line).collect()
 }
 
+/// The name of a group of rules in the report.
 fn words(rule: RuleGroup) -> &'static str {
     match rule {
         RuleGroup::Scripts => "scripts",
@@ -192,7 +197,7 @@ fn words(rule: RuleGroup) -> &'static str {
     }
 }
 
-/// What cannot be done with the directory, and the remedy, where blocks lack their undo data.
+/// What bitcoind cannot do with the directory where blocks lack their undo data, and the remedy.
 fn undo_missing(summary: &Summary) -> String {
     if summary.undo_from <= 1 || summary.saved.is_some() {
         return String::new();
@@ -205,7 +210,7 @@ fn undo_missing(summary: &Summary) -> String {
     )
 }
 
-/// What was refused, on standard error.
+/// Prints the refusals to standard error.
 pub fn print_refusals(summary: &Summary) {
     for refusal in summary.refusals.iter().take(REFUSALS_SHOWN) {
         output::note(format_args!("Refused: {refusal}"));

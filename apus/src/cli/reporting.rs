@@ -8,19 +8,19 @@ use super::progress::Reporter;
 /// How a command reports.
 #[derive(Clone, Copy)]
 pub struct Reporting {
-    /// Neither progress nor a report; errors, refusals and what was asked for all the same.
+    /// Prints neither progress nor a report; errors, refusals and requested results are printed.
     pub quiet: bool,
-    /// One JSON object instead of progress and a report.
+    /// Prints one JSON object in place of progress and a report.
     pub json: bool,
 }
 
 impl Reporting {
-    /// Shows progress, if there is to be any, from now on.
+    /// A reporter of work that starts now; it shows nothing where no progress is wanted.
     pub fn reporter(self) -> Reporter {
         Reporter::new(self.quiet || self.json)
     }
 
-    /// Prints how the work went.
+    /// Prints the report at the end of the work, as JSON or as text.
     pub fn report(
         self,
         json: impl FnOnce() -> String,
@@ -29,7 +29,7 @@ impl Reporting {
         if self.json { output::line(json()) } else { self.say(text()) }
     }
 
-    /// Prints a part of a report.
+    /// Prints a part of a report in text, unless nothing is to be reported.
     pub fn say(self, text: impl Display) -> Result<(), StdoutError> {
         if self.quiet { Ok(()) } else { output::line(text) }
     }

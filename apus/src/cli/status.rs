@@ -1,3 +1,5 @@
+//! `apus status`.
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,7 +12,7 @@ use super::output;
 use super::reporting::Reporting;
 use crate::sync::{self, Status, Unfinished};
 
-/// Say what a data directory holds: network, height, best block, and what was left unfinished.
+/// Show what a data directory holds: network, height, best block, and unfinished work.
 ///
 /// The directory is read and not changed. It may be on a read-only mount, and other programs may
 /// read it at the same time; bitcoind must not be running on it.
@@ -46,7 +48,7 @@ struct UnfinishedJson {
     remedy: &'static str,
 }
 
-/// Runs the command.
+/// Runs `apus status`.
 pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.announce(&[], Reporting { quiet, json: command.json });

@@ -23,7 +23,7 @@ use crate::sync::{self, Summary, SyncError};
 #[derive(Args)]
 pub struct SyncCommand {
     /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory.
-    /// Give as many as you like; without any, blocks already in the data directory are connected.
+    /// May be given many times; without any, blocks already in the data directory are connected.
     #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
     pub from: Vec<PathBuf>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     })
 }
 
-/// Does `work` with progress, saving on interrupts, and a report at the end.
+/// Does `work` while it shows progress and listens for interrupts, and reports at the end.
 fn with_engine(
     reporting: Reporting,
     work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,

@@ -20,24 +20,24 @@ pub enum TxOutSetCommand {
 
 #[derive(Args)]
 pub struct Info {
-    /// Which hash over the whole set.
+    /// The hash of the UTXO set to compute.
     #[arg(long, value_enum, default_value_t = HashType::HashSerialized3, value_name = "TYPE")]
     pub hash: HashType,
     #[command(flatten)]
     pub directory: Directory,
-    /// Show no progress; what is printed is JSON in any case.
+    /// Show no progress; the result is JSON in any case.
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum HashType {
-    /// Order does not matter; computed on all cores.
+    /// MuHash3072, which does not depend on the order of coins and is computed on all cores.
     Muhash,
-    /// Over the set in order of its keys.
+    /// SHA-256d of all coins in the order of their keys.
     #[value(name = "hash_serialized_3")]
     HashSerialized3,
-    /// Statistics alone.
+    /// No hash: the counts alone.
     None,
 }
 
@@ -63,7 +63,7 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: info.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
-    // Nothing is saved here, so that an interrupt may end the process as usual.
+    // There is nothing to save, so that an interrupt may end the process at once.
     let stop = AtomicBool::new(false);
     let stats = sync::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
     reporter.finish();

@@ -219,8 +219,8 @@ fn settings_of_bitcoind_start_nothing_here() {
     assert_done(&output);
     let text = stderr(&output);
     for words in [
-        "settings.json: prune=550 is left to bitcoind",
-        "bitcoin.conf:3: reindex=1 starts nothing here: `apus reindex`",
+        "settings.json: prune=550 is ignored",
+        "bitcoin.conf:3: reindex=1 is ignored: run `apus reindex`",
         "bitcoin.conf:4: reindex-chainstate=1",
         "stopatheight=3)",
     ] {

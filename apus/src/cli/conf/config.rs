@@ -19,11 +19,11 @@ pub struct Config {
     pub datadir_place: Option<Place>,
     /// The bitcoin.conf of this run, whether or not it exists; `None`: none is wanted.
     pub conf: Option<PathBuf>,
-    /// The challenges of a signet of its own; settings.json has no say in them.
+    /// The challenges of a custom signet; those in settings.json do not count.
     pub challenges: Vec<Found>,
-    /// What to say before the work starts, a line each.
+    /// Warnings to print before the work starts.
     pub warnings: Vec<String>,
-    /// Settings from files that this run took, for its first line: file and `name=value`.
+    /// Settings that this run took from files, for its first line: file and `name=value`.
     used: Vec<(PathBuf, String)>,
     sources: Sources,
 }
@@ -44,7 +44,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The setting that counts, and where it was found.
+    /// The setting in effect under this name.
     ///
     /// # Errors
     /// It is a list or an object, in settings.json.
@@ -60,7 +60,7 @@ impl Config {
         }
     }
 
-    /// The setting's text, which the run's first line then names as used.
+    /// The setting in effect under this name, which the first line of the run then lists.
     pub fn take(&mut self, name: &str) -> Result<Option<Found>, String> {
         let found = self.find(name)?;
         if let Some(Found { text, place: Place::File(path, _) }) = &found {
@@ -69,7 +69,7 @@ impl Config {
         Ok(found)
     }
 
-    /// The setting as an integer, which is what its text starts with, as Core has it.
+    /// The setting as an integer: the number that its text starts with, as for Core.
     pub fn take_number(&mut self, name: &str) -> Result<Option<i64>, String> {
         let Some(Found { text, place }) = self.take(name)? else { return Ok(None) };
         let number = value::integer(&text);
@@ -81,7 +81,7 @@ impl Config {
         Ok(Some(number))
     }
 
-    /// All values of a setting that may be given many times; the run's first line names them.
+    /// All values of a setting that may be given many times; the first line of the run lists them.
     pub fn take_list(&mut self, name: &str) -> Vec<Found> {
         let list = merge::texts(self.sources.list(self.chain.name(), name));
         for Found { text, place } in &list {
@@ -126,7 +126,7 @@ impl Config {
         }
     }
 
-    /// Warns of networks that a word is meant to switch on, which it does not.
+    /// Warns of a word such as `true` that is meant to switch a network on, and counts as 0.
     fn warn_of_words(&mut self) {
         let Some(top) = self.sources.sections.get("") else { return };
         for setting in NETWORK_FLAGS.iter().filter_map(|(name, _)| top.get(*name)).flatten() {

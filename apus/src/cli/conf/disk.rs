@@ -1,4 +1,4 @@
-//! What the settings need to know of the disk; it is read and never written.
+//! Reads settings files, and checks the directories that they name. Nothing is written.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,10 +8,11 @@ use std::path::Path;
 use super::config::Config;
 use super::load::CONF;
 
-/// No file of settings is as long as this; a device or a file of blocks named by mistake is longer.
+/// Most bytes of a settings file, so that a device or a file of blocks that is named by mistake
+/// does not fill the memory.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The bytes of a file of settings.
+/// Reads a settings file.
 ///
 /// # Errors
 /// It cannot be read, or is longer than [`BYTES_MAX`].
@@ -27,7 +28,8 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Checks the directories that settings name against the disk: a data directory named in a file
 /// must exist, since making one where a disk is not mounted would hide the real one; and there must
-/// be no second bitcoin.conf in it that bitcoind would ask about. The warnings that follow from it.
+/// be no second bitcoin.conf in it, which bitcoind would refuse. Returns a warning, if there is
+/// one.
 ///
 /// # Errors
 /// One of these does not hold; Core refuses to start then, too.
@@ -49,7 +51,7 @@ pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
         true => Ok(Some(what)),
         false => Err(format!(
             "{what}: remove or rename it, or include it there with includeconf=; with \
-             allowignoredconf=1 it is passed over, and with --noconf neither is read"
+             allowignoredconf=1 it is ignored, and with --noconf neither is read"
         )),
     }
 }

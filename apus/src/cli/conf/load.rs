@@ -10,30 +10,31 @@ use crate::wire::{Chain, Network};
 
 /// The name of Core's configuration file in a data directory.
 pub const CONF: &str = "bitcoin.conf";
-/// The name of the file in which Core and its window keep what is set while they run.
+/// The name of the file in which Core and its graphical interface keep settings made while they
+/// run.
 const SETTINGS: &str = "settings.json";
 
 /// Reads a whole file.
 pub type Reader<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
 
-/// Which file to read, of a kind that has a usual name.
+/// Which settings file to read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Which {
-    /// The one with the usual name, if it is there.
+    /// The one with the usual name, if it exists.
     #[default]
     Usual,
-    /// This one, which must be there.
+    /// This one, which must exist.
     This(PathBuf),
     /// None.
     Not,
 }
 
-/// What the command line says that decides which files are read.
+/// The options of the command line that decide which files are read.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// `--datadir`.
     pub datadir: Option<PathBuf>,
-    /// The data directory where nothing names one; why there is none, if so.
+    /// The default data directory, or the reason why there is none.
     pub usual_datadir: Result<PathBuf, String>,
     /// `--conf` and `--noconf`.
     pub conf: Which,
@@ -41,7 +42,7 @@ pub struct Given {
     pub settings: Which,
     /// Whether bitcoin.conf may include other files; `--noincludeconf` says no.
     pub includes: bool,
-    /// `--chain`, `--regtest` and others that are merged with what files say: name and value.
+    /// Name and value of `--chain`, `--regtest` and others that are merged with those of files.
     pub others: Vec<(&'static str, String)>,
 }
 
@@ -55,7 +56,7 @@ pub struct Loaded {
     pub datadir_place: Option<Place>,
     /// The bitcoin.conf of this run, whether or not it exists; `None`: none is wanted.
     pub conf: Option<PathBuf>,
-    /// The challenges of a custom signet; settings.json has no say in them.
+    /// The challenges of a custom signet; those in settings.json do not count.
     pub challenges: Vec<Found>,
     /// Warnings for the user, one for each line that counts in a way that may surprise.
     pub warnings: Vec<String>,
@@ -97,13 +98,13 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// The data directory as far as the command line knows it: relative names of files are meant
-    /// from here, even if bitcoin.conf then names another data directory.
+    /// The data directory that the command line names, or the default one. Relative file names
+    /// start here, even if bitcoin.conf then names another data directory.
     fn base(&self) -> Result<PathBuf, String> {
         self.given.datadir.clone().map_or_else(|| self.given.usual_datadir.clone(), Ok)
     }
 
-    /// The name of a file that is meant from the data directory.
+    /// The path of a file whose name may be relative to the data directory.
     fn resolve(&self, name: &Path) -> Result<PathBuf, String> {
         match name.is_absolute() {
             true => Ok(name.to_path_buf()),
@@ -159,7 +160,7 @@ impl Loading<'_> {
         settings.and_then(|settings| settings.get("includeconf")).cloned().unwrap_or_default()
     }
 
-    /// Puts the settings of a bitcoin.conf after those that are there.
+    /// Appends the settings of a bitcoin.conf to those that were read before.
     fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(bytes);
         if text.starts_with('\u{feff}') {
@@ -221,7 +222,7 @@ impl Loading<'_> {
         };
         let settings = parse::parse_settings(&bytes).map_err(|why| {
             format!(
-                "{}: this is not a file of settings: {why}. Mend or remove it, or pass it over \
+                "{}: this is not a file of settings: {why}. Mend or remove it, or ignore it \
                  with --nosettings",
                 path.display()
             )
@@ -235,7 +236,7 @@ impl Loading<'_> {
     }
 }
 
-/// Whether a file is not there, rather than not readable.
+/// Whether a file does not exist, rather than cannot be read.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

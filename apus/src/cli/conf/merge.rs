@@ -1,4 +1,4 @@
-//! Which of several settings of one name counts.
+//! Precedence among several settings of one name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +9,9 @@ use super::value::Value;
 /// Where a setting was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Among the arguments of this run.
+    /// An argument of this run.
     CommandLine,
-    /// In a file, and in which of its lines where that is known.
+    /// A file, and the line in it where that is known.
     File(PathBuf, Option<usize>),
 }
 
@@ -52,7 +52,7 @@ pub struct Sources {
     pub sections: BTreeMap<String, ByName>,
 }
 
-/// How much a source's settings count.
+/// The kinds of sources, whose settings take effect by different rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     CommandLine,
@@ -61,7 +61,7 @@ enum Kind {
 }
 
 impl Sources {
-    /// The setting that counts on the network `section`: from the command line, settings.json, the
+    /// The setting in effect on the network `section`: from the command line, settings.json, the
     /// network's section, or the top of the file. The last one counts on the command line, and in a
     /// file the first one after the last negation.
     pub fn get(&self, section: &str, name: &str) -> Option<Setting> {
@@ -80,7 +80,8 @@ impl Sources {
     }
 
     /// All values of a setting that may be given many times (`GetSettingsList`). A negation cuts
-    /// off what has less say; where something follows the negation, Core brings back bitcoin.conf.
+    /// off sources of lower precedence; where something follows the negation, Core brings back
+    /// bitcoin.conf.
     pub fn list(&self, section: &str, name: &str) -> Vec<Setting> {
         let mut all = Vec::new();
         let (mut done, mut negated_and_empty) = (false, false);
@@ -102,7 +103,7 @@ impl Sources {
         all
     }
 
-    /// The settings of this name in each source that has any, from most to least say.
+    /// The settings of this name in each source that has any, in order of precedence.
     fn spans<'a>(
         &'a self,
         section: &'a str,
@@ -122,7 +123,7 @@ impl Sources {
     }
 }
 
-/// The setting that counts among those of one source; `None` if the source has no say.
+/// The setting in effect among those of one source; `None` if there is none.
 fn one_of(span: &[Setting], first_counts: bool) -> Option<Setting> {
     let after = &span[negated(span)..];
     let chosen = if first_counts { after.first() } else { after.last() };

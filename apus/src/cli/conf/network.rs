@@ -3,7 +3,7 @@
 use super::merge::{Place, Sources};
 use crate::wire::Chain;
 
-/// Settings that name a network, and which.
+/// The settings that each switch on one network.
 pub const NETWORK_FLAGS: [(&str, Chain); 4] = [
     ("regtest", Chain::Regtest),
     ("signet", Chain::Signet),
@@ -12,8 +12,8 @@ pub const NETWORK_FLAGS: [(&str, Chain); 4] = [
 ];
 
 impl Sources {
-    /// The network that the command line or the top of bitcoin.conf names; settings.json has no say
-    /// in it (Core's `GetChainArg`).
+    /// The network that the command line or the top of bitcoin.conf names; one in settings.json
+    /// does not count (Core's `GetChainArg`).
     pub fn chain(&self) -> Result<Chain, String> {
         let mut named: Vec<(Chain, String, Place)> = Vec::new();
         let name = self.get("", "chain");

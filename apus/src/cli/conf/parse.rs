@@ -14,7 +14,7 @@ const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 /// Settings that Core does not let anybody negate (`DISALLOW_NEGATION`), of those that Apus reads.
 const NOT_NEGATABLE: [&str; 2] = ["datadir", "signetchallenge"];
 
-/// A comment for whoever opens settings.json, which Core writes there.
+/// The name under which Core writes a comment for human readers into settings.json.
 const SETTINGS_COMMENT: &str = "_warning_";
 
 /// One line of a bitcoin.conf that sets something.
@@ -89,7 +89,7 @@ fn setting_of(line: &str, has_comment: bool) -> Result<(&str, &str), String> {
     Ok((name, value.trim_matches(BLANKS)))
 }
 
-/// Tells section, negation, name and value apart (`InterpretKey`, `InterpretValue`).
+/// Splits a setting into section, negation, name and value (`InterpretKey`, `InterpretValue`).
 fn interpret(key: &str, value: &str, number: usize) -> Result<Line, String> {
     let (section, name) = key.split_once('.').unwrap_or(("", key));
     let (name, value) = match name.strip_prefix("no") {
@@ -108,7 +108,7 @@ fn interpret(key: &str, value: &str, number: usize) -> Result<Line, String> {
 /// Reads a settings.json: one JSON object whose names are those of settings.
 ///
 /// # Errors
-/// What is wrong with it: no JSON, no object, or a name that stands there twice.
+/// What is wrong with it: no JSON, no object, or a name that occurs twice.
 pub fn parse_settings(bytes: &[u8]) -> Result<BTreeMap<String, Value>, String> {
     let Pairs(mut settings) =
         serde_json::from_slice::<Pairs>(bytes).map_err(|error| error.to_string())?;

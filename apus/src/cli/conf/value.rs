@@ -1,3 +1,5 @@
+//! The value of a setting, and what Core reads from its text.
+
 /// The value of a setting, as Bitcoin Core holds it between reading and use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
@@ -51,15 +53,15 @@ impl From<serde_json::Value> for Value {
     }
 }
 
-/// What Core takes a text for where it wants a boolean (`InterpretBool`): nothing is true, a number
-/// other than 0 is true, and any word, `true` too, is false.
+/// The boolean that Core reads from a text (`InterpretBool`): an empty text and a number other than
+/// 0 are true; any word is false, `true` included.
 pub fn truth(text: &str) -> bool {
     // A number beyond 32 bits saturates there, and is not 0 either way.
     text.is_empty() || integer(text) != 0
 }
 
-/// What Core takes a text for where it wants an integer (`LocaleIndependentAtoi`): the digits that
-/// it starts with, as much as 64 bits hold, and 0 where there are none.
+/// The integer that Core reads from a text (`LocaleIndependentAtoi`): the digits that it starts
+/// with, saturating at 64 bits, and 0 where there are none.
 pub fn integer(text: &str) -> i64 {
     let text = text.trim_matches([' ', '\x0c', '\n', '\r', '\t', '\x0b']);
     let (negative, digits) = match (text.strip_prefix('+'), text.strip_prefix('-')) {

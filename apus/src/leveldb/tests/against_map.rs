@@ -230,7 +230,7 @@ fn tables_are_the_same_bytes_however_they_are_written() {
     let mut random = Random(77);
     let mut map = Map::new();
     for i in 0..60_000u64 {
-        let mut key = random.below(3000).to_be_bytes()[5..].to_vec();
+        let mut key = random.below(3000_u64).to_be_bytes()[5..].to_vec();
         let (key_len, value_len) = match i % 100 {
             0 => (random.below(400), random.below(9000)),
             1..10 => (random.below(4), random.below(140)),
