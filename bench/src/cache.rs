@@ -13,7 +13,7 @@ use crate::report::{Cell, Report, Table, duration};
 use crate::svg::{Lines, Series};
 use crate::{Result, machine};
 
-/// What Core takes for a cached coin, all included (DESIGN.md, 4).
+/// What Core takes for a cached coin, all included (docs/design.md, 5).
 const CORE_BYTES_PER_COIN: f64 = 154.0;
 /// Coins given to the cache together: about a block's.
 const BATCH: usize = 3_000;

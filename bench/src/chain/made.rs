@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::process::{self, Programs};
 
-/// Bytes of the chain that DESIGN.md's figures are of.
+/// Bytes of the chain that docs/design.md's figures are of.
 pub const SIZE_DEFAULT: u64 = 2_100_000_000;
 /// Busy blocks of that chain; other sizes have blocks of the same size.
 const BUSY_DEFAULT: u64 = 1_800;

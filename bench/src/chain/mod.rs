@@ -33,7 +33,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// For figures: the chain of DESIGN.md, section 7.
+    /// For figures: the chain of docs/design.md, section 7.
     pub fn full() -> Self {
         let dbcaches = vec![50, 450, 4000];
         Self { shape: Shape::of_size(made::SIZE_DEFAULT), dbcaches, runs: 3, full_runs: 1 }
@@ -90,7 +90,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     report.notes.push(format!(
         "Core with every script: its engine (libbitcoinkernel 31.99), dbcache 450 MiB, {} worker \
          threads beside the main one; it has no assumevalid, so that Core without scripts is the \
-         figure of DESIGN.md, 7, on the same chain's shape",
+         figure of docs/design.md, 7, on the same chain's shape",
         engine::worker_threads()
     ));
     report.notes.push(
@@ -137,7 +137,7 @@ fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
     Ok(Measured { chain, sync, hints, swift, swift_full, skipped, full, engine, scripts })
 }
 
-/// What Core v31.99 took for this chain's shape without scripts, by dbcache (DESIGN.md, 7).
+/// What Core v31.99 took for this chain's shape without scripts, by dbcache (docs/design.md, 7).
 fn core_without_scripts(chain: &MadeChain, dbcache: usize) -> Option<f64> {
     match (chain.bytes() / 100_000_000, dbcache) {
         (20..=21, 450) => Some(51.0),

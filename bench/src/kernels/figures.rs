@@ -118,7 +118,7 @@ impl Figures {
             (Kind::Apus, "Apus"),
             (Kind::Small, "many small calls"),
             (Kind::Other, "other ways and crates"),
-            (Kind::Core, "Bitcoin Core, budget (DESIGN.md, 7)"),
+            (Kind::Core, "Bitcoin Core, budget (docs/design.md, 7)"),
         ];
         let occurs = |kind| self.figures.iter().any(|figure| figure.kind == kind);
         let kinds = kinds.map(|(kind, name)| if occurs(kind) { name } else { "" }).to_vec();

@@ -62,12 +62,12 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let (time, hash) = effort.time(insert);
     let result = digest(&hash.finalize().0);
     figures.add("MuHash element", (Kind::Apus, "Apus"), Records(ELEMENTS), time, result)?;
-    figures.core("SHA-256 of 1 MiB", "budget (DESIGN.md, 7)", LONG_BYTES as f64 / 1.9e9);
-    figures.core(what, "budget (DESIGN.md, 7)", 0.1e-6);
-    figures.core("MuHash element", "budget (DESIGN.md, 7)", 3.9e-6);
+    figures.core("SHA-256 of 1 MiB", "budget (docs/design.md, 7)", LONG_BYTES as f64 / 1.9e9);
+    figures.core(what, "budget (docs/design.md, 7)", 0.1e-6);
+    figures.core("MuHash element", "budget (docs/design.md, 7)", 3.9e-6);
     aggregates::<SumAggregate>(effort, &long, OUTPOINTS, SUM_WHATS, figures)?;
     aggregates::<MuHashAggregate>(effort, &long, ELEMENTS as usize, MUHASH_WHATS, figures)?;
-    figures.core(SUM_WHATS[0], "budget (DESIGN.md, 7)", 54e-9);
+    figures.core(SUM_WHATS[0], "budget (docs/design.md, 7)", 54e-9);
     Ok(())
 }
 

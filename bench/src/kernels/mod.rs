@@ -63,9 +63,9 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
     views::run(size.effort, sample, &mut figures)?;
     hashes::run(size.effort, &mut figures)?;
     if sample.is_413567 {
-        figures.core("read block", "Core v31.99, ReadBlock (DESIGN.md, 7)", 1.27e-3);
-        figures.core("read block's bytes", "Core v31.99, ReadRawBlock (DESIGN.md, 7)", 55e-6);
-        figures.core("write block", "Core v31.99, WriteBlock (DESIGN.md, 7)", 0.94e-3);
+        figures.core("read block", "Core v31.99, ReadBlock (docs/design.md, 7)", 1.27e-3);
+        figures.core("read block's bytes", "Core v31.99, ReadRawBlock (docs/design.md, 7)", 55e-6);
+        figures.core("write block", "Core v31.99, WriteBlock (docs/design.md, 7)", 0.94e-3);
     }
     report.tables.push(figures.table("blocks and hashes"));
     report.plots.push((
