@@ -60,6 +60,24 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
     }
 }
 
+/// The options that `apus sync` would work with, by these arguments and the files of settings that
+/// they lead to; nothing is started or written. For the fuzz targets alone.
+///
+/// # Errors
+/// What the user would be told of wrong arguments or settings.
+#[doc(hidden)]
+pub fn options_of_sync(args: Vec<OsString>) -> Result<sync::Options, String> {
+    let args = options::core_spelling(args.into_iter());
+    let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
+    let Command::Sync { from, engine } = cli.command else {
+        return Err("the command is not sync".to_string());
+    };
+    let mut chosen = engine.to_options()?;
+    chosen.take_sources(from);
+    chosen.take_stop_height(engine.stopatheight)?;
+    Ok(chosen.options)
+}
+
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let quiet = cli.quiet;
     match cli.command {
