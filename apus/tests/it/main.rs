@@ -7,6 +7,7 @@ mod broken_rules;
 mod conf;
 mod crash;
 mod format;
+mod fuzz;
 mod hints;
 mod judged;
 mod kernel;

@@ -1,0 +1,29 @@
+//! The bodies of the fuzz targets: one function for each, which panics where Apus breaks a promise.
+//!
+//! They are plain functions of a byte string, so that the same code runs under cargo-fuzz
+//! (`fuzz_targets/`) and, over the stored corpus, in the tests (`apus/tests/it/fuzz.rs`).
+
+mod block_view;
+mod database;
+mod framed_files;
+mod hints;
+mod input;
+mod options;
+mod undo;
+
+/// A target's name, which its corpus and its program in `fuzz_targets/` share, and its body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: [Target; 10] = [
+    ("block_view", block_view::run),
+    ("undo", undo::run),
+    ("hints_bip456", hints::bip456),
+    ("hints_bitmap", hints::bitmap),
+    ("hints_compressed", hints::compressed),
+    ("table", database::table),
+    ("manifest", database::manifest),
+    ("log", database::log),
+    ("framed_files", framed_files::run),
+    ("options", options::run),
+];
