@@ -1,18 +1,19 @@
-//! Which blocks' scripts need not be checked, exactly as Core decides it in `ConnectBlock`.
+//! The blocks whose scripts need not be checked, exactly as Core's `ConnectBlock` decides it.
 
 use super::options::AssumeValid;
 use crate::chain::{BlockId, Tree};
 use crate::rules::{Work, equivalent_time};
 
-/// Work that must lie on top of a block before its scripts are skipped, as time.
+/// Time for which the network must have worked on top of a block before its scripts are skipped.
 const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
-/// The block at `height` up to which `option` lets every block pass as valid: the assumed block or
-/// an ancestor of it, if the best header has the network's minimum work. Under the block that is
-/// built in, two weeks of work must lie on top as well; of one that the user names, the user knows.
+/// The block at `height` up to which `option` assumes every block to be valid: the assumed block or
+/// an ancestor of it, if the best header has the network's minimum work. If the assumed block is
+/// the built-in one, two weeks of work must lie on top as well; one that the user names is taken at
+/// the user's word.
 ///
 /// # Errors
-/// Which of these is not so, and what to do.
+/// Words for the condition that is not met, and what to do.
 pub(super) fn vouched_for(
     option: AssumeValid,
     tree: &Tree,
@@ -27,14 +28,16 @@ pub(super) fn vouched_for(
     let unmet = |what: String| {
         format!(
             "the blocks up to the hints' height of {height} cannot be assumed valid: {what}. \
-             --assumevalid=0 checks everything (with undo data), and a sync without --hints needs \
-             nobody's word"
+             --assumevalid=0 checks everything (with undo data), and a sync without --hints \
+             needs no such assumption"
         )
     };
     let name = "name a block that you know with --assumevalid=HASH";
     let chain = network.chain.name();
     let Some(hash) = hash else {
-        return Err(unmet(format!("chain {chain} has no block built in for that; {name}")));
+        return Err(unmet(format!(
+            "chain {chain} has no block built in to be assumed valid; {name}"
+        )));
     };
     let Some(assumed) = tree.find(&hash).filter(|id| !tree.node(*id).failed) else {
         let what = match tree.find(&hash) {
@@ -43,13 +46,13 @@ pub(super) fn vouched_for(
             }
             Some(_) => "is marked invalid in the block index, or builds on one that is",
         };
-        return Err(unmet(format!("block {hash}, which is to vouch for them, {what}; {name}")));
+        return Err(unmet(format!("block {hash}, the one assumed valid, {what}; {name}")));
     };
     let Some(target) = tree.ancestor(assumed, height) else {
         let at = tree.node(assumed).height;
         return Err(unmet(format!(
-            "block {hash}, which is to vouch for them, is at height {at} and so no descendant of \
-             the block at the hints' height; name a later one with --assumevalid=HASH"
+            "block {hash}, the one assumed valid, is at height {at} and so no descendant of the \
+             block at the hints' height; name a later one with --assumevalid=HASH"
         )));
     };
     let best = tree.best_header();
@@ -63,24 +66,33 @@ pub(super) fn vouched_for(
     }
     if option == AssumeValid::BuiltIn && !is_buried(tree, target, best) {
         return Err(unmet(format!(
-            "under the block that is built in, two weeks of work must lie on top of them, and the \
-             best header is at height {}; bring more blocks, or {name}",
+            "where the assumed block is the one built in, two weeks of work must lie on top of the \
+             hints' height, and the best header is at height {}; bring more blocks, or {name}",
             tree.node(best).height
         )));
     }
     Ok(target)
 }
 
-/// Blocks whose scripts are taken as valid.
+/// The blocks whose scripts are taken as valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assumed {
-    /// The block that is assumed valid and the best header; none if nothing is skipped.
-    below: Option<(BlockId, BlockId)>,
+    /// The blocks that may have their scripts skipped; `None` if every script is checked.
+    skip: Option<CommonAncestors>,
+}
+
+/// The common ancestors of two blocks, and these two if one is an ancestor of the other.
+#[derive(Clone, Copy, Debug)]
+struct CommonAncestors {
+    /// The block that is assumed valid.
+    assumed: BlockId,
+    /// The best header.
+    best: BlockId,
 }
 
 impl Assumed {
-    /// What the option means in this tree: nothing, unless the block's header is known and the
-    /// best header has the network's minimum work.
+    /// The blocks that the option applies to in this tree: none, unless the assumed block's header
+    /// is known and the best header has the network's minimum work.
     pub fn new(option: AssumeValid, tree: &Tree) -> Self {
         let hash = match option {
             AssumeValid::Nothing => None,
@@ -90,13 +102,13 @@ impl Assumed {
         let best = tree.best_header();
         let enough = tree.node(best).work >= Work::from_hash(&tree.network().minimum_chain_work);
         let block = hash.and_then(|hash| tree.find(&hash)).filter(|_| enough);
-        Self { below: block.map(|block| (block, best)) }
+        Self { skip: block.map(|assumed| CommonAncestors { assumed, best }) }
     }
 
-    /// Whether the scripts of `id` are skipped: it is an ancestor of (or is) the assumed block, is
-    /// in the best header's chain, and two weeks of work lie on top of it.
+    /// Whether the scripts of `id` are skipped: it is the assumed block or an ancestor of it, is in
+    /// the best header's chain, and has two weeks of work on top of it.
     pub fn covers(&self, tree: &Tree, id: BlockId) -> bool {
-        let Some((assumed, best)) = self.below else { return false };
+        let Some(CommonAncestors { assumed, best }) = self.skip else { return false };
         let height = tree.node(id).height;
         tree.ancestor(assumed, height) == Some(id)
             && tree.ancestor(best, height) == Some(id)

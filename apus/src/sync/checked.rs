@@ -1,6 +1,7 @@
-//! What a sync has not checked but taken as valid, for its report.
+//! The rules that a sync has not checked but assumed to hold, for its report.
 
-/// A group of rules that blocks may be spared on somebody's word. All others are always checked.
+/// A group of rules that may be left unchecked in blocks that are assumed valid. All other rules
+/// are always checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleGroup {
     /// Every input's script and its signatures.
@@ -11,7 +12,7 @@ pub enum RuleGroup {
     CoinbaseClaims,
     /// A coin is created before it is spent.
     Order,
-    /// A coinbase's outputs wait for 100 blocks.
+    /// A coinbase's outputs are not spent for 100 blocks.
     Maturity,
     /// Lock times relative to the coins that are spent (BIP68).
     RelativeLockTimes,
@@ -22,7 +23,7 @@ pub enum RuleGroup {
 }
 
 impl RuleGroup {
-    /// All that SwiftSync leaves to whoever vouches for the blocks.
+    /// The groups that SwiftSync does not check of blocks that are assumed valid.
     pub const ALL: &'static [Self] = &[
         Self::Scripts,
         Self::Amounts,
@@ -33,10 +34,10 @@ impl RuleGroup {
         Self::P2shSigops,
         Self::WitnessSigops,
     ];
-    /// All that Core's `-assumevalid` leaves out.
+    /// The group that Core's `-assumevalid` leaves unchecked.
     pub const SCRIPTS: &'static [Self] = &[Self::Scripts];
 
-    /// The name in `--json`.
+    /// The group's name in the output of `--json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scripts => "scripts",
@@ -51,26 +52,26 @@ impl RuleGroup {
     }
 }
 
-/// Blocks that were taken as valid without some of the rules.
+/// A range of blocks that were taken as valid without checking some of the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotChecked {
     /// Height of the first block.
     pub first: u32,
     /// Height of the last block.
     pub last: u32,
-    /// What was not checked of them.
+    /// The rules that were not checked.
     pub rules: &'static [RuleGroup],
 }
 
-/// What one run has checked of the blocks that it worked through.
+/// The rules that one run has checked of the blocks that it worked through.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     not_checked: Vec<NotChecked>,
 }
 
 impl Checked {
-    /// A SwiftSync up to `height` that sums outpoints, and checks all rules but the scripts in the
-    /// last `recent` blocks.
+    /// The rules that a SwiftSync up to `height` checks if its sums are of outpoints: for the last
+    /// `recent` blocks all but the scripts, for the others all but [`RuleGroup::ALL`].
     pub(super) fn outpoints_alone(height: u32, recent: u32) -> Self {
         let mut checked = Self::default();
         let first_recent = (height + 1).saturating_sub(recent).max(1);
@@ -79,8 +80,8 @@ impl Checked {
         checked
     }
 
-    /// Notes a block that was connected in order, in the place of whatever stood at its height and
-    /// above, which was taken back.
+    /// Notes that a block was connected in order. Blocks noted at its height and above were
+    /// disconnected before, and are forgotten.
     pub(super) fn note_connected(&mut self, height: u32, with_scripts: bool) {
         self.not_checked.retain(|blocks| blocks.first < height);
         if let Some(blocks) = self.not_checked.last_mut() {
@@ -101,7 +102,8 @@ impl Checked {
         }
     }
 
-    /// What was not checked, by height, no two ranges overlapping; nothing if every rule was.
+    /// The ranges of blocks with unchecked rules, by height and without overlaps; empty if every
+    /// rule was checked.
     pub fn not_checked(&self) -> &[NotChecked] {
         &self.not_checked
     }

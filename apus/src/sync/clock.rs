@@ -1,17 +1,19 @@
+//! The time that each stage of the work takes, summed over all threads.
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The stages of the pipeline whose time is told apart.
+/// The stages of the work whose time is measured apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// Finding blocks in the sources and checking headers.
     Headers,
     /// Reading blocks.
     Read,
-    /// Parsing, hashing, rules without coins.
+    /// Parsing, hashing, rules that need no coins.
     Check,
-    /// SwiftSync: splitting outputs, and the aggregate.
+    /// SwiftSync: telling spent from unspent outputs, and the aggregate.
     Sum,
     /// Looking coins up in the tables.
     LookUp,
@@ -19,7 +21,7 @@ pub(super) enum Stage {
     Store,
     /// Taking and adding coins.
     Connect,
-    /// Rules with coins, scripts, encoding undo data.
+    /// Rules that need coins, scripts, encoding undo data.
     Validate,
     /// Writing undo data.
     Undo,
@@ -29,6 +31,7 @@ pub(super) enum Stage {
     Merge,
 }
 
+/// All stages in the order of [`Stage`], with the names that reports use.
 const STAGES: [(Stage, &str); 11] = [
     (Stage::Headers, "headers"),
     (Stage::Read, "read"),
@@ -43,13 +46,13 @@ const STAGES: [(Stage, &str); 11] = [
     (Stage::Merge, "merge"),
 ];
 
-/// Sums up the time spent in each stage, over all threads.
+/// The time spent in each stage, summed over all threads.
 #[derive(Default)]
 pub(super) struct Clock {
     nanoseconds: [AtomicU64; STAGES.len()],
 }
 
-/// Adds the time until it is dropped.
+/// A timer that adds the time from its start until it is dropped to a stage.
 pub(super) struct Timer<'a> {
     sum: &'a AtomicU64,
     started: Instant,
@@ -61,12 +64,12 @@ impl Clock {
         Timer { sum: &self.nanoseconds[stage as usize], started: Instant::now() }
     }
 
-    /// Adds time that was measured elsewhere.
+    /// Adds time that the caller has measured.
     pub fn add(&self, stage: Stage, elapsed: Duration) {
         self.nanoseconds[stage as usize].fetch_add(elapsed.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// The sums by name.
+    /// The time of each stage, by the stage's name.
     pub fn stages(&self) -> BTreeMap<&'static str, Duration> {
         STAGES
             .iter()

@@ -1,10 +1,10 @@
-//! Stored blocks that are damaged: replaced by good copies from the sources.
+//! The replacement of damaged stored blocks by good copies from the sources.
 //!
 //! A good copy is appended to the block files like any new block, with its undo data, and then the
-//! index points at the new place. Nothing that is stored is written over, so that whatever a crash
-//! cuts, the index names either the damaged bytes, and the same command replaces them, or the good
-//! ones. What is damaged lies together, a bad stretch of a disk or the lost end of a file: so all
-//! blocks of a file are looked at once one is found damaged.
+//! index points at the new place. No stored bytes are overwritten: after a crash at any point the
+//! index names either the damaged bytes, which the same command then replaces, or the good ones.
+//! Damage comes in stretches, such as a bad part of a disk or the lost end of a file. So once one
+//! block is found damaged, all blocks of its file are checked.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -19,17 +19,31 @@ use crate::rules::CheckedBlock;
 use crate::store::{BlockStatus, FlatFilePos};
 use crate::sync::block::step::{BlockFault, Step};
 
-/// A block whose bytes are what its header promises.
+/// A block that passes all rules that need no coins.
 type Block = CheckedBlock<BlockBytes>;
 
-/// The file next to Core's `chainstate` that holds the numbers of blk files in which a damaged
-/// block was found and no good copy was known: the next sync that has sources looks at them.
+/// The file next to Core's `chainstate` that holds the numbers of the blk files in which a damaged
+/// block was found without a good copy of it. The next sync that has sources checks these files.
 pub const NOTE: &str = "damaged-block-files";
 
-/// A block's bytes are not the block: a source's copy is forgotten, a stored one is replaced.
+/// A damaged stored block of which no source has a good copy.
+struct DamagedBlock {
+    id: BlockId,
+    pos: FlatFilePos,
+    what: String,
+}
+
+/// A copy of a block in a source, read and checked.
+struct GoodCopy {
+    place: SourcePlace,
+    block: Block,
+}
+
+/// Sees to another copy of a block whose bytes at `step` are damaged: a source's copy is forgotten,
+/// a stored one is replaced. `what` says what is wrong with the bytes.
 ///
 /// # Errors
-/// The stored one cannot be replaced. Its file is noted, for a later sync.
+/// The stored copy cannot be replaced. Its file is noted for a later sync.
 pub(super) fn take_another_copy(node: &mut Node, step: Step, what: &str) -> Result<(), StoreError> {
     match step.place {
         Place::Source(place) => {
@@ -40,11 +54,11 @@ pub(super) fn take_another_copy(node: &mut Node, step: Step, what: &str) -> Resu
         }
         Place::Stored(pos) => {
             let has_copies = !node.sources.all_copies(step.id).is_empty();
-            let is_left = match has_copies {
+            let damage_remains = match has_copies {
                 true => !mend_file(node, pos.file, &AtomicBool::new(false))?.is_empty(),
                 false => true,
             };
-            if is_left {
+            if damage_remains {
                 let mut noted = read_note(node)?;
                 noted.insert(pos.file);
                 write_note(node, &noted)?;
@@ -57,7 +71,7 @@ pub(super) fn take_another_copy(node: &mut Node, step: Step, what: &str) -> Resu
     }
 }
 
-/// Replaces what is damaged in the files that earlier runs have noted.
+/// Replaces the damaged blocks in the files that earlier runs have noted.
 pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     let noted = read_note(node)?;
     if noted.is_empty() || node.sources.files().is_empty() {
@@ -72,7 +86,7 @@ pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<(), Store
         if damaged.is_empty() {
             left.remove(&file);
         }
-        for (id, pos, what) in damaged {
+        for DamagedBlock { id, pos, what } in damaged {
             let error = stored_damage(node, id, pos, &what);
             node.refusals.push(Refusal {
                 path: Some(error.path),
@@ -85,7 +99,8 @@ pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<(), Store
     write_note(node, &left)
 }
 
-/// What is wrong with a stored block of which there is no good copy, and what to do.
+/// The error for a damaged stored block of which there is no good copy: what is wrong with it, and
+/// what to do.
 pub(super) fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> StoreError {
     let block = node.tree.node(id);
     let tried = match node.sources.files().is_empty() {
@@ -100,13 +115,13 @@ pub(super) fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &s
     StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
 }
 
-/// Looks at every block stored in a file, replaces those that are damaged and have good copies, and
-/// returns the others that are damaged, with what is wrong with them.
+/// Checks every block stored in a file, replaces the damaged ones of which there are good copies,
+/// and returns the other damaged ones.
 fn mend_file(
     node: &mut Node,
     file: u32,
     stop: &AtomicBool,
-) -> Result<Vec<(BlockId, FlatFilePos, String)>, StoreError> {
+) -> Result<Vec<DamagedBlock>, StoreError> {
     let stored = |id: BlockId| Some((node.entry(id).block_pos()?, id));
     let mut blocks: Vec<(FlatFilePos, BlockId)> = node.tree.ids().filter_map(stored).collect();
     blocks.retain(|(pos, _)| pos.file == file);
@@ -119,8 +134,8 @@ fn mend_file(
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
         let Err(what) = checked(node, step)? else { continue };
         match good_copy(node, id)? {
-            Some((place, block)) => replace(node, step, &block, place, &what)?,
-            None => left.push((id, pos, what)),
+            Some(copy) => replace(node, step, &copy, &what)?,
+            None => left.push(DamagedBlock { id, pos, what }),
         }
     }
     let (shared, ledger) = node.split();
@@ -128,7 +143,7 @@ fn mend_file(
     Ok(left)
 }
 
-/// The block at a place, or what is wrong with the bytes there.
+/// The block at a place, or words for what is wrong with the bytes there.
 fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
     let (shared, _) = node.split();
     match shared.read(step).and_then(|bytes| shared.check(step, bytes)) {
@@ -139,11 +154,12 @@ fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreEr
     }
 }
 
-fn good_copy(node: &mut Node, id: BlockId) -> Result<Option<(SourcePlace, Block)>, StoreError> {
+/// The first good copy of a block in the sources; bad ones become refusals.
+fn good_copy(node: &mut Node, id: BlockId) -> Result<Option<GoodCopy>, StoreError> {
     for place in node.sources.all_copies(id) {
         let step = Step { id, place: Place::Source(place), weight: 0 };
         match checked(node, step)? {
-            Ok(block) => return Ok(Some((place, block))),
+            Ok(block) => return Ok(Some(GoodCopy { place, block })),
             Err(what) => {
                 let refusal = refusal(node, &step, what);
                 node.refusals.push(refusal);
@@ -153,21 +169,14 @@ fn good_copy(node: &mut Node, id: BlockId) -> Result<Option<(SourcePlace, Block)
     Ok(None)
 }
 
-/// Appends a good copy of a stored block, and the undo data that the block has, since that lies in
-/// the rev file of the same number; the index is the caller's to write.
-fn replace(
-    node: &mut Node,
-    step: Step,
-    block: &Block,
-    copy: SourcePlace,
-    what: &str,
-) -> Result<(), StoreError> {
-    let from = node.sources.refusal(copy, "");
-    let (path, offset) = (from.path.unwrap_or_default(), copy.offset);
+/// Appends a good copy of a stored block to the block files, and the block's undo data, if it has
+/// any, to the rev file of the same number. The caller writes the index.
+fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(), StoreError> {
+    let from = &node.sources.files()[copy.place.file as usize].path;
     let reason = format!(
-        "the copy stored here was damaged ({what}) and is replaced by the one in {} at byte \
-         {offset}",
-        path.display()
+        "the copy stored here was damaged ({what}) and is replaced by the one in {} at byte {}",
+        from.display(),
+        copy.place.offset
     );
     let refusal = refusal(node, &step, reason);
     let (shared, ledger) = node.split();
@@ -176,10 +185,10 @@ fn replace(
     let undo = entry.undo_pos().map(|pos| files.read_undo(pos, &entry.header.prev));
     let undo = match undo {
         Some(Err(error)) if error.source.is_some() => return Err(error),
-        // Undo data that is damaged too is made anew when the block is connected.
+        // Undo data that is damaged too is written anew when the block is connected.
         undo => undo.and_then(Result::ok),
     };
-    let view = block.view();
+    let view = copy.block.view();
     let pos = files.append_block(view.bytes(), entry.height, entry.header.time)?;
     entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
     entry.undo_pos = 0;
@@ -187,17 +196,19 @@ fn replace(
     if let Some(undo) = undo {
         files.write_undo(ledger.change(step.id), &undo)?;
     }
-    tracing::debug!(%refusal, "replaced");
+    tracing::debug!(%refusal, "replaced a damaged block");
     node.refusals.push(refusal);
     Ok(())
 }
 
+/// The numbers of the block files that earlier runs have noted.
 fn read_note(node: &Node) -> Result<BTreeSet<u32>, StoreError> {
     let bytes = node.dir.disk().read(node.dir.path().join(NOTE))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
+/// Notes the numbers of block files for a later sync, in the place of those noted before.
 fn write_note(node: &Node, files: &BTreeSet<u32>) -> Result<(), StoreError> {
     let (disk, path) = (node.dir.disk(), node.dir.path().join(NOTE));
     if files.is_empty() {

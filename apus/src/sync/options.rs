@@ -1,16 +1,19 @@
+//! The options of a sync.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::hash::Hash;
 use crate::wire::Network;
 
-/// MiB of coins that Core caches without being told otherwise (`-dbcache`).
+/// Bytes of coins that Core caches by default (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
 
-/// Saving costs a second or two of writing out what is held in memory.
+/// The default for [`Options::save_every`]: a save takes a second or two to write what is held in
+/// memory.
 const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 
-/// Where and how to sync.
+/// The data directory to sync, and how to do it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The data directory's root, as `bitcoind -datadir` takes it.
@@ -20,26 +23,26 @@ pub struct Options {
     pub blocks_dir: Option<PathBuf>,
     /// The network.
     pub network: Network,
-    /// Below which block scripts are taken as valid.
+    /// The block up to which scripts are taken as valid.
     pub assumevalid: AssumeValid,
-    /// Memory for cached coins: entries, table and scripts.
+    /// Bytes of memory for cached coins: entries, table and scripts.
     pub dbcache_bytes: usize,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Connect no block above this height.
+    /// Height above which no block is connected.
     pub stop_at_height: Option<u32>,
-    /// A hints file: SwiftSync up to its height.
+    /// A hints file, with which SwiftSync goes up to its height.
     pub hints: Option<PathBuf>,
-    /// What proves the hints.
+    /// The sums that prove the hints.
     pub aggregate: AggregateKind,
-    /// How often SwiftSync saves what is done; a crash loses no more than this.
+    /// How often SwiftSync saves its work: a crash loses no more than this.
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,
 }
 
 impl Options {
-    /// Core's defaults, on all cores.
+    /// Core's defaults, with a thread for each core.
     pub fn new(datadir: PathBuf, network: Network) -> Self {
         Self {
             datadir,
@@ -55,9 +58,7 @@ impl Options {
             allow_shrink: false,
         }
     }
-}
 
-impl Options {
     /// The network's own directory in the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir.join(self.network.subdirectory)
@@ -73,9 +74,9 @@ impl Options {
 /// Core's `-assumevalid`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AssumeValid {
-    /// The block that Core v31 has built in.
+    /// The block that is built into Core v31, and its ancestors.
     BuiltIn,
-    /// None: every script is checked.
+    /// No block: every script is checked.
     Nothing,
     /// This block and its ancestors.
     Block(Hash),
@@ -84,8 +85,8 @@ pub enum AssumeValid {
 /// The sums that SwiftSync compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AggregateKind {
-    /// Of salted SHA-256, modulo 2^256.
+    /// Sums of salted SHA-256, modulo 2^256.
     Sha256,
-    /// MuHash3072, as IBD Booster had it first.
+    /// MuHash3072, which IBD Booster used first.
     MuHash,
 }

@@ -1,3 +1,5 @@
+//! How a sync ended, and what it worked through.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -11,27 +13,27 @@ use crate::hash::Hash;
 pub(super) enum Activated {
     /// The best valid chain (up to the height asked for) is active.
     Best,
-    /// Someone asked to stop.
+    /// Somebody asked to stop.
     Stopped,
 }
 
-/// What was worked through.
+/// The amount of work that was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks connected.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
-    /// Their transactions.
+    /// Transactions of these blocks.
     pub transactions: u64,
-    /// Their inputs, coinbases left out.
+    /// Inputs of these transactions, except those of coinbases.
     pub inputs: u64,
     /// Inputs whose scripts were checked.
     pub scripts: u64,
 }
 
 impl Counts {
-    /// What came on top of `before`.
+    /// The work done since `before` was taken.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             blocks: self.blocks - before.blocks,
@@ -50,50 +52,50 @@ pub struct Summary {
     pub height: u32,
     /// Hash of the tip.
     pub best_block: Hash,
-    /// Coins in the UTXO set; unknown after an interrupted run that did not start from nothing.
+    /// Coins in the UTXO set; `None` if the number is not known without counting them.
     pub coins: Option<u64>,
-    /// What this run worked through.
+    /// The work that this run did.
     pub counts: Counts,
     /// Wall clock time.
     pub elapsed: Duration,
-    /// Time of all cores together.
+    /// Processor time, summed over all cores.
     pub cpu: Duration,
-    /// Most memory that the process ever had, in bytes; 0 where the system does not tell.
+    /// The most memory that the process ever had, in bytes; 0 where the system does not say.
     pub peak_memory: u64,
-    /// Whether it was asked to stop before its end.
+    /// Whether somebody asked to stop before the end.
     pub interrupted: bool,
-    /// What an interrupted SwiftSync has on disk; nothing of it is in the UTXO set yet.
+    /// The blocks of an interrupted SwiftSync that are saved; none of them is in the UTXO set yet.
     pub saved: Option<SavedBlocks>,
-    /// What was not checked of the blocks that this run worked through.
+    /// The rules that were not checked of the blocks that this run worked through.
     pub checked: Checked,
-    /// The active chain has stored blocks without undo data below this height, and none from it
-    /// on; 1 if all have it.
+    /// The lowest height such that every stored block of the active chain from there on has undo
+    /// data; 1 if all have it.
     pub undo_from: u32,
-    /// What was not taken, and why.
+    /// Blocks, and pieces of sources, that were not taken.
     pub refusals: Vec<Refusal>,
-    /// Time that each stage took, summed over the threads in it.
+    /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
 }
 
 /// Blocks of a SwiftSync that was interrupted, saved for the next run to carry on from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedBlocks {
-    /// Blocks that are done.
+    /// Number of blocks that are done.
     pub done: u32,
-    /// Blocks up to the hints' height.
+    /// Number of blocks up to the hints' height.
     pub total: u32,
 }
 
 /// A block, or a piece of a source, that was not taken.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The file that it came from.
+    /// The file that the block or piece is in.
     pub path: Option<PathBuf>,
-    /// Where in that file.
+    /// Its offset in that file, in bytes.
     pub offset: Option<u64>,
     /// The block's hash, where it has one.
     pub block: Option<Hash>,
-    /// Core's reject reason and more, or what is wrong with the file.
+    /// Core's reject reason with details, or what is wrong with the file.
     pub reason: String,
 }
 

@@ -1,13 +1,15 @@
-// What is going on.
+//! Progress of a sync, as an observer sees it.
+
+/// A phase of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Finding the blocks in the sources and checking their headers.
     Headers,
-    /// Checking the blocks that are in the block files, for an index of them.
+    /// Checking the blocks in the block files, to make an index of them.
     Indexing,
     /// Checking and connecting blocks.
     Connecting,
-    /// Taking back blocks of a chain that is no longer the best.
+    /// Disconnecting blocks of a chain that is no longer the best.
     Disconnecting,
     /// SwiftSync: working through blocks in any order.
     SwiftSync,
@@ -17,16 +19,16 @@ pub enum Phase {
     Merging,
     /// Reading the whole UTXO set.
     ReadingCoins,
-    /// Reading what blocks have spent, from their undo data.
+    /// Reading the coins that blocks have spent, from their undo data.
     ReadingUndo,
-    /// Reading blocks to say which of their outputs are unspent.
+    /// Reading blocks to note which of their outputs are unspent.
     MakingHints,
     /// Reading all of a hints file.
     ReadingHints,
 }
 
 impl Phase {
-    /// In words, for a progress line.
+    /// The phase in words, for a progress line.
     pub fn words(self) -> &'static str {
         match self {
             Self::Headers => "Reading headers",
@@ -44,10 +46,10 @@ impl Phase {
     }
 }
 
-/// Where the work stands.
+/// The state of the work at one moment.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// What is going on.
+    /// The phase that the work is in.
     pub phase: Phase,
     /// Height of the tip, or of the last header.
     pub height: u32,
@@ -59,31 +61,31 @@ pub struct Progress {
     pub bytes: u64,
     /// Coins in the cache.
     pub coins: u64,
-    /// Share of this phase's work that is done, 0 to 1; 0 if unknown. For blocks it follows their
-    /// bytes, which is what the time goes to.
+    /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by their
+    /// bytes, which the time that they take goes by.
     pub fraction: f64,
 }
 
 impl Progress {
-    /// The beginning of a phase of which no more is known.
+    /// The beginning of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
         let (height, time, blocks, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0.0);
         Self { phase, height, time, blocks, bytes, coins, fraction }
     }
 
-    /// Shows an observer which share of this phase's work is done, and all else as it is here.
+    /// A function that shows an observer this progress, with the share of the work that is done.
     pub(super) fn share_to<'a>(self, observer: &'a dyn Observer) -> impl Fn(f64) + Sync + use<'a> {
         move |fraction| observer.observe(&Self { fraction, ..self.clone() })
     }
 }
 
-/// Whoever wants to see progress. Called often, from any thread, several at once: be quick.
+/// A receiver of progress. It is called often, by several threads at once, and must be quick.
 pub trait Observer: Sync {
-    /// Where the work stands.
+    /// Takes note of the state of the work.
     fn observe(&self, progress: &Progress);
 }
 
-/// An observer that does not look.
+/// An observer that ignores all progress.
 pub struct Unobserved;
 
 impl Observer for Unobserved {

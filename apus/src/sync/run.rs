@@ -1,4 +1,4 @@
-//! The ways in: sync, reindex, and what both come down to.
+//! Sync and reindex: the ways in, and the work that both have in common.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -21,13 +21,13 @@ use crate::disk::Disk;
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
 /// in order of height.
 ///
-/// Carries on from what the data directory holds, and makes it where there is none. When `stop`
-/// becomes true, what is done is saved and the summary says so.
+/// Carries on from the state of the data directory, and makes the directory where there is none.
+/// When `stop` becomes true, the work done so far is saved and the summary says so.
 ///
 /// # Errors
-/// The disk fails or holds what cannot be right, a source cannot be read, the directory is in use,
-/// or there are neither sources nor a directory with blocks. Blocks that break rules are no error:
-/// they are refused, and the summary lists them.
+/// The disk fails, a file of the data directory cannot be right, a source cannot be read, the
+/// directory is in use, or there are neither sources nor a directory with blocks. Blocks that break
+/// rules are no error: they are refused, and the summary lists them.
 pub fn sync(
     options: &Options,
     sources: &[PathBuf],
@@ -37,7 +37,7 @@ pub fn sync(
     sync_on(&Disk::new(), options, sources, observer, stop)
 }
 
-/// [`sync`] on a disk of the caller's, which may lose power.
+/// [`sync`] on the caller's disk, which may lose power in tests.
 pub fn sync_on(
     disk: &Disk,
     options: &Options,
@@ -51,7 +51,7 @@ pub fn sync_on(
         if sources.is_empty() && !holds_blocks(options) {
             return Err(nothing_to_sync(options));
         }
-        // Before anything is made in the data directory.
+        // A source that cannot be opened is an error before anything is made in the data directory.
         let opened = open_sources(options, sources)?;
         let mut node = Node::open(options, disk, Coins::InPlace)?;
         if sources.is_empty() && node.tree.len() == 1 {
@@ -85,7 +85,8 @@ fn bound_cache(node: &mut Node) {
         resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
 }
 
-/// Says with an error that something is missing what was not taken from the sources: perhaps that.
+/// Adds the first refusal to an error which says that something is missing: the block refused may
+/// be what is missing.
 fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
     let may_be_why = matches!(error, SyncError::Usage(_) | SyncError::Hints { .. });
     match &node.refusals[..] {
@@ -100,8 +101,7 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
     }
 }
 
-/// Whether the data directory has a block index, or block files of which somebody else may make
-/// one.
+/// Whether the data directory has a block index, or block files without one.
 fn holds_blocks(options: &Options) -> bool {
     let index = options.network_dir().join("blocks/index");
     let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
@@ -109,6 +109,7 @@ fn holds_blocks(options: &Options) -> bool {
     index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
 }
 
+/// The error for a sync without sources in a directory without blocks.
 fn nothing_to_sync(options: &Options) -> SyncError {
     SyncError::Usage(format!(
         "{} holds no blocks to sync: name a bootstrap.dat, blk*.dat files, or the directory of \
@@ -120,7 +121,7 @@ fn nothing_to_sync(options: &Options) -> SyncError {
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
 ///
 /// The present chainstate stays as it is until the new one is whole and takes its place in one
-/// step. Interrupted, it carries on when it is called again.
+/// step. After an interruption, the next call carries on.
 ///
 /// # Errors
 /// As for [`sync`]; and if there are no blocks.
@@ -132,7 +133,7 @@ pub fn reindex(
     reindex_on(&Disk::new(), options, observer, stop)
 }
 
-/// [`reindex`] on a disk of the caller's, which may lose power.
+/// [`reindex`] on the caller's disk, which may lose power in tests.
 pub fn reindex_on(
     disk: &Disk,
     options: &Options,
@@ -163,12 +164,13 @@ pub fn reindex_on(
 /// Makes the block index anew from the block files, and then rebuilds the chainstate from them
 /// (Core's -reindex): for a directory whose block index is damaged or lost.
 ///
-/// The present index is kept until the new one is whole, where it can be opened at all, and the
-/// present chainstate as in [`reindex`]. Undo data is written anew. Interrupted while the
-/// chainstate is rebuilt, it carries on there when it is called again.
+/// The present index, if it can be opened at all, is kept until the new one is whole; the present
+/// chainstate is kept as in [`reindex`]. Undo data is written anew. After an interruption of the
+/// chainstate's rebuild, the next call carries it on.
 ///
 /// # Errors
-/// As for [`reindex`]; and, with nothing changed, if block files or their `xor.dat` are missing.
+/// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
+/// changed.
 pub fn reindex_files(
     options: &Options,
     observer: &dyn Observer,
@@ -177,7 +179,7 @@ pub fn reindex_files(
     reindex_files_on(&Disk::new(), options, observer, stop)
 }
 
-/// [`reindex_files`] on a disk of the caller's, which may lose power.
+/// [`reindex_files`] on the caller's disk, which may lose power in tests.
 pub fn reindex_files_on(
     disk: &Disk,
     options: &Options,
@@ -193,7 +195,7 @@ pub fn reindex_files_on(
     Ok(summary)
 }
 
-/// Closes the data directory, with the rebuilt chainstate in its place.
+/// Closes the data directory, after putting a rebuilt chainstate in its place.
 fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
@@ -207,6 +209,8 @@ fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary
     Ok(summary)
 }
 
+/// Connects the best chain, by SwiftSync first if there are `hints` for blocks above the tip, and
+/// merges the tables. What the sources have is known already.
 fn run(
     node: &mut Node,
     hints: Option<&HintsFile>,

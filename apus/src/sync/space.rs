@@ -169,7 +169,7 @@ fn estimate(node: &Node) -> Estimate {
     estimate.coins_likely = all / BLOCKS_TO_COINS;
     let present = node.dir.chainstate_path();
     if node.chainstate.dir() != present {
-        // The new set is one level of tables; the present tables may also hold coins that are spent.
+        // The new set is one level of tables; the present tables may also hold spent coins.
         let present = tables_bytes(node.dir.disk(), &present);
         let done = node.chainstate.disk_bytes();
         let reaches = node.options.stop_at_height.is_none() && !node.options.allow_shrink;
