@@ -7,37 +7,11 @@ use std::process::Output;
 use apus::wire::Chain;
 
 use crate::support::mounts::run_with_mounts;
+use crate::support::program::{apus, assert_ends, program, stdout};
 use crate::support::{Place, blocks_of, data, first_table, regtest_chain};
-
-/// Runs the program on the place's directory.
-fn apus(place: &Place, args: &[&str]) -> Output {
-    let datadir = format!("--datadir={}", place.datadir().display());
-    let chain = format!("--chain={}", place.network.chain.name());
-    let (command, rest) = args.split_first().unwrap();
-    let mut all = vec![*command];
-    if *command == "txoutset" {
-        all.push("info");
-    }
-    all.extend([datadir.as_str(), chain.as_str()]);
-    all.extend(rest);
-    assert_cmd::Command::cargo_bin("apus").unwrap().args(all).output().unwrap()
-}
 
 fn sync(place: &Place, from: &Path) -> Output {
     apus(place, &["sync", "--assumevalid=0", "--from", from.to_str().unwrap()])
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().expect("it was not killed")
-}
-
-/// Standard error, which must hold all of the words.
-#[track_caller]
-fn assert_says(output: &Output, words: &[&str]) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
 }
 
 fn flip(path: &Path, at: usize) {
@@ -62,8 +36,7 @@ fn a_truncated_file_is_told_and_what_stands_before_is_taken() {
     bytes.truncate(bytes.len() - 100);
     std::fs::write(&all, bytes).unwrap();
     let output = sync(&place, &all);
-    assert_eq!(code(&output), 3);
-    assert_says(&output, &["all", "at byte", "the file ends inside a block", "missing"]);
+    assert_ends(&output, 3, &["all", "at byte", "the file ends inside a block", "missing"]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).height, 205);
 }
 
@@ -72,8 +45,7 @@ fn a_file_of_another_network_is_refused_by_name() {
     let (place, _) = half_synced(50);
     let before = place.muhash();
     let output = sync(&place, &data("mainnet-0-14131.dat"));
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["mainnet-0-14131.dat", "main"]);
+    assert_ends(&output, 1, &["mainnet-0-14131.dat", "main"]);
     assert_eq!(place.muhash(), before);
 }
 
@@ -81,13 +53,11 @@ fn a_file_of_another_network_is_refused_by_name() {
 fn a_file_that_is_none_and_a_file_without_blocks_are_refused() {
     let (place, _) = half_synced(50);
     let output = sync(&place, &place.root().join("nowhere"));
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["nowhere", "No such file"]);
+    assert_ends(&output, 1, &["nowhere", "No such file"]);
     let junk = place.root().join("junk");
     std::fs::write(&junk, vec![7u8; 10_000]).unwrap();
     let output = sync(&place, &junk);
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["junk"]);
+    assert_ends(&output, 1, &["junk"]);
 }
 
 #[test]
@@ -97,12 +67,11 @@ fn a_flipped_byte_in_a_source_refuses_that_block_alone() {
     let before: usize = chain[..150].iter().map(|block| block.len() + 8).sum();
     flip(&all, before + 8 + 100);
     let output = sync(&place, &all);
-    assert_eq!(code(&output), 3);
-    assert_says(&output, &["Refused: block", "in ", "all", "at byte"]);
+    assert_ends(&output, 3, &["Refused: block", "in ", "all", "at byte"]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).height, 149);
     // A good copy mends it.
     let good = place.write("good", &chain);
-    assert_eq!(code(&sync(&place, &good)), 0);
+    assert_ends(&sync(&place, &good), 0, &[]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).height, 206);
 }
 
@@ -114,12 +83,11 @@ fn a_flipped_byte_in_a_blk_file_stops_a_reindex_and_the_old_coins_stay() {
     let blk = place.network_dir().join("blocks/blk00000.dat");
     flip(&blk, 20_000);
     let output = apus(&place, &["reindex", "--assumevalid=0"]);
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["blk00000.dat", "at byte"]);
+    assert_ends(&output, 1, &["blk00000.dat", "at byte"]);
     assert_eq!(place.muhash(), before);
     // Mended, the reindex carries on where it had to stop, and ends.
     flip(&blk, 20_000);
-    assert_eq!(code(&apus(&place, &["reindex", "--assumevalid=0"])), 0);
+    assert_ends(&apus(&place, &["reindex", "--assumevalid=0"]), 0, &[]);
     assert_eq!(place.muhash(), before);
     assert!(!place.network_dir().join("chainstate/reindex").exists());
 }
@@ -130,12 +98,11 @@ fn a_flipped_byte_in_a_table_is_found_by_its_checksum() {
     place.sync(&[data("mainnet-0-14131.dat")]);
     let table = first_table(&place.network_dir().join("chainstate"));
     flip(&table, 50_000);
-    let output = apus(&place, &["txoutset"]);
-    assert_eq!(code(&output), 1);
+    let output = apus(&place, &["txoutset", "info"]);
     let name = table.file_name().unwrap().to_str().unwrap();
-    assert_says(&output, &[name, "at byte", "checksum"]);
+    assert_ends(&output, 1, &[name, "at byte", "checksum"]);
     // The blocks are good, so the coins can be built anew.
-    assert_eq!(code(&apus(&place, &["reindex"])), 0);
+    assert_ends(&apus(&place, &["reindex"]), 0, &[]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).txouts, 13_416);
 }
 
@@ -144,8 +111,7 @@ fn a_missing_blk_file_is_named() {
     let (place, all) = half_synced(50);
     std::fs::remove_file(place.network_dir().join("blocks/blk00000.dat")).unwrap();
     let output = sync(&place, &all);
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["blk00000.dat"]);
+    assert_ends(&output, 1, &["blk00000.dat"]);
 }
 
 #[test]
@@ -157,8 +123,7 @@ fn a_directory_in_use_is_left_alone() {
     let _held =
         apus::store::DataDir::open(&disk, &place.datadir(), &network, options).expect("ours");
     let output = sync(&place, &all);
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["lock", "already running"]);
+    assert_ends(&output, 1, &["lock", "already running"]);
 }
 
 #[test]
@@ -170,17 +135,13 @@ fn wrong_options_are_told_before_anything_is_touched() {
         (&["sync", "--dbcache", "much"], "much"),
         (&["sink"], "sink"),
     ] {
-        let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
-        let output = command.args(args).output().unwrap();
-        assert_eq!(code(&output), 2, "{args:?}");
-        assert_says(&output, &[word]);
+        let output = program().args(args).output().unwrap();
+        assert_ends(&output, 2, &[word]);
     }
     let output = apus(&place, &["sync", "--assumevalid=xyz"]);
-    assert_eq!(code(&output), 2);
-    assert_says(&output, &["--assumevalid", "64 hex digits"]);
+    assert_ends(&output, 2, &["--assumevalid", "64 hex digits"]);
     let output = apus(&place, &["reindex"]);
-    assert_eq!(code(&output), 1);
-    assert_says(&output, &["holds no blocks"]);
+    assert_ends(&output, 1, &["holds no blocks"]);
     assert!(!place.datadir().exists());
 }
 
@@ -189,8 +150,7 @@ fn blocks_without_their_parents_are_told() {
     let place = Place::new(Chain::Regtest);
     let chain = regtest_chain();
     let output = sync(&place, &place.write("rest", &chain[100..]));
-    assert_eq!(code(&output), 3);
-    assert_says(&output, &["parent", "is neither in the block index nor", "106 more blocks"]);
+    assert_ends(&output, 3, &["parent", "is neither in the block index nor", "106 more blocks"]);
 }
 
 #[test]
@@ -205,10 +165,11 @@ fn a_full_disk_is_reported_and_what_was_committed_is_kept() {
         $apus txoutset info --datadir disk --hash muhash";
     let blocks = data("mainnet-0-14131.dat");
     let Some(output) = run_with_mounts(root.path(), &[("blocks", &blocks)], script) else { return };
-    assert_eq!(code(&output), 0, "{output:?}");
-    assert_says(&output, &["disk/blocks", "disk space is too low", "MiB free"]);
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(stdout.contains("859e27f17a6cce9768b75dd0dbd969890157d29a152b0f4a0afa6c67cbcd5975"));
+    assert_ends(&output, 0, &["disk/blocks", "disk space is too low", "MiB free"]);
+    assert!(
+        stdout(&output)
+            .contains("859e27f17a6cce9768b75dd0dbd969890157d29a152b0f4a0afa6c67cbcd5975")
+    );
 }
 
 #[test]
@@ -221,7 +182,6 @@ fn a_block_that_breaks_a_rule_is_refused_and_remembered() {
     let mut blocks = mainnet[..300].to_vec();
     blocks[170] = wrong;
     let output = sync(&place, &place.write("blocks", &blocks));
-    assert_eq!(code(&output), 3);
-    assert_says(&output, &["bad-txnmrklroot"]);
+    assert_ends(&output, 3, &["bad-txnmrklroot"]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).height, 169);
 }

@@ -2,9 +2,10 @@
 //! a valid block: still refused for Core's first reason.
 
 use apus::wire::Chain as Network;
-use apus_testchain::{Break, Builder, Chain, Spec};
+use apus_testchain::{Break, Builder};
 use bitcoin::Transaction;
 
+use crate::support::chains::small;
 use crate::support::{Place, hash_of, with_genesis};
 
 fn reasons(summary: &apus::sync::Summary) -> Vec<String> {
@@ -19,13 +20,13 @@ fn decoded(block: &[u8]) -> bitcoin::Block {
 /// committed and whose coins must be looked up in the tables.
 #[test]
 fn a_repeat_of_the_parent_block_is_refused_for_bip30() {
-    let chain = Chain::new(Spec::small(3));
+    let chain = small(3);
     let site = chain.broken(Break::RepeatsSpent);
     let parent = decoded(&site.sound);
     let repeated: Vec<Transaction> = parent.txdata[1..].to_vec();
     let child = Builder::block_on(&chain.parent(chain.height()).child(&parent)).txs(repeated);
     let child = apus_testchain::block::encode_block(&child.finish());
-    let mut blocks = with_genesis(&chain);
+    let mut blocks = with_genesis(chain);
     blocks.push(site.sound.clone());
 
     let at_once = Place::new(Network::Regtest);

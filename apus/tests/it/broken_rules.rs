@@ -3,15 +3,16 @@
 //! `testchain`, against its engine.
 
 use apus::wire::Chain as Network;
-use apus_testchain::{Break, Chain, Spec};
+use apus_testchain::Break;
 
+use crate::support::chains::small;
 use crate::support::{Place, hash_of, with_genesis};
 
 #[test]
 fn every_broken_rule_is_refused_for_cores_reason() {
-    let chain = Chain::new(Spec::small(3));
+    let chain = small(3);
     let place = Place::new(Network::Regtest);
-    let base = place.sync(&[place.write("chain", &with_genesis(&chain))]);
+    let base = place.sync(&[place.write("chain", &with_genesis(chain))]);
     assert!(base.refusals.is_empty(), "{:?}", base.refusals);
     let muhash = place.muhash();
     assert_eq!(muhash.1, chain.totals().unspent);
@@ -39,9 +40,9 @@ fn assert_refused_for(rule: Break, reason: &str, ours: &str) {
 
 #[test]
 fn the_sound_twin_of_every_broken_block_is_connected() {
-    let chain = Chain::new(Spec::small(3));
+    let chain = small(3);
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&chain))]);
+    place.sync(&[place.write("chain", &with_genesis(chain))]);
     let mut twins: Vec<Vec<u8>> = Break::ALL.iter().map(|rule| chain.broken(*rule).sound).collect();
     twins.sort();
     twins.dedup();

@@ -8,6 +8,7 @@ use std::process::Output;
 use apus::sync::UtxoHash;
 use apus::wire::Chain;
 
+use crate::support::program::{assert_ends, program, stderr, stdout};
 use crate::support::{Place, regtest_chain};
 
 /// A home directory with a bitcoin.conf in `.bitcoin`, and a file with the regtest chain.
@@ -47,7 +48,7 @@ impl Home {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
+        let mut command = program();
         command.env("HOME", self.path("home")).current_dir(self.place.root());
         command.args(args).output().unwrap()
     }
@@ -76,13 +77,9 @@ fn list(dir: &Path, all: &mut BTreeMap<PathBuf, u64>) {
     }
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[track_caller]
 fn assert_done(output: &Output) {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    assert_ends(output, 0, &[]);
 }
 
 /// The run was refused with all of these words in its message.
@@ -118,7 +115,7 @@ fn directory_and_network_come_from_bitcoin_conf() {
     let info = home.run(&["txoutset", "info", "--hash=none"]);
     assert_done(&info);
     assert!(stderr(&info).contains(&format!("Data directory {root}/datadir (regtest), blocks in")));
-    assert!(String::from_utf8_lossy(&info.stdout).contains("\"height\": 206"));
+    assert!(stdout(&info).contains("\"height\": 206"));
     // A machine reads the object, and nobody the line.
     let json = home.run(&["sync", "--json"]);
     assert_done(&json);
@@ -188,7 +185,7 @@ fn a_file_that_is_named_must_be_readable() {
 fn no_home_directory_is_an_error_that_says_what_to_do() {
     let home = Home::new("");
     for set in [true, false] {
-        let mut command = assert_cmd::Command::cargo_bin("apus").unwrap();
+        let mut command = program();
         command.current_dir(home.place.root()).args(["txoutset", "info"]);
         match set {
             true => command.env("HOME", ""),
@@ -214,7 +211,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     let info = home.run(&["txoutset", "info", "--hash=muhash"]);
     assert_done(&info);
     assert!(!stderr(&info).contains("Warning"), "{}", stderr(&info));
-    assert!(String::from_utf8_lossy(&info.stdout).contains(&before.0));
+    assert!(stdout(&info).contains(&before.0));
     let output = home.sync(&[]);
     assert_done(&output);
     let text = stderr(&output);
@@ -227,7 +224,7 @@ fn settings_of_bitcoind_start_nothing_here() {
         assert!(text.contains(words), "'{words}' is not in: {text}");
     }
     assert!(!text.contains("rpcuser") && !text.contains("txindex") && !text.contains("connect"));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("0 blocks, 0 transactions"));
+    assert!(stdout(&output).contains("0 blocks, 0 transactions"));
     assert!(home.path("datadir/regtest/blocks/blk00000.dat").is_file());
     assert_eq!(home.place.muhash(), before);
 }

@@ -1,7 +1,7 @@
 //! Power cuts, kills and interruptions: what was committed stays, and the same command carries on.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,9 +9,12 @@ use std::time::Duration;
 use apus::disk::{Disk, PowerCut};
 use apus::sync::{self, Unobserved};
 use apus::wire::Chain as Network;
-use apus_testchain::{Chain, Spec};
+use rustix::process::Signal;
 
+use crate::support::chains::{long, small};
 use crate::support::judge::Judge;
+use crate::support::program::{program_on, signal, start};
+use crate::support::rounds::every;
 use crate::support::{Place, with_genesis};
 
 /// UTXO sets of the chain's last blocks, by height.
@@ -29,9 +32,8 @@ fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) ->
 
 #[test]
 fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
-    let chain = Chain::new(Spec::small(7));
     let base = Place::new(Network::Regtest);
-    let blocks = with_genesis(&chain);
+    let blocks = with_genesis(small(7));
     base.sync(&[base.write("base", &blocks[..181])]);
     base.shrink();
     let source = base.write("all", &blocks[..191]);
@@ -48,7 +50,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
     run(&base.copy(), &counter).unwrap();
     let steps = counter.steps();
     assert!(steps > 50, "there is something to cut: {steps}");
-    for cut_at in (1..=steps).step_by(3) {
+    for (number, cut_at) in (1..=steps).step_by(every(13)).enumerate() {
         let place = base.copy();
         let power = Arc::new(PowerCut::at(cut_at));
         let result = run(&place, &power);
@@ -61,7 +63,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
         let summary = place.sync(std::slice::from_ref(&source));
         assert_eq!(summary.height, 190, "cut at {cut_at}");
         assert_eq!(&place.muhash().0, expected.last().unwrap(), "cut at {cut_at}");
-        if cut_at % 16 == 1 {
+        if number % 5 == 0 {
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip().0, 190);
             judge.read_everything();
@@ -69,37 +71,23 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
     }
 }
 
-/// A chain that takes some seconds to check, and its file.
+/// A file with a chain that takes some seconds to check, and its number of coins.
 fn long_chain(place: &Place) -> (PathBuf, u64) {
-    let spec = Spec { empty_blocks_after: 0, ..Spec::mainnet_like(11, 120, 18_000_000) };
-    let chain = Chain::new(spec);
-    (place.write("long", &with_genesis(&chain)), chain.totals().unspent)
+    (place.write("long", &with_genesis(long())), long().totals().unspent)
 }
 
-fn start(place: &Place, source: &Path) -> Child {
-    Command::new(assert_cmd::cargo::cargo_bin("apus"))
-        .args(["sync", "--regtest", "--assumevalid=0", "--json"])
-        .arg(format!("--datadir={}", place.datadir().display()))
-        .arg("--from")
-        .arg(source)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-fn signal(child: &Child, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, signal).unwrap();
+fn start_sync(place: &Place, source: &Path) -> Child {
+    let from = source.to_str().unwrap();
+    start(program_on(place, &["sync", "--assumevalid=0", "--json", "--from", from]))
 }
 
 #[test]
 fn interrupted_it_saves_and_carries_on() {
     let place = Place::new(Network::Regtest);
     let (source, coins) = long_chain(&place);
-    let child = start(&place, &source);
+    let child = start_sync(&place, &source);
     std::thread::sleep(Duration::from_millis(900));
-    signal(&child, rustix::process::Signal::INT);
+    signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -117,9 +105,9 @@ fn killed_at_random_moments_it_ends_right() {
     let place = Place::new(Network::Regtest);
     let (source, coins) = long_chain(&place);
     for millis in [30, 150, 400, 650, 300, 80] {
-        let mut child = start(&place, &source);
+        let mut child = start_sync(&place, &source);
         std::thread::sleep(Duration::from_millis(millis));
-        signal(&child, rustix::process::Signal::KILL);
+        signal(&child, Signal::KILL);
         child.wait().unwrap();
     }
     let summary = place.sync(&[source]);

@@ -17,8 +17,9 @@ use apus::sync::{
     convert_hints, create_hints,
 };
 use apus::wire::{Chain as Network, OutPoint};
-use apus_testchain::{Chain, Spec};
 
+use crate::support::chains::{small, small_fork};
+use crate::support::program::program;
 use crate::support::{Place, blocks_of, data, with_genesis};
 
 const FORMATS: [Format; 3] = [Format::Bip456, Format::Booster, Format::Bitset];
@@ -106,10 +107,6 @@ fn assert_right(place: &Place, blocks: &[Vec<u8>], height: u32) {
     }
 }
 
-fn small() -> Chain {
-    Chain::new(Spec::small(5))
-}
-
 /// Every file below a directory but the locks, with its content and time of change.
 fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     let mut found = BTreeMap::new();
@@ -127,8 +124,8 @@ fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTi
 
 #[test]
 fn of_a_generated_chain_at_any_height_as_counted_by_hand() {
-    let chain = small();
-    let blocks = with_genesis(&chain);
+    let chain = small(5);
+    let blocks = with_genesis(chain);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &blocks)]);
     let before = snapshot(&place.datadir());
@@ -170,19 +167,19 @@ fn of_a_height_below_the_tip_as_of_a_directory_that_stopped_there() {
 
 #[test]
 fn branches_that_lost_do_not_count() {
-    let (main, fork) = (small(), small().fork(160, 45, 9));
+    let (main, fork) = (small(5), small_fork(5, 160, 45, 9));
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("main", &with_genesis(&main))]);
-    place.sync(&[place.write("fork", &with_genesis(&fork)[161..])]);
+    place.sync(&[place.write("main", &with_genesis(main))]);
+    place.sync(&[place.write("fork", &with_genesis(fork)[161..])]);
     for height in [155, 160, 161, 180, 204, 205] {
-        assert_right(&place, &with_genesis(&fork), height);
+        assert_right(&place, &with_genesis(fork), height);
     }
 }
 
 #[test]
 fn blocks_in_any_order_of_files() {
-    let chain = small();
-    let blocks = with_genesis(&chain);
+    let chain = small(5);
+    let blocks = with_genesis(chain);
     let mut shuffled = blocks.clone();
     for i in (1..shuffled.len()).rev() {
         shuffled.swap(i, i * 7919 % (i + 1));
@@ -197,7 +194,7 @@ fn blocks_in_any_order_of_files() {
 #[test]
 fn a_format_becomes_another_as_if_it_had_been_made_so() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let (input, out) = (place.root().join("in"), place.root().join("out"));
     let nowhere = Options { datadir: place.root().join("nowhere"), ..place.options() };
     for height in [0, 150, 200] {
@@ -225,11 +222,11 @@ fn a_format_becomes_another_as_if_it_had_been_made_so() {
 #[test]
 fn hints_for_another_chain_are_not_converted() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let other = Place::new(Network::Regtest);
-    other.sync(&[other.write("chain", &with_genesis(&Chain::new(Spec::small(6))))]);
+    other.sync(&[other.write("chain", &with_genesis(small(6)))]);
     let longer = Place::new(Network::Regtest);
-    longer.sync(&[longer.write("chain", &with_genesis(&small().fork(200, 3, 1)))]);
+    longer.sync(&[longer.write("chain", &with_genesis(small_fork(5, 200, 3, 1)))]);
     let out = place.root().join("out");
     for (source, word) in [(&other, "which the hints do not fit"), (&longer, "sync it further")] {
         for (from, to) in [(Format::Bip456, Format::Booster), (Format::Booster, Format::Bip456)] {
@@ -259,12 +256,12 @@ fn what_cannot_be_made_is_told() {
     let place = Place::new(Network::Regtest);
     assert!(refused(&place, None).contains("holds no UTXO set"));
     assert!(!place.datadir().exists());
-    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     assert!(refused(&place, Some(201)).contains("the chainstate is at height 200"));
 
     // A byte of a block, and one of undo data.
     let blocks = place.network_dir().join("blocks");
-    let chain = with_genesis(&small());
+    let chain = with_genesis(small(5));
     let in_coinbase = chain[..200].iter().map(|block| block.len() + 8).sum::<usize>() + 8 + 130;
     for (name, at, height, words) in [
         ("blk00000.dat", in_coinbase, Some(200), ["blk00000.dat at byte", "not block 200"]),
@@ -300,7 +297,7 @@ fn change_index(place: &Place, change: impl Fn(&mut apus::store::IndexEntry)) {
 #[test]
 fn blocks_and_undo_data_that_are_not_stored_are_told_with_what_to_do() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     change_index(&place, |entry| {
         if entry.height == 180 {
             entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
@@ -322,8 +319,8 @@ fn blocks_and_undo_data_that_are_not_stored_are_told_with_what_to_do() {
 #[test]
 fn a_chainstate_that_does_not_fit_the_blocks_is_told() {
     let place = Place::new(Network::Regtest);
-    let chain = small();
-    place.sync(&[place.write("chain", &with_genesis(&chain))]);
+    let chain = small(5);
+    place.sync(&[place.write("chain", &with_genesis(chain))]);
     let best = Hash(*chain.tip().as_ref());
     let coinbase = chain.decoded(7).txdata[0].compute_txid();
     let known = Hash(*coinbase.as_ref());
@@ -363,7 +360,7 @@ impl Observer for StopAt<'_> {
 #[test]
 fn interrupted_nothing_is_written_and_nothing_left() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let names = || std::fs::read_dir(place.root()).unwrap().count();
     let before = names();
     for phase in [Phase::ReadingCoins, Phase::MakingHints] {
@@ -377,8 +374,8 @@ fn interrupted_nothing_is_written_and_nothing_left() {
     }
 }
 
-fn apus(args: &[&str]) -> Output {
-    assert_cmd::Command::cargo_bin("apus").unwrap().arg("hints").args(args).output().unwrap()
+fn apus_hints(args: &[&str]) -> Output {
+    program().arg("hints").args(args).output().unwrap()
 }
 
 #[track_caller]
@@ -394,12 +391,13 @@ fn says(output: &Output, code: i32, words: &[&str]) {
 #[test]
 fn on_the_command_line() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&small()))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let datadir = format!("--datadir={}", place.datadir().display());
     let path = |name: &str| place.root().join(name).to_str().unwrap().to_string();
     let (out, bitmap, back) = (path("a.hints"), path("a.bitmap"), path("back.hints"));
-    let create =
-        |more: &[&str]| apus(&[&["create", "--regtest", &datadir, "-o", &out][..], more].concat());
+    let create = |more: &[&str]| {
+        apus_hints(&[&["create", "--regtest", &datadir, "-o", &out][..], more].concat())
+    };
     says(&create(&[]), 0, &["Hints for height 200, block", "outputs unspent", &out]);
     says(&create(&[]), 1, &["exists already", "--force"]);
     let json = create(&["--force", "--json", "--height=170", "--par=1"]);
@@ -408,31 +406,31 @@ fn on_the_command_line() {
     assert_eq!(json["bytes"], std::fs::metadata(&out).unwrap().len());
     says(&create(&["--force", "--height=201"]), 1, &["is at height 200"]);
 
-    says(&apus(&["info", &out]), 0, &["bip456", "170", "bits per output", "least possible"]);
+    says(&apus_hints(&["info", &out]), 0, &["bip456", "170", "bits per output", "least possible"]);
     let info: serde_json::Value =
-        serde_json::from_slice(&apus(&["info", "--json", &out]).stdout).unwrap();
+        serde_json::from_slice(&apus_hints(&["info", "--json", &out]).stdout).unwrap();
     assert_eq!((&info["unspent"], &info["bytes"]), (&json["unspent"], &json["bytes"]));
 
     let to_booster = ["convert", &out, "--format=booster", "-o", &bitmap, "--regtest"];
     let nowhere = format!("--datadir={}", path("nowhere"));
     says(
-        &apus(&[&to_booster[..], &[&nowhere]].concat()),
+        &apus_hints(&[&to_booster[..], &[&nowhere]].concat()),
         1,
         &["needs the blocks", "--datadir", "height 170"],
     );
-    says(&apus(&[&to_booster[..], &[&datadir]].concat()), 0, &["Hints for height 170"]);
-    says(&apus(&["info", &bitmap]), 0, &["booster"]);
-    says(&apus(&["convert", &bitmap, "-o", &back, "--regtest", &datadir]), 0, &["Hints for"]);
+    says(&apus_hints(&[&to_booster[..], &[&datadir]].concat()), 0, &["Hints for height 170"]);
+    says(&apus_hints(&["info", &bitmap]), 0, &["booster"]);
+    says(&apus_hints(&["convert", &bitmap, "-o", &back, "--regtest", &datadir]), 0, &["Hints for"]);
     assert_eq!(std::fs::read(&back).unwrap(), std::fs::read(&out).unwrap());
 
-    says(&apus(&["info", &path("chain")]), 1, &["this is not a hints file"]);
-    says(&apus(&["info", &path("nothing")]), 1, &["nothing"]);
+    says(&apus_hints(&["info", &path("chain")]), 1, &["this is not a hints file"]);
+    says(&apus_hints(&["info", &path("nothing")]), 1, &["nothing"]);
     std::fs::write(&back, []).unwrap();
-    says(&apus(&["info", &back]), 1, &["this is not a hints file"]);
+    says(&apus_hints(&["info", &back]), 1, &["this is not a hints file"]);
     let bytes = std::fs::read(&out).unwrap();
     std::fs::write(&back, &bytes[..bytes.len() - 1]).unwrap();
-    says(&apus(&["info", &back]), 1, &["back.hints: "]);
-    says(&apus(&["create", "--help"]), 0, &["hints need no trust", "Examples"]);
-    says(&apus(&["convert", "--help"]), 0, &["count outputs in different ways"]);
-    says(&apus(&["create"]), 2, &["--output"]);
+    says(&apus_hints(&["info", &back]), 1, &["back.hints: "]);
+    says(&apus_hints(&["create", "--help"]), 0, &["hints need no trust", "Examples"]);
+    says(&apus_hints(&["convert", "--help"]), 0, &["count outputs in different ways"]);
+    says(&apus_hints(&["create"]), 2, &["--output"]);
 }

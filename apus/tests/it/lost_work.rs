@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
@@ -14,6 +13,7 @@ use apus::wire::Chain;
 
 use crate::support::judge::Judge;
 use crate::support::mounts::run_with_mounts;
+use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::{Place, copy_dir, regtest_chain};
 
 /// A directory with the regtest chain up to `height`.
@@ -39,16 +39,6 @@ fn snapshot(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     all
 }
 
-fn apus(place: &Place, args: &[&str]) -> Output {
-    let datadir = place.datadir();
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("apus"));
-    command.args(args).args(["--regtest", "--datadir"]).arg(datadir).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn missing_blocks_are_refused_and_nothing_is_made() {
     let place = synced(60);
@@ -71,10 +61,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
             &["hints", "create", "-o", place.root().join("hints").to_str().unwrap()],
         ] {
             let output = apus(&place, args);
-            assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-            let text = stderr(&output);
-            assert!(text.contains("is their disk mounted"), "{args:?}: {text}");
-            assert!(text.contains("/blocks"), "{args:?}: {text}");
+            assert_ends(&output, 1, &["is their disk mounted", "/blocks"]);
             assert_eq!(snapshot(place.root()), before, "{args:?} made something");
         }
     }
@@ -183,9 +170,8 @@ fn a_chainstate_that_is_a_mount_or_on_an_overlay_is_rebuilt_once() {
         test ! -e over/all/$net/chainstate/reindex";
     let net = Path::new(place.network.subdirectory);
     let Some(output) = run_with_mounts(place.root(), &[("net", net)], script) else { return };
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(stdout.matches(&muhash).count(), 2, "{stdout}");
+    assert_ends(&output, 0, &[]);
+    assert_eq!(stdout(&output).matches(&muhash).count(), 2, "{output:?}");
 }
 
 #[test]
@@ -193,7 +179,7 @@ fn commands_that_read_write_nothing_and_read_together() {
     let place = synced(150);
     let hints = place.root().join("hints");
     let (hints, datadir) = (hints.to_str().unwrap(), place.network_dir());
-    assert_eq!(apus(&place, &["hints", "create", "-o", hints]).status.code(), Some(0));
+    assert_ends(&apus(&place, &["hints", "create", "-o", hints]), 0, &[]);
     // What bitcoind's LevelDB leaves: changes in a log, which a reader replays in memory.
     let judge = Judge::open(&place).expect("the engine opens it");
     assert_eq!(judge.tip().0, 150);
@@ -208,7 +194,7 @@ fn commands_that_read_write_nothing_and_read_together() {
             &["hints", "create", "--force", "-o", hints],
         ] {
             let output = apus(&place, args);
-            assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+            assert_ends(&output, 0, &[]);
         }
     };
     let before = snapshot(&place.datadir());
@@ -222,8 +208,7 @@ fn commands_that_read_write_nothing_and_read_together() {
     let how = DataDirOptions::default();
     let writer = DataDir::open(&Disk::new(), &place.datadir(), &place.network, how).unwrap();
     let output = apus(&place, &["status"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("already running"), "{}", stderr(&output));
+    assert_ends(&output, 1, &["already running"]);
     drop(writer);
 }
 
@@ -239,9 +224,8 @@ fn commands_that_read_work_on_a_read_only_mount() {
         $apus hints verify hints --regtest --datadir datadir
         rm hints; $apus sync --regtest --datadir datadir && exit 9; exit 0";
     let Some(output) = run_with_mounts(place.root(), &[], script) else { return };
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains(&muhash));
-    assert!(stderr(&output).contains("Read-only file system"), "{}", stderr(&output));
+    assert_ends(&output, 0, &["Read-only file system"]);
+    assert!(stdout(&output).contains(&muhash));
 }
 
 #[test]
@@ -265,7 +249,7 @@ fn the_status_tells_what_a_directory_holds_and_what_is_unfinished() {
     assert!((120..206).contains(&height), "{height}");
     assert_eq!(status.height, 206, "the present set is what it was");
     let output = apus(&place, &["status"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(&output);
     assert!(text.contains("apus reindex") && text.contains("206"), "{text}");
     let output = apus(&place, &["status", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

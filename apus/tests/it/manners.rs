@@ -6,15 +6,12 @@ use std::process::{Command, Output, Stdio};
 
 use apus::wire::Chain;
 
+use crate::support::program::{assert_ends, program, stderr, stdout};
 use crate::support::{Place, data};
 
 const MAINNET_MUHASH: &str = "859e27f17a6cce9768b75dd0dbd969890157d29a152b0f4a0afa6c67cbcd5975";
 /// So often are the same blocks read that the run takes some seconds and shows progress.
 const OFTEN: usize = 150;
-
-fn program() -> Command {
-    Command::new(assert_cmd::cargo::cargo_bin("apus"))
-}
 
 /// `apus sync` of mainnet's first blocks, read `times` times.
 fn sync(place: &Place, times: usize) -> Command {
@@ -36,24 +33,6 @@ fn wired(command: &Command, wiring: &str) -> Output {
     let mut shell = Command::new("bash");
     shell.arg("-c").arg(script).arg(command.get_program()).args(command.get_args());
     shell.output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[track_caller]
-fn assert_ends(output: &Output, code: i32, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    assert!(!text.contains("panicked"), "{text}");
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
 }
 
 #[track_caller]

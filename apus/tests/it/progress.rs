@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use apus::swiftsync::Format;
 use apus::sync::{self, AssumeValid, Observer, Phase, Progress, UtxoHash};
 use apus::wire::Chain as Network;
-use apus_testchain::{Chain, Spec};
 
+use crate::support::chains::small;
 use crate::support::{Place, data, with_genesis};
 
 /// Keeps what it is shown.
@@ -38,16 +38,15 @@ impl Recorder {
     }
 }
 
-fn small() -> (Place, std::path::PathBuf) {
+fn place_and_source() -> (Place, std::path::PathBuf) {
     let place = Place::new(Network::Regtest);
-    let chain = Chain::new(Spec::small(3));
-    let source = place.write("chain", &with_genesis(&chain));
+    let source = place.write("chain", &with_genesis(small(3)));
     (place, source)
 }
 
 #[test]
 fn commits_and_merges_report_the_share_done() {
-    let (place, source) = small();
+    let (place, source) = place_and_source();
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
     let mut options = place.options();
     options.dbcache_bytes = 1; // commits after every block
@@ -58,7 +57,7 @@ fn commits_and_merges_report_the_share_done() {
 
 #[test]
 fn a_commit_of_swiftsync_reports_the_share_done() {
-    let (place, source) = small();
+    let (place, source) = place_and_source();
     place.sync(std::slice::from_ref(&source));
     let (hints, stop) = (place.root().join("hints"), AtomicBool::new(false));
     sync::create_hints(&place.options(), None, Format::Bip456, &hints, &sync::Unobserved, &stop)
@@ -83,7 +82,7 @@ fn reading_the_utxo_set_reports_the_share_done() {
 
 #[test]
 fn hints_below_the_tip_report_the_blocks_above() {
-    let (place, source) = small();
+    let (place, source) = place_and_source();
     place.sync(&[source]);
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
     let out = place.root().join("hints");

@@ -2,14 +2,11 @@
 
 use apus::sync::UtxoHash;
 use apus::wire::Chain as Network;
-use apus_testchain::{Break, Chain, Spec};
+use apus_testchain::{Break, Chain};
 
+use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::{Place, hash_of, with_genesis};
-
-fn small() -> Chain {
-    Chain::new(Spec::small(5))
-}
 
 /// The UTXO set of a chain that was synced on its own.
 fn alone(chain: &Chain) -> (String, u64) {
@@ -26,55 +23,55 @@ fn tip_of(chain: &Chain) -> apus::hash::Hash {
 
 #[test]
 fn a_branch_with_more_work_wins_and_both_are_kept() {
-    let (main, fork) = (small(), small().fork(190, 15, 9));
+    let (main, fork) = (small(5), small_fork(5, 190, 15, 9));
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("main", &with_genesis(&main))]);
+    place.sync(&[place.write("main", &with_genesis(main))]);
     let main_coins = place.muhash();
-    let summary = place.sync(&[place.write("fork", &with_genesis(&fork)[191..])]);
-    assert_eq!((summary.height, summary.best_block), (205, tip_of(&fork)));
+    let summary = place.sync(&[place.write("fork", &with_genesis(fork)[191..])]);
+    assert_eq!((summary.height, summary.best_block), (205, tip_of(fork)));
     assert_eq!(summary.counts.blocks, 15);
     assert_eq!(summary.coins, Some(fork.totals().unspent));
-    assert_eq!(place.muhash(), alone(&fork));
-    assert_eq!(main_coins, alone(&main));
+    assert_eq!(place.muhash(), alone(fork));
+    assert_eq!(main_coins, alone(main));
 
     let judge = Judge::open(&place).expect("the engine opens the result");
-    assert_eq!(judge.tip(), (205, tip_of(&fork)));
+    assert_eq!(judge.tip(), (205, tip_of(fork)));
     judge.read_everything();
 }
 
 #[test]
 fn a_hundred_blocks_are_taken_back() {
-    let (main, fork) = (small(), small().fork(100, 101, 4));
+    let (main, fork) = (small(5), small_fork(5, 100, 101, 4));
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("main", &with_genesis(&main))]);
-    let summary = place.sync(&[place.write("fork", &with_genesis(&fork)[101..])]);
-    assert_eq!((summary.height, summary.best_block), (201, tip_of(&fork)));
-    assert_eq!(place.muhash(), alone(&fork));
+    place.sync(&[place.write("main", &with_genesis(main))]);
+    let summary = place.sync(&[place.write("fork", &with_genesis(fork)[101..])]);
+    assert_eq!((summary.height, summary.best_block), (201, tip_of(fork)));
+    assert_eq!(place.muhash(), alone(fork));
     // The loser grows, and the engine and Apus agree to go back.
-    let regrown = main.fork(200, 5, 8);
-    let back = with_genesis(&regrown);
+    let regrown = small_fork(5, 200, 5, 8);
+    let back = with_genesis(regrown);
     let theirs = place.copy();
     {
         let judge = Judge::open(&theirs).unwrap();
         judge.process(&back[201..]);
-        assert_eq!(judge.tip(), (205, tip_of(&regrown)));
+        assert_eq!(judge.tip(), (205, tip_of(regrown)));
     }
     let summary = place.sync(&[place.write("back", &back)]);
-    assert_eq!((summary.height, summary.best_block), (205, tip_of(&regrown)));
-    assert_eq!(place.muhash(), alone(&regrown));
+    assert_eq!((summary.height, summary.best_block), (205, tip_of(regrown)));
+    assert_eq!(place.muhash(), alone(regrown));
     assert_eq!(theirs.muhash(), place.muhash());
 }
 
 #[test]
 fn with_equal_work_the_first_one_stays() {
-    let (main, fork) = (small(), small().fork(195, 5, 2));
-    let (mains, forks) = (with_genesis(&main), with_genesis(&fork));
+    let (main, fork) = (small(5), small_fork(5, 195, 5, 2));
+    let (mains, forks) = (with_genesis(main), with_genesis(fork));
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &mains)]);
     let summary = place.sync(&[place.write("fork", &forks)]);
-    assert_eq!((summary.best_block, summary.counts.blocks), (tip_of(&main), 0));
+    assert_eq!((summary.best_block, summary.counts.blocks), (tip_of(main), 0));
 
-    for (first, second, tip) in [(&mains, &forks, &main), (&forks, &mains, &fork)] {
+    for (first, second, tip) in [(&mains, &forks, main), (&forks, &mains, fork)] {
         let place = Place::new(Network::Regtest);
         let both = place.write("both", first.iter().chain(second));
         assert_eq!(place.sync(&[both]).best_block, tip_of(tip));
@@ -83,13 +80,13 @@ fn with_equal_work_the_first_one_stays() {
 
 #[test]
 fn an_invalid_block_inside_the_better_branch_leaves_the_best_valid_one() {
-    let main = small();
-    let fork = main.fork(180, 30, 6);
-    let mut blocks = with_genesis(&fork);
+    let main = small(5);
+    let fork = small_fork(5, 180, 30, 6);
+    let mut blocks = with_genesis(fork);
     // The last block but ten of the better branch claims too much, and those behind build on it.
     let broken_at = 200;
-    let shorter = main.fork(180, 19, 6);
-    assert_eq!(tip_of(&shorter), hash_of(&blocks[199]));
+    let shorter = small_fork(5, 180, 19, 6);
+    assert_eq!(tip_of(shorter), hash_of(&blocks[199]));
     blocks[broken_at] = shorter.broken(Break::BadCbAmount).block;
     blocks.truncate(broken_at + 1);
     let mut tip = shorter.parent(199).child(&decoded(&blocks[broken_at]));
@@ -99,10 +96,10 @@ fn an_invalid_block_inside_the_better_branch_leaves_the_best_valid_one() {
         blocks.push(apus_testchain::block::encode_block(&next));
     }
     let place = Place::new(Network::Regtest);
-    let sources = [place.write("main", &with_genesis(&main)), place.write("fork", &blocks[181..])];
+    let sources = [place.write("main", &with_genesis(main)), place.write("fork", &blocks[181..])];
     let summary = place.sync(&sources);
-    assert_eq!((summary.height, summary.best_block), (200, tip_of(&main)));
-    assert_eq!(place.muhash(), alone(&main));
+    assert_eq!((summary.height, summary.best_block), (200, tip_of(main)));
+    assert_eq!(place.muhash(), alone(main));
     let reasons: Vec<&str> = summary.refusals.iter().map(|r| r.reason.as_str()).collect();
     assert!(reasons[0].starts_with("bad-cb-amount"), "{reasons:?}");
     // It is remembered: the same blocks are refused again, at once.
@@ -110,7 +107,7 @@ fn an_invalid_block_inside_the_better_branch_leaves_the_best_valid_one() {
     assert_eq!(again.counts.blocks, 0);
     assert!(again.refusals.iter().any(|r| r.reason.starts_with("duplicate-invalid")));
     let judge = Judge::open(&place).expect("the engine opens the result");
-    assert_eq!(judge.tip(), (200, tip_of(&main)));
+    assert_eq!(judge.tip(), (200, tip_of(main)));
 }
 
 fn decoded(block: &[u8]) -> bitcoin::Block {
@@ -119,21 +116,21 @@ fn decoded(block: &[u8]) -> bitcoin::Block {
 
 #[test]
 fn damaged_undo_data_stops_a_reorganisation_and_names_the_place() {
-    let (main, fork) = (small(), small().fork(190, 15, 9));
+    let (main, fork) = (small(5), small_fork(5, 190, 15, 9));
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("main", &with_genesis(&main))]);
+    place.sync(&[place.write("main", &with_genesis(main))]);
     let before = place.muhash();
     let rev = place.network_dir().join("blocks/rev00000.dat");
     let mut bytes = std::fs::read(&rev).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     bytes[end - 200] ^= 1;
     std::fs::write(&rev, &bytes).unwrap();
-    let error = place.try_sync(&[place.write("fork", &with_genesis(&fork))]).unwrap_err();
+    let error = place.try_sync(&[place.write("fork", &with_genesis(fork))]).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("rev00000.dat at byte") && text.contains("checksum"), "{text}");
     assert_eq!(place.muhash(), before);
     bytes[end - 200] ^= 1;
     std::fs::write(&rev, &bytes).unwrap();
-    assert_eq!(place.sync(&[place.write("fork", &with_genesis(&fork))]).height, 205);
+    assert_eq!(place.sync(&[place.write("fork", &with_genesis(fork))]).height, 205);
     assert_eq!(place.stats(UtxoHash::None).height, 205);
 }

@@ -1,11 +1,10 @@
 //! What the program takes of the machine: time to start, memory, room on the disk.
 
-use std::process::Output;
-
 use apus::wire::Chain;
 use apus_testchain::{Mix, Spec};
 
 use crate::support::mounts::run_with_mounts;
+use crate::support::program::{apus, assert_ends, stderr};
 use crate::support::{Place, data, regtest_chain, with_genesis};
 
 /// Bitcoin Core's random generator spends 100 ms on its seed, which no command of ours needs.
@@ -13,14 +12,8 @@ use crate::support::{Place, data, regtest_chain, with_genesis};
 #[cfg_attr(not(target_os = "linux"), ignore = "needs a linker with --wrap")]
 fn the_program_starts_without_the_random_generator_of_the_engine() {
     let place = Place::new(Chain::Regtest);
-    let datadir = format!("--datadir={}", place.datadir().display());
-    let output = apus(&["status", "--regtest", "--debug", &datadir]);
-    let log = String::from_utf8_lossy(&output.stderr);
+    let log = stderr(&apus(&place, &["status", "--debug"]));
     assert!(log.contains("random_init_replaced") && log.contains("true"), "{log}");
-}
-
-fn apus(args: &[&str]) -> Output {
-    assert_cmd::Command::cargo_bin("apus").unwrap().args(args).output().unwrap()
 }
 
 #[test]
@@ -28,18 +21,14 @@ fn apus(args: &[&str]) -> Output {
 fn a_cache_larger_than_the_memory_available_is_reported_at_the_start() {
     let place = Place::new(Chain::Regtest);
     let blocks = place.write("blocks", &regtest_chain()[..10]);
-    let (datadir, from) = (place.datadir(), blocks.display().to_string());
-    let args = ["sync", "--regtest", "--datadir", datadir.to_str().unwrap(), "--from", &from];
+    let args = ["sync", "--from", blocks.to_str().unwrap()];
     for dbcache in ["--dbcache=1000000000", "--dbcache=18446744073709551615"] {
-        let output = apus(&[&args[..], &[dbcache]].concat());
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}");
-        for word in ["--dbcache of", "MiB are available", "are used for cached coins"] {
-            assert!(text.contains(word), "'{word}' is not in: {text}");
-        }
+        let output = apus(&place, &[&args[..], &[dbcache]].concat());
+        let words = ["--dbcache of", "MiB are available", "are used for cached coins"];
+        assert_ends(&output, 0, &words);
     }
-    let output = apus(&[&args[..], &["--dbcache=16"]].concat());
-    assert!(!String::from_utf8_lossy(&output.stderr).contains("MiB are available"));
+    let output = apus(&place, &[&args[..], &["--dbcache=16"]].concat());
+    assert!(!stderr(&output).contains("MiB are available"));
 }
 
 /// 25 MB of blocks and a disk that has room for the first 16 MiB of them.
@@ -60,8 +49,9 @@ fn a_disk_that_will_be_too_small_is_reported_before_anything_is_written() {
     let Some(output) = run_with_mounts(place.root(), &[("blocks", &blocks)], script) else {
         return;
     };
-    assert_ends_well_after_saying(
+    assert_ends(
         &output,
+        0,
         &["disk/regtest/blocks", "the disk is too small", "MiB of blocks", "MiB are free"],
     );
 }
@@ -81,16 +71,9 @@ fn a_disk_with_no_room_for_a_second_utxo_set_is_reported_before_anything_is_writ
     let Some(output) = run_with_mounts(place.root(), &[("blocks", &blocks)], script) else {
         return;
     };
-    assert_ends_well_after_saying(
+    assert_ends(
         &output,
+        0,
         &["chainstate/reindex", "the disk is too small", "MiB of coins", "MiB are free"],
     );
-}
-
-fn assert_ends_well_after_saying(output: &Output, words: &[&str]) {
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stderr);
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
 }

@@ -8,8 +8,8 @@ use apus::disk::{Disk, PowerCut};
 use apus::store::FlatFilePos;
 use apus::sync::{self, Summary, SyncError, Unobserved};
 use apus::wire::Chain as Network;
-use apus_testchain::{Chain, Spec};
 
+use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::{Place, hash_of, with_genesis};
 
@@ -23,7 +23,7 @@ struct Synced {
 
 impl Synced {
     fn new() -> Self {
-        let blocks = with_genesis(&Chain::new(Spec::small(5)));
+        let blocks = with_genesis(small(5));
         let place = Place::new(Network::Regtest);
         let good = place.write("good", &blocks);
         place.sync(std::slice::from_ref(&good));
@@ -161,8 +161,7 @@ fn a_bad_copy_is_passed_over_for_a_good_one() {
 /// A block whose bytes changed would take the wrong coins back.
 #[test]
 fn a_damaged_block_is_replaced_before_it_is_disconnected() {
-    let chain = Chain::new(Spec::small(5));
-    let fork = with_genesis(&chain.fork(195, 15, 9));
+    let fork = with_genesis(small_fork(5, 195, 15, 9));
     let alone = Place::new(Network::Regtest);
     alone.sync(&[alone.write("fork", &fork)]);
     let synced = Synced::new();

@@ -12,23 +12,20 @@ use apus::sync::{self, Observer, Phase, Progress, Summary, SyncError, Unobserved
 use apus::wire::Chain as Network;
 use apus_testchain::{Break, Chain, Spec};
 
+use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::{Place, framed, hash_of, with_genesis};
 
 /// What is done to a directory.
 type Damage = fn(&Path);
 
-fn small() -> Chain {
-    Chain::new(Spec::small(5))
-}
-
 /// A directory with a chain and two branches that lost, one of which was connected before.
 fn with_branches() -> Place {
-    let (main, fork) = (small(), small().fork(190, 15, 9));
+    let (main, fork) = (small(5), small_fork(5, 190, 15, 9));
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("main", &with_genesis(&main))]);
-    place.sync(&[place.write("fork", &with_genesis(&fork)[191..])]);
-    let stale = with_genesis(&main.fork(150, 3, 4));
+    place.sync(&[place.write("main", &with_genesis(main))]);
+    place.sync(&[place.write("fork", &with_genesis(fork)[191..])]);
+    let stale = with_genesis(small_fork(5, 150, 3, 4));
     place.sync(&[place.write("stale", &stale[151..])]);
     place
 }
@@ -102,7 +99,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
     assert_eq!(active.count(), 205, "undo data of every active block but the first");
     assert_whole(&place, &summary, &coins);
     // It grows as if nothing had happened, and may go back to the branch that lost.
-    let regrown = with_genesis(&small().fork(200, 9, 8));
+    let regrown = with_genesis(small_fork(5, 200, 9, 8));
     let summary = place.sync(&[place.write("more", &regrown)]);
     assert_eq!((summary.height, summary.best_block), (209, hash_of(&regrown[209])));
     assert!(place.try_reindex().unwrap().refusals.is_empty());
@@ -154,7 +151,7 @@ fn change_all(dir: &Path, change: impl Fn(&mut Vec<u8>)) {
 #[test]
 fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     let place = Place::new(Network::Regtest);
-    let summary = place.sync(&[place.write("main", &with_genesis(&small()))]);
+    let summary = place.sync(&[place.write("main", &with_genesis(small(5)))]);
     assert_eq!(summary.height, 200);
     let blocks = |place: &Place, name: &str| place.network_dir().join("blocks").join(name);
     let kinds: [(&str, Damage, &[&str]); 4] = [
@@ -196,8 +193,8 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
 /// good ones, stale and invalid blocks, orphans, junk, and a last block that is cut.
 #[test]
 fn any_order_and_junk_in_the_files_does_no_harm() {
-    let (main, fork) = (small(), small().fork(190, 4, 9));
-    let chain = with_genesis(&main);
+    let (main, fork) = (small(5), small_fork(5, 190, 4, 9));
+    let chain = with_genesis(main);
     let reference = Place::new(Network::Regtest);
     let coins = {
         reference.sync(&[reference.write("main", &chain)]);
@@ -206,12 +203,12 @@ fn any_order_and_junk_in_the_files_does_no_harm() {
     let mut damaged = chain[100].clone();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
-    let orphan = with_genesis(&main.fork(198, 3, 3))[200].clone();
+    let orphan = with_genesis(small_fork(5, 198, 3, 3))[200].clone();
     let frames = |blocks: &[Vec<u8>]| framed(&reference.network, blocks);
     let mut second: Vec<Vec<u8>> = chain[1..120].to_vec();
     second.reverse();
     second.insert(0, damaged);
-    second.extend(with_genesis(&fork)[191..].iter().cloned());
+    second.extend(with_genesis(fork)[191..].iter().cloned());
     second.push(main.broken(Break::BadCbAmount).block);
     second.push(main.broken(Break::BadTxnsNonfinalHeight).block);
     second.push(orphan);
@@ -238,7 +235,7 @@ fn any_order_and_junk_in_the_files_does_no_harm() {
         assert!(now.starts_with(&bytes[..bytes.len().min(now.len())]), "file {number}");
     }
     // What is appended goes behind everything that was there.
-    let more = with_genesis(&main.fork(200, 3, 8));
+    let more = with_genesis(small_fork(5, 200, 3, 8));
     let summary = place.sync(&[place.write("more", &more[201..])]);
     assert_eq!((summary.height, summary.refusals.len()), (203, 0));
     assert!(place.try_reindex().unwrap().refusals.is_empty());
@@ -258,7 +255,7 @@ impl Observer for StopsIn<'_> {
 #[test]
 fn interrupted_it_changes_nothing_or_carries_on() {
     let place = Place::new(Network::Regtest);
-    let chain = Chain::new(Spec { empty_blocks_after: 300, ..Spec::small(5) });
+    let chain = Chain::new(Spec { empty_blocks_after: 300, busy_bytes: 20_000, ..Spec::small(5) });
     let synced = place.sync(&[place.write("main", &with_genesis(&chain))]);
     let coins = place.muhash();
     let before = content(&place.datadir());
@@ -329,7 +326,7 @@ fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64
 
 #[test]
 fn power_may_fail_at_any_step() {
-    let chain = with_genesis(&Chain::new(Spec::small(5)))[..24].to_vec();
+    let chain = with_genesis(small(5))[..24].to_vec();
     let place = Place::new(Network::Regtest);
     let summary = place.sync(&[place.write("chain", &chain)]);
     place.shrink();

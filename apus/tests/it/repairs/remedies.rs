@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus::sync::{self, Unobserved, UtxoHash};
 use apus::wire::Chain as Network;
-use apus_testchain::{Chain, Spec};
 
+use crate::support::chains::small;
 use crate::support::{Place, first_table, with_genesis};
 
 /// What is done to a directory.
@@ -34,7 +34,7 @@ fn messages(place: &Place) -> [String; 2] {
 #[test]
 fn damaged_tables_name_the_command_that_rebuilds_them() {
     let whole = Place::new(Network::Regtest);
-    whole.sync(&[whole.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
+    whole.sync(&[whole.write("chain", &with_genesis(small(5)))]);
     let coins = whole.muhash();
     let kinds: [(&str, Damage); 5] = [
         ("a flipped table", |dir| flip_all(&first_table(dir))),
@@ -65,7 +65,7 @@ fn damaged_tables_name_the_command_that_rebuilds_them() {
 #[test]
 fn a_missing_block_file_names_what_can_be_done() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     std::fs::remove_file(place.network_dir().join("blocks/blk00000.dat")).unwrap();
     for text in messages(&place) {
         assert!(
@@ -79,7 +79,7 @@ fn a_missing_block_file_names_what_can_be_done() {
 #[test]
 fn what_is_no_damage_names_no_repair() {
     let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(&Chain::new(Spec::small(5))))]);
+    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let chainstate = place.network_dir().join("chainstate");
     let lock = apus::disk::Disk::new().lock(chainstate.join("LOCK")).unwrap();
     for text in messages(&place) {

@@ -1,8 +1,11 @@
 //! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
 
+pub mod chains;
 pub mod judge;
 pub mod model;
 pub mod mounts;
+pub mod program;
+pub mod rounds;
 pub mod swift;
 #[path = "../../../src/testdata.rs"]
 mod testdata;

@@ -34,6 +34,6 @@ fn may_mount() -> bool {
 fn in_own_namespace(script: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-e", "-c", script]);
-    command.env("apus", assert_cmd::cargo::cargo_bin("apus"));
+    command.env("apus", super::program::program().get_program());
     command
 }

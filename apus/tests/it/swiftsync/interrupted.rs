@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -14,9 +14,11 @@ use apus::hash::Hash;
 use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved, UtxoHash};
 use apus::wire::{Chain as NetworkName, Network};
 use apus_testchain::{Chain, Rng, Spec};
+use rustix::process::Signal;
 
 use crate::support::Place;
 use crate::support::judge::Judge;
+use crate::support::program::{program_on, signal, start};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
 
 /// Often enough that something is saved in every short run.
@@ -268,27 +270,15 @@ fn long_chain() -> World {
     World::of(&Chain::new(spec))
 }
 
-fn start(world: &World, place: &Place, mode: Mode, hints: &Path, source: &Path) -> Child {
+fn start_sync(world: &World, place: &Place, mode: Mode, hints: &Path, source: &Path) -> Child {
     let assumevalid = match mode {
         Mode::AssumeValid => world.tip().to_string(),
         Mode::Full => "0".to_string(),
     };
-    Command::new(assert_cmd::cargo::cargo_bin("apus"))
-        .args(["sync", "--regtest", "--minimumchainwork=0", "--par=2"])
-        .arg(format!("--assumevalid={assumevalid}"))
-        .arg(format!("--datadir={}", place.datadir().display()))
-        .arg(format!("--hints={}", hints.display()))
-        .arg("--from")
-        .arg(source)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-fn signal(child: &Child, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, signal).unwrap();
+    let mut command = program_on(place, &["sync", "--minimumchainwork=0", "--par=2"]);
+    command.args(["--assumevalid", &assumevalid]).arg("--hints").arg(hints);
+    command.arg("--from").arg(source);
+    start(command)
 }
 
 #[test]
@@ -302,14 +292,14 @@ fn killed_at_random_moments_it_ends_right() {
         let source = world.sources(&place, mode, &world.shuffled(9)).remove(0);
         let timed = world.place();
         let begun = Instant::now();
-        let mut child = start(&world, &timed, mode, &hints, &source);
+        let mut child = start_sync(&world, &timed, mode, &hints, &source);
         assert!(child.wait().unwrap().success(), "{mode:?}");
         let whole = begun.elapsed();
         assert_eq!(timed.muhash(), right);
         for number in 0..3 {
             // An interrupt saves what is done; then it is killed while it carries on.
-            for kind in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
-                let mut child = start(&world, &place, mode, &hints, &source);
+            for kind in [Signal::INT, Signal::KILL] {
+                let mut child = start_sync(&world, &place, mode, &hints, &source);
                 let share = 5 + rng.below(25) as u32 + 10 * number;
                 std::thread::sleep(whole * share / 100);
                 signal(&child, kind);
@@ -319,7 +309,7 @@ fn killed_at_random_moments_it_ends_right() {
                 assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
             }
         }
-        let mut child = start(&world, &place, mode, &hints, &source);
+        let mut child = start_sync(&world, &place, mode, &hints, &source);
         assert!(child.wait().unwrap().success(), "{mode:?}");
         assert_eq!(place.muhash(), right, "{mode:?}");
         assert!(!place.swift_dir().exists(), "{mode:?}");
@@ -362,13 +352,10 @@ fn killed_after_it_has_saved_it_carries_on() {
         std::fs::rename(&source, place.root().join("blocks-of-it")).unwrap();
         let told = format!("{}|{}|{mode:?}", place.root().display(), world.tip());
         let start = || {
-            Command::new(std::env::current_exe().unwrap())
-                .args(["--ignored", "--exact", "swiftsync::interrupted::killed_child"])
-                .env(CHILD, &told)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap()
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--ignored", "--exact", "swiftsync::interrupted::killed_child"]);
+            command.env(CHILD, &told);
+            start(command)
         };
         let mut saved = 0;
         let mut rng = Rng::new(86, 1);

@@ -11,6 +11,7 @@ use super::refusals::{
     contents, differences,
 };
 use crate::support::model::{Hinted, encode};
+use crate::support::program::{assert_ends, program_on};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 
 /// A spoiled hints file, and what becomes of it in each mode.
@@ -375,11 +376,8 @@ fn the_program_says_it_in_a_sentence_and_fails() {
     let source = world.sources(&place, Mode::Full, &world.file_order()).remove(0);
     let tip = world.tip().to_string();
     let apus = |command: &str, assumevalid: &str, hints: &PathBuf| {
-        let mut apus = assert_cmd::Command::cargo_bin("apus").unwrap();
-        apus.args([command, "--regtest", "--minimumchainwork=0"]);
-        apus.arg(format!("--assumevalid={assumevalid}"));
-        apus.arg(format!("--datadir={}", place.datadir().display()));
-        apus.arg(format!("--hints={}", hints.display()));
+        let mut apus = program_on(&place, &[command, "--minimumchainwork=0"]);
+        apus.args(["--assumevalid", assumevalid]).arg("--hints").arg(hints);
         if command == "sync" {
             apus.arg("--from").arg(&source);
         }
@@ -387,9 +385,7 @@ fn the_program_says_it_in_a_sentence_and_fails() {
     };
     for assumevalid in ["0", &tip] {
         let refused = apus("sync", assumevalid, &wrong);
-        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(1), "{text}");
-        assert!(text.contains("wrong.hints") && text.contains("Nothing was committed"), "{text}");
+        assert_ends(&refused, 1, &["wrong.hints", "Nothing was committed"]);
         assert_nothing_committed(&place, "the program");
     }
     assert_eq!(apus("sync", &tip, &right).status.code(), Some(0));

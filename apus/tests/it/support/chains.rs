@@ -1,0 +1,44 @@
+//! Generated chains that several tests use, each made once for all tests of a process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+
+use apus_testchain::{Chain, Spec};
+
+/// What a chain is made from: its seed, and where it is a fork, the height of the last block that
+/// both have, the number of blocks after that, and the fork's seed.
+type Recipe = (u64, Option<(u32, u32, u64)>);
+
+/// 150 quiet blocks and 50 of about 20 kB, with every kind of script.
+pub fn small(seed: u64) -> &'static Chain {
+    made_once((seed, None))
+}
+
+/// The blocks of [`small`] up to `height`, then `blocks` others.
+pub fn small_fork(seed: u64, height: u32, blocks: u32, fork_seed: u64) -> &'static Chain {
+    made_once((seed, Some((height, blocks, fork_seed))))
+}
+
+/// A chain that takes some seconds to check.
+pub fn long() -> &'static Chain {
+    static LONG: LazyLock<Chain> = LazyLock::new(|| {
+        Chain::new(Spec { empty_blocks_after: 0, ..Spec::mainnet_like(11, 120, 18_000_000) })
+    });
+    &LONG
+}
+
+fn made_once(recipe: Recipe) -> &'static Chain {
+    static CHAINS: LazyLock<Mutex<HashMap<Recipe, Arc<OnceLock<&'static Chain>>>>> =
+        LazyLock::new(Mutex::default);
+    // The lock of all is not held while one is made, which takes a second or so.
+    let cell = Arc::clone(CHAINS.lock().unwrap().entry(recipe).or_default());
+    cell.get_or_init(|| {
+        let chain = match recipe {
+            (seed, None) => Chain::new(Spec { busy_bytes: 20_000, ..Spec::small(seed) }),
+            (seed, Some((height, blocks, fork_seed))) => {
+                small(seed).fork(height, blocks, fork_seed)
+            }
+        };
+        Box::leak(Box::new(chain))
+    })
+}
