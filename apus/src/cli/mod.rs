@@ -66,10 +66,10 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
 /// # Errors
 /// What the user would be told of wrong arguments or settings.
 #[doc(hidden)]
-pub fn options_of_sync(args: Vec<OsString>) -> Result<sync::Options, String> {
-    let args = options::core_spelling(args.into_iter());
+pub fn options_of_sync(args: Vec<OsString>) -> Result<crate::sync::Options, String> {
+    let args = arguments::core_spelling(args.into_iter());
     let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
-    let Command::Sync { from, engine } = cli.command else {
+    let Command::Sync(sync::SyncCommand { from, engine }) = cli.command else {
         return Err("the command is not sync".to_string());
     };
     let mut chosen = engine.to_options()?;

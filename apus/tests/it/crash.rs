@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus::disk::{Disk, PowerCut};
 use apus::sync::{self, Unobserved};
-use apus::wire::Chain as Network;
+use apus::wire::Chain;
 use rustix::process::Signal;
 
+use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{long, small};
 use crate::support::judge::Judge;
 use crate::support::program::{program_on, signal, start};
@@ -32,7 +34,7 @@ fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) ->
 
 #[test]
 fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
-    let base = Place::new(Network::Regtest);
+    let base = Place::new(Chain::Regtest);
     let blocks = with_genesis(small(7));
     base.sync(&[base.write("base", &blocks[..181])]);
     base.shrink();
@@ -83,7 +85,7 @@ fn start_sync(place: &Place, source: &Path) -> Child {
 
 #[test]
 fn interrupted_it_saves_and_carries_on() {
-    let place = Place::new(Network::Regtest);
+    let place = Place::new(Chain::Regtest);
     let (source, coins) = long_chain(&place);
     let child = start_sync(&place, &source);
     std::thread::sleep(Duration::from_millis(900));
@@ -102,7 +104,7 @@ fn interrupted_it_saves_and_carries_on() {
 
 #[test]
 fn killed_at_random_moments_it_ends_right() {
-    let place = Place::new(Network::Regtest);
+    let place = Place::new(Chain::Regtest);
     let (source, coins) = long_chain(&place);
     for millis in [30, 150, 400, 650, 300, 80] {
         let mut child = start_sync(&place, &source);
@@ -114,4 +116,90 @@ fn killed_at_random_moments_it_ends_right() {
     assert_eq!((summary.height, summary.coins), (270, Some(coins)));
     let judge = Judge::open(&place).expect("the engine opens the result");
     assert_eq!(judge.tip(), (270, summary.best_block));
+}
+
+/// Wherever the power fails during a first sync, a reorganisation or a rebuild of the coins, Core's
+/// engine opens what is left, and the same command then ends as if nothing had happened.
+#[test]
+fn power_may_fail_at_every_step_of_a_sync() {
+    let (trunk, fork) = branch(&genesis_parent(), "trunk", 12);
+    let (short, _) = branch(&fork, "short", 3);
+    let (long, _) = branch(&fork, "long", 5);
+    let old = bytes(trunk.iter().chain(&short));
+    let new = bytes(&long);
+    let run = |place: &Place, disk: &Disk, sources: &[PathBuf]| {
+        let (options, stop) = (place.options(), AtomicBool::new(false));
+        sync::sync_on(disk, &options, sources, &Unobserved, &stop)
+    };
+    let reindex = |place: &Place, disk: &Disk| {
+        let (options, stop) = (place.options(), AtomicBool::new(false));
+        sync::reindex_on(disk, &options, &Unobserved, &stop)
+    };
+    cut_everywhere(|_| {}, |place, disk| run(place, disk, &[place.write("old", &old)]), 15);
+    let first = |place: &Place| drop(place.sync_blocks("old", &old));
+    cut_everywhere(first, |place, disk| run(place, disk, &[place.write("new", &new)]), 17);
+    cut_everywhere(first, |place, disk| reindex(place, disk), 15);
+}
+
+fn cut_everywhere(
+    before: impl Fn(&Place),
+    work: impl Fn(&Place, &Disk) -> Result<sync::Summary, sync::SyncError>,
+    height: u32,
+) {
+    let whole = Place::new(Chain::Regtest);
+    before(&whole);
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    let summary = work(&whole, &Disk::with_power_cut(counter.clone())).unwrap();
+    assert_eq!(summary.height, height);
+    for cut_at in 1..=counter.steps() {
+        let place = Place::new(Chain::Regtest);
+        before(&place);
+        let power = Arc::new(PowerCut::at(cut_at));
+        let result = work(&place, &Disk::with_power_cut(power.clone()));
+        if result.is_ok() {
+            continue;
+        }
+        power.lose_unsynced().unwrap();
+        if cut_at % 3 == 0 {
+            let judge = Judge::open(&place);
+            judge.unwrap_or_else(|| panic!("the engine refuses after {cut_at}")).read_everything();
+        }
+        let again = work(&place, &Disk::new());
+        let again = again.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
+        assert_eq!(again.best_block, summary.best_block, "cut at {cut_at}");
+        assert_eq!(place.muhash(), whole.muhash(), "cut at {cut_at}");
+        Judge::open(&place).expect("the engine opens it").read_everything();
+    }
+}
+
+/// An observer that asks to stop as soon as a block is connected.
+struct StopsEarly<'a>(&'a AtomicBool);
+
+impl sync::Observer for StopsEarly<'_> {
+    fn observe(&self, progress: &sync::Progress) {
+        let begun = progress.phase == sync::Phase::Connecting && progress.blocks > 0;
+        self.0.fetch_or(begun, Relaxed);
+    }
+}
+
+/// A rebuild that is to check every script does not carry on from one that skipped some.
+#[test]
+fn an_interrupted_rebuild_is_carried_on_if_it_checked_as_much() {
+    use sync::AssumeValid::{Block, Nothing};
+    let (blocks, _) = branch(&genesis_parent(), "a", 400);
+    let place = Place::new(Chain::Regtest);
+    let tip = place.sync_blocks("blocks", &bytes(&blocks)).best_block;
+    let mut options = place.options();
+    for (first, second, carried_on) in
+        [(Block(tip), Nothing, false), (Nothing, Block(tip), true), (Nothing, Nothing, true)]
+    {
+        let stop = AtomicBool::new(false);
+        options.assumevalid = first;
+        let begun = sync::reindex(&options, &StopsEarly(&stop), &stop).unwrap();
+        assert!(begun.interrupted && begun.height > 0 && begun.height < 400);
+        options.assumevalid = second;
+        let rest = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+        let skipped = if carried_on { u64::from(begun.height) } else { 0 };
+        assert_eq!((rest.height, rest.counts.blocks), (400, 400 - skipped));
+    }
 }

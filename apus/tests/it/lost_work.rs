@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
-use apus::store::{DataDir, DataDirOptions};
+use apus::store::{DataDir, DataDirOptions, IndexDb};
 use apus::sync::{self, SyncError, Unfinished, Unobserved, UtxoHash};
 use apus::wire::Chain;
 
+use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::judge::Judge;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
@@ -333,4 +334,39 @@ fn a_lock_file_that_only_its_owner_writes_is_enough_for_a_reader() {
         std::fs::set_permissions(directory.join(".lock"), mode).unwrap();
     }
     assert_eq!(place.stats(UtxoHash::None).height, 20);
+}
+
+/// Block files without an index are somebody's chain, so nothing is written over them.
+#[test]
+fn block_files_without_an_index_are_not_written_over() {
+    let (blocks, _) = branch(&genesis_parent(), "a", 20);
+    let place = Place::new(Chain::Regtest);
+    place.sync_blocks("blocks", &bytes(&blocks));
+    let directory = place.network_dir();
+    std::fs::remove_dir_all(directory.join("blocks/index")).unwrap();
+    std::fs::remove_dir_all(directory.join("chainstate")).unwrap();
+    let file = directory.join("blocks/blk00000.dat");
+    let before = std::fs::read(&file).unwrap();
+    let (other, _) = branch(&genesis_parent(), "b", 20);
+    let result = place.try_sync(&[place.write("other", &bytes(&other))]);
+    let after = std::fs::read(&file).unwrap();
+    assert!(before == after, "blocks were overwritten");
+    let error = result.expect_err("it is refused").to_string();
+    assert!(error.contains("--from"), "{error}");
+    // It can be read, though, into another directory.
+    let fresh = Place::new(Chain::Regtest);
+    assert_eq!(fresh.sync(&[place.datadir()]).height, 20);
+}
+
+/// An index that Core has not finished rebuilding lacks blocks that are stored, so it is refused.
+#[test]
+fn an_index_that_is_being_rebuilt_is_left_to_core() {
+    let (blocks, _) = branch(&genesis_parent(), "a", 20);
+    let place = Place::new(Chain::Regtest);
+    place.sync_blocks("blocks", &bytes(&blocks));
+    let disk = Disk::new();
+    let index = place.network_dir().join("blocks/index");
+    IndexDb::open(&disk, &index).unwrap().write_reindexing(true).unwrap();
+    let error = place.try_sync(&[]).expect_err("it is refused").to_string();
+    assert!(error.contains("rebuilding"), "{error}");
 }

@@ -1,8 +1,16 @@
 //! What the program takes of the machine: time to start, memory, room on the disk.
 
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use apus::sync::{self, Unobserved};
 use apus::wire::Chain;
 use apus_testchain::{Mix, Spec};
 
+use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr};
 use crate::support::{Place, data, regtest_chain, with_genesis};
@@ -76,4 +84,32 @@ fn a_disk_with_no_room_for_a_second_utxo_set_is_reported_before_anything_is_writ
         0,
         &["chainstate/reindex", "the disk is too small", "MiB of coins", "MiB are free"],
     );
+}
+
+/// With less memory for coins than an empty cache takes, a sync is slow, but it ends.
+#[test]
+fn the_smallest_cache_makes_progress() {
+    let (blocks, _) = branch(&genesis_parent(), "a", 30);
+    for bytes_max in [0, 1 << 20, 4 << 20] {
+        let place = Place::new(Chain::Regtest);
+        let sources = vec![place.write("blocks", &bytes(&blocks))];
+        let summary = ends(&place, sources, move |options| options.dbcache_bytes = bytes_max);
+        assert_eq!(summary.height, 30);
+    }
+}
+
+/// Syncs, and panics if that takes over a minute.
+fn ends(
+    place: &Place,
+    sources: Vec<PathBuf>,
+    change: impl FnOnce(&mut sync::Options),
+) -> sync::Summary {
+    let mut options = place.options();
+    change(&mut options);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let result = sync::sync(&options, &sources, &Unobserved, &AtomicBool::new(false));
+        let _ = sender.send(result);
+    });
+    receiver.recv_timeout(Duration::from_secs(60)).expect("it ends").unwrap()
 }

@@ -3,6 +3,7 @@
 //!
 //! * `same_chains`: whole chains, every byte of undo data and every entry of the block index.
 //! * `streams`: random trees of good, broken, mutated and repeated blocks, in any order.
+//! * `trees`: random trees of small blocks, some in mutated copies first.
 //! * `changes`: random changes in real blocks, with and without new work.
 //! * `malleation`: bytes that break a rule and are not the block that they seem to be.
 //!
@@ -26,4 +27,5 @@ mod malleation;
 mod same_chains;
 mod stream;
 mod streams;
+mod trees;
 mod world;

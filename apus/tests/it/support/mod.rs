@@ -1,5 +1,6 @@
 //! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
 
+pub mod blocks;
 pub mod chains;
 pub mod judge;
 pub mod model;
@@ -103,6 +104,11 @@ impl Place {
 
     pub fn sync(&self, sources: &[PathBuf]) -> Summary {
         self.try_sync(sources).unwrap()
+    }
+
+    /// Syncs from a file of these blocks.
+    pub fn sync_blocks(&self, name: &str, blocks: &[Vec<u8>]) -> Summary {
+        self.sync(&[self.write(name, blocks)])
     }
 
     pub fn try_reindex(&self) -> Result<Summary, SyncError> {

@@ -1,0 +1,54 @@
+//! Small regtest blocks made by hand: valid, invalid, and mutated.
+
+use apus::hash::Hash;
+use apus::wire::{BlockView, Chain, Network, genesis_block};
+use apus_testchain::block::{encode_block, subsidy};
+use apus_testchain::{Builder, Parent};
+use bitcoin::block::Block;
+use bitcoin::hashes::Hash as _;
+
+/// What a block on the genesis block needs to know of it.
+pub fn genesis_parent() -> Parent {
+    let bytes = genesis_block(&Network::new(Chain::Regtest));
+    let view = BlockView::parse(&bytes).unwrap();
+    let hash = bitcoin::BlockHash::from_byte_array(view.hash().0);
+    Parent::new(hash, 0, vec![view.header().time])
+}
+
+/// A valid block with a coinbase alone; other names make other blocks.
+pub fn block(parent: &Parent, name: &str) -> Block {
+    Builder::block_on(parent).extra(name.as_bytes()).finish()
+}
+
+/// A block whose coinbase claims a satoshi too much, which only connecting it shows.
+pub fn greedy(parent: &Parent, name: &str) -> Block {
+    let value = subsidy(parent.height + 1) + 1;
+    Builder::block_on(parent).extra(name.as_bytes()).coinbase_value(value).finish()
+}
+
+/// `block` with another witness: the same hash, and a body that its header does not commit to.
+pub fn mutated(block: &Block) -> Block {
+    let mut mutated = block.clone();
+    mutated.txdata[0].input[0].witness = bitcoin::Witness::from_slice(&[[1u8; 32]]);
+    mutated
+}
+
+/// The hash of a block.
+pub fn hash(block: &Block) -> Hash {
+    Hash(block.block_hash().to_byte_array())
+}
+
+/// Blocks as they are stored.
+pub fn bytes<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<Vec<u8>> {
+    blocks.into_iter().map(encode_block).collect()
+}
+
+/// A chain of `count` valid blocks on `parent`, and its last block as a parent.
+pub fn branch(parent: &Parent, name: &str, count: usize) -> (Vec<Block>, Parent) {
+    let (mut blocks, mut tip) = (Vec::new(), parent.clone());
+    for index in 0..count {
+        blocks.push(block(&tip, &format!("{name}{index}")));
+        tip = tip.child(&blocks[index]);
+    }
+    (blocks, tip)
+}
