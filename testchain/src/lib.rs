@@ -26,6 +26,7 @@ mod lock;
 mod payment;
 mod plan;
 mod rng;
+mod rounds;
 mod spec;
 pub mod write;
 
@@ -38,4 +39,5 @@ pub use keys::Keys;
 pub use lock::{ALL_KINDS, KINDS, Kind, Lock};
 pub use payment::{Output, Payment, Signed, Spend, Target};
 pub use rng::Rng;
+pub use rounds::{every, rounds};
 pub use spec::{Mix, Spec};

@@ -1,7 +1,7 @@
 mod against_map;
 mod damage;
-mod figures;
 mod foreign;
+mod large;
 mod power;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
 mod data_dir;
-mod figures;
 mod files;
 mod index;
 mod kernel;

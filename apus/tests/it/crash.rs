@@ -10,13 +10,13 @@ use std::time::Duration;
 use apus::disk::{Disk, PowerCut};
 use apus::sync::{self, Unobserved};
 use apus::wire::Chain;
+use apus_testchain::every;
 use rustix::process::Signal;
 
 use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{long, small};
 use crate::support::judge::Judge;
 use crate::support::program::{program_on, signal, start};
-use crate::support::rounds::every;
 use crate::support::{Place, with_genesis};
 
 /// UTXO sets of the chain's last blocks, by height.

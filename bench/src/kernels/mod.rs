@@ -7,6 +7,7 @@ mod hint_sizes;
 mod hints;
 mod obfuscation;
 mod sample;
+mod scripts;
 mod storage;
 mod tables;
 mod views;
@@ -62,6 +63,7 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
     obfuscation::run(size.effort, sample, &mut figures)?;
     views::run(size.effort, sample, &mut figures)?;
     hashes::run(size.effort, &mut figures)?;
+    scripts::run(size.effort, &mut figures)?;
     if sample.is_413567 {
         figures.core("read block", "Core v31.99, ReadBlock (docs/design.md, 7)", 1.27e-3);
         figures.core("read block's bytes", "Core v31.99, ReadRawBlock (docs/design.md, 7)", 55e-6);

@@ -2,7 +2,6 @@ mod cache;
 mod chainstate;
 mod codec;
 mod core;
-mod speed;
 mod survivors;
 mod undo;
 

@@ -2,12 +2,11 @@
 
 use apus::hash::{Hash, sha256d};
 use apus::wire::Chain as Network;
-use apus_testchain::{Chain, Mix, Spec, Utxo};
+use apus_testchain::{Chain, Mix, Spec, Utxo, rounds};
 use bitcoin::consensus::serialize;
 
 use super::directory::{Blocks, assert_same_bytes, assert_same_coins};
 use crate::support::judge::Judge;
-use crate::support::rounds::rounds;
 use crate::support::{Place, hash_of, with_genesis};
 
 /// Core's `hash_serialized_3`, from the set that the generator remembers and with the `bitcoin`

@@ -12,13 +12,12 @@ use apus::rules::RuleClass;
 use apus::store::{BlockStatus, IndexEntry};
 use apus::sync::Refusal;
 use apus::wire::Chain as Network;
-use apus_testchain::Rng;
+use apus_testchain::{Rng, rounds};
 
 use super::directory::{Blocks, assert_same_bytes, assert_same_coins};
 use super::stream::{Event, Stream};
 use super::world::{BASE_HEIGHT, Fate, World};
 use crate::support::judge::{Judge, Verdict};
-use crate::support::rounds::rounds;
 use crate::support::{Place, with_genesis};
 
 /// A world with both directories at its base.

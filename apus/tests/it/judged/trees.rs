@@ -1,13 +1,12 @@
 //! Random trees of small blocks, valid, invalid and mutated: the tip is the engine's.
 
 use apus::wire::Chain;
-use apus_testchain::Rng;
 use apus_testchain::block::encode_block;
+use apus_testchain::{Rng, rounds};
 
 use crate::support::Place;
 use crate::support::blocks::{block, genesis_parent, greedy, mutated};
 use crate::support::judge::Judge;
-use crate::support::rounds::rounds;
 
 /// Some blocks are broken, and of some a mutated copy comes first. In one run and in two, the tip is
 /// the one that Core's engine comes to, and the engine opens the directory.

@@ -6,7 +6,6 @@ pub mod judge;
 pub mod model;
 pub mod mounts;
 pub mod program;
-pub mod rounds;
 pub mod swift;
 #[path = "../../../src/testdata.rs"]
 mod testdata;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use apus_testchain::{every, rounds};
+
 use super::frame::{FRAME_BLOCKS_MAX, FRAME_INDICES_MAX};
 use super::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES, CONTEXTS, TOKENS,
@@ -193,22 +195,24 @@ fn damage_behind_right_checksums_never_panics() {
     let (file, mut random) = (small_file(), Random(16));
     assert_eq!(with_checksums(file.clone()), file);
     let mut refused = 0;
-    for at in 0..file.len() {
+    let mut tried = 0;
+    for at in (0..file.len()).step_by(every(7)) {
         for _ in 0..6 {
             let mut damaged = file.clone();
             damaged[at] = random.next() as u8;
+            tried += 1;
             refused += u32::from(try_all(with_checksums(damaged)).is_err());
         }
     }
-    for _ in 0..2_000 {
+    for _ in 0..rounds(400) {
         let mut damaged = file.clone();
         for _ in 0..1 + random.below(6) {
             let at = random.below(file.len() as u64) as usize;
             damaged[at] = random.next() as u8;
         }
+        tried += 1;
         refused += u32::from(try_all(with_checksums(damaged)).is_err());
     }
-    let tried = 6 * file.len() as u32 + 2_000;
     assert!(refused > tried / 10 * 9, "{refused} of {tried} refused");
 }
 
