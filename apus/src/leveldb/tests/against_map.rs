@@ -8,7 +8,7 @@ use super::*;
 /// Random runs, merges, bulk loads and reopenings: always the same content as a `BTreeMap`.
 #[test]
 fn the_database_is_a_map() {
-    for seed in 0..12 {
+    for seed in 0..apus_testchain::rounds(4) {
         let dir = tempfile::tempdir().unwrap();
         let mut random = Random(seed);
         let mut map = Map::new();

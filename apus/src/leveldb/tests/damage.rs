@@ -107,7 +107,7 @@ fn small_read_only() -> Options {
 fn forged_blocks_do_not_panic() {
     use crate::leveldb::block::{Block, BlockCursor};
     let mut random = Random(3);
-    for round in 0..200_000 {
+    for round in 0..apus_testchain::rounds(50_000) {
         let len = random.below(64) as usize;
         let mut bytes = random.bytes(len);
         if round % 2 == 0 {
@@ -141,7 +141,7 @@ fn forged_tables_do_not_panic() {
         let Footer { metaindex, index } = read_footer(&bytes[bytes.len() - 48..]).unwrap();
         let blocks = [metaindex, index].map(|h| (h.offset as usize, (h.offset + h.size) as usize));
         let filter = (0, metaindex.offset as usize - BLOCK_TRAILER_BYTES);
-        for _ in 0..300 {
+        for _ in 0..apus_testchain::rounds(60) {
             let mut forged = bytes.clone();
             let (start, end) =
                 *[blocks[0], blocks[1], filter].get(random.below(3) as usize).unwrap();

@@ -13,12 +13,14 @@ fn cut_at_every_step(
     before: &Map,
     after: &Map,
 ) {
+    let prepared = tempfile::tempdir().unwrap();
+    prepare(prepared.path());
     let mut cut_at = 1;
     loop {
         let mut finished = false;
         for lose in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            prepare(dir.path());
+            copy_dir(prepared.path(), dir.path());
             let power = Arc::new(PowerCut::at(cut_at));
             let result = work(Disk::with_power_cut(power.clone()), dir.path());
             finished = !power.is_off();
@@ -43,6 +45,18 @@ fn cut_at_every_step(
         cut_at += 1;
     }
     assert!(cut_at > 5);
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_dir(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
 }
 
 fn some_runs(dir: &Path, runs: usize) -> Map {

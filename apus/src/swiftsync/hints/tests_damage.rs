@@ -66,7 +66,7 @@ fn noise_behind_a_good_head_never_panics() {
         let _ = try_all(file);
     }
     let mut unspent = Vec::new();
-    for _ in 0..200_000 {
+    for _ in 0..apus_testchain::rounds(50_000) {
         let mut bytes: Vec<_> = (0..random.below(40)).map(|_| random.next() as u8).collect();
         if let [n, m, ..] = &mut bytes[..] {
             (*n, *m) = (*n % 60, *m % 252);
