@@ -4,29 +4,32 @@ use super::{
 };
 use crate::hash::{Hash, Pieces, Sha256d, sha256d, sha256d_64, sha256d_many};
 
-/// What a coinbase output's script starts with when it commits to the witnesses (BIP141):
-/// OP_RETURN, a push of 36 bytes, and four fixed ones.
+/// The start of the script of a coinbase output that commits to the witnesses (BIP141): OP_RETURN,
+/// a push of 36 bytes, and the first four of these.
 pub const WITNESS_COMMITMENT_HEADER: [u8; 6] = [OP_RETURN, 36, 0xaa, 0x21, 0xa9, 0xed];
 
-/// Whether a byte string is a whole block, and where everything in it is.
+/// A block: its bytes (borrowed, shared or owned), and the offsets of everything in them.
 ///
-/// Holds the bytes (borrowed, shared or owned) and offsets into them; nothing is copied. Making
-/// one is the only parsing that a block goes through.
+/// [`BlockView::parse`] is the only parsing that a block goes through. It copies nothing, and
+/// refuses what is not a whole block.
 pub struct BlockView<B> {
+    /// The bytes of the block, and maybe more after its end.
     bytes: B,
     header: Header,
+    /// Length of the block.
     len: usize,
     txs: Vec<TxSpan>,
     inputs: Vec<InputSpan>,
     outputs: Vec<OutputSpan>,
 }
 
-/// Where a transaction is; offsets from the start of the block.
+/// Where a transaction lies: offsets from the start of the block, and indices into the block's
+/// lists of inputs and outputs.
 #[derive(Clone, Copy)]
 struct TxSpan {
     start: u32,
     end: u32,
-    /// End of the outputs: where the witnesses start, or the lock time if there are none.
+    /// End of the outputs, where the witnesses start, or the lock time if there are no witnesses.
     body_end: u32,
     has_witness: bool,
     first_input: u32,
@@ -35,15 +38,17 @@ struct TxSpan {
     output_count: u32,
 }
 
+/// Where an input lies: offsets from the start of the block.
 #[derive(Clone, Copy)]
 struct InputSpan {
     start: u32,
     script_start: u32,
     script_end: u32,
-    /// Where the count of witness items stands; 0 without witness.
+    /// Offset of the number of witness items; 0 without witness.
     witness_start: u32,
 }
 
+/// Where an output lies: offsets from the start of the block.
 #[derive(Clone, Copy)]
 struct OutputSpan {
     start: u32,
@@ -52,16 +57,17 @@ struct OutputSpan {
 }
 
 impl<B: AsRef<[u8]>> BlockView<B> {
-    /// Walks `bytes`, which start with a block; what stands behind it is left alone, as Core does
-    /// ([`BlockView::len`] says where the block ends).
+    /// The block that `bytes` start with. More bytes may follow, as Core allows; [`BlockView::len`]
+    /// is the length of the block alone.
     ///
     /// # Errors
-    /// Whatever Core's deserialisation refuses: bytes missing, a CompactSize too long or too
-    /// large, a witness flag without witness, unknown transaction flags.
+    /// The bytes are something that Core does not deserialise: some are missing, a CompactSize is
+    /// not in its shortest form or over 32 MiB, a transaction has a witness flag and no witness, or
+    /// unknown flags.
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
         let all = bytes.as_ref();
         if all.len() > u32::MAX as usize {
-            return Err(ParseError { offset: 0, what: "more than 4 GiB" });
+            return Err(ParseError { offset: 0, what: "a block of more than 4 GiB" });
         }
         let mut cursor = Cursor::new(all);
         let header = Header::parse(&mut cursor)?;
@@ -75,23 +81,23 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         Ok(Self { bytes, header, len, txs, inputs, outputs })
     }
 
-    /// The block's own bytes.
+    /// The bytes of the block.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.len]
     }
 
-    /// Length of the block in bytes, witnesses included (BIP141's total size).
+    /// Size of the block in bytes, witnesses included (BIP141's total size).
     #[expect(clippy::len_without_is_empty, reason = "a block is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The header.
+    /// The header of the block.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The block's hash.
+    /// The hash of the block.
     pub fn hash(&self) -> Hash {
         sha256d(&self.bytes.as_ref()[..HEADER_BYTES])
     }
@@ -101,12 +107,12 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         self.txs.len()
     }
 
-    /// Number of inputs, the coinbase's included.
+    /// Number of inputs of all transactions, the one of the coinbase included.
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Number of outputs.
+    /// Number of outputs of all transactions.
     pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
@@ -127,13 +133,13 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         (0..self.txs.len()).map(|index| self.tx(index))
     }
 
-    /// Size in bytes without witnesses (BIP141's base size).
+    /// Size of the block in bytes, without witnesses (BIP141's base size).
     pub fn base_size(&self) -> usize {
         let txs: usize = self.txs.iter().map(TxSpan::base_size).sum();
         HEADER_BYTES + compact_size_len(self.txs.len() as u64) + txs
     }
 
-    /// Weight (BIP141): three times the base size plus the total size.
+    /// Weight of the block (BIP141): three times the base size plus the total size.
     pub fn weight(&self) -> usize {
         3 * self.base_size() + self.len
     }
@@ -143,12 +149,13 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         self.txs.iter().any(|tx| tx.has_witness)
     }
 
-    /// Every txid in order.
+    /// The txids of all transactions, in order.
     pub fn txids(&self) -> Vec<Hash> {
         sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())
     }
 
-    /// The merkle root over the wtxids, the coinbase's counted as zero (BIP141).
+    /// The merkle root of the wtxids, of which the first, that of the coinbase, is taken to be zero
+    /// (BIP141).
     pub fn witness_merkle_root(&self) -> MerkleRoot {
         let mut hashes = sha256d_many(self.txs.len(), |index| [self.tx(index).bytes(), &[], &[]]);
         if let Some(coinbase) = hashes.first_mut() {
@@ -157,7 +164,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         merkle_root(&mut hashes)
     }
 
-    /// The 32 bytes of the coinbase's last witness commitment, if it has one (Core's
+    /// The last witness commitment in the outputs of the coinbase, if there is one (Core's
     /// `GetWitnessCommitmentIndex`).
     pub fn witness_commitment(&self) -> Option<Hash> {
         let coinbase = (!self.txs.is_empty()).then(|| self.tx(0))?;
@@ -171,7 +178,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         Some(commitment)
     }
 
-    /// What the commitment must be for the given witness merkle root and reserved value.
+    /// The witness commitment to a witness merkle root and a reserved value (BIP141).
     pub fn expected_commitment(witness_root: &Hash, reserved: &[u8; 32]) -> Hash {
         let mut pair = [0; 64];
         pair[..32].copy_from_slice(&witness_root.0);
@@ -180,6 +187,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 }
 
+/// The offsets of a block that is being walked.
 struct Spans {
     txs: Vec<TxSpan>,
     inputs: Vec<InputSpan>,
@@ -187,7 +195,8 @@ struct Spans {
 }
 
 impl Spans {
-    /// Room for what a usual block holds; never more than the bytes left could fill.
+    /// Empty lists with room for what a usual block of this size holds. The number of transactions
+    /// that the block states is trusted only as far as its bytes could hold as many.
     fn with_room_for(bytes: usize, txs: usize) -> Self {
         Self {
             txs: Vec::with_capacity(txs.min(bytes / 60 + 1)),
@@ -205,8 +214,8 @@ impl Spans {
         let mut has_outputs = true;
         if input_count == 0 {
             match cursor.u8()? {
-                // No inputs and flags 0: the outputs' count is not even read (Core's
-                // `UnserializeTransaction`).
+                // With no inputs and flags of 0, Core does not even read the number of outputs
+                // (`UnserializeTransaction`).
                 0 => has_outputs = false,
                 1 => {
                     has_witness = true;
@@ -280,7 +289,7 @@ impl Spans {
 }
 
 impl TxSpan {
-    /// Without marker, flag and witnesses.
+    /// Size in bytes, without marker, flag and witnesses.
     fn base_size(&self) -> usize {
         if self.has_witness {
             (self.body_end - self.start) as usize - 2 + 4
@@ -290,7 +299,7 @@ impl TxSpan {
     }
 }
 
-/// A transaction inside a block's bytes.
+/// A transaction in the bytes of a block.
 #[derive(Clone, Copy)]
 pub struct TxView<'a> {
     bytes: &'a [u8],
@@ -300,27 +309,27 @@ pub struct TxView<'a> {
 }
 
 impl<'a> TxView<'a> {
-    /// The transaction's bytes, witnesses included.
+    /// The bytes of the transaction, witnesses included.
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[self.span.start as usize..self.span.end as usize]
     }
 
-    /// Version; Core reads it as unsigned.
+    /// The version, an unsigned number as in Core.
     pub fn version(&self) -> u32 {
         le_u32(self.bytes, self.span.start as usize)
     }
 
-    /// Lock time (`nLockTime`): a height below 500,000,000, else a time.
+    /// The lock time (`nLockTime`): below 500,000,000 a height, otherwise seconds since 1970.
     pub fn lock_time(&self) -> u32 {
         le_u32(self.bytes, self.span.end as usize - 4)
     }
 
-    /// Whether it carries witnesses.
+    /// Whether the transaction has a witness.
     pub fn has_witness(&self) -> bool {
         self.span.has_witness
     }
 
-    /// Size in bytes without witnesses.
+    /// Size of the transaction in bytes, without witnesses.
     pub fn base_size(&self) -> usize {
         self.span.base_size()
     }
@@ -375,19 +384,20 @@ impl<'a> TxView<'a> {
         &self.outputs[first..first + self.output_count()]
     }
 
-    /// Whether it is a coinbase: one input, which spends nothing (Core's `IsCoinBase`).
+    /// Whether the transaction is a coinbase: it has one input, whose outpoint is null (Core's
+    /// `IsCoinBase`).
     pub fn is_coinbase(&self) -> bool {
         self.input_count() == 1 && self.input(0).outpoint().is_null()
     }
 
-    /// The txid: the double hash of the transaction without its witnesses.
+    /// The txid: double SHA-256 of the transaction without its witnesses.
     pub fn txid(&self) -> Hash {
         let mut hasher = Sha256d::default();
         self.base_pieces().iter().for_each(|piece| hasher.update(piece));
         hasher.finish()
     }
 
-    /// Its bytes without marker, flag and witnesses.
+    /// The bytes of the transaction without marker, flag and witnesses.
     #[inline]
     fn base_pieces(&self) -> Pieces<'a> {
         if !self.span.has_witness {
@@ -399,7 +409,7 @@ impl<'a> TxView<'a> {
     }
 }
 
-/// A transaction's input inside a block's bytes.
+/// An input of a transaction in the bytes of a block.
 #[derive(Clone, Copy)]
 pub struct InputView<'a> {
     bytes: &'a [u8],
@@ -407,30 +417,30 @@ pub struct InputView<'a> {
 }
 
 impl<'a> InputView<'a> {
-    /// The output that it spends.
+    /// The outpoint that the input spends.
     #[inline]
     pub fn outpoint(&self) -> OutPoint {
         OutPoint::from_bytes(self.outpoint_bytes())
     }
 
-    /// The 36 bytes of the output that it spends.
+    /// The 36 bytes of the outpoint that the input spends.
     #[inline]
     pub fn outpoint_bytes(&self) -> &'a [u8; 36] {
         let start = self.span.start as usize;
         self.bytes[start..start + 36].try_into().expect("36 bytes")
     }
 
-    /// The scriptSig.
+    /// The scriptSig of the input.
     pub fn script_sig(&self) -> &'a [u8] {
         &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
     }
 
-    /// The sequence number (`nSequence`; BIP68).
+    /// The sequence number of the input (`nSequence`; BIP68).
     pub fn sequence(&self) -> u32 {
         le_u32(self.bytes, self.span.script_end as usize)
     }
 
-    /// The witness stack, bottom first; empty without witness.
+    /// The witness stack of the input, bottom first; empty without witness.
     pub fn witness(&self) -> Witness<'a> {
         if self.span.witness_start == 0 {
             return Witness { cursor: Cursor::new(&[]), left: 0 };
@@ -441,7 +451,7 @@ impl<'a> InputView<'a> {
     }
 }
 
-/// The items of an input's witness stack, bottom first.
+/// The items of the witness stack of an input, bottom first.
 #[derive(Clone)]
 pub struct Witness<'a> {
     cursor: Cursor<'a>,
@@ -463,7 +473,7 @@ impl<'a> Iterator for Witness<'a> {
 
 impl ExactSizeIterator for Witness<'_> {}
 
-/// A transaction's output inside a block's bytes.
+/// An output of a transaction in the bytes of a block.
 #[derive(Clone, Copy)]
 pub struct OutputView<'a> {
     bytes: &'a [u8],
@@ -471,20 +481,20 @@ pub struct OutputView<'a> {
 }
 
 impl<'a> OutputView<'a> {
-    /// Amount in satoshi; may be out of range in a block that no rule has seen.
+    /// The amount in satoshi, which is out of range in some invalid blocks.
     #[inline]
     pub fn value(&self) -> i64 {
         let start = self.span.start as usize;
         i64::from_le_bytes(self.bytes[start..start + 8].try_into().expect("8 bytes"))
     }
 
-    /// The scriptPubKey.
+    /// The scriptPubKey of the output.
     #[inline]
     pub fn script(&self) -> &'a [u8] {
         &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
     }
 
-    /// Amount and script as serialised, for hashing (Core's `CTxOut`).
+    /// The bytes of the output, which are its amount and script (Core's `CTxOut`).
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[self.span.start as usize..self.span.script_end as usize]
     }

@@ -1,17 +1,17 @@
-/// Bytes that do not parse, and where. Core throws `std::ios_base::failure` in its place.
+/// Bytes that cannot be parsed. Where this is returned, Core throws `std::ios_base::failure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {offset}")]
 pub struct ParseError {
-    /// Byte offset from the start of what was parsed.
+    /// Byte offset of the error, from the start of the bytes that were parsed.
     pub offset: usize,
-    /// What is wrong there.
+    /// What is wrong at `offset`.
     pub what: &'static str,
 }
 
-/// Core's `MAX_SIZE`: the largest CompactSize that counts or measures anything.
+/// Core's `MAX_SIZE`: the largest CompactSize that is accepted as a count or a length.
 const MAX_SIZE: u64 = 0x0200_0000;
 
-/// Reads Bitcoin's encodings from a byte string, checking every length against what is left.
+/// Reads Bitcoin's encodings from a byte string; every length is checked against the bytes left.
 #[derive(Clone)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -39,12 +39,12 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    /// The error of this cursor's place.
+    /// An error at the position of this cursor.
     pub fn error(&self, what: &'static str) -> ParseError {
         ParseError { offset: self.at, what }
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], ParseError> {
         match self.bytes.get(self.at..).and_then(|rest| rest.get(..n)) {
@@ -52,11 +52,11 @@ impl<'a> Cursor<'a> {
                 self.at += n;
                 Ok(taken)
             }
-            None => Err(self.error("end of data")),
+            None => Err(self.error("the data ends too early")),
         }
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads the next `N` bytes as an array.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let mut array = [0; N];
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, ParseError> {
         match self.bytes.get(self.at) {
@@ -72,26 +72,27 @@ impl<'a> Cursor<'a> {
                 self.at += 1;
                 Ok(*byte)
             }
-            None => Err(self.error("end of data")),
+            None => Err(self.error("the data ends too early")),
         }
     }
 
-    /// Two bytes, little endian.
+    /// Reads a number of two bytes, little endian.
     pub fn u16(&mut self) -> Result<u16, ParseError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes, little endian.
+    /// Reads a number of four bytes, little endian.
     pub fn u32(&mut self) -> Result<u32, ParseError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes, little endian.
+    /// Reads a number of eight bytes, little endian.
     pub fn u64(&mut self) -> Result<u64, ParseError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A CompactSize in its shortest form and at most 32 MiB (Core's `ReadCompactSize`).
+    /// Reads a CompactSize, which must be in its shortest form and at most 32 MiB (Core's
+    /// `ReadCompactSize`).
     #[inline]
     pub fn compact_size(&mut self) -> Result<usize, ParseError> {
         let start = self.at;
@@ -113,15 +114,15 @@ impl<'a> Cursor<'a> {
         Ok(value as usize)
     }
 
-    /// The bytes behind a CompactSize length.
+    /// Reads a CompactSize and as many bytes as it says.
     #[inline]
     pub fn compact_bytes(&mut self) -> Result<&'a [u8], ParseError> {
         let len = self.compact_size()?;
         self.take(len)
     }
 
-    /// A VARINT as Core's disk formats use it (`ReadVarInt`, unsigned): 7 bits a byte, most
-    /// significant first, each form but the shortest shifted away by the +1 of every continuation.
+    /// Reads a VARINT of Core's disk formats (`ReadVarInt`, unsigned): 7 bits in each byte, the
+    /// most significant first. Every byte but the last adds 1, so that no value has two forms.
     pub fn varint(&mut self) -> Result<u64, ParseError> {
         let start = self.at;
         let mut value: u64 = 0;
@@ -160,7 +161,7 @@ pub fn put_compact_size(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Bytes that `value` takes as a CompactSize.
+/// Number of bytes of `value` as a CompactSize.
 pub fn compact_size_len(value: u64) -> usize {
     match value {
         0..=0xfc => 1,
@@ -185,7 +186,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.extend(reversed[..len].iter().rev());
 }
 
-/// Bytes that `value` takes as a VARINT.
+/// Number of bytes of `value` as a VARINT.
 pub fn varint_len(mut value: u64) -> usize {
     let mut len = 1;
     while value > 0x7f {

@@ -7,22 +7,22 @@ pub const HEADER_BYTES: usize = 80;
 /// A block header (Core's `CBlockHeader`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
-    /// Version, with BIP9 bits.
+    /// The version, which holds the bits of BIP9.
     pub version: i32,
-    /// Hash of the parent.
+    /// Hash of the parent block.
     pub prev: Hash,
-    /// Merkle root of the txids.
+    /// Merkle root of the txids of the block.
     pub merkle_root: Hash,
-    /// Seconds since 1970.
+    /// Time of the block in seconds since 1970.
     pub time: u32,
     /// Target in compact form (`nBits`).
     pub bits: u32,
-    /// What the miner turned.
+    /// The number that the miner varied.
     pub nonce: u32,
 }
 
 impl Header {
-    /// Reads the 80 bytes that a block starts with.
+    /// Reads a header, the first 80 bytes of a block.
     pub fn parse(cursor: &mut Cursor) -> Result<Self, ParseError> {
         Ok(Self {
             version: cursor.u32()? as i32,
@@ -34,7 +34,7 @@ impl Header {
         })
     }
 
-    /// The 80 bytes of the wire format.
+    /// The header in the wire format.
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.version.to_le_bytes());
@@ -46,7 +46,7 @@ impl Header {
         bytes
     }
 
-    /// The block's hash.
+    /// The hash of the block.
     pub fn hash(&self) -> Hash {
         sha256d(&self.to_bytes())
     }

@@ -1,15 +1,15 @@
 use crate::hash::{Hash, sha256d_pairs};
 
-/// A merkle root, and whether the list it was made of could be another one with the same root.
+/// A merkle root, and whether its list of hashes may not be the only one with this root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MerkleRoot {
     /// The root; zero for an empty list.
     pub root: Hash,
-    /// Two equal neighbours were paired at some level (CVE-2012-2459; Core's `mutated`).
+    /// Whether two equal neighbours were paired at some level (CVE-2012-2459; Core's `mutated`).
     pub mutated: bool,
 }
 
-/// The merkle root of `hashes`, which it overwrites level by level (Core's `ComputeMerkleRoot`).
+/// The merkle root of `hashes`, which are overwritten (Core's `ComputeMerkleRoot`).
 pub fn merkle_root(hashes: &mut Vec<Hash>) -> MerkleRoot {
     let mut mutated = false;
     while hashes.len() > 1 {

@@ -1,23 +1,23 @@
 use super::put_compact_size;
 use crate::hash::{Hash, sha256d};
 
-/// Which network, by the name that Core's `-chain` takes.
+/// The networks that Core knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Chain {
-    /// The one that carries value.
+    /// The main network, whose coins have value.
     Main,
-    /// Testnet 3 (Core: `test`).
+    /// Testnet 3, which Core calls `test`.
     Test,
     /// Testnet 4 (BIP94).
     Testnet4,
     /// Signet (BIP325), with the default or a custom challenge.
     Signet,
-    /// Private, without difficulty.
+    /// Regtest, for private chains without difficulty.
     Regtest,
 }
 
 impl Chain {
-    /// Core's name for it, as in `-chain=NAME`.
+    /// Core's name of the network, as in `-chain=NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -28,7 +28,7 @@ impl Chain {
         }
     }
 
-    /// The chain that Core's `-chain=NAME` means.
+    /// The network with the name that Core's `-chain=NAME` takes; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Main, Self::Test, Self::Testnet4, Self::Signet, Self::Regtest]
             .into_iter()
@@ -39,88 +39,91 @@ impl Chain {
 /// Core's script verification flags (`SCRIPT_VERIFY_*`), as `bitcoinkernel` takes them.
 pub type ScriptFlags = u32;
 
-/// The flags that consensus knows; the values are libbitcoinkernel's.
+/// The script verification flags that are part of consensus, with libbitcoinkernel's values.
 pub mod flags {
-    /// BIP16.
+    /// Evaluates the redeem script of P2SH (BIP16).
     pub const P2SH: u32 = 1 << 0;
-    /// BIP66.
+    /// Demands strict DER signatures (BIP66).
     pub const DERSIG: u32 = 1 << 2;
-    /// BIP147.
+    /// Demands that the dummy element of CHECKMULTISIG is empty (BIP147).
     pub const NULLDUMMY: u32 = 1 << 4;
-    /// BIP65.
+    /// Enables CHECKLOCKTIMEVERIFY (BIP65).
     pub const CHECKLOCKTIMEVERIFY: u32 = 1 << 9;
-    /// BIP112.
+    /// Enables CHECKSEQUENCEVERIFY (BIP112).
     pub const CHECKSEQUENCEVERIFY: u32 = 1 << 10;
-    /// BIP141.
+    /// Evaluates witnesses (BIP141).
     pub const WITNESS: u32 = 1 << 11;
-    /// BIP341 and BIP342.
+    /// Evaluates Taproot and Tapscript (BIP341, BIP342).
     pub const TAPROOT: u32 = 1 << 17;
 }
 
-/// What distinguishes one network from another (Core's `CChainParams` and `Consensus::Params`).
+/// The constants of a network (Core's `CChainParams` and `Consensus::Params`).
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Which one.
+    /// Which network this is.
     pub chain: Chain,
-    /// Core's subdirectory of the data directory; empty for main.
+    /// The subdirectory of the data directory that Core gives to the network; empty for main.
     pub subdirectory: &'static str,
-    /// What stands before every block in a file and every message on the wire.
+    /// The four bytes before every block in a file and before every message between peers.
     pub magic: [u8; 4],
-    /// P2P port.
+    /// The port on which peers listen.
     pub port: u16,
-    /// Hosts that answer with peers.
+    /// Names that DNS resolves to peers.
     pub dns_seeds: &'static [&'static str],
     /// Hash of the genesis block.
     pub genesis_hash: Hash,
-    /// Blocks between two halvings of the subsidy.
+    /// Number of blocks from one halving of the subsidy to the next.
     pub halving_interval: u32,
-    /// BIP34: height in the coinbase, from this height.
+    /// The height from which the coinbase must state its height (BIP34).
     pub bip34_height: u32,
-    /// Block at `bip34_height`; an ancestor of which BIP30 need not be checked beyond. Zero: none.
+    /// Hash of the block at `bip34_height`. On a chain that holds it, BIP30 need not be checked
+    /// above that height. Zero where it must be checked.
     pub bip34_hash: Hash,
-    /// BIP65: CHECKLOCKTIMEVERIFY, from this height.
+    /// The height from which CHECKLOCKTIMEVERIFY is enabled (BIP65).
     pub bip65_height: u32,
-    /// BIP66: strict DER signatures, from this height.
+    /// The height from which signatures must be strict DER (BIP66).
     pub bip66_height: u32,
-    /// BIP68, 112 and 113, from this height.
+    /// The height from which BIP68, BIP112 and BIP113 are enforced.
     pub csv_height: u32,
-    /// BIP141, 143 and 147, from this height.
+    /// The height from which BIP141, BIP143 and BIP147 are enforced.
     pub segwit_height: u32,
-    /// Easiest target, in compact form.
+    /// The easiest target, in compact form.
     pub pow_limit_bits: u32,
-    /// Easiest target, 32 bytes little endian.
+    /// The easiest target as 32 bytes, little endian.
     pub pow_limit: [u8; 32],
-    /// Seconds that a difficulty period should take.
+    /// Seconds that a difficulty period is meant to take.
     pub pow_target_timespan: u32,
-    /// Seconds between blocks.
+    /// Seconds that are meant to lie between two blocks.
     pub pow_target_spacing: u32,
-    /// Testnet's rule: a block 20 minutes late may have minimum difficulty.
+    /// Whether a block that comes 20 minutes after its parent may have the minimum difficulty, as
+    /// on the testnets.
     pub pow_allow_min_difficulty: bool,
-    /// BIP94's two rules.
+    /// Whether the two rules of BIP94 are enforced.
     pub enforce_bip94: bool,
-    /// Difficulty never changes (regtest).
+    /// Whether the difficulty never changes, as on regtest.
     pub pow_no_retargeting: bool,
-    /// Work that the best chain must have before anything is assumed valid; 32 bytes big endian,
-    /// as shown.
+    /// The work that the best chain must have before scripts are assumed valid: 256 bits, which the
+    /// hex digits of the hash show with the highest first.
     pub minimum_chain_work: Hash,
-    /// Core's built-in `-assumevalid`; zero: none.
+    /// The default of Core's `-assumevalid`; zero for none.
     pub default_assume_valid: Hash,
-    /// Height of `default_assume_valid`, for progress before its header is known; 0 where unknown.
+    /// Height of the block `default_assume_valid`, for progress before its header is known; 0 where
+    /// it is unknown.
     pub default_assume_valid_height: u32,
-    /// Blocks that are checked with other script flags than their height says.
+    /// Blocks whose scripts are checked with other flags than those of their height.
     pub script_flag_exceptions: &'static [(Hash, ScriptFlags)],
-    /// BIP325 challenge; `None` outside signet.
+    /// The challenge of a signet (BIP325); `None` for other networks.
     pub signet_challenge: Option<Vec<u8>>,
 }
 
-/// Signet's default challenge: one of two keys.
+/// The challenge of the default signet: a signature by one of two keys.
 const SIGNET_CHALLENGE: &str = "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086b\
     e430210359ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae";
 
 const TWO_WEEKS: u32 = 14 * 24 * 60 * 60;
 
 impl Network {
-    /// The constants of `chain`; signet with its default challenge.
+    /// The constants of `chain`; for signet, with the default challenge.
     pub fn new(chain: Chain) -> Self {
         match chain {
             Chain::Main => Self::main(),
@@ -131,7 +134,8 @@ impl Network {
         }
     }
 
-    /// A signet with another challenge (Core's `-signetchallenge`): its own magic, no assumed work.
+    /// The constants of a signet with a challenge of its own (Core's `-signetchallenge`): the magic
+    /// follows from the challenge, and no work is assumed.
     pub fn custom_signet(challenge: Vec<u8>) -> Self {
         let mut serialised = Vec::with_capacity(challenge.len() + 3);
         put_compact_size(&mut serialised, challenge.len() as u64);
@@ -148,7 +152,7 @@ impl Network {
         }
     }
 
-    /// Blocks in a difficulty period.
+    /// Number of blocks in a difficulty period.
     pub fn difficulty_adjustment_interval(&self) -> u32 {
         self.pow_target_timespan / self.pow_target_spacing
     }
@@ -336,7 +340,8 @@ impl Network {
         }
     }
 
-    /// What the younger networks share: everything active from block 1, no exceptions.
+    /// The constants that the younger networks share: every rule is active from block 1, without
+    /// exceptions.
     fn active_from_one() -> Self {
         Self {
             bip34_height: 1,
@@ -351,7 +356,7 @@ impl Network {
     }
 }
 
-/// A limit of `zeros` zero bytes above ones, little endian.
+/// The target whose highest `zeros` bytes are 0 and whose other bits are 1, little endian.
 const fn pow_limit(zeros: usize) -> [u8; 32] {
     let mut limit = [0xff; 32];
     let mut i = 0;
@@ -362,7 +367,7 @@ const fn pow_limit(zeros: usize) -> [u8; 32] {
     limit
 }
 
-/// The genesis block's bytes.
+/// The bytes of the genesis block.
 pub fn genesis_block(network: &Network) -> Vec<u8> {
     use bitcoin::Network as Upstream;
     let upstream = match network.chain {

@@ -2,18 +2,19 @@ use std::fmt;
 
 use crate::hash::Hash;
 
-/// Which output a coin is: the transaction and the output's index in it (Core's `COutPoint`).
+/// The name of an output: its transaction, and its index among the outputs of that (Core's
+/// `COutPoint`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(C)]
 pub struct OutPoint {
-    /// The transaction that created it.
+    /// The txid of the transaction that created the output.
     pub txid: Hash,
-    /// Its index among that transaction's outputs.
+    /// The index of the output in that transaction.
     pub vout: u32,
 }
 
 impl OutPoint {
-    /// The outpoint in the 36 bytes that a transaction's input starts with.
+    /// The outpoint of the wire format, with which every input starts.
     #[inline]
     pub fn from_bytes(bytes: &[u8; 36]) -> Self {
         let (txid, vout) = bytes.split_at(32);
@@ -23,7 +24,7 @@ impl OutPoint {
         outpoint
     }
 
-    /// The 36 bytes of the wire format.
+    /// The outpoint in the wire format.
     #[inline]
     pub fn to_bytes(&self) -> [u8; 36] {
         let mut bytes = [0; 36];
@@ -32,7 +33,8 @@ impl OutPoint {
         bytes
     }
 
-    /// Whether this is what a coinbase spends: nothing (Core's `COutPoint::IsNull`).
+    /// Whether this is the null outpoint, which names no output and stands in the input of a
+    /// coinbase (Core's `COutPoint::IsNull`).
     pub fn is_null(&self) -> bool {
         self.vout == u32::MAX && self.txid.is_zero()
     }

@@ -1,13 +1,13 @@
-/// A program that compresses files, and how its files are made readable.
+/// A program that compresses files, and the command that unpacks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// What the program is called.
+    /// Name of the program.
     pub name: &'static str,
-    /// The command that unpacks a file and keeps it.
+    /// The command that unpacks a file and keeps the packed one.
     pub command: &'static str,
 }
 
-/// First bytes of compressed files, by their formats' documents.
+/// The first bytes of the files of each program, from the documents of their formats.
 const PACKERS: [(&[u8], Packed); 5] = [
     (&[0x1f, 0x8b], Packed { name: "gzip", command: "gunzip -k" }),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], Packed { name: "xz", command: "unxz -k" }),
@@ -16,13 +16,13 @@ const PACKERS: [(&[u8], Packed); 5] = [
     (b"PK\x03\x04", Packed { name: "zip", command: "unzip" }),
 ];
 
-/// The program that has compressed a file which begins with `bytes`, if one has.
+/// The program that compressed the file whose first bytes are given, if one did.
 pub fn packed(bytes: &[u8]) -> Option<Packed> {
     PACKERS.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, packed)| *packed)
 }
 
 impl Packed {
-    /// What to do with such a file, in words for the user.
+    /// Advice to the user who gave a compressed file.
     pub fn advice(self) -> String {
         format!(
             "this file is compressed with {}: unpack it (`{} FILE`) and give the unpacked file",

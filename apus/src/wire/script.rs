@@ -1,10 +1,10 @@
 use super::opcodes::OP_RETURN;
 
-/// Core's `MAX_SCRIPT_SIZE`: a longer script can never be satisfied.
+/// Bytes of the longest script that can be satisfied (Core's `MAX_SCRIPT_SIZE`).
 pub const MAX_SCRIPT_BYTES: usize = 10_000;
 
-/// Whether an output with this script can be spent by nobody, so that no coin is kept for it
-/// (Core's `CScript::IsUnspendable`): it starts with OP_RETURN or is over 10,000 bytes long.
+/// Whether nobody can spend an output with this script: it starts with OP_RETURN or is over 10,000
+/// bytes long (Core's `CScript::IsUnspendable`). Such an output is no coin.
 #[inline]
 pub fn is_unspendable(script: &[u8]) -> bool {
     script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_BYTES
