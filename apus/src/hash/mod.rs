@@ -1,5 +1,5 @@
-//! Hashes: the 32-byte value, SHA-256 of one message and of many at once, MuHash3072. Knows
-//! neither files nor what is hashed.
+//! Hashes: the 32-byte value, SHA-256 of one message and of many at once, and MuHash3072. This
+//! module knows neither files nor what is hashed.
 
 mod muhash;
 mod num3072;

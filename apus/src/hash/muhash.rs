@@ -3,12 +3,12 @@ use std::array::from_fn;
 use super::num3072::{NUM_BYTES, Num3072};
 use super::{Hash, sha256};
 
-/// A hash of a set to which elements are added and from which they are taken in any order and any
-/// grouping (Core's `MuHash3072`).
+/// A hash of a set whose elements are added and removed in any order and any grouping (Core's
+/// `MuHash3072`).
 ///
-/// Each element becomes a number of 3072 bits, SHA-256 of it expanded with ChaCha20. The hash is
-/// the product of the numbers of those added divided by that of those taken, kept as a fraction so
-/// that only [`MuHash::finalize`] divides.
+/// Each element becomes a number of 3072 bits: its SHA-256, expanded with ChaCha20. The hash is
+/// made of the product of the numbers of the elements added, divided by that of the elements
+/// removed. It is kept as a fraction, so that only [`MuHash::finalize`] divides.
 #[derive(Clone)]
 pub struct MuHash {
     numerator: Num3072,
@@ -35,25 +35,25 @@ impl MuHash {
         self.numerator.multiply(&number(element));
     }
 
-    /// Takes an element out; it need not have been added before.
+    /// Removes an element, which may be added later.
     pub fn remove(&mut self, element: &[u8]) {
         self.denominator.multiply(&number(element));
     }
 
-    /// Adds what was added to another set, and takes out what was taken out of it.
+    /// Adds and removes the elements that were added to another set and removed from it.
     pub fn combine(&mut self, other: &Self) {
         self.numerator.multiply(&other.numerator);
         self.denominator.multiply(&other.denominator);
     }
 
-    /// The hash, shown reversed as Core does. Costs some milliseconds.
+    /// The hash of the set. Takes some milliseconds.
     pub fn finalize(&self) -> Hash {
         let mut quotient = self.denominator.inverse();
         quotient.multiply(&self.numerator);
         Hash(sha256(&quotient.to_bytes()))
     }
 
-    /// The state as Core writes it: numerator and denominator, little-endian.
+    /// The state as Core serialises it: numerator and denominator, little endian.
     pub fn to_bytes(&self) -> [u8; Self::STATE_BYTES] {
         let mut bytes = [0; Self::STATE_BYTES];
         bytes[..NUM_BYTES].copy_from_slice(&self.numerator.to_bytes());
@@ -72,12 +72,13 @@ impl MuHash {
     }
 }
 
+/// The number that an element becomes.
 fn number(element: &[u8]) -> Num3072 {
     Num3072::from_bytes(&keystream(&sha256(element)))
 }
 
-/// Blocks of the key stream made side by side, for vector instructions; of the second four, two
-/// are thrown away, which costs less than making two alone.
+/// Number of blocks of the key stream that are computed side by side, with vector instructions. Of
+/// the second four, two are not needed; to compute just the other two would take longer.
 const LANES: usize = 4;
 
 /// The first 384 bytes of ChaCha20 under `key` with a zero nonce, from block 0 on (RFC 8439).
@@ -105,7 +106,7 @@ fn keystream(key: &[u8; 32]) -> [u8; NUM_BYTES] {
     stream
 }
 
-/// ChaCha20's twenty rounds.
+/// The twenty rounds of ChaCha20.
 fn permute(mut words: [[u32; LANES]; 16]) -> [[u32; LANES]; 16] {
     for _ in 0..10 {
         for i in 0..4 {
@@ -170,7 +171,7 @@ mod tests {
         overflow[384..].fill(0);
         overflow[384] = 1;
         let mut hash = MuHash::from_bytes(&overflow).finalize();
-        hash.0.reverse(); // this one Core shows as the bytes are
+        hash.0.reverse(); // Core's test shows this one in the order of its bytes
         let expected = "3a31e6903aff0de9f62f9a9f7f8b861de76ce2cda09822b90014319ae5dc2271";
         assert_eq!(hash.to_string(), expected);
     }

@@ -1,8 +1,8 @@
-/// 64-bit words of a number.
+/// Number of 64-bit words of a number.
 const WORDS: usize = 48;
-/// Bytes of a number.
+/// Number of bytes of a number.
 pub(super) const NUM_BYTES: usize = 384;
-/// The modulus is 2^3072 minus this: the largest prime of 3072 bits that is safe.
+/// 2^3072 minus the modulus, which is the largest safe prime of 3072 bits.
 const PRIME_DIFF: u64 = 1_103_717;
 
 /// An integer modulo 2^3072 - 1103717, least significant word first; any value below 2^3072 may
@@ -11,14 +11,14 @@ const PRIME_DIFF: u64 = 1_103_717;
 pub(super) struct Num3072([u64; WORDS]);
 
 impl Num3072 {
-    /// One.
+    /// The number 1.
     pub fn one() -> Self {
         let mut words = [0; WORDS];
         words[0] = 1;
         Self(words)
     }
 
-    /// The number that little-endian bytes spell.
+    /// The number with these bytes, little endian.
     pub fn from_bytes(bytes: &[u8; NUM_BYTES]) -> Self {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -27,7 +27,7 @@ impl Num3072 {
         Self(words)
     }
 
-    /// The remainder's little-endian bytes.
+    /// The bytes of the remainder, little endian.
     pub fn to_bytes(&self) -> [u8; NUM_BYTES] {
         let mut reduced = self.clone();
         if self.0[0] >= PRIME_DIFF.wrapping_neg() && self.0[1..].iter().all(|w| *w == u64::MAX) {
@@ -41,7 +41,7 @@ impl Num3072 {
         bytes
     }
 
-    /// Multiplies by another number.
+    /// Multiplies this number by another.
     pub fn multiply(&mut self, other: &Self) {
         let mut product = [0; 2 * WORDS];
         multiply_wide(&self.0, &other.0, &mut product);
@@ -50,8 +50,9 @@ impl Num3072 {
 
     /// The number whose product with this one is 1; 0 for 0.
     ///
-    /// By Fermat, to the power of the prime less 2: 3051 ones and the 21 bits of 993433. About
-    /// 3,100 multiplications, once for each set, so nothing faster is worth its code.
+    /// By Fermat's little theorem it is this number to the power of the prime minus 2, in binary
+    /// 3051 ones and the 21 bits of 993433. That takes about 3,100 multiplications, once for each
+    /// set, so nothing faster is worth its code.
     pub fn inverse(&self) -> Self {
         const ONES: u32 = 3051;
         const LOW_BITS: u32 = 21;
@@ -85,14 +86,15 @@ impl Num3072 {
         }
     }
 
-    /// Takes the remainder of a product: 2^3072 is [`PRIME_DIFF`].
+    /// Sets this number to the remainder of a product; 2^3072 has the remainder [`PRIME_DIFF`].
     fn reduce(&mut self, product: &[u64; 2 * WORDS]) {
         let (low, high) = product.split_at(WORDS);
         let mut carry = 0;
         for ((word, low), high) in self.0.iter_mut().zip(low).zip(high) {
             (*word, carry) = multiply_add(*high, PRIME_DIFF, *low, carry);
         }
-        // The carry is at most PRIME_DIFF. A second one leaves a small number, so it ends there.
+        // The carry is at most PRIME_DIFF. If there is another one it leaves a small number, so a
+        // third does not follow.
         while carry != 0 {
             let mut add = carry * PRIME_DIFF;
             carry = 0;

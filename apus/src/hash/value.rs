@@ -1,16 +1,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// 32 bytes of hash in their internal order; shown, as everywhere in Bitcoin, reversed in hex.
+/// A hash of 32 bytes. As everywhere in Bitcoin, its hex digits show the bytes in reverse order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {
-    /// All zeros: the parent of a genesis block, the txid that a coinbase spends.
+    /// The hash of zeros: the parent of a genesis block, and the txid that a coinbase spends.
     pub const ZERO: Self = Self([0; 32]);
 
-    /// The hash that 64 hex digits show, for constants; fails to compile on anything else.
+    /// The hash that 64 hex digits show. Meant for constants, where anything else does not compile.
+    ///
+    /// # Panics
+    /// `hex` is not 64 hex digits.
     pub const fn from_hex(hex: &str) -> Self {
         let digits = hex.as_bytes();
         assert!(digits.len() == 64, "a hash has 64 hex digits");
@@ -50,7 +53,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// Text that is not a hash.
+/// The error of text that is not a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a hash is written as 64 hex digits")]
 pub struct ParseHashError;

@@ -4,10 +4,11 @@ use sha2::digest::generic_array::GenericArray;
 use super::state::{K, LANES, State};
 use super::x86::{Avx512, ShaNi};
 
-/// With so many lanes or fewer, one pair after the other takes less time than sixteen at once.
+/// Number of lanes up to which hashing one pair after the other is faster than sixteen lanes at
+/// once.
 const PAIRED_LANES_MAX: usize = 8;
 
-/// What the processor can do.
+/// The instructions of the processor that SHA-256 can use.
 #[derive(Clone, Copy)]
 pub struct Engine {
     sixteen: Option<Avx512>,
@@ -15,13 +16,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The fastest one here.
+    /// The fastest engine of this processor.
     #[inline]
     pub fn best() -> Self {
         Self { sixteen: Avx512::detect(), pair: ShaNi::detect() }
     }
 
-    /// Every one that runs here, down to what needs nothing.
+    /// Every engine that this processor runs, down to the one without special instructions.
     #[cfg(test)]
     pub fn all() -> Vec<Self> {
         let best = Self::best();
@@ -33,8 +34,8 @@ impl Engine {
         ]
     }
 
-    /// Takes into each state the blocks of its list; the lists are of one length, and at most
-    /// [`LANES`] in number.
+    /// Compresses into each state the blocks of its list. There are at most [`LANES`] lists, all of
+    /// one length.
     pub fn compress(self, states: &mut [State], blocks: &[&[[u8; 64]]]) {
         debug_assert!(states.len() == blocks.len() && states.len() <= LANES);
         if let Some(sixteen) = self.sixteen
@@ -55,7 +56,7 @@ impl Engine {
         last.iter_mut().zip(unpaired).for_each(|(state, blocks)| one(state, blocks));
     }
 
-    /// Takes one and the same block into every state; at most [`LANES`] of them.
+    /// Compresses one block into every state; there are at most [`LANES`] states.
     pub fn compress_constant(self, states: &mut [State], constant: &Constant) {
         match self.sixteen {
             Some(sixteen) if states.len() > PAIRED_LANES_MAX => {
@@ -69,7 +70,7 @@ impl Engine {
     }
 }
 
-/// Without a copy where every lane is in use.
+/// Calls `compress` with the states of all lanes; copies them only where some lanes are unused.
 #[inline]
 fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])) {
     if let Ok(all) = <&mut [State; LANES]>::try_from(&mut *states) {
@@ -81,21 +82,22 @@ fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])
     states.copy_from_slice(&all[..states.len()]);
 }
 
+/// Compresses blocks into one state without special instructions of ours.
 fn one(state: &mut State, blocks: &[[u8; 64]]) {
     for block in blocks {
         compress256(state, std::slice::from_ref(GenericArray::from_slice(block)));
     }
 }
 
-/// A block known beforehand, with its schedule.
+/// A block that is known at compile time, with its schedule.
 pub struct Constant {
     block: [u8; 64],
-    /// Of each round, the word and `K` added.
+    /// For each round, the sum of its word and its constant.
     schedule: [u32; 64],
 }
 
 impl Constant {
-    /// The block that follows 64 bytes when a message is just these.
+    /// The padding of a message of 64 bytes.
     pub const PADDING_OF_64_BYTES: Self = {
         let mut block = [0; 64];
         block[0] = 0x80;

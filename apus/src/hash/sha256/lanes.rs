@@ -1,21 +1,23 @@
 use super::engine::Engine;
 use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
 
-/// Lengths from this many blocks on are not told apart when messages are sorted.
+/// Messages of this many blocks or more count as equally long when messages are sorted.
 const SORTED_BLOCKS_MAX: usize = 256;
 
 /// A message that is being hashed.
 #[derive(Default)]
 struct Lane {
-    /// Its number.
+    /// Index of the message.
     message: usize,
-    /// The message, padded to whole blocks; what stands behind `end` is of earlier messages.
+    /// The message, padded to whole blocks, and maybe blocks of earlier messages after it.
     blocks: Vec<[u8; 64]>,
+    /// Index of the next block to be compressed.
     at: usize,
+    /// Number of blocks of the message.
     end: usize,
 }
 
-/// See [`Midstate::hash_many`].
+/// [`Midstate::hash_many`] with an engine of the caller's choice.
 pub fn hash_many<'a>(
     engine: Engine,
     start: &Midstate,
@@ -58,7 +60,7 @@ pub fn hash_many<'a>(
 }
 
 impl Lane {
-    /// Takes a message, with `before` bytes of it already in the state.
+    /// Takes the message of index `number`, of which `before` bytes are in the state already.
     fn load(&mut self, number: usize, pieces: &Pieces, before: u64) {
         self.message = number;
         self.at = 0;
@@ -79,13 +81,14 @@ impl Lane {
     }
 }
 
-/// Blocks of the message with its padding: a marker byte and eight of length.
+/// Number of blocks of a message with its padding, which has a marker of one byte and a length of
+/// eight.
 fn block_count(pieces: &Pieces) -> usize {
     (pieces.iter().map(|piece| piece.len()).sum::<usize>() + 9).div_ceil(64)
 }
 
-/// The numbers below `count`, those of more blocks first, so that messages side by side end
-/// together, and none is left to run alone at the end.
+/// The indices below `count`, those of longer messages first, so that messages side by side end at
+/// about the same time, and no long one is left to be hashed alone.
 fn longest_first(count: usize, blocks: impl Fn(usize) -> usize) -> Vec<usize> {
     let rank = |i| SORTED_BLOCKS_MAX - blocks(i).min(SORTED_BLOCKS_MAX);
     let mut ends = [0; SORTED_BLOCKS_MAX + 1];

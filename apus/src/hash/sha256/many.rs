@@ -4,18 +4,19 @@ use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
 use crate::hash::Hash;
 
 impl Midstate {
-    /// Of messages with nothing in common.
+    /// The state for messages with nothing in common.
     pub const INITIAL: Self = Self { state: INITIAL_STATE, bytes: 0 };
 
-    /// Of messages that start with these 64 bytes.
+    /// The state for messages that start with these 64 bytes.
     pub fn after(block: &[u8; 64]) -> Self {
         let mut state = INITIAL_STATE;
         Engine::best().compress(std::slice::from_mut(&mut state), &[&[*block]]);
         Self { state, bytes: 64 }
     }
 
-    /// SHA-256 of `count` messages, of which `message` gives the rest behind the common start;
-    /// `each` gets a message's number and final state, in no order.
+    /// Computes SHA-256 of `count` messages. `message` returns what follows the common start of a
+    /// message, by its index; `each` is called with the index and the final state of each message,
+    /// in no particular order.
     pub fn hash_many<'a>(
         &self,
         count: usize,
@@ -25,20 +26,20 @@ impl Midstate {
         lanes::hash_many(Engine::best(), self, count, message, each);
     }
 
-    /// SHA-256 of messages that are one block behind the common start: of `LEN` bytes each, 55 at
-    /// most. `each` gets the final states, in order.
+    /// Computes SHA-256 of messages of which one block follows the common start: of `LEN` bytes
+    /// each, 55 at most. `each` is called with the final states, in order.
     pub fn hash_short<const LEN: usize>(&self, messages: &[[u8; LEN]], each: impl FnMut(&State)) {
         hash_short(Engine::best(), self, messages, each);
     }
 }
 
-/// Double SHA-256 of `count` messages, in order.
+/// Double SHA-256 of `count` messages, in order; `message` returns a message by its index.
 pub fn sha256d_many<'a>(count: usize, message: impl Fn(usize) -> Pieces<'a>) -> Vec<Hash> {
     double_many(Engine::best(), count, message)
 }
 
-/// Puts the double SHA-256 of the first and second hash first, of the third and fourth second, and
-/// so on: from one level of a merkle tree to the next. A last one without a partner is left alone.
+/// Replaces the first half of `hashes` by the double SHA-256 of each pair of them: the step from
+/// one level of a merkle tree to the next. A last hash without a partner is ignored.
 pub fn sha256d_pairs(hashes: &mut [Hash]) {
     double_pairs(Engine::best(), hashes);
 }
@@ -98,11 +99,11 @@ pub(super) fn hash_short<const LEN: usize>(
     }
 }
 
-/// Last blocks, with the padding behind `LEN` bytes of message.
+/// The last blocks of messages: `LEN` bytes of each message, and the padding.
 struct Blocks<const LEN: usize>([[u8; 64]; LANES]);
 
 impl<const LEN: usize> Blocks<LEN> {
-    /// `before`: the bytes in the blocks before.
+    /// Blocks of messages that have `before` bytes in earlier blocks.
     fn new(before: u64) -> Self {
         const { assert!(LEN <= 55, "marker and length have to fit in") };
         let mut block = [0; 64];
@@ -111,7 +112,7 @@ impl<const LEN: usize> Blocks<LEN> {
         Self([block; LANES])
     }
 
-    /// Takes each message into its state; returns as many states as there are messages.
+    /// Compresses each message into its state; returns the states, as many as there are messages.
     #[inline]
     fn compress<'a, 's>(
         &mut self,

@@ -1,8 +1,8 @@
 //! SHA-256 of many messages at once.
 //!
-//! Nearly all of a SwiftSync run is SHA-256, of messages that have nothing to do with each other:
-//! transactions, pairs of hashes, outpoints. One stream uses a third of what the processor can do,
-//! so they are hashed side by side, each in a lane; a lane whose message ends takes the next one.
+//! Nearly all the work of SwiftSync is SHA-256 of independent messages: transactions, pairs of
+//! hashes, outpoints. Hashing one message uses a third of what the processor can do, so several are
+//! hashed side by side, each in a lane; a lane whose message ends takes the next message.
 
 mod engine;
 mod lanes;

@@ -1,12 +1,12 @@
-//! In the place of `x86.rs` on other processors: nothing is ever found.
+//! The stand-in for `x86.rs` on other processors, whose instructions are never found.
 
 use super::state::{LANES, State};
 
-/// Never found.
+/// Proof of AVX-512, which these processors do not have.
 #[derive(Clone, Copy)]
 pub enum Avx512 {}
 
-/// Never found.
+/// Proof of SHA-NI, which these processors do not have.
 #[derive(Clone, Copy)]
 pub enum ShaNi {}
 

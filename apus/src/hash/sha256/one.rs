@@ -4,30 +4,30 @@ use sha2::{Digest, Sha256, compress256};
 use super::state::INITIAL_STATE;
 use crate::hash::Hash;
 
-/// SHA-256.
+/// SHA-256 of a message.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// SHA-256 of SHA-256 (Core's `Hash`).
+/// Double SHA-256 of a message (Core's `Hash`).
 pub fn sha256d(bytes: &[u8]) -> Hash {
     let mut hasher = Sha256d::default();
     hasher.update(bytes);
     hasher.finish()
 }
 
-/// SHA-256 of SHA-256 over bytes that come in pieces (Core's `HashWriter`).
+/// Double SHA-256 of a message that comes in pieces (Core's `HashWriter`).
 #[derive(Clone, Default)]
 pub struct Sha256d(Sha256);
 
 impl Sha256d {
-    /// Adds bytes.
+    /// Adds the next piece of the message.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The hash of all bytes added.
+    /// The hash of the message.
     #[inline]
     pub fn finish(self) -> Hash {
         let mut block = [0; 64];
@@ -38,7 +38,7 @@ impl Sha256d {
     }
 }
 
-/// Double SHA-256 of exactly 64 bytes, the inner node of every merkle tree.
+/// Double SHA-256 of 64 bytes, as in the inner nodes of a merkle tree.
 #[inline]
 pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {
     const PADDING: [u8; 64] = {
@@ -54,7 +54,7 @@ pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {
     Hash(compress_all(&[block]))
 }
 
-/// The state after whole, already padded blocks, as bytes.
+/// SHA-256 of a message that is padded already.
 #[inline]
 fn compress_all<const N: usize>(blocks: &[[u8; 64]; N]) -> [u8; 32] {
     let mut state = INITIAL_STATE;

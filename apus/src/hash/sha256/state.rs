@@ -1,26 +1,26 @@
-/// Messages hashed side by side.
+/// Number of messages that are hashed side by side.
 pub const LANES: usize = 16;
 
-/// A message in up to three pieces, so that a transaction's witnesses can be left out.
+/// A message in up to three pieces. A transaction without its witnesses is such a message.
 pub type Pieces<'a> = [&'a [u8]; 3];
 
-/// What SHA-256 keeps between two blocks of 64 bytes: eight words, which as big-endian bytes are
-/// the hash after the last (FIPS 180-4, section 6.2).
+/// The state of SHA-256 between two blocks of 64 bytes: eight words, which after the last block, as
+/// big-endian bytes, are the hash (FIPS 180-4, section 6.2).
 pub type State = [u32; 8];
 
-/// The state before the first block (section 5.3.3).
+/// The state before the first block (FIPS 180-4, section 5.3.3).
 pub const INITIAL_STATE: State = [
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 ];
 
-/// SHA-256 after whole blocks that many messages start with.
+/// The state of SHA-256 after the whole blocks that several messages have in common at their start.
 #[derive(Clone, Copy)]
 pub struct Midstate {
     pub(super) state: State,
     pub(super) bytes: u64,
 }
 
-/// The constants of the 64 rounds (section 4.2.2).
+/// The constants of the 64 rounds (FIPS 180-4, section 4.2.2).
 pub static K: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
