@@ -2,44 +2,46 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What an operation on files returns.
+/// The result of an operation on files.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// The disk is to blame: a file could not be read or written, or holds bytes that cannot be right.
+/// An error that blames the disk: a file cannot be read or written, or holds bytes that cannot be
+/// right.
 ///
-/// The reaction is to stop and accept no more writes; what was committed stays good.
+/// The caller stops and writes no more; what was committed before remains valid.
 #[derive(Debug, thiserror::Error)]
 pub struct StoreError {
-    /// The file or directory that failed.
+    /// The file or directory to blame.
     pub path: PathBuf,
-    /// Byte offset inside the file, where one is known.
+    /// Byte offset in the file, if the error has one.
     pub offset: Option<u64>,
-    /// What went wrong, in words for the user.
+    /// What is wrong, in words for the user.
     pub what: String,
-    /// What the operating system said, where it said something.
+    /// The error of the operating system, if that refused an operation; `None` if the content of
+    /// the file or directory is wrong.
     pub source: Option<io::Error>,
 }
 
 impl StoreError {
-    /// Bytes at `offset` of `path` that cannot be right.
+    /// The error of bytes at `offset` of the file `path` that cannot be right.
     pub fn corrupt(path: impl AsRef<Path>, offset: u64, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, offset: Some(offset), what: what.into(), source: None }
     }
 
-    /// A file or directory that is not as it must be, at no one place inside it.
+    /// The error of a file or directory that is not as it must be, without an offset.
     pub fn new(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, offset: None, what: what.into(), source: None }
     }
 
-    /// An operation that the operating system refused; `what` completes "cannot …".
+    /// The error of an operation that the operating system refused; `what` completes "cannot …".
     pub fn io(path: impl AsRef<Path>, what: &str, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, offset: None, what: format!("cannot {what}"), source: Some(source) }
     }
 
-    /// A disk that is full, or too small for what is to come.
+    /// The error of a disk that is full, or too small for what is to be written.
     pub fn full(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         Self { source: Some(io::ErrorKind::StorageFull.into()), ..Self::new(path, what) }
     }

@@ -14,13 +14,13 @@ use rustix::io::Errno;
 
 use super::{PowerCut, Result, StoreError};
 
-/// A handle on the file system; clones share the same power cut, if one is armed.
+/// The file system. Clones share a [`PowerCut`], if there is one.
 #[derive(Clone, Default)]
 pub struct Disk {
     power: Option<Arc<PowerCut>>,
 }
 
-/// An open file with its path, so that every error can name it.
+/// An open file, with its path for error messages.
 pub struct File {
     path: PathBuf,
     inner: fs::File,
@@ -30,22 +30,21 @@ pub struct File {
 }
 
 impl Disk {
-    /// Memory, offset and length of what [`File::is_direct`] files read and write in one call are
-    /// multiples of this many bytes; what the file system cannot take so goes through the page
-    /// cache.
+    /// The alignment of memory, offset and length with which [`File::is_direct`] files are read and
+    /// written. What the file system does not accept with it goes through the page cache.
     pub const DIRECT_BYTES: usize = 4096;
 
-    /// The real disk.
+    /// The file system of this machine.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A disk that loses power as `power` says.
+    /// The file system of this machine, with power that fails as `power` says.
     pub fn with_power_cut(power: Arc<PowerCut>) -> Self {
         Self { power: Some(power) }
     }
 
-    /// Creates `path` for reading and writing, or truncates what is there.
+    /// Creates the file `path` for reading and writing; an existing file is emptied.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         self.before(path, &[])?;
@@ -54,7 +53,7 @@ impl Disk {
         self.open_with(path, &options, "create the file")
     }
 
-    /// [`Disk::create`] for what only the owner may read.
+    /// [`Disk::create`] of a file that only its owner may read.
     pub(super) fn create_private(&self, path: &Path) -> Result<File> {
         self.before(path, &[])?;
         let mut options = fs::OpenOptions::new();
@@ -62,19 +61,20 @@ impl Disk {
         self.open_with(path, &options, "create the file")
     }
 
-    /// As [`Disk::create`], past the page cache (`O_DIRECT`) where the file system can: for much
-    /// data that nobody reads soon. It costs neither a copy nor the pages that hold it, and a sync
-    /// finds nothing left to write.
+    /// [`Disk::create`] of a file that is read and written past the page cache (`O_DIRECT`), if the
+    /// file system can. It is meant for much data that is not read soon: nothing is copied, no
+    /// pages are taken from other uses, and a sync has nothing left to write.
     pub fn create_direct(&self, path: impl AsRef<Path>) -> Result<File> {
         Ok(self.create(path)?.into_direct())
     }
 
-    /// As [`Disk::open`], past the page cache where the file system can.
+    /// [`Disk::open`] of a file that is read and written past the page cache, if the file system
+    /// can.
     pub fn open_direct(&self, path: impl AsRef<Path>) -> Result<File> {
         Ok(self.open(path)?.into_direct())
     }
 
-    /// Opens `path` for reading and writing, creating it empty if it is not there.
+    /// Opens the file `path` for reading and writing; it is created if it does not exist.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         if !path.exists() {
@@ -85,14 +85,14 @@ impl Disk {
         self.open_with(path, &options, "open the file")
     }
 
-    /// Opens `path` for reading.
+    /// Opens the file `path` for reading.
     pub fn open_read(&self, path: impl AsRef<Path>) -> Result<File> {
         let mut options = fs::OpenOptions::new();
         options.read(true);
         self.open_with(path.as_ref(), &options, "open the file")
     }
 
-    /// The whole of `path`, or `None` if there is no such file.
+    /// Reads the whole file `path`; `None` if it does not exist.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>> {
         let path = path.as_ref();
         match fs::read(path) {
@@ -102,14 +102,15 @@ impl Disk {
         }
     }
 
-    /// Length of the file at `path` in bytes.
+    /// Length of the file `path` in bytes.
     pub fn len(&self, path: impl AsRef<Path>) -> Result<u64> {
         let path = path.as_ref();
         let metadata = fs::metadata(path);
         Ok(metadata.map_err(|e| StoreError::io(path, "read the length", e))?.len())
     }
 
-    /// Renames `from` to `to`, replacing what is there. Durable after [`Disk::sync_dir`].
+    /// Renames the file `from` to `to`, which is replaced if it exists. Durable after
+    /// [`Disk::sync_dir`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         if let Some(power) = &self.power {
@@ -123,7 +124,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes a file; no error if it is not there. Durable after [`Disk::sync_dir`].
+    /// Removes the file `path`, if it exists. Durable after [`Disk::sync_dir`].
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.before(path, &[])?;
@@ -139,7 +140,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes a directory if nothing is in it.
+    /// Removes the directory `path`, if it exists and is empty.
     pub fn remove_empty_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.before(path, &[])?;
@@ -151,13 +152,13 @@ impl Disk {
         }
     }
 
-    /// Creates a directory and its parents; no error if it is there.
+    /// Creates the directory `path` and its parents, as far as they do not exist.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         fs::create_dir_all(path).map_err(|e| StoreError::io(path, "create the directory", e))
     }
 
-    /// Names of the entries of a directory, sorted; empty if there is no such directory.
+    /// The names of the entries of the directory `path`, sorted; none if it does not exist.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
         let path = path.as_ref();
         let fail = |e| StoreError::io(path, "list the directory", e);
@@ -175,7 +176,7 @@ impl Disk {
         Ok(names)
     }
 
-    /// Makes creations, renames and removals in `path` durable.
+    /// Makes creations, renames and removals in the directory `path` durable.
     pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.before(path, &[])?;
@@ -193,6 +194,10 @@ impl Disk {
         Ok(File { path, inner, power, direct: AtomicBool::new(false) })
     }
 
+    /// Counts a change to the disk, and returns how many of `bytes` are to be written.
+    ///
+    /// # Errors
+    /// The power is off.
     fn before(&self, path: &Path, bytes: &[u8]) -> Result<usize> {
         match &self.power {
             None => Ok(bytes.len()),
@@ -202,18 +207,18 @@ impl Disk {
 }
 
 impl File {
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Length in bytes.
+    /// Length of the file in bytes.
     pub fn len(&self) -> Result<u64> {
         let metadata = self.inner.metadata();
         Ok(metadata.map_err(|e| StoreError::io(&self.path, "read the length", e))?.len())
     }
 
-    /// Whether the file holds no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -223,21 +228,27 @@ impl File {
         self.direct.load(Relaxed)
     }
 
-    /// Fills `buffer` from `offset`; an error if the file ends before.
+    /// Fills `buffer` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The file ends before, or cannot be read.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let result = self.through_cache_if_refused(|| self.inner.read_exact_at(buffer, offset));
         result.map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => {
-                let what = format!("the file ends inside the {} bytes wanted here", buffer.len());
+                let what =
+                    format!("the file ends within the {} bytes to be read here", buffer.len());
                 StoreError::corrupt(&self.path, offset, what)
             }
             _ => StoreError::io(&self.path, "read", e).at(offset),
         })
     }
 
-    /// Appends the `len` bytes from `offset` to `out`; its new space is not zeroed first.
+    /// Appends the `len` bytes from `offset` on to `out`, without zeroing the new space first. The
+    /// caller bounds `len`, for which memory is allocated.
     ///
-    /// `len` is for the caller to bound: as much is reserved. On an error `out` is as before.
+    /// # Errors
+    /// The file ends before, or cannot be read; then `out` is unchanged.
     pub fn append_to(&self, out: &mut Vec<u8>, len: usize, offset: u64) -> Result<()> {
         let start = out.len();
         out.reserve_exact(len);
@@ -247,7 +258,7 @@ impl File {
             match rustix::io::pread(&self.inner, spare, at) {
                 Ok(0) => {
                     out.truncate(start);
-                    let what = format!("the file ends inside the {len} bytes wanted here");
+                    let what = format!("the file ends within the {len} bytes to be read here");
                     return Err(StoreError::corrupt(&self.path, offset, what));
                 }
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -261,7 +272,7 @@ impl File {
         Ok(())
     }
 
-    /// Writes all of `bytes` at `offset` with one call.
+    /// Writes all of `bytes` at `offset`.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let fail = |e| StoreError::io(&self.path, "write", e).at(offset);
         match &self.power {
@@ -280,7 +291,8 @@ impl File {
         }
     }
 
-    /// Reserves blocks up to `len` bytes and extends the file with zeros (`fallocate`).
+    /// Reserves space for the `len` bytes from `offset` on, and extends the file with zeros to
+    /// their end (`fallocate`). Does nothing where the file system cannot reserve space.
     pub fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         if let Some(power) = &self.power {
             power.step(&self.path, 0)?;
@@ -293,7 +305,7 @@ impl File {
         }
     }
 
-    /// Cuts the file, or extends it with zeros, to `len` bytes.
+    /// Cuts the file to `len` bytes, or extends it with zeros to as many.
     pub fn set_len(&self, len: u64) -> Result<()> {
         if let Some(power) = &self.power {
             power.step(&self.path, 0)?;
@@ -301,7 +313,7 @@ impl File {
         self.inner.set_len(len).map_err(|e| StoreError::io(&self.path, "set the length", e))
     }
 
-    /// Makes the content durable (`fdatasync`).
+    /// Makes the content of the file durable (`fdatasync`).
     pub fn sync(&self) -> Result<()> {
         if let Some(power) = &self.power {
             power.step(&self.path, 0)?;
@@ -315,16 +327,17 @@ impl File {
 
     /// Maps the whole file for reading.
     ///
-    /// The caller vouches that nobody cuts the file while the map lives: tables never change once
-    /// written, and the data directory's lock keeps other programs away.
+    /// The file must not be cut while the map exists. Tables, which are what is mapped, never
+    /// change once they are written, and the lock on the data directory keeps other programs away.
     pub fn map(&self) -> Result<Mmap> {
         let fail = |e| StoreError::io(&self.path, "map the file", e);
-        // SAFETY: see above; a file cut by a third party raises SIGBUS, as in every mmap reader.
+        // SAFETY: the file is not changed, as the doc comment demands. If another program cuts it
+        // all the same, reading raises SIGBUS, as in every program that maps files.
         unsafe { Mmap::map(&self.inner) }.map_err(fail)
     }
 
-    /// Goes past the page cache from now on. Not where power cuts are tested: they leave half a
-    /// write, of any length.
+    /// Makes reads and writes go past the page cache, if the file system can. It does not where
+    /// power cuts are tested, which write half of the bytes, of any length.
     fn into_direct(self) -> Self {
         let set = || fcntl_setfl(&self.inner, fcntl_getfl(&self.inner)? | OFlags::DIRECT);
         if self.power.is_none() && set().is_ok() {
@@ -333,8 +346,8 @@ impl File {
         self
     }
 
-    /// Does `work`; if the file system refuses it for going past the page cache, does it again
-    /// through the cache, and so from then on.
+    /// Does `work`. If the file system refuses it because it goes past the page cache, does it
+    /// again through the cache, which is used from then on.
     fn through_cache_if_refused(&self, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         match work() {
             Err(e) if self.is_direct() && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
@@ -346,7 +359,7 @@ impl File {
         }
     }
 
-    /// The file underneath, for locks.
+    /// The file of the standard library, for locks and advice to the kernel.
     pub fn raw(&self) -> &fs::File {
         &self.inner
     }

@@ -7,26 +7,32 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::{Disk, File, StoreError};
 
-/// Files that this process has locked. The kernel grants a process its own record locks again,
-/// and drops them when *any* handle on the file is closed, so it cannot be asked.
+/// The files that this process has locked, by [`full_name`]. The kernel cannot be asked for them:
+/// it grants a process a record lock that the process has already, and releases it when *any*
+/// handle on the file is closed.
 static LOCKED: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
 
-/// What this process has locked a file for.
+/// A lock that this process has on a file.
 struct Held {
+    /// Whether other programs may hold it too, all of them to read.
     shared: bool,
+    /// Number of [`FileLock`]s that stand for it.
     owners: usize,
-    /// The only handle on the file.
+    /// The only handle on the file in this process.
     _file: File,
 }
 
 /// A lock on a file, of the kind that Bitcoin Core and LevelDB take (`fcntl`): exclusive, or shared
-/// with others that only read. It ends when this is dropped.
+/// with programs that only read. It is released when this is dropped.
 pub struct FileLock {
     name: PathBuf,
 }
 
 impl Disk {
-    /// Locks `path`, creating it if it is not there; an error if this or another program has it.
+    /// Takes the exclusive lock on the file `path`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// This or another program holds a lock on the file.
     pub fn lock(&self, path: impl AsRef<Path>) -> Result<FileLock, StoreError> {
         let path = path.as_ref();
         let mut locked = locked();
@@ -42,14 +48,12 @@ impl Disk {
         Ok(FileLock { name })
     }
 
-    /// Locks `path` against those who write, together with others that only read. Nothing is made
-    /// or changed.
-    ///
-    /// `None` where nobody can be kept away: there is no such file, or the file system has no locks
-    /// (some read-only network mounts).
+    /// Takes a shared lock on the file `path`, which keeps away programs that write. Nothing is
+    /// created or changed. `None` where no lock can be taken: the file does not exist, or its file
+    /// system has no locks (as on some network mounts).
     ///
     /// # Errors
-    /// This or another program has it for writing.
+    /// This or another program holds the exclusive lock.
     pub fn lock_shared(&self, path: impl AsRef<Path>) -> Result<Option<FileLock>, StoreError> {
         let path = path.as_ref();
         let mut locked = locked();
@@ -84,16 +88,18 @@ impl Drop for FileLock {
         let Some(held) = locked.get_mut(&self.name) else { return };
         held.owners -= 1;
         if held.owners == 0 {
-            // Closed while the list is held, so that nobody's new lock is lost with our handle.
+            // The file is closed before the list is released: closing it later could release a lock
+            // that another thread takes meanwhile.
             locked.remove(&self.name);
         }
     }
 }
 
-/// The name under which the file is listed, whatever way leads to its directory.
+/// The name of a file in [`LOCKED`], which is the same by whatever path its directory is reached.
 fn full_name(path: &Path) -> Result<PathBuf, StoreError> {
     let parent = path.parent().unwrap_or(Path::new(".")).canonicalize();
-    let parent = parent.map_err(|e| StoreError::io(path, "find the lock's directory", e))?;
+    let parent =
+        parent.map_err(|e| StoreError::io(path, "find the directory of the lock file", e))?;
     Ok(parent.join(path.file_name().unwrap_or_default()))
 }
 

@@ -1,8 +1,7 @@
-//! The seam under everything durable: files, and a disk that loses power on command.
+//! Files, and a disk that loses power on command. This module does not know what the bytes mean.
 //!
-//! `leveldb` and `store` write through [`Disk`] and nothing else, so that every
-//! durable promise can be tested by cutting power after the n-th write, for every n
-//! ([`PowerCut`]). It does not know what the bytes mean.
+//! Everything durable is written through [`Disk`], so that a test can cut the power at the n-th
+//! change to the disk, for every n, and look at what is left ([`PowerCut`]).
 
 mod error;
 mod file;

@@ -5,34 +5,39 @@ use std::sync::Mutex;
 
 use super::StoreError;
 
-/// Cuts the power at the n-th change to the disk: that change is half done, every later one is
-/// refused, and [`PowerCut::lose_unsynced`] then leaves of each file what was synced.
+/// A power failure at the n-th change to the disk, for tests: that change is half done, every later
+/// one is refused, and [`PowerCut::lose_unsynced`] then takes from each file what was not synced.
 ///
-/// Meant for small files: it remembers the synced content of each.
+/// It is meant for small files, since it holds the synced content of each in memory.
 pub struct PowerCut {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Number of changes attempted so far.
     steps: u64,
+    /// Number of the change at which the power fails.
     cut_at: u64,
-    /// Whether the power was off before the last step that was asked for.
+    /// Whether the power was off before the last change that was attempted.
     off_before: bool,
-    /// Content as of the last sync of each file, under its present name.
+    /// The content of each file as of its last sync, by its present name.
     synced: BTreeMap<PathBuf, Vec<u8>>,
-    /// Names whose presence or absence is not yet durable: name, and what was durable under it.
+    /// Names that were created, removed or replaced since their directory was synced, with the
+    /// content that is durable under each.
     unsynced_names: BTreeMap<PathBuf, Option<Vec<u8>>>,
+    /// Every file that was changed.
     touched: BTreeSet<PathBuf>,
 }
 
 impl PowerCut {
-    /// Power fails at the `cut_at`-th change, counted from 1; `u64::MAX` only counts.
+    /// A power failure at the change of number `cut_at`, counted from 1; with `u64::MAX` changes
+    /// are only counted.
     pub fn at(cut_at: u64) -> Self {
         Self { state: Mutex::new(State { cut_at, ..State::default() }) }
     }
 
-    /// Changes seen so far.
+    /// Number of changes attempted so far.
     pub fn steps(&self) -> u64 {
         self.lock().steps
     }
@@ -43,8 +48,9 @@ impl PowerCut {
         state.steps >= state.cut_at
     }
 
-    /// Brings every touched file back to what a disk without power keeps: synced content, and
-    /// names as of the last directory sync. Call it after the cut, with no file open.
+    /// Brings every file to what a disk keeps without power: its synced content, under the names as
+    /// of the last sync of its directory. To be called after the power failed, when no file is
+    /// open.
     pub fn lose_unsynced(&self) -> std::io::Result<()> {
         let state = self.lock();
         for path in &state.touched {
@@ -56,7 +62,7 @@ impl PowerCut {
             };
             match content {
                 Some(bytes) => {
-                    // Its directory may have been removed since.
+                    // The directory of the file may have been removed.
                     path.parent().map_or(Ok(()), fs::create_dir_all)?;
                     fs::write(path, bytes)?;
                 }
@@ -67,12 +73,16 @@ impl PowerCut {
         Ok(())
     }
 
+    /// Counts a change to `path` that writes so many bytes.
+    ///
+    /// # Errors
+    /// The power is off, or fails at this change.
     pub(super) fn step(&self, path: &Path, bytes: usize) -> Result<usize, StoreError> {
         let mut state = self.lock();
         state.off_before = state.steps >= state.cut_at;
         state.steps += 1;
         if state.steps >= state.cut_at {
-            return Err(StoreError::new(path, "the power is off (a test said so)"));
+            return Err(StoreError::new(path, "the power is off (this is a test)"));
         }
         if !path.is_dir() {
             state.first_touch(path);
@@ -89,7 +99,7 @@ impl PowerCut {
         self.lock().synced.insert(path.to_path_buf(), content);
     }
 
-    /// Remembers what is at `path` before it is renamed.
+    /// Remembers the content of `path` before it is renamed.
     pub(super) fn before_rename(&self, path: &Path) {
         self.lock().first_touch(path);
     }
@@ -98,7 +108,7 @@ impl PowerCut {
         let mut state = self.lock();
         state.first_touch(to);
         let content = state.synced.remove(from).unwrap_or_default();
-        // Until its directory is synced, the old name may come back.
+        // Until the directory is synced, the old name may come back.
         state.unsynced_names.entry(from.to_path_buf()).or_insert(Some(content.clone()));
         let before = state.synced.insert(to.to_path_buf(), content);
         state.unsynced_names.entry(to.to_path_buf()).or_insert(before);
@@ -122,7 +132,7 @@ impl PowerCut {
 }
 
 impl State {
-    /// Remembers what was there before the first change to `path`.
+    /// Remembers the content of `path` before the first change to it.
     fn first_touch(&mut self, path: &Path) {
         if !self.touched.insert(path.to_path_buf()) {
             return;

@@ -3,35 +3,37 @@ use std::path::{Path, PathBuf};
 use super::{Disk, File, Result, StoreError};
 
 impl Disk {
-    /// Puts `bytes` at `path` so that after a crash either the old or the new content is there.
+    /// Makes `bytes` the content of the file `path`. After a crash the file has either its old or
+    /// its new content.
     ///
     /// # Errors
-    /// The disk fails; then `path` is as it was.
+    /// The disk fails; then the file is unchanged.
     pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         self.replace_with(path, |file| file.write_all_at(bytes, 0))
     }
 
-    /// [`Disk::write_atomically`] for what only the owner may read.
+    /// [`Disk::write_atomically`] of a file that only its owner may read.
     pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
-        // A temporary file that is there already would keep its mode.
+        // A temporary file that exists already would keep its mode.
         self.remove_temporary(path)?;
         let temporary = self.create_private(&temporary_name(path));
         self.replace(path, temporary, |file| file.write_all_at(bytes, 0))
     }
 
-    /// Removes what a crash while a file was replaced may have left next to `path`.
+    /// Removes the temporary file that a crash may have left while `path` was replaced.
     pub fn remove_temporary(&self, path: impl AsRef<Path>) -> Result<()> {
         let temporary = temporary_name(path.as_ref());
         if temporary.exists() { self.remove(temporary) } else { Ok(()) }
     }
 
-    /// Puts at `path` what `write` writes into an empty file, so that after a crash either the old
-    /// or the new content is there: a temporary file beside it, synced, renamed over, directory
-    /// synced. For content that is too much to hold in memory.
+    /// Replaces the file `path` by what `write` writes into an empty one. After a crash the file
+    /// has either its old or its new content: a temporary file next to it is written, synced and
+    /// renamed, and then the directory is synced. It is meant for content that is too large for
+    /// memory.
     ///
     /// # Errors
-    /// The disk fails, or `write` does; then `path` is as it was and nothing is left beside it.
+    /// The disk or `write` fails; then the file is unchanged, and the temporary file is removed.
     pub fn replace_with<T, E: From<StoreError>>(
         &self,
         path: impl AsRef<Path>,
@@ -41,7 +43,7 @@ impl Disk {
         self.replace(path, self.create(temporary_name(path)), write)
     }
 
-    /// Writes `temporary` and puts it in the place of `path`.
+    /// Writes the file `temporary` and renames it to `path`.
     fn replace<T, E: From<StoreError>>(
         &self,
         path: &Path,
@@ -61,7 +63,7 @@ impl Disk {
                 Ok(written)
             }
             Err(error) => {
-                // The first error counts.
+                // Only the first error is reported.
                 let _ = self.remove_temporary(path);
                 Err(error)
             }
@@ -69,7 +71,7 @@ impl Disk {
     }
 }
 
-/// Where the bytes go that are to replace a file.
+/// Path of the temporary file that is renamed to `path`.
 fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".dbtmp");
@@ -96,6 +98,6 @@ mod tests {
         });
         assert!(failed.is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
-        assert_eq!(disk.list(dir.path()).unwrap(), ["file"], "nothing is left beside it");
+        assert_eq!(disk.list(dir.path()).unwrap(), ["file"], "nothing is left next to it");
     }
 }

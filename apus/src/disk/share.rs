@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whoever wants to know which share of a long piece of work is done, from 0 to 1. Called from the
+/// A callback that is given the share of a long piece of work that is done, from 0 to 1, by the
 /// threads that do the work.
 pub type OnShare<'a> = &'a (dyn Fn(f64) + Sync);
 
-/// How much of a long piece of work is done. Any thread adds to it, and it reports.
+/// Counts how much of a long piece of work is done, for any number of threads, and reports it.
 pub struct Share<'a> {
     report: OnShare<'a>,
     done: AtomicU64,
@@ -12,12 +12,12 @@ pub struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    /// Nothing done of `total`, in whatever unit.
+    /// A count that starts at 0 and ends at `total`, in any unit.
     pub fn new(total: u64, report: OnShare<'a>) -> Self {
         Self { report, done: AtomicU64::new(0), total }
     }
 
-    /// So much more is done.
+    /// Counts `more` units as done.
     pub fn add(&self, more: u64) {
         let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
         if self.total > 0 {
