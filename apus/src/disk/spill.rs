@@ -58,7 +58,7 @@ impl SpillFile {
 
     /// A file in the directory of `path`, named like `path` with `suffix` added, of which nothing
     /// is left once this is dropped or the process ends.
-    pub fn beside(path: &Path, suffix: &str) -> Self {
+    pub fn unlinked(path: &Path, suffix: &str) -> Self {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(suffix);
         Self::new(&Disk::new(), path.with_file_name(name), Persistence::Unlinked)
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn an_unlinked_file_is_never_seen() {
         let dir = tempfile::tempdir().unwrap();
-        let spill = SpillFile::beside(&dir.path().join("out"), ".tmp");
+        let spill = SpillFile::unlinked(&dir.path().join("out"), ".tmp");
         assert!(spill.is_empty() && spill.path().ends_with("out.tmp"));
         assert_eq!(spill.append(b"first").unwrap(), 0);
         assert_eq!(spill.append(b"second").unwrap(), 5);
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn many_threads_share_one_file() {
         let dir = tempfile::tempdir().unwrap();
-        let spill = SpillFile::beside(&dir.path().join("out"), ".tmp");
+        let spill = SpillFile::unlinked(&dir.path().join("out"), ".tmp");
         std::thread::scope(|scope| {
             for byte in 0..8u8 {
                 let spill = &spill;

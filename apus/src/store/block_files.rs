@@ -11,16 +11,17 @@ use super::{BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, Obfusca
 use crate::disk::{Disk, File, Result, StoreError};
 use crate::hash::Hash;
 
-/// Core's `MAX_SIZE`: no block in a file may claim more bytes.
+/// Core's `MAX_SIZE`: the most bytes that a block in a file may state as its length.
 const MAX_SIZE: u32 = 0x0200_0000;
-/// Files kept open for reading; below every usual limit on open files.
+/// Number of files that are kept open for reading; below every usual limit on open files.
 const READERS_MAX: usize = 64;
 
-/// The blk and rev files of a data directory: the bytes part of Core's `BlockManager`.
+/// The blk and rev files of a data directory (the part of Core's `BlockManager` that handles
+/// bytes).
 ///
-/// Any number of threads read at once; appends queue at one lock. Bytes are framed and hashed
-/// before that lock, so what is serial is one pass of obfuscation and one write. A block that was
-/// appended can be read at once; it is durable after [`BlockFiles::flush`].
+/// Any number of threads read at the same time. Threads that append take turns at a lock, for one
+/// pass of obfuscation and one write; framing and hashing are done before. A block can be read as
+/// soon as it is appended, and is durable after [`BlockFiles::flush`].
 pub struct BlockFiles {
     disk: Disk,
     directory: PathBuf,
@@ -39,18 +40,18 @@ struct Reader {
 /// Undo data to be stored.
 #[derive(Clone, Copy)]
 pub struct UndoRecord<'a> {
-    /// The file that holds the block, which is the number of the rev file too.
+    /// Number of the blk file that holds the block, and of the rev file.
     pub file: u32,
     /// Height of the block.
     pub height: u32,
-    /// Hash of the block's parent; part of the checksum.
+    /// Hash of the parent of the block, which the checksum covers.
     pub prev: &'a Hash,
     /// Core's `CBlockUndo`, serialised.
     pub payload: &'a [u8],
 }
 
 impl BlockFiles {
-    /// The files in `directory` (Core's `blocks`), as the block index describes them.
+    /// The files in `directory` (Core's `blocks`), which the block index describes with `infos`.
     pub fn new(
         disk: &Disk,
         directory: &Path,
@@ -71,32 +72,32 @@ impl BlockFiles {
         }
     }
 
-    /// Where the blk file of this number is.
+    /// Path of the blk file of this number.
     pub fn block_path(&self, file: u32) -> PathBuf {
         Kind::Block.path(&self.directory, file)
     }
 
-    /// Where the rev file of this number is.
+    /// Path of the rev file of this number.
     pub fn undo_path(&self, file: u32) -> PathBuf {
         Kind::Undo.path(&self.directory, file)
     }
 
-    /// Appends a block's bytes; where they are. `time` is the header's.
+    /// Appends the bytes of a block, and returns where they are. `time` is that of the header.
     pub fn append_block(&self, block: &[u8], height: u32, time: u32) -> Result<FlatFilePos> {
         let mut record = block_record(self.magic, block);
         let start = self.writer().append_block(&mut record, height, time)?;
         Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
     }
 
-    /// Appends undo data; where in its rev file it is.
+    /// Appends undo data, and returns its offset in its rev file.
     pub fn append_undo(&self, undo: UndoRecord) -> Result<u32> {
         let mut record = undo_record(self.magic, undo.payload, undo.prev);
         let start = self.writer().append_undo(&mut record, undo.file, undo.height)?;
         Ok(start + STORAGE_HEADER_BYTES)
     }
 
-    /// Appends the undo data of a stored block and notes it in `entry`; nothing happens, and the
-    /// answer is false, if it is stored already (Core's `WriteBlockUndo`).
+    /// Appends the undo data of a stored block and notes it in `entry`, unless the entry says that
+    /// it is stored already. Returns whether it was appended (Core's `WriteBlockUndo`).
     pub fn write_undo(&self, entry: &mut IndexEntry, payload: &[u8]) -> Result<bool> {
         if entry.status.has(BlockStatus::BLOCK_HAVE_UNDO) {
             return Ok(false);
@@ -107,52 +108,59 @@ impl BlockFiles {
         Ok(true)
     }
 
-    /// Counts in a block of `len` bytes that lies at `pos` already, while the index is rebuilt
-    /// from the files (Core's `UpdateBlockInfo`). An error if the file's number is absurd.
+    /// Counts a block of `len` bytes that is at `pos` already, while the index is rebuilt from the
+    /// files (Core's `UpdateBlockInfo`).
+    ///
+    /// # Errors
+    /// The number of the file is higher than any chain needs.
     pub fn note_block(&self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
         self.writer().note_block(pos, len, height, time)
     }
 
-    /// Says, while the index is rebuilt, that a file holds something up to its byte `end` that is
-    /// not to be written over. An error if the file's number is absurd.
+    /// Reserves a file up to its byte `end`, while the index is rebuilt: what it holds there is not
+    /// written over.
+    ///
+    /// # Errors
+    /// The number of the file is higher than any chain needs.
     pub fn note_used(&self, file: u32, end: u32) -> Result<()> {
         self.writer().note_used(file, end)
     }
 
-    /// The bytes of the block at `pos` (Core's `ReadRawBlock`).
+    /// Reads the bytes of the block at `pos` (Core's `ReadRawBlock`), which the caller parses.
     ///
     /// # Errors
-    /// [`StoreError`] with file and offset: no such file, another magic, an impossible length, the
-    /// file ends inside the block. Whether the bytes are a block is for the caller to see.
+    /// The file is missing or cannot be read; another magic or an impossible length stands before
+    /// the block; the file ends within the block.
     pub fn read_block(&self, pos: FlatFilePos) -> Result<Vec<u8>> {
         let mut block = Vec::new();
         self.read_block_into(pos, &mut block)?;
         Ok(block)
     }
 
-    /// [`BlockFiles::read_block`] into a buffer that is cleared and filled, to spare its memory.
+    /// [`BlockFiles::read_block`] into a buffer, whose content is replaced.
     pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
         block.clear();
         let (file, len) = self.open_record(Kind::Block, pos)?;
         if len > MAX_SIZE {
-            let what = format!("a block cannot have {len} bytes");
+            let what =
+                format!("the length before this block is {len} bytes, more than any block has");
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
         }
         self.read_revealed(&file, block, len as usize, pos)
     }
 
-    /// The undo data at `pos` of a rev file, whose checksum covers the hash of the block's parent
-    /// (Core's `ReadBlockUndo`, before deserialisation).
+    /// Reads the undo data at `pos` of a rev file (Core's `ReadBlockUndo`, before deserialisation).
+    /// `prev` is the hash of the parent of its block, which the checksum covers.
     ///
     /// # Errors
-    /// [`StoreError`] with file and offset: as for blocks, or the checksum does not match.
+    /// As for [`BlockFiles::read_block`], or the checksum does not match.
     pub fn read_undo(&self, pos: FlatFilePos, prev: &Hash) -> Result<Vec<u8>> {
         let mut payload = Vec::new();
         self.read_undo_into(pos, prev, &mut payload)?;
         Ok(payload)
     }
 
-    /// [`BlockFiles::read_undo`] into a buffer that is cleared and filled, to spare its memory.
+    /// [`BlockFiles::read_undo`] into a buffer, whose content is replaced.
     pub fn read_undo_into(
         &self,
         pos: FlatFilePos,
@@ -169,8 +177,8 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// Makes everything appended so far durable: the files, then their directory. Appends may go
-    /// on meanwhile and count for the next flush.
+    /// Makes everything appended so far durable: the files, then their directory. What is appended
+    /// meanwhile is left to the next flush.
     pub fn flush(&self) -> Result<FileChanges> {
         let (unsynced, changes) = self.writer().take_changes();
         let synced = unsynced
@@ -184,22 +192,25 @@ impl BlockFiles {
         Ok(changes)
     }
 
-    /// What every file holds, by number.
+    /// What each file holds, by its number.
     pub fn infos(&self) -> Vec<FileInfo> {
         self.writer().infos().to_vec()
     }
 
-    /// Begins to prune file `number`: clears its info. The caller then makes the entries of its
-    /// blocks forget them ([`IndexEntry::forget_data`]), flushes, writes both to the index, and
-    /// only then calls [`BlockFiles::remove_pruned`].
+    /// Begins to prune the files of this number, by clearing their info. The caller then clears the
+    /// positions in the entries of its blocks ([`IndexEntry::forget_data`]), flushes, writes the
+    /// changes and the entries to the index, and after that calls [`BlockFiles::remove_pruned`].
+    ///
+    /// # Panics
+    /// It is the last file, which is still written to, or one that does not exist.
     pub fn prune(&self, number: u32) -> Result<()> {
         self.readers().retain(|reader| reader.id.number != number);
         self.writer().prune(number)
     }
 
-    /// Deletes the blk and rev files of pruned numbers, those too that a crash left behind (Core's
-    /// `ScanAndUnlinkAlreadyPrunedFiles`): all but the last file whose info says that it is empty.
-    /// Call it only where the block index holds the flag `prunedblockfiles`.
+    /// Deletes all files that were pruned, including those that a crash left (Core's
+    /// `ScanAndUnlinkAlreadyPrunedFiles`): the ones whose info is empty, but not the last. It may
+    /// be called only if the block index holds the flag `prunedblockfiles`.
     pub fn remove_pruned(&self) -> Result<()> {
         let infos = self.infos();
         for (number, info) in infos.iter().enumerate().take(infos.len() - 1) {
@@ -215,25 +226,31 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// Whether every blk file that `entries` name is there, as Core checks when it starts.
+    /// Checks that every blk file that `entries` name exists, as Core does when it starts.
+    ///
+    /// # Errors
+    /// A file is missing.
     pub fn check_present(&self, entries: &[IndexEntry]) -> Result<()> {
         let stored = entries.iter().filter_map(IndexEntry::block_pos);
         let numbers: std::collections::BTreeSet<u32> = stored.map(|pos| pos.file).collect();
         for number in numbers {
             let path = Kind::Block.path(&self.directory, number);
             if !path.is_file() {
-                return Err(StoreError::new(path, "the block index names this file; it is gone"));
+                return Err(StoreError::new(
+                    path,
+                    "the file is missing, although the block index names it",
+                ));
             }
         }
         Ok(())
     }
 
-    /// The file of the record at `pos`, and the record's length: two reads for each record, since
-    /// the index does not hold lengths. The second costs 0.3 µs beside 50 for a block.
+    /// The file of the record at `pos`, and the length of the record. Every record takes two reads,
+    /// since the index holds no lengths; this one takes 0.3 µs, and that of a block 50 µs.
     fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
         let file = self.reader(FlatFile { kind, number: pos.file })?;
         let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
-            let what = "no record can start before its magic and length";
+            let what = "the block index names this offset, and no record can start before byte 8";
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
         };
         let mut header = [0; STORAGE_HEADER_BYTES as usize];
@@ -242,15 +259,16 @@ impl BlockFiles {
         let [m0, m1, m2, m3, len @ ..] = header;
         if [m0, m1, m2, m3] != self.magic {
             let what = format!(
-                "no record starts here: {m0:02x}{m1:02x}{m2:02x}{m3:02x} instead of the magic"
+                "no record starts here: the bytes are {m0:02x}{m1:02x}{m2:02x}{m3:02x} instead of \
+                 the magic of the network"
             );
             return Err(StoreError::corrupt(file.path(), start, what));
         }
         let len = u32::from_le_bytes(len);
         let end = u64::from(pos.pos) + u64::from(len);
-        // Before anything is allocated by that length.
+        // Checked before memory is allocated for that length.
         if end > file.len()? {
-            let what = format!("the file ends inside the {len} bytes that start here");
+            let what = format!("the file ends within the {len} bytes that start here");
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
         }
         Ok((file, len))
@@ -269,7 +287,8 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// The file, open; the same handle for all, so that the kernel sees who reads in sequence.
+    /// The file, open for reading. All readers share one handle, so that the kernel notices when
+    /// they read in sequence.
     fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
         let mut readers = self.readers();
         if let Some(known) = readers.iter().find(|reader| reader.id == id) {
@@ -284,7 +303,7 @@ impl BlockFiles {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A writer that panicked half way has not reset `failed`; its files are for no one.
+        // What a writer that panicked has left in the files is unknown.
         self.writer.lock().unwrap_or_else(|poisoned| {
             let mut writer = poisoned.into_inner();
             writer.fail();

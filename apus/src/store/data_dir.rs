@@ -12,18 +12,18 @@ use crate::wire::Network;
 /// How a data directory is opened.
 #[derive(Clone, Debug)]
 pub struct DataDirOptions {
-    /// Whether a new directory gets a random key for its block files (Core's `-blocksxor`). To
-    /// say no to a directory that has one already is an error.
+    /// Whether a new directory gets a random key for its block files (Core's `-blocksxor`). Without
+    /// it, to open a directory that has a random key already is an error.
     pub use_xor: bool,
-    /// Whether a directory with pruned block files is welcome (Core's `-prune`).
+    /// Whether a directory with pruned block files can be opened (Core's `-prune`).
     pub prune: bool,
-    /// Where the block files are, if not in the directory itself (Core's `-blocksdir`); must
-    /// exist. The block index stays in the directory.
+    /// The directory of the block files, if that is not the data directory (Core's `-blocksdir`).
+    /// It must exist. The block index is in the data directory all the same.
     pub blocks_dir: Option<PathBuf>,
     /// How block files are laid out.
     pub files: BlockFilesOptions,
-    /// Whether nothing may be made or changed. Others may read at the same time; those who write
-    /// are kept away where there is a lock file to hold.
+    /// Whether nothing may be created or changed. Other programs may read at the same time;
+    /// programs that write are kept away, if there is a lock file.
     pub read_only: bool,
 }
 
@@ -34,11 +34,11 @@ impl Default for DataDirOptions {
     }
 }
 
-/// Bitcoin Core's data directory for one network, locked for as long as this lives; so it must
-/// outlive what [`DataDir::open_blocks`] hands out, and the chainstate.
+/// Bitcoin Core's data directory for one network. It is locked until this is dropped, so this must
+/// outlive what [`DataDir::open_blocks`] returns, and the chainstate.
 ///
-/// Below the root stand the network's subdirectory (none for main) and in it `.lock`, `blocks/`
-/// (with `.lock`, `xor.dat`, blk and rev files, `index/`) and `chainstate/`.
+/// In the root is the network's subdirectory (for main it is the root itself), and in that are
+/// `.lock`, `blocks/` (with `.lock`, `xor.dat`, blk and rev files, and `index/`) and `chainstate/`.
 pub struct DataDir {
     disk: Disk,
     network: Network,
@@ -50,11 +50,12 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens `root` for `network`, creating what is missing.
+    /// Opens the data directory `root` for `network`; what is missing is created.
     ///
     /// # Errors
-    /// Somebody else holds it; it cannot be written; its block files are missing, or another
-    /// network's; it holds a chainstate from a snapshot; its `xor.dat` is short, or unwanted.
+    /// Another program holds the lock; the directory cannot be written; its block files are
+    /// missing, or those of another network; it holds a chainstate from a snapshot; its `xor.dat`
+    /// is too short, or holds a key although [`DataDirOptions::use_xor`] is off.
     pub fn open(
         disk: &Disk,
         root: &Path,
@@ -65,7 +66,10 @@ impl DataDir {
         let path = root.join(network.subdirectory);
         let blocks = match &options.blocks_dir {
             Some(base) if !base.is_dir() => {
-                return Err(StoreError::new(base, "the directory for blocks does not exist"));
+                return Err(StoreError::new(
+                    base,
+                    "the directory for block files (--blocksdir) does not exist",
+                ));
             }
             Some(base) => base.join(network.subdirectory).join("blocks"),
             None => path.join("blocks"),
@@ -91,7 +95,7 @@ impl DataDir {
         };
         check_first_file(&blocks, obfuscation, network)?;
         if !options.read_only {
-            // Only now: to Core, a directory of blocks that holds anything has had its first run.
+            // Only after the key: for Core, a directory of blocks that holds anything is not new.
             disk.create_dir_all(path.join("blocks").join("index"))?;
             disk.create_dir_all(path.join("chainstate"))?;
             disk.sync_dir(path.join("blocks"))?;
@@ -103,11 +107,11 @@ impl DataDir {
         Ok(Self { disk, network, path, blocks, obfuscation, options, _locks: locks })
     }
 
-    /// Opens the block index, loads it, and with what it says the block files.
+    /// Opens and loads the block index, and opens the block files that it describes.
     ///
     /// # Errors
-    /// The index cannot be read, is another network's (no genesis block), names blk files that are
-    /// gone, or says that files were pruned and [`DataDirOptions::prune`] is off.
+    /// The index cannot be read, is that of another network, or names blk files that are missing;
+    /// or files were pruned, and [`DataDirOptions::prune`] is off.
     pub fn open_blocks(&self) -> Result<(IndexDb, BlockIndex, BlockFiles)> {
         let db = match self.options.read_only {
             true => IndexDb::open_read_only(&self.disk, &self.index_path())?,
@@ -129,7 +133,7 @@ impl DataDir {
         Ok((db, index, files))
     }
 
-    /// The network's own directory.
+    /// The directory of the network.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -149,12 +153,12 @@ impl DataDir {
         self.path.join("chainstate")
     }
 
-    /// What the block files are obfuscated with.
+    /// The obfuscation of the block files.
     pub fn obfuscation(&self) -> Obfuscation {
         self.obfuscation
     }
 
-    /// The disk that it was opened on.
+    /// The disk that the directory was opened on.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -166,7 +170,7 @@ impl DataDir {
     }
 }
 
-/// Locks a directory and its blocks for reading; says so where nobody can be kept away.
+/// Takes shared locks on a directory and its blocks, with a warning where none can be taken.
 fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> {
     let locks = [DirLock::take_shared(disk, path)?, DirLock::take_shared(disk, blocks)?];
     if !locks.iter().all(DirLock::is_held) {
@@ -179,8 +183,9 @@ fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> 
     Ok(locks)
 }
 
-/// An error if the directory has been in use and its block files are not there, as with a disk that
-/// is not mounted: to make new ones would hide that, and cost the coins with the next reindex.
+/// Checks that a directory that was used before has block files. They may be missing because their
+/// disk is not mounted; to create new ones would hide that, and the next reindex would lose the
+/// coins.
 fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Network) -> Result<()> {
     if !block_files(blocks)?.is_empty() {
         return Ok(());
@@ -206,18 +211,20 @@ fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Netw
     Err(StoreError::new(blocks, what))
 }
 
-/// The key in `xor.dat`; written if it is not there (Core's `InitBlocksdirXorKey`): random on the
-/// first run, zero where there is anything but hidden files already.
+/// The key in `xor.dat`, which is created if it does not exist (Core's `InitBlocksdirXorKey`): with
+/// a random key in a new directory, and with zeros where there is anything but hidden files
+/// already.
 fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation> {
     let path = blocks.join("xor.dat");
     if let Some(obfuscation) = read_xor_key(blocks)? {
         if !use_xor && !obfuscation.is_none() {
-            let what = "obfuscation cannot be switched off: a random key is stored here already";
+            let what = "block files without obfuscation were asked for (-blocksxor=0), and \
+                those in this directory have a random key already";
             return Err(StoreError::new(path, what));
         }
         return Ok(obfuscation);
     }
-    // What a crash may have left of this very write does not count.
+    // What a crash left of this very write does not count as content.
     disk.remove_temporary(&path)?;
     let names = disk.list(blocks)?;
     let first_run = names.iter().all(|name| name.starts_with('.') && blocks.join(name).is_file());
@@ -230,7 +237,7 @@ fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation
     Ok(Obfuscation::new(key))
 }
 
-/// An error if the first block file that was written to is another network's.
+/// Checks that the first block file that is not empty is one of this network.
 fn check_first_file(blocks: &Path, obfuscation: Obfuscation, network: &Network) -> Result<()> {
     let files = block_files(blocks)?.into_iter();
     let mut files = files.map(|(number, path)| {
@@ -243,7 +250,8 @@ fn check_first_file(blocks: &Path, obfuscation: Obfuscation, network: &Network) 
     }
 }
 
-/// An error if the root given is the network's subdirectory: the next one would be made inside it.
+/// Refuses a root that is the network's subdirectory itself: another one would be created inside
+/// it.
 fn refuse_nested_root(root: &Path, network: &Network) -> Result<()> {
     let subdirectory = Path::new(network.subdirectory);
     let named_so = !network.subdirectory.is_empty() && root.file_name() == subdirectory.file_name();

@@ -2,27 +2,27 @@ use std::collections::BTreeMap;
 
 use crate::wire::{Cursor, ParseError, put_varint};
 
-/// What one blk file and its rev file hold (Core's `CBlockFileInfo`).
+/// What a blk file and its rev file hold (Core's `CBlockFileInfo`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileInfo {
-    /// Number of blocks.
+    /// Number of blocks in the blk file.
     pub blocks: u32,
     /// Bytes used in the blk file.
     pub size: u32,
     /// Bytes used in the rev file.
     pub undo_size: u32,
-    /// Lowest height of a block in it.
+    /// Lowest height of a block in the blk file.
     pub height_first: u32,
-    /// Highest height of a block in it.
+    /// Highest height of a block in the blk file.
     pub height_last: u32,
-    /// Earliest block time in it, seconds since 1970.
+    /// Earliest time of a block in the blk file, in seconds since 1970.
     pub time_first: u64,
-    /// Latest block time in it.
+    /// Latest time of a block in the blk file, in seconds since 1970.
     pub time_last: u64,
 }
 
 impl FileInfo {
-    /// Counts a block in; `size` is the caller's.
+    /// Counts a block, except for its bytes: `size` is updated by the caller.
     pub fn add_block(&mut self, height: u32, time: u32) {
         let time = u64::from(time);
         if self.blocks == 0 || self.height_first > height {
@@ -36,7 +36,7 @@ impl FileInfo {
         self.time_last = self.time_last.max(time);
     }
 
-    /// The record as stored: seven VARINTs.
+    /// The record in the block index: seven VARINTs.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         let head = [self.blocks, self.size, self.undo_size, self.height_first, self.height_last];
@@ -46,7 +46,7 @@ impl FileInfo {
         out
     }
 
-    /// Reads the record.
+    /// Reads the record in the block index.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
         Ok(Self {
@@ -61,22 +61,23 @@ impl FileInfo {
     }
 }
 
-/// What the block index has to be told of the files: only a flush of the files makes one, so the
-/// index cannot run ahead of them.
+/// What has changed in the files since the block index was written. Only
+/// [`super::BlockFiles::flush`] makes one, so that the index cannot run ahead of the files.
 #[derive(Debug)]
 pub struct FileChanges {
-    /// By the number of the file.
+    /// The infos that changed, by the numbers of their files.
     pub(super) infos: BTreeMap<u32, FileInfo>,
+    /// The number of the last file.
     pub(super) last_file: u32,
 }
 
-/// A VARINT that Core keeps in 32 bits.
+/// Reads a VARINT that Core holds in an unsigned number of 32 bits.
 pub(super) fn varint_u32(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let error = cursor.error("VARINT over 32 bits");
     u32::try_from(cursor.varint()?).map_err(|_| error)
 }
 
-/// A VARINT that Core keeps in a signed 32-bit number that is never negative.
+/// Reads a VARINT that Core holds in a signed number of 32 bits, which is never negative.
 pub(super) fn varint_i32(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let error = cursor.error("VARINT over 31 bits");
     let value = varint_u32(cursor)?;

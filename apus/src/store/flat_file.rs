@@ -4,33 +4,36 @@ use super::Obfuscation;
 use crate::disk::{File, Result};
 use crate::hash::{Hash, Sha256d};
 
-/// Space is reserved in blk files in steps of this many bytes.
+/// Bytes of the steps in which space is reserved in blk files.
 pub const BLOCKFILE_CHUNK_SIZE: u32 = 16 << 20;
-/// Space is reserved in rev files in steps of this many bytes.
+/// Bytes of the steps in which space is reserved in rev files.
 pub const UNDOFILE_CHUNK_SIZE: u32 = 1 << 20;
-/// A blk file stays smaller than this many bytes.
+/// Bytes that every blk file is smaller than.
 pub const MAX_BLOCKFILE_SIZE: u32 = 128 << 20;
-/// Bytes before a block or its undo data: magic and length.
+/// Bytes before a block, or before undo data: magic and length.
 pub const STORAGE_HEADER_BYTES: u32 = 8;
-/// Bytes around undo data: magic, length and checksum.
+/// Bytes before and after undo data: magic, length and checksum.
 pub const UNDO_DATA_DISK_OVERHEAD: u32 = STORAGE_HEADER_BYTES + 32;
 
-/// No number from a file or a file's name goes this far: 12 TiB of blocks.
+/// The number of files that a chain is certain not to need: they hold 12 TiB of blocks. Higher file
+/// numbers, in files or in their names, are wrong.
 pub(super) const FILES_MAX: u32 = 100_000;
 
-/// A place in a numbered file, behind magic and length (Core's `FlatFilePos`).
+/// The position of a block or undo data in a numbered file, after magic and length (Core's
+/// `FlatFilePos`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct FlatFilePos {
     /// Number of the file.
     pub file: u32,
-    /// Byte offset in it.
+    /// Byte offset in the file.
     pub pos: u32,
 }
 
 /// How block files are laid out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockFilesOptions {
-    /// Core's `-fastprune`: files of 64 KiB, reserved in steps of 16 KiB. For tests.
+    /// Whether files have 64 KiB and are reserved in steps of 16 KiB, for tests (Core's
+    /// `-fastprune`).
     pub fast_prune: bool,
 }
 
@@ -44,15 +47,17 @@ impl BlockFilesOptions {
     }
 }
 
-/// Blocks or undo data.
+/// What a numbered file holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
+    /// Blocks; a blk file.
     Block,
+    /// Undo data; a rev file.
     Undo,
 }
 
 impl Kind {
-    /// Where file `number` of this kind is.
+    /// Path of the file of this kind and number.
     pub fn path(self, directory: &Path, number: u32) -> PathBuf {
         let prefix = match self {
             Self::Block => "blk",
@@ -70,20 +75,20 @@ pub(super) struct FlatFile {
 }
 
 impl FlatFile {
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(self, directory: &Path) -> PathBuf {
         self.kind.path(directory, self.number)
     }
 }
 
-/// The number of a file named like `blk00042.dat`.
+/// The number in the name of a blk file, such as `blk00042.dat`; `None` for other names.
 pub(super) fn block_file_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("blk")?.strip_suffix(".dat")?;
     let all_digits = digits.len() >= 5 && digits.bytes().all(|b| b.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }
 }
 
-/// A block as it lies in a blk file, before obfuscation.
+/// The record of a block in a blk file, before obfuscation.
 pub(super) fn block_record(magic: [u8; 4], block: &[u8]) -> Vec<u8> {
     let mut record = Vec::with_capacity(STORAGE_HEADER_BYTES as usize + block.len());
     record.extend_from_slice(&magic);
@@ -92,7 +97,7 @@ pub(super) fn block_record(magic: [u8; 4], block: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Undo data as it lies in a rev file, before obfuscation.
+/// The record of undo data in a rev file, before obfuscation.
 pub(super) fn undo_record(magic: [u8; 4], payload: &[u8], prev: &Hash) -> Vec<u8> {
     let mut record = Vec::with_capacity(UNDO_DATA_DISK_OVERHEAD as usize + payload.len());
     record.extend_from_slice(&magic);
@@ -102,7 +107,7 @@ pub(super) fn undo_record(magic: [u8; 4], payload: &[u8], prev: &Hash) -> Vec<u8
     record
 }
 
-/// What stands behind undo data: the double hash of the parent's hash and the data.
+/// The checksum after undo data: the double hash of the hash of the parent block and the data.
 pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
     let mut hasher = Sha256d::default();
     hasher.update(&prev.0);
@@ -110,9 +115,9 @@ pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
     hasher.finish()
 }
 
-/// Reads the `len` bytes of undo data at `offset` of a rev file into `payload`, in the place of
-/// what that held, and the checksum behind them; if that is not one of a block whose parent is
-/// `prev`, `payload` is empty and the answer false. `len` is for the caller to bound.
+/// Reads the `len` bytes of undo data at `offset` of a rev file into `payload`, whose content is
+/// replaced. Returns whether the checksum after them is that of a block whose parent is `prev`; if
+/// not, `payload` is empty. The caller bounds `len`, for which memory is allocated.
 pub(super) fn read_undo_payload(
     file: &File,
     obfuscation: Obfuscation,
@@ -130,8 +135,8 @@ pub(super) fn read_undo_payload(
     Ok(is_right)
 }
 
-/// What to reserve before `len` bytes are written at `pos`: nothing, or from `pos` up to the
-/// returned end (Core's `FlatFileSeq::Allocate`).
+/// The end of the space to be reserved from `pos` on, before `len` bytes are written there; `None`
+/// if it is reserved already (Core's `FlatFileSeq::Allocate`).
 pub(super) fn reservation(pos: u32, len: u32, chunk: u32) -> Option<u64> {
     let (pos, len, chunk) = (u64::from(pos), u64::from(len), u64::from(chunk));
     let chunks = (pos + len).div_ceil(chunk);

@@ -9,21 +9,21 @@ use crate::disk::{Disk, Result, StoreError};
 use crate::leveldb::{Db, Options};
 use crate::wire::{Cursor, Network, put_compact_size};
 
-/// Key prefix of a block: the hash follows.
+/// First byte of the key of a block; its hash follows.
 pub const DB_BLOCK_INDEX: u8 = b'b';
-/// Key prefix of a file's info: the number follows, 4 bytes little endian.
+/// First byte of the key of the info on a file; its number follows, in 4 bytes, little endian.
 pub const DB_BLOCK_FILES: u8 = b'f';
-/// Key prefix of a flag: its name follows, behind a CompactSize length.
+/// First byte of the key of a flag; the length of its name follows as a CompactSize, then the name.
 pub const DB_FLAG: u8 = b'F';
-/// Key of the number of the last file.
+/// The key of the number of the last file.
 pub const DB_LAST_BLOCK: u8 = b'l';
-/// Key that is there while the index is being rebuilt.
+/// The key of a record that exists while the index is being rebuilt.
 pub const DB_REINDEX_FLAG: u8 = b'R';
-/// The flag that says that files were pruned, ever.
+/// The flag of a directory whose files were pruned at any time.
 pub const PRUNED_FLAG: &str = "prunedblockfiles";
 
-/// The flag that says that Apus has rebuilt the index from the block files and was about to rebuild
-/// the chainstate; gone once that is done. Core does not look at it.
+/// The flag of an index that Apus has rebuilt from the block files, until the chainstate is rebuilt
+/// too. Core does not read it.
 pub const REBUILT_FLAG: &str = "apusindexrebuilt";
 
 /// The block index on disk: `blocks/index` (Core's `BlockTreeDB`).
@@ -36,43 +36,42 @@ pub struct IndexDb {
 /// Everything the block index holds.
 #[derive(Clone, Debug, Default)]
 pub struct BlockIndex {
-    /// Every block and header, in the order of their hashes.
+    /// The entry of every block and header, in the order of their hashes.
     pub entries: Vec<IndexEntry>,
-    /// What each blk and rev file holds, by number; empty in a new index.
+    /// What each blk and rev file holds, by its number; empty in a new index.
     pub files: Vec<FileInfo>,
-    /// Whether files were pruned, ever.
+    /// Whether files of the directory were pruned at any time.
     pub pruned: bool,
-    /// Whether somebody was rebuilding the index from the files and has not finished.
+    /// Whether a program was rebuilding the index from the files and has not finished.
     pub reindexing: bool,
 }
 
-/// A key and its value; none deletes it.
+/// A key and its new value; `None` deletes the key.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
 impl IndexDb {
-    /// Opens the index in the directory `path`, or makes it.
+    /// Opens the index in the directory `path`, or creates it.
     pub fn open(disk: &Disk, path: &Path) -> Result<Self> {
         Self::open_with(disk, path, Options { create_if_missing: true, ..Options::default() })
     }
 
-    /// Opens the index in the directory `path`, in which nothing is changed.
+    /// Opens the index in the directory `path` for reading only.
     pub fn open_read_only(disk: &Disk, path: &Path) -> Result<Self> {
         Self::open_with(disk, path, Options { read_only: true, ..Options::default() })
     }
 
-    /// Opens the index in the directory `path`, in which nothing is changed, no lock is taken and
-    /// no file is made. Its owner may be changing it: an error then means that there is no telling
-    /// what it says.
+    /// Opens the index in the directory `path` for reading only and without a lock. Another program
+    /// may be changing it, so that after an error the content of the index is unknown.
     pub fn open_unlocked(disk: &Disk, path: &Path) -> Result<Self> {
         let options = Options { read_only: true, lock: false, ..Options::default() };
         Self::open_with(disk, path, options)
     }
 
-    /// Makes the index in the directory `path` hold these entries and file infos, the flag
-    /// [`REBUILT_FLAG`], and nothing else.
+    /// Replaces the content of the index in the directory `path` by these entries, these file infos
+    /// and the flag [`REBUILT_FLAG`].
     ///
-    /// What was there and can be opened is kept until the new content takes its place in one step.
-    /// A database too damaged for that is removed before; a crash may then leave none.
+    /// The old content is replaced in one step, if the database can be opened. If it is too damaged
+    /// for that, it is removed first, and a crash may leave no index.
     pub fn rebuild(
         disk: &Disk,
         path: &Path,
@@ -106,18 +105,23 @@ impl IndexDb {
         let path = path.to_path_buf();
         let obfuscation = match db.get(OBFUSCATION_KEY)? {
             None => Obfuscation::NONE,
-            Some(record) => Obfuscation::from_record(&record)
-                .ok_or_else(|| StoreError::new(&path, "the obfuscation key is not of 8 bytes"))?,
+            Some(record) => Obfuscation::from_record(&record).ok_or_else(|| {
+                StoreError::new(
+                    &path,
+                    "the record of the obfuscation key does not hold a key of 8 bytes",
+                )
+            })?,
         };
         Ok(Self { db, path, obfuscation })
     }
 
-    /// Reads everything (Core's `LoadBlockIndexDB`). Entries are parsed, and their headers hashed,
-    /// on the caller's thread pool.
+    /// Reads the whole index (Core's `LoadBlockIndexDB`). Entries are parsed, and their headers
+    /// hashed, on the thread pool of the caller, who also checks the work and the parents of the
+    /// headers.
     ///
     /// # Errors
-    /// A record that cannot be read, or that is not the block's whose hash is its key; entries
-    /// without this network's genesis block. Work and links are for the caller to check.
+    /// A record cannot be read, or is not that of the block whose hash is its key; there are
+    /// entries, but none of the genesis block of `network`.
     pub fn load(&self, network: &Network) -> Result<BlockIndex> {
         let raw = self.raw_entries()?;
         let parse = |(key, value): &(Vec<u8>, Vec<u8>)| self.parse_entry(key, value);
@@ -125,7 +129,8 @@ impl IndexDb {
         let known = entries.binary_search_by(|entry| entry.hash.cmp(&network.genesis_hash));
         if !entries.is_empty() && known.is_err() {
             let what = format!(
-                "this index has no genesis block of chain {}; it is another network's",
+                "this block index is that of another network: it does not hold the genesis block \
+                 of chain {}",
                 network.chain.name()
             );
             return Err(StoreError::new(&self.path, what));
@@ -138,11 +143,11 @@ impl IndexDb {
         })
     }
 
-    /// Writes block entries, and what a flush of the files has changed, all or nothing and durable
-    /// (Core's `WriteBatchSync`). `entries` come in any order, each block once.
+    /// Writes entries, in any order and each block once, and the changes that a flush of the files
+    /// returned. They become durable in one step (Core's `WriteBatchSync`).
     pub fn write(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Result<()> {
         self.apply(self.batch(changes, entries))?;
-        // Else a run would be left for every write, and Core would have to clear up.
+        // Otherwise every write would leave a run, and Core would have to compact them.
         self.db.merge().map(|_| ())
     }
 
@@ -158,13 +163,13 @@ impl IndexDb {
         batch
     }
 
-    /// Takes [`REBUILT_FLAG`] away.
+    /// Deletes the flag [`REBUILT_FLAG`].
     pub fn forget_rebuilt(&self) -> Result<()> {
         self.apply(vec![(flag_key(REBUILT_FLAG), None)])?;
         self.db.merge().map(|_| ())
     }
 
-    /// A flag by its name (Core's `ReadFlag`).
+    /// The value of a flag; `None` if it was never set (Core's `ReadFlag`).
     pub fn read_flag(&self, name: &str) -> Result<Option<bool>> {
         let value = self.db.get(&flag_key(name))?;
         Ok(value.map(|value| self.revealed(value) == [b'1']))
@@ -176,19 +181,19 @@ impl IndexDb {
         self.apply(vec![(flag_key(name), Some(self.hidden(vec![value])))])
     }
 
-    /// Notes that files are about to be pruned; before the first one is.
+    /// Sets the flag of pruned files, which is done before the first file is pruned.
     pub fn write_pruned(&self) -> Result<()> {
         self.write_flag(PRUNED_FLAG, true)
     }
 
-    /// Notes that the index is being rebuilt, or that this is done (Core's `WriteReindexing`).
+    /// Records whether the index is being rebuilt (Core's `WriteReindexing`).
     pub fn write_reindexing(&self, reindexing: bool) -> Result<()> {
         let value = reindexing.then(|| self.hidden(vec![b'1']));
         self.apply(vec![(vec![DB_REINDEX_FLAG], value)])
     }
 
-    /// Merges everything into one level of tables, before the directory is handed over. Between
-    /// writes nothing need be done: each merges what has become too much.
+    /// Merges everything into one level of tables, before the directory is handed to another
+    /// program. Otherwise this is not needed: every write merges tables when there are too many.
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()
     }
@@ -210,7 +215,7 @@ impl IndexDb {
     fn parse_entry(&self, key: &[u8], value: &[u8]) -> Result<IndexEntry> {
         let value = self.revealed(value.to_vec());
         let mut entry = IndexEntry::parse(&value)
-            .map_err(|e| self.corrupt(key, format!("is no block index entry: {e}")))?;
+            .map_err(|e| self.corrupt(key, format!("is no entry of a block: {e}")))?;
         if key[1..] != entry.hash.0 {
             return Err(self.corrupt(key, format!("holds the header of block {}", entry.hash)));
         }
@@ -221,7 +226,8 @@ impl IndexDb {
         Ok(entry)
     }
 
-    /// The infos up to the last file, missing ones empty, and those behind it without a gap.
+    /// The infos of all files up to the last, where missing ones are empty, and of the files after
+    /// it up to the first without an info.
     fn load_files(&self) -> Result<Vec<FileInfo>> {
         let mut files = Vec::new();
         let last = self.load_last_file()?;
@@ -230,7 +236,7 @@ impl IndexDb {
             match self.db.get(&key)? {
                 Some(value) => {
                     let info = FileInfo::parse(&self.revealed(value));
-                    let bad = |e| self.corrupt(&key, format!("is no file info: {e}"));
+                    let bad = |e| self.corrupt(&key, format!("is no info on a file: {e}"));
                     files.push(info.map_err(bad)?);
                 }
                 None if last.is_some_and(|last| number <= last) => files.push(FileInfo::default()),
@@ -247,7 +253,7 @@ impl IndexDb {
         let value = self.revealed(value);
         match Cursor::new(&value).u32() {
             Ok(last) if last < FILES_MAX => Ok(Some(last)),
-            _ => Err(self.corrupt(&[DB_LAST_BLOCK], "is no file number".to_string())),
+            _ => Err(self.corrupt(&[DB_LAST_BLOCK], "is no number of a file".to_string())),
         }
     }
 

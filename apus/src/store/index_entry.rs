@@ -8,38 +8,38 @@ use crate::wire::{Cursor, Header, ParseError, put_varint};
 pub struct BlockStatus(pub u32);
 
 impl BlockStatus {
-    /// Nothing is known.
+    /// Nothing was checked.
     pub const BLOCK_VALID_UNKNOWN: u32 = 0;
-    /// Was used for a valid header alone.
+    /// Was used, by old versions of Core, for a valid header.
     pub const BLOCK_VALID_RESERVED: u32 = 1;
-    /// All parents' headers found, work and time right.
+    /// The headers of all ancestors are known, and the header is valid.
     pub const BLOCK_VALID_TREE: u32 = 2;
-    /// Everything right that needs no coins; the number of transactions is known.
+    /// Everything that needs no coins is valid, and the number of transactions is known.
     pub const BLOCK_VALID_TRANSACTIONS: u32 = 3;
-    /// Everything but scripts right; so are all its ancestors.
+    /// Everything but scripts is valid, in the block and in all its ancestors.
     pub const BLOCK_VALID_CHAIN: u32 = 4;
-    /// Scripts right; so are all its ancestors.
+    /// Everything is valid, in the block and in all its ancestors.
     pub const BLOCK_VALID_SCRIPTS: u32 = 5;
-    /// The bits of the level above.
+    /// The bits that hold one of the levels above.
     pub const BLOCK_VALID_MASK: u32 = 7;
     /// The block is in a blk file.
     pub const BLOCK_HAVE_DATA: u32 = 8;
-    /// Its undo data is in the rev file of the same number.
+    /// The undo data of the block is in the rev file of the same number.
     pub const BLOCK_HAVE_UNDO: u32 = 16;
-    /// Both of the above.
+    /// The bits of `BLOCK_HAVE_DATA` and `BLOCK_HAVE_UNDO`.
     pub const BLOCK_HAVE_MASK: u32 = 24;
-    /// The block is invalid, or builds on one that is.
+    /// The block is invalid, or has an invalid ancestor.
     pub const BLOCK_FAILED_VALID: u32 = 32;
-    /// Older versions: builds on an invalid block. [`super::IndexDb::load`] turns it into
-    /// `BLOCK_FAILED_VALID`, as Core does.
+    /// The block has an invalid ancestor, as older versions of Core noted it.
+    /// [`super::IndexDb::load`] turns it into `BLOCK_FAILED_VALID`, as Core does.
     pub const BLOCK_FAILED_CHILD: u32 = 64;
-    /// The block was stored with its witnesses by a program that enforces BIP141. Core demands
-    /// it of every block of the active chain from the height of segwit.
+    /// The block was stored with its witnesses, by a program that enforces BIP141. Core demands
+    /// this of every block of the active chain from the height of segwit on.
     pub const BLOCK_OPT_WITNESS: u32 = 128;
-    /// Was used for blocks below an unvalidated snapshot.
+    /// Was used, by old versions of Core, for blocks below a snapshot that is not validated.
     pub const BLOCK_STATUS_RESERVED: u32 = 256;
 
-    /// Whether all the given bits are set.
+    /// Whether all of `bits` are set.
     pub fn has(self, bits: u32) -> bool {
         self.0 & bits == bits
     }
@@ -49,12 +49,13 @@ impl BlockStatus {
         self.0 & (Self::BLOCK_FAILED_VALID | Self::BLOCK_FAILED_CHILD) != 0
     }
 
-    /// Whether the block is valid up to a level (Core's `IsValid`).
+    /// Whether the block is known to be valid up to a level (Core's `IsValid`).
     pub fn is_valid(self, level: u32) -> bool {
         !self.is_failed() && self.0 & Self::BLOCK_VALID_MASK >= level
     }
 
-    /// Raises the level; true if that changed it (Core's `RaiseValidity`).
+    /// Raises the level, unless the block failed, and returns whether that changed it (Core's
+    /// `RaiseValidity`).
     pub fn raise_validity(&mut self, level: u32) -> bool {
         if self.is_failed() || self.0 & Self::BLOCK_VALID_MASK >= level {
             return false;
@@ -64,51 +65,50 @@ impl BlockStatus {
     }
 }
 
-/// A block in the block index (Core's `CDiskBlockIndex`).
+/// The entry of a block in the block index (Core's `CDiskBlockIndex`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexEntry {
-    /// Hash of the header; the record's key.
+    /// Hash of the header, which is the key of the record.
     pub hash: Hash,
-    /// The header.
+    /// The header of the block.
     pub header: Header,
-    /// Height; genesis is 0.
+    /// Height of the block; that of the genesis block is 0.
     pub height: u32,
-    /// How far checked, what is stored.
+    /// How far the block has been checked, and what of it is stored.
     pub status: BlockStatus,
-    /// Number of transactions; 0 until the block itself was seen.
+    /// Number of transactions; 0 as long as only the header is known.
     pub tx_count: u32,
-    /// Number of the blk and rev file; means something with `BLOCK_HAVE_DATA` or
-    /// `BLOCK_HAVE_UNDO`.
+    /// Number of the blk and rev file; valid only with `BLOCK_HAVE_DATA` or `BLOCK_HAVE_UNDO`.
     pub file: u32,
-    /// Where the block starts in its blk file, behind magic and length.
+    /// Offset of the block in its blk file, after magic and length.
     pub data_pos: u32,
-    /// Where the undo data starts in its rev file, behind magic and length.
+    /// Offset of the undo data in its rev file, after magic and length.
     pub undo_pos: u32,
 }
 
-/// The version field, which nobody reads; Core has always written the newest it had.
+/// The version at the start of a record, which no program reads; Core writes its newest one.
 pub const DUMMY_VERSION: u64 = 259_900;
 
 impl IndexEntry {
-    /// Where the block is, if it is stored.
+    /// The position of the block, if it is stored.
     pub fn block_pos(&self) -> Option<FlatFilePos> {
         let stored = self.status.has(BlockStatus::BLOCK_HAVE_DATA);
         stored.then_some(FlatFilePos { file: self.file, pos: self.data_pos })
     }
 
-    /// Where the undo data is, if it is stored.
+    /// The position of the undo data, if it is stored.
     pub fn undo_pos(&self) -> Option<FlatFilePos> {
         let stored = self.status.has(BlockStatus::BLOCK_HAVE_UNDO);
         stored.then_some(FlatFilePos { file: self.file, pos: self.undo_pos })
     }
 
-    /// Forgets where the block and its undo data are: their files are pruned.
+    /// Clears the positions of the block and its undo data, whose files are pruned.
     pub fn forget_data(&mut self) {
         self.status.0 &= !BlockStatus::BLOCK_HAVE_MASK;
         (self.file, self.data_pos, self.undo_pos) = (0, 0, 0);
     }
 
-    /// The record as stored.
+    /// The record in the block index.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(120);
         put_varint(&mut out, DUMMY_VERSION);
@@ -128,7 +128,7 @@ impl IndexEntry {
         out
     }
 
-    /// Reads the record; the hash is the header's.
+    /// Reads the record in the block index; the hash is computed from the header.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
         varint_i32(&mut cursor)?;

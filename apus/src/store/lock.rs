@@ -2,36 +2,36 @@ use std::path::Path;
 
 use crate::disk::{Disk, FileLock, Result, StoreError};
 
-/// A directory that no other Bitcoin Core and no other Apus may use, or may write to, while this
-/// lives: a record lock (`fcntl`) on its file `.lock` (Core's `LockDirectory`).
+/// A lock on a directory, which keeps away other instances of Bitcoin Core and Apus, or those that
+/// write: a record lock (`fcntl`) on the file `.lock` in it (Core's `LockDirectory`). It is
+/// released when this is dropped.
 pub struct DirLock {
-    /// `None` for a reader that cannot keep anybody away.
+    /// `None` for a reader where no lock can be taken.
     lock: Option<FileLock>,
 }
 
 impl DirLock {
-    /// Locks `directory`, which must exist.
+    /// Takes the exclusive lock on `directory`, which must exist.
     ///
     /// # Errors
-    /// The lock is held by another program or by this one, or the file cannot be written.
+    /// Another program or this one holds a lock on the directory, or the file cannot be written.
     pub fn take(disk: &Disk, directory: &Path) -> Result<Self> {
         Ok(Self {
             lock: Some(disk.lock(directory.join(".lock")).map_err(|e| refused(directory, e))?),
         })
     }
 
-    /// Locks `directory` for reading, together with other readers; nothing is made in it. Where
-    /// there is no lock file, or none can be locked, nobody is kept away: see
-    /// [`DirLock::is_held`].
+    /// Takes the lock on `directory` that readers share; nothing is created. Where there is no lock
+    /// file, or its file system has no locks, no lock is held: see [`DirLock::is_held`].
     ///
     /// # Errors
-    /// A program that writes holds the lock.
+    /// A program that writes holds the exclusive lock.
     pub fn take_shared(disk: &Disk, directory: &Path) -> Result<Self> {
         let lock = disk.lock_shared(directory.join(".lock"));
         Ok(Self { lock: lock.map_err(|e| refused(directory, e))? })
     }
 
-    /// Whether the directory is locked.
+    /// Whether a lock is held.
     pub fn is_held(&self) -> bool {
         self.lock.is_some()
     }

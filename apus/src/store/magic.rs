@@ -1,11 +1,11 @@
 use crate::wire::{Chain, Network};
 
-/// Smallest length that a frame may state: a header (Core's `LoadExternalBlockFile`).
+/// Smallest length that a frame may state: that of a header (Core's `LoadExternalBlockFile`).
 pub(super) const MIN_BLOCK_BYTES: u32 = 80;
-/// Largest: Core's `MAX_BLOCK_SERIALIZED_SIZE`.
+/// Largest length that a frame may state (Core's `MAX_BLOCK_SERIALIZED_SIZE`).
 pub(super) const MAX_BLOCK_BYTES: u32 = 4_000_000;
 
-/// Whether `bytes` start like a block in a file: `magic`, then a length that a block can have.
+/// Whether `bytes` start with a frame: `magic` and a length that a block can have.
 pub(super) fn is_frame(bytes: &[u8], magic: [u8; 4]) -> bool {
     bytes.starts_with(&magic)
         && bytes.get(4..8).is_some_and(|len| {
@@ -14,7 +14,7 @@ pub(super) fn is_frame(bytes: &[u8], magic: [u8; 4]) -> bool {
         })
 }
 
-/// Where in `bytes` the first frame of `magic` starts.
+/// Index in `bytes` of the first frame with this magic.
 pub(super) fn find_frame(bytes: &[u8], magic: [u8; 4]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = bytes[from..].iter().position(|byte| *byte == magic[0]) {
@@ -26,7 +26,7 @@ pub(super) fn find_frame(bytes: &[u8], magic: [u8; 4]) -> Option<usize> {
     None
 }
 
-/// Every network that Core knows, but not the given one.
+/// The networks that Core knows, except those with the magic of the given one.
 pub(super) fn other_networks(network: &Network) -> impl Iterator<Item = Network> + use<> {
     let magic = network.magic;
     [Chain::Main, Chain::Test, Chain::Testnet4, Chain::Signet, Chain::Regtest]
@@ -35,7 +35,7 @@ pub(super) fn other_networks(network: &Network) -> impl Iterator<Item = Network>
         .filter(move |other| other.magic != magic)
 }
 
-/// What users call a network.
+/// The name of a network in messages to users.
 pub(super) fn display_name(network: &Network) -> &'static str {
     match network.chain {
         Chain::Main => "mainnet",

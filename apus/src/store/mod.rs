@@ -1,11 +1,11 @@
-//! The data directory of Bitcoin Core: its lock, blk and rev files, block index and pruning.
+//! The data directory of Bitcoin Core: its locks, blk and rev files, block index and pruning.
 //!
-//! Everything here is bytes and where they lie. It does not know what a valid block is, what a
-//! coin is (undo data is an opaque payload with a checksum), or which chain is best.
+//! This module knows bytes and where they lie. It does not know what a valid block is, what a coin
+//! is (undo data is a payload with a checksum), or which chain is best.
 //!
-//! What survives a crash: [`BlockFiles::flush`] makes blocks and undo data durable and hands out
-//! the [`FileChanges`] without which [`IndexDb::write`] cannot be called; so the index never
-//! names a block that is not on the disk.
+//! The block index never names a block that a crash may lose: [`IndexDb::write`] demands
+//! [`FileChanges`], which only [`BlockFiles::flush`] returns, after it has made blocks and undo
+//! data durable.
 
 mod block_files;
 mod blocks_dir;
@@ -26,7 +26,7 @@ mod tests;
 mod undo_source;
 mod writer;
 
-/// What the block index holds beside what the types say; docs/format.md tells it all.
+/// The keys, flags and constants of the block index that docs/format.md lists.
 pub mod layout {
     pub use super::index_db::{
         DB_BLOCK_FILES, DB_BLOCK_INDEX, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, PRUNED_FLAG,

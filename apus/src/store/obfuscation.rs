@@ -1,35 +1,37 @@
 use std::fmt;
 
-/// The key of the record that a database keeps its own key under: the name behind its length. That
-/// record alone is not obfuscated.
+/// The key of the record in which a database stores its obfuscation key: a name, preceded by its
+/// length. This record alone is not obfuscated.
 pub const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
 
-/// The XOR with a repeated 8-byte key under which Core stores blocks, undo data and coins, so that
-/// no virus scanner finds in them what somebody put into a transaction (Core's `Obfuscation`).
+/// The exclusive or with a repeated key of 8 bytes, with which Core stores blocks, undo data and
+/// coins, so that no virus scanner finds in them what somebody put into a transaction (Core's
+/// `Obfuscation`).
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Obfuscation {
     key: [u8; Self::KEY_SIZE],
 }
 
 impl Obfuscation {
-    /// Bytes of a key.
+    /// Number of bytes of a key.
     pub const KEY_SIZE: usize = 8;
     /// The zero key, which changes nothing.
     pub const NONE: Self = Self { key: [0; Self::KEY_SIZE] };
 
-    /// With the given key, as it lies in `xor.dat`.
+    /// Obfuscation with a key, whose bytes are in the order of `xor.dat`.
     pub fn new(key: [u8; Self::KEY_SIZE]) -> Self {
         Self { key }
     }
 
-    /// The key in a database's record, which starts with its length; `None` if it is none.
+    /// Obfuscation with the key in the record of a database, which starts with its length; `None`
+    /// if the record is no key of 8 bytes.
     pub fn from_record(record: &[u8]) -> Option<Self> {
         let (len, key) = record.split_first()?;
         let key = <[u8; Self::KEY_SIZE]>::try_from(key).ok()?;
         (usize::from(*len) == Self::KEY_SIZE).then_some(Self { key })
     }
 
-    /// The value of a database's record.
+    /// The record of a database for this key.
     pub fn to_record(self) -> [u8; 1 + Self::KEY_SIZE] {
         let mut record = [Self::KEY_SIZE as u8; 1 + Self::KEY_SIZE];
         record[1..].copy_from_slice(&self.key);
@@ -41,12 +43,12 @@ impl Obfuscation {
         self.key
     }
 
-    /// Whether the key is zero.
+    /// Whether the key is zero, so that nothing is obfuscated.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
 
-    /// Obfuscates, or reveals, bytes that start at `offset` of their file.
+    /// Obfuscates bytes that start at `offset` of their file, or reveals obfuscated ones.
     #[inline]
     pub fn apply(&self, bytes: &mut [u8], offset: u64) {
         if self.is_none() {
@@ -64,8 +66,8 @@ impl Obfuscation {
         }
     }
 
-    /// Whether revealed `bytes` at `offset` are zero in the file itself: space that was reserved
-    /// and never written.
+    /// Whether the revealed `bytes`, which start at `offset` of their file, are zeros in the file
+    /// itself: space that was reserved and never written.
     pub fn is_unwritten(&self, bytes: &[u8], offset: u64) -> bool {
         let key = u64::from_le_bytes(self.key).rotate_right(8 * (offset % 8) as u32);
         let key = key.to_le_bytes();

@@ -9,19 +9,19 @@ use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
 use crate::disk::{Disk, File, Result};
 use crate::wire::{BlockView, HEADER_BYTES};
 
-/// Small blocks are cut out of a window of this size; what a large block has beyond it is read
-/// straight into the block's own memory, so that nothing large is copied twice.
+/// Bytes of the window of the file that is held in memory. Small blocks are copied out of it; what
+/// a large block has beyond it is read straight into the memory of the block, so that nothing large
+/// is copied twice.
 const WINDOW_BYTES: usize = 64 << 10;
-/// Window where only headers are wanted.
+/// Bytes of the window in a scan for headers.
 const HEADERS_WINDOW_BYTES: usize = 4 << 10;
-/// Window for what may be the unwritten rest of a file.
+/// Bytes of the window while the rest of the file seems never to have been written.
 const TAIL_WINDOW_BYTES: usize = 1 << 20;
-/// The kernel is asked to have this many bytes ready ahead of us, so that a disk sees large
-/// sequential reads whatever the size of ours.
+/// Bytes that the kernel is asked to read ahead, so that the disk sees large sequential reads.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// After so much junk a warning is given, so that the caller can stop a senseless search.
+/// Bytes of junk after which a warning is given, so that the caller can stop a senseless search.
 const JUNK_STEP_BYTES: u64 = 64 << 20;
-/// Magic, length and the block's header.
+/// Bytes of magic, length and the header of a block.
 const HEAD_BYTES: usize = 8 + HEADER_BYTES;
 
 /// What a scan finds next.
@@ -29,46 +29,47 @@ const HEAD_BYTES: usize = 8 + HEADER_BYTES;
 pub enum Scanned {
     /// A block, or its header alone where only headers are wanted.
     Block {
-        /// Offset of the block in the file, behind magic and length.
+        /// Offset of the block in the file, after magic and length.
         offset: u64,
-        /// Length of the block.
+        /// Length of the block in bytes.
         len: u32,
-        /// The block's bytes or, of a scan for headers, the first 80 of them.
+        /// The bytes of the block; in a scan for headers, the first 80 of them.
         bytes: Vec<u8>,
     },
-    /// Something else; the scan goes on behind it.
+    /// Something that is not a block, after which the scan goes on.
     Warning(ScanWarning),
 }
 
-/// What stood in a file instead of a block.
+/// Something in a file that is not a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanWarning {
     /// The file ends inside the block whose magic is at `offset`.
     Truncated {
-        /// Where its magic is.
+        /// Offset of the magic before the block.
         offset: u64,
-        /// Bytes of the block that the file lacks.
+        /// Number of bytes of the block that the file lacks.
         missing: u64,
     },
-    /// What starts at `offset` with magic and length does not deserialise, and no block follows.
+    /// What follows the magic and the length at `offset` cannot be deserialised, and no block
+    /// follows it.
     Damaged {
-        /// Where its magic is.
+        /// Offset of the magic.
         offset: u64,
     },
     /// Bytes that belong to no block.
     Junk {
-        /// Where they start.
+        /// Offset of the first of them.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
 }
 
-/// Reads the blocks of one file in order, like Core's `LoadExternalBlockFile`: it looks for the
-/// network's magic and a possible length, steps over what is neither, and carries on behind a bad
-/// block. Reserved space that was never written is no junk.
+/// The iterator over the blocks of one file, in order, like Core's `LoadExternalBlockFile`: it
+/// looks for the magic of the network and a length that a block can have, steps over everything
+/// else, and carries on after a bad block. Space that was reserved and never written is no junk.
 ///
-/// An iterator with bounded memory: one window and the block it returns.
+/// It holds one window of the file in memory, and the block that it returns.
 pub struct FileScan {
     file: File,
     len: u64,
@@ -79,17 +80,19 @@ pub struct FileScan {
     window: Vec<u8>,
     window_start: u64,
     window_bytes: usize,
+    /// Offset up to which the kernel was asked to read ahead.
     advised: u64,
-    /// Where to look next.
+    /// Offset at which to look next.
     at: u64,
+    /// Offset of the first of the junk bytes before `at`, if there are any.
     junk_start: Option<u64>,
-    /// A bad block was reported; what is left of it needs no second warning.
+    /// Whether a bad block was reported, whose remaining bytes need no second warning.
     quiet: bool,
     done: bool,
 }
 
 impl FileScan {
-    /// Starts at the beginning of `path`.
+    /// A scan of the file `path` from its start.
     pub fn open(path: &Path, magic: [u8; 4], obfuscation: Obfuscation) -> Result<Self> {
         let file = Disk::new().open_read(path)?;
         let len = file.len()?;
@@ -110,7 +113,8 @@ impl FileScan {
         })
     }
 
-    /// The same scan, but of each block only the header is read: some gigabytes of a whole chain.
+    /// The same scan for headers: of each block only the header is read, which takes some gigabytes
+    /// of reading for a whole chain.
     pub fn headers_only(mut self) -> Self {
         self.headers_only = true;
         self.window_bytes = HEADERS_WINDOW_BYTES;
@@ -118,7 +122,7 @@ impl FileScan {
         self
     }
 
-    /// Bytes of the file behind us.
+    /// Number of bytes of the file that were scanned.
     pub fn position(&self) -> u64 {
         self.at.min(self.len)
     }
@@ -149,7 +153,7 @@ impl FileScan {
         }
     }
 
-    /// The block whose magic is at `at`, or what is wrong with it.
+    /// The block whose magic is at `at`, or a warning about it.
     fn block(&mut self, len: u32) -> Result<Scanned> {
         let start = self.at;
         let offset = start + 8;
@@ -165,7 +169,8 @@ impl FileScan {
         self.at = end;
         let mut len = len;
         if !self.frame_follows()? {
-            // Only now is it worth a walk: with a frame behind it, the length was right.
+            // Only now is the block parsed: a frame after it would have shown that the length is
+            // right.
             self.at = offset;
             let parsed = match self.headers_only {
                 true => BlockView::parse(self.cut(len as usize)?).map(|view| view.len()),
@@ -176,7 +181,7 @@ impl FileScan {
                 self.skip_bad();
                 return Ok(Scanned::Warning(ScanWarning::Damaged { offset: start }));
             };
-            // A block may end before its frame says so: the next may start right behind it.
+            // A block may be shorter than its frame says, and the next one start right after it.
             len = parsed as u32;
             bytes.truncate(parsed);
             self.at = offset + u64::from(len);
@@ -189,7 +194,7 @@ impl FileScan {
     fn frame_follows(&mut self) -> Result<bool> {
         self.fill(HEAD_BYTES)?;
         let next = self.ahead();
-        // Many bytes of nothing, since blocks hold some zeros too.
+        // As many zeros as a head has count as unwritten space; blocks hold some zeros too.
         let next = &next[..next.len().min(HEAD_BYTES)];
         let torn_magic = !next.is_empty() && self.magic.starts_with(next);
         Ok(next.starts_with(&self.magic)
@@ -197,18 +202,18 @@ impl FileScan {
             || self.obfuscation.is_unwritten(next, self.at))
     }
 
-    /// Steps into a bad block, one byte behind where it starts: there may be good ones inside.
+    /// Moves one byte into a bad block, since good ones may start inside.
     fn skip_bad(&mut self) {
         self.at += 1;
         self.quiet = true;
     }
 
-    /// Steps to the next byte in the window that may start a magic.
+    /// Moves to the next byte in the window that may start a magic.
     fn skip_junk(&mut self) -> Option<Scanned> {
         let start = *self.junk_start.get_or_insert(self.at);
         let magic = self.magic[0];
         let ahead = self.ahead();
-        // The last bytes are left for the next window, lest a magic be cut in two.
+        // The last bytes are left for the next window, so that no magic is cut in two.
         let end = ahead.len().saturating_sub(HEAD_BYTES);
         let searched = ahead.get(1..=end).unwrap_or(&[]);
         let found = searched.iter().position(|byte| *byte == magic);
@@ -216,12 +221,13 @@ impl FileScan {
         if self.at - start >= JUNK_STEP_BYTES { self.end_junk() } else { None }
     }
 
+    /// A warning about the junk before `at`, if there is some that was not reported.
     fn end_junk(&mut self) -> Option<Scanned> {
         let offset = self.junk_start.take().filter(|_| !self.quiet)?;
         Some(Scanned::Warning(ScanWarning::Junk { offset, len: self.at - offset }))
     }
 
-    /// What the last bytes mean, too few for a block.
+    /// Ends the scan, with a warning if the last bytes, too few for a block, are something.
     fn finish(&mut self) -> Option<Scanned> {
         self.done = true;
         let start = self.at;
@@ -240,7 +246,7 @@ impl FileScan {
         self.end_junk()
     }
 
-    /// Whether nothing was ever written from `at` on. Usually answered by the first bytes.
+    /// Whether nothing was ever written from `at` on. The first bytes mostly suffice to know.
     fn rest_is_unwritten(&mut self) -> Result<bool> {
         if self.ahead().first().is_some_and(|b| !self.obfuscation.is_unwritten(&[*b], self.at)) {
             return Ok(false);
@@ -261,8 +267,8 @@ impl FileScan {
         Ok(unwritten)
     }
 
-    /// Counts the unwritten bytes from `start` as junk, all at once: searching them again for
-    /// every byte would take for ever.
+    /// Counts all the unwritten bytes from `start` on as junk, at once: to search them again from
+    /// every byte would take quadratic time.
     fn skip_unwritten(&mut self, start: u64) -> Result<()> {
         self.junk_start.get_or_insert(start);
         let window_start = self.window_start.max(start);
@@ -273,12 +279,12 @@ impl FileScan {
                 self.obfuscation.is_unwritten(&ahead[*i..=*i], window_start + *i as u64)
             })
             .count();
-        // One back, for the caller steps one on.
+        // One less, since the caller moves on by one.
         self.at = (window_start + zeros as u64).saturating_sub(1).max(start);
         self.fill(HEAD_BYTES)
     }
 
-    /// Takes `len` bytes at `at`, which the file has.
+    /// Copies or reads the `len` bytes at `at`, which the file has.
     fn cut(&mut self, len: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         let ahead = self.ahead();
@@ -293,13 +299,13 @@ impl FileScan {
         Ok(bytes)
     }
 
-    /// Bytes of the window from `at` on.
+    /// The bytes of the window from `at` on.
     fn ahead(&self) -> &[u8] {
         let from = self.at.checked_sub(self.window_start).unwrap_or(u64::MAX);
         usize::try_from(from).ok().and_then(|from| self.window.get(from..)).unwrap_or(&[])
     }
 
-    /// Makes at least `wanted` bytes from `at` on be in the window, where the file has them.
+    /// Makes the window hold at least `wanted` bytes from `at` on, as far as the file has them.
     fn fill(&mut self, wanted: usize) -> Result<()> {
         let left = self.len.saturating_sub(self.at);
         if self.ahead().len() as u64 >= left.min(wanted as u64) {
@@ -314,13 +320,14 @@ impl FileScan {
         Ok(())
     }
 
+    /// Asks the kernel to read ahead from `at`, if it was not asked already.
     fn advise(&mut self, at: u64) {
         if self.headers_only || at + READ_AHEAD_BYTES / 2 < self.advised {
             return;
         }
         let from = self.advised.max(at);
         let until = at + READ_AHEAD_BYTES;
-        // Advice: where the kernel takes none, reading goes on without.
+        // This is advice, so it does not matter if the kernel refuses it.
         let _ = fadvise(self.file.raw(), from, NonZeroU64::new(until - from), Advice::WillNeed);
         self.advised = until;
     }
@@ -340,7 +347,7 @@ impl Iterator for FileScan {
 }
 
 impl ScanWarning {
-    /// Where in the file it is.
+    /// Offset in the file of what the warning is about.
     pub fn offset(&self) -> u64 {
         match *self {
             Self::Truncated { offset, .. }
@@ -350,14 +357,14 @@ impl ScanWarning {
     }
 }
 
-/// In words, without file and offset.
+/// The warning in words, without file and offset.
 impl fmt::Display for ScanWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { missing, .. } => {
                 write!(f, "the file ends inside a block, {missing} bytes are missing")
             }
-            Self::Damaged { .. } => f.write_str("this is not a block, it was left out"),
+            Self::Damaged { .. } => f.write_str("this is not a block, and is left out"),
             Self::Junk { len, .. } => write!(f, "{len} bytes belong to no block"),
         }
     }

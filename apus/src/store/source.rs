@@ -6,7 +6,7 @@ use super::{Obfuscation, SourceFile, SourceScan};
 use crate::disk::{Result, StoreError};
 use crate::wire::Network;
 
-/// Blocks to be read, whoever wrote them: a framed file (`bootstrap.dat`, `blk*.dat`), a directory
+/// Blocks to be read from files: a file of framed blocks (`bootstrap.dat`, `blk*.dat`), a directory
 /// of block files, or a data directory. Nothing is locked and nothing is written.
 #[derive(Clone, Debug)]
 pub struct BlockSource {
@@ -15,13 +15,13 @@ pub struct BlockSource {
 }
 
 impl BlockSource {
-    /// Finds the block files that `path` means, in the order of their numbers:
-    /// a file; or a directory with `blk*.dat`; or one with `blocks/`, or with the network's
-    /// subdirectory and in it `blocks/`.
+    /// Finds the block files that `path` names. It is a file; or a directory with files `blk*.dat`;
+    /// or a directory in which such files are in `blocks/`, or in `blocks/` of the network's
+    /// subdirectory. Numbered files are in the order of their numbers.
     ///
     /// # Errors
-    /// `path` does not exist, holds no block file, or holds blocks of another network; the
-    /// message says which and what to do.
+    /// `path` does not exist, holds no block file, or holds blocks of another network. The message
+    /// says which, and what to do.
     pub fn open(path: &Path, network: &Network) -> Result<Self> {
         let metadata = path.metadata().map_err(|e| StoreError::io(path, "find this path", e))?;
         let magic = network.magic;
@@ -44,7 +44,7 @@ impl BlockSource {
         Ok(Self { files, magic })
     }
 
-    /// Its files, in order.
+    /// The files, in the order in which they are scanned.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
@@ -54,23 +54,23 @@ impl BlockSource {
         self.files.iter().map(|file| file.len).sum()
     }
 
-    /// Whether there is nothing in it.
+    /// Whether all files are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All blocks, file after file.
+    /// Scans all blocks, file after file.
     pub fn scan(&self) -> SourceScan<'_> {
         SourceScan::new(&self.files, self.magic)
     }
 
-    /// All headers, file after file, at a small part of the reading.
+    /// Scans the headers of all blocks, file after file, which reads a small part of the files.
     pub fn scan_headers(&self) -> SourceScan<'_> {
         self.scan().headers_only()
     }
 }
 
-/// The directory with the block files that the user means by `path`.
+/// The directory of block files that a user names by `path`.
 fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
     let below = |network: &Network| path.join(network.subdirectory).join("blocks");
     for candidate in [path.to_path_buf(), below(network), path.join("blocks")] {

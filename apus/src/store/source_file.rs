@@ -8,24 +8,24 @@ use super::{FileScan, Obfuscation};
 use crate::disk::{Disk, File, Result, StoreError};
 use crate::wire::{Network, packed};
 
-/// So much of a file is searched for the first block before the file is refused.
+/// Bytes of a file that are searched for a first block before the file is refused.
 const PROBE_BYTES: u64 = 16 << 20;
 
-/// One file of a source.
+/// A file of a [`super::BlockSource`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: Arc<Path>,
-    /// Its length in bytes when the source was opened.
+    /// Length of the file in bytes, when the source was opened.
     pub len: u64,
-    /// What it is obfuscated with.
+    /// The obfuscation of the file.
     pub obfuscation: Obfuscation,
-    /// Its number, if it is one of Core's `blk*.dat`.
+    /// The number of the file, if it is one of Core's `blk*.dat`.
     pub number: Option<u32>,
 }
 
 impl SourceFile {
-    /// The `len` bytes of a block that a scan has found at `offset`.
+    /// Reads the `len` bytes of a block that a scan found at `offset`.
     pub fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>> {
         let file = Disk::new().open_read(&self.path)?;
         let mut bytes = Vec::new();
@@ -34,18 +34,19 @@ impl SourceFile {
         Ok(bytes)
     }
 
-    /// The blocks of this file, of the network with this magic.
+    /// Scans the blocks of this file, which are of the network with this magic.
     pub(super) fn scan(&self, magic: [u8; 4]) -> Result<FileScan> {
         FileScan::open(&self.path, magic, self.obfuscation)
     }
 
+    /// The file `path` with this number, in a directory with this obfuscation.
     pub(super) fn of_directory(number: u32, path: &Path, obfuscation: Obfuscation) -> Result<Self> {
         let len = Disk::new().open_read(path)?.len()?;
         Ok(Self { path: path.into(), len, obfuscation, number: Some(number) })
     }
 
-    /// A file given by name. One of Core's is obfuscated with the key beside it, if with that key
-    /// it makes sense; others may lie there too.
+    /// The file at `path`, which the user named. If it is named like one of Core's files, and there
+    /// is a key next to it, the key is used if it reveals blocks.
     pub(super) fn probe(path: &Path, network: &Network) -> Result<Self> {
         let len = Disk::new().open_read(path)?.len()?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -68,7 +69,10 @@ impl SourceFile {
         }
     }
 
-    /// An error if the file does not hold blocks of this network, but something else.
+    /// Checks that the file holds blocks of `network`, or nothing yet.
+    ///
+    /// # Errors
+    /// The file holds blocks of another network, or no blocks.
     pub(super) fn check_network(&self, network: &Network) -> Result<()> {
         let file = Disk::new().open_read(&self.path)?;
         if self.head(&file, 4)? == network.magic {
@@ -103,7 +107,7 @@ impl SourceFile {
         Err(StoreError::new(&self.path, what))
     }
 
-    /// The first bytes, revealed; fewer if the file is shorter.
+    /// The first bytes of the file, revealed: as many as wanted, or the whole file.
     fn head(&self, file: &File, wanted: u64) -> Result<Vec<u8>> {
         let mut head = Vec::new();
         file.append_to(&mut head, file.len()?.min(wanted) as usize, 0)?;

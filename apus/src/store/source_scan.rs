@@ -4,29 +4,29 @@ use std::sync::Arc;
 use super::{FileScan, ScanWarning, Scanned, SourceFile};
 use crate::disk::Result;
 
-/// A block and where it stood.
+/// A block that a scan found, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceBlock {
-    /// The file.
+    /// Path of the file.
     pub path: Arc<Path>,
-    /// Offset in it, behind magic and length.
+    /// Offset of the block in the file, after magic and length.
     pub offset: u64,
-    /// Length of the block.
+    /// Length of the block in bytes.
     pub len: u32,
-    /// The block or, where only headers are wanted, its first 80 bytes.
+    /// The bytes of the block; in a scan for headers, the first 80 of them.
     pub bytes: Vec<u8>,
 }
 
-/// What reading a source gives next.
+/// What a scan finds next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceItem {
     /// A block.
     Block(SourceBlock),
-    /// Something that is none, and the file that holds it.
+    /// Something that is not a block, and the path of the file that holds it.
     Warning(Arc<Path>, ScanWarning),
 }
 
-/// The blocks of a source, file after file. An iterator; it ends after an error.
+/// The iterator over the blocks of a source, file after file. It ends after an error.
 pub struct SourceScan<'a> {
     files: &'a [SourceFile],
     magic: [u8; 4],
@@ -46,7 +46,7 @@ impl<'a> SourceScan<'a> {
         Self { headers_only: true, ..self }
     }
 
-    /// Bytes of the source behind us, for progress.
+    /// Number of bytes of the source that were scanned, for progress.
     pub fn position(&self) -> u64 {
         let before = self.next.saturating_sub(usize::from(self.current.is_some()));
         let files: u64 = self.files[..before].iter().map(|file| file.len).sum();

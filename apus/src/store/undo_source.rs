@@ -6,43 +6,43 @@ use crate::disk::{Disk, File, Result};
 use crate::hash::Hash;
 use crate::wire::Cursor;
 
-/// No undo data is longer: a block of 1,000,000 bytes without its witness has at most 24,390
-/// inputs, and a coin takes at most 10,000 bytes of script and 18 more.
+/// Bytes of the longest possible undo data: a block of 1,000,000 bytes without its witness has at
+/// most 24,390 inputs, and a coin takes at most 10,000 bytes of script and 18 more.
 const UNDO_BYTES_MAX: u32 = 256 << 20;
-/// Read at once while frames are walked: small records come many to a window, and of a large one
-/// little is read beside its frame.
+/// Bytes that are read at a time while frames are walked: enough for many small records, and little
+/// more than the frame of a large one.
 const WINDOW_BYTES: u64 = 4 << 10;
-/// What a frame tells: magic, length, and the number of transactions as a CompactSize.
+/// Bytes at the start of a record: magic, length, and the number of transactions as a CompactSize.
 const HEAD_BYTES: usize = STORAGE_HEADER_BYTES as usize + 5;
 
-/// The undo data in the rev file beside a source's block file, where no block index says what
-/// belongs to which block.
+/// The undo data in the rev file next to a block file of a source, where no block index says which
+/// record belongs to which block.
 ///
-/// Records stand in the order in which their blocks were connected. Blocks that were connected and
-/// taken back have theirs among them, and a block that never was connected has none.
+/// Records are in the order in which their blocks were connected. Blocks that were disconnected
+/// again have theirs among them, and blocks that never were connected have none.
 pub struct UndoFile {
     file: File,
     obfuscation: Obfuscation,
     records: Vec<UndoPlace>,
 }
 
-/// Where the undo data of some block is.
+/// The place of the undo data of a block in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UndoPlace {
-    /// Offset of the undo data in its file, behind magic and length.
+    /// Offset of the undo data, after magic and length.
     pub offset: u64,
-    /// Its length in bytes, without the checksum behind it.
+    /// Length of the undo data in bytes, without the checksum after it.
     pub len: u32,
-    /// Transactions that it holds spent coins of: all of the block but the coinbase.
+    /// Number of transactions whose spent coins it holds: all of the block except the coinbase.
     pub spending_txs: u32,
 }
 
 impl UndoFile {
-    /// The rev file beside `file`, of a network with this magic; `None` if there is none, or if
-    /// `file` is none of Core's numbered files.
+    /// Opens the rev file next to `file`, of the network with this magic; `None` if there is none,
+    /// or if `file` is not one of Core's numbered files.
     ///
-    /// Only the frames are read, up to the first that is none: the unwritten rest of the file, or
-    /// damage, behind which nothing can be told.
+    /// Only the frames are read, up to the first bytes that are no frame. There the rest of the
+    /// file is unwritten, or so damaged that later records cannot be found.
     pub fn beside(file: &SourceFile, magic: [u8; 4]) -> Result<Option<Self>> {
         let Some(number) = file.number else { return Ok(None) };
         let directory = file.path.parent().unwrap_or(Path::new("."));
@@ -55,24 +55,23 @@ impl UndoFile {
         Ok(Some(Self { file: rev, obfuscation: file.obfuscation, records }))
     }
 
-    /// The rev file's path.
+    /// Path of the rev file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Where undo data is, in the file's order.
+    /// The places of all undo data, in the order of the file.
     pub fn records(&self) -> &[UndoPlace] {
         &self.records
     }
 
-    /// The record whose undo data starts at `offset`, as an index of [`UndoFile::records`].
+    /// Index among [`UndoFile::records`] of the undo data that starts at `offset`.
     pub fn record_at(&self, offset: u64) -> Option<usize> {
         self.records.binary_search_by_key(&offset, |record| record.offset).ok()
     }
 
-    /// Reads the undo data at `place` into `payload`, in the place of what that held, and says
-    /// whether it is that of a block whose parent is `prev`, as its checksum tells; if not,
-    /// `payload` is empty.
+    /// Reads the undo data at `place` into `payload`, whose content is replaced. Returns whether
+    /// its checksum is that of a block whose parent is `prev`; if not, `payload` is empty.
     ///
     /// # Errors
     /// The file cannot be read, or has become shorter.
@@ -81,14 +80,15 @@ impl UndoFile {
         read_undo_payload(&self.file, self.obfuscation, offset, len, prev, payload)
     }
 
-    /// Finds the undo data of the block of `tx_count` transactions whose parent is `prev` and
-    /// reads it; its index among [`UndoFile::records`], or `None` if it is not there.
+    /// Finds and reads the undo data of the block that has `tx_count` transactions and the parent
+    /// `prev`. Returns its index among [`UndoFile::records`], or `None` if the file does not hold
+    /// it.
     ///
-    /// Tries the record at index `guess` first, then its neighbours ever further away, so that a
-    /// good guess costs one read: the index behind the last one found is good. A block without
-    /// any but the coinbase spends nothing and needs no undo data.
+    /// The record at index `guess` is tried first, then its neighbours, further and further away; a
+    /// good guess, such as the index after the last one found, costs one read. A block whose only
+    /// transaction is the coinbase spends nothing and needs no undo data.
     ///
-    /// Two blocks on the same parent can have as many transactions: see
+    /// Two blocks with the same parent may have the same number of transactions: see
     /// [`UndoFile::find_fitting`].
     ///
     /// # Errors
@@ -103,8 +103,8 @@ impl UndoFile {
         self.find_fitting(guess, prev, tx_count, payload, |_| true)
     }
 
-    /// [`UndoFile::find`] that goes on where undo data does not fit the block for another reason,
-    /// which neither checksum nor count tell: a stale block's stands there too.
+    /// [`UndoFile::find`] of undo data that `fits` accepts, which may tell the block from a stale
+    /// one with the same parent and the same number of transactions.
     pub fn find_fitting(
         &self,
         guess: usize,
@@ -132,12 +132,12 @@ impl UndoFile {
     }
 }
 
-/// A walk from frame to frame.
+/// A walk over the frames of a rev file.
 struct Walk<'a> {
     file: &'a File,
     len: u64,
     obfuscation: Obfuscation,
-    /// Revealed bytes of the file from `window_start`.
+    /// The revealed bytes of the file from `window_start` on.
     window: Vec<u8>,
     window_start: u64,
 }
@@ -158,7 +158,7 @@ impl<'a> Walk<'a> {
                 break;
             }
             let stated = &head[8..][..(len as usize).min(HEAD_BYTES - 8)];
-            // Without a count it is no block's; those behind it may be.
+            // Without a count this is not undo data; later records may be.
             if let Ok(txs) = Cursor::new(stated).compact_size() {
                 let offset = at + u64::from(STORAGE_HEADER_BYTES);
                 records.push(UndoPlace { offset, len, spending_txs: txs as u32 });
@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
         Ok(records)
     }
 
-    /// The first bytes of the frame at `at`, which the file has.
+    /// The first bytes of the record at `at`, which the file has.
     fn head(&mut self, at: u64) -> Result<[u8; HEAD_BYTES]> {
         let held = self.window_start..self.window_start + self.window.len() as u64;
         if !(held.contains(&at) && at + HEAD_BYTES as u64 <= held.end) {

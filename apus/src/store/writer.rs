@@ -7,29 +7,31 @@ use super::{
 };
 use crate::disk::{Disk, File, Result, StoreError};
 
-/// Core refuses to write blocks below this much free space beside what it reserves.
+/// Bytes of free space that Core demands, in addition to what it reserves, before it writes blocks.
 pub const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
 
-/// The one who appends: knows how full each file is, and what the disk has yet to make durable.
+/// Appends to the files. It knows how full each file is, and what is not durable yet.
 pub(super) struct Writer {
     disk: Disk,
     directory: PathBuf,
     obfuscation: Obfuscation,
     options: BlockFilesOptions,
-    /// Of every file, by number.
+    /// What each file holds, by its number.
     infos: Vec<FileInfo>,
-    /// Infos that the block index does not hold yet.
+    /// Numbers of the files whose infos changed since the last flush.
     dirty: BTreeSet<u32>,
-    /// Files with bytes, or a length, that no sync has covered yet.
+    /// Files whose content or length changed since the last flush.
     unsynced: BTreeSet<FlatFile>,
-    /// The highest block in the last file whose undo data was written (Core's `undo_height`).
+    /// Height of the highest block in the last file whose undo data was written (Core's
+    /// `undo_height`).
     undo_height: u32,
-    /// The last file written to of each kind.
+    /// The file of each kind that was written to last.
     open: [Option<OpenFile>; 2],
+    /// Whether a write has failed, after which every other is refused.
     failed: bool,
 }
 
-/// A file that is being appended to.
+/// A file that is open for appending.
 struct OpenFile {
     number: u32,
     file: File,
@@ -64,12 +66,13 @@ impl Writer {
         &self.infos
     }
 
-    /// The file that the next block goes to, if it fits (Core's `MaxBlockfileNum`).
+    /// Number of the last file, to which the next block is appended if it fits (Core's
+    /// `MaxBlockfileNum`).
     pub fn last_file(&self) -> u32 {
         self.infos.len() as u32 - 1
     }
 
-    /// Appends a framed block; where the frame starts.
+    /// Appends the record of a block, and returns where it starts.
     pub fn append_block(
         &mut self,
         record: &mut [u8],
@@ -87,14 +90,16 @@ impl Writer {
         })
     }
 
-    /// Appends framed undo data to rev file `number`; where the frame starts.
+    /// Appends the record of undo data to the rev file `number`, and returns where it starts.
     pub fn append_undo(&mut self, record: &mut [u8], number: u32, height: u32) -> Result<u32> {
         self.guarded(|writer| {
             let path = Kind::Undo.path(&writer.directory, number);
             let info = writer.info_mut(number)?;
             let pos = info.undo_size;
             let end = u32::try_from(record.len()).ok().and_then(|len| pos.checked_add(len));
-            let end = end.ok_or_else(|| StoreError::new(path, "over 4 GiB of undo data"))?;
+            let end = end.ok_or_else(|| {
+                StoreError::new(path, "the file would hold over 4 GiB of undo data")
+            })?;
             info.undo_size = end;
             let is_last_of_file = height == info.height_last;
             writer.put(Kind::Undo, FlatFilePos { file: number, pos }, record)?;
@@ -107,18 +112,21 @@ impl Writer {
         })
     }
 
-    /// Counts in a block that lies in a file already (Core's `UpdateBlockInfo`).
+    /// Counts a block that is in a file already (Core's `UpdateBlockInfo`).
     pub fn note_block(&mut self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
         self.note_used(pos.file, pos.pos.saturating_add(len))?;
         self.infos[pos.file as usize].add_block(height, time);
         Ok(())
     }
 
-    /// Sees to it that nothing is appended to a file before its byte `end`.
+    /// Reserves a file up to its byte `end`: nothing is appended before.
     pub fn note_used(&mut self, file: u32, end: u32) -> Result<()> {
         if file >= FILES_MAX {
             let path = Kind::Block.path(&self.directory, file);
-            return Err(StoreError::new(path, "no chain fills so many files"));
+            return Err(StoreError::new(
+                path,
+                format!("no chain needs {FILES_MAX} block files, which is the limit"),
+            ));
         }
         let count = file as usize + 1;
         if self.infos.len() < count {
@@ -131,7 +139,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Clears the info of a file that is to be deleted (Core's `PruneOneBlockFile`).
+    /// Clears the info of files that are to be deleted (Core's `PruneOneBlockFile`).
     pub fn prune(&mut self, number: u32) -> Result<()> {
         assert!(number < self.last_file(), "the last file is still written to");
         *self.info_mut(number)? = FileInfo::default();
@@ -142,8 +150,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What is to be synced, and with that synced may go into the block index. Both lists are the
-    /// caller's from here on: if a sync fails, nothing more may be written.
+    /// The files to be synced, and the changes that may be written to the block index once they
+    /// are. This forgets both; if a sync fails, the caller calls [`Writer::fail`].
     pub fn take_changes(&mut self) -> (BTreeSet<FlatFile>, FileChanges) {
         let dirty = std::mem::take(&mut self.dirty);
         let infos = dirty.into_iter().map(|number| (number, self.infos[number as usize]));
@@ -151,33 +159,39 @@ impl Writer {
         (std::mem::take(&mut self.unsynced), changes)
     }
 
-    /// Refuses every later write.
+    /// Makes every later write an error.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// After the first failure no write is accepted: nobody knows what is in the files.
+    /// Does `write`, unless an earlier one failed: after that the content of the files is unknown.
     fn guarded<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.failed {
-            return Err(StoreError::new(&self.directory, "an earlier write failed"));
+            let what = "an earlier write to the block files failed: start the program again, which \
+                checks what was written";
+            return Err(StoreError::new(&self.directory, what));
         }
         let result = write(self);
         self.failed = result.is_err();
         result
     }
 
+    /// The length of the record of a block, which must fit into a file.
     fn checked_len(&self, record: &[u8]) -> Result<u32> {
         let max = if self.options.fast_prune { u32::MAX / 2 } else { self.options.max_file_size() };
         let len = u32::try_from(record.len()).ok().filter(|len| *len < max);
         len.ok_or_else(|| {
-            let what = format!("a block of {} bytes does not fit into a file", record.len());
+            let what = format!(
+                "a block of {} bytes does not fit into a file of {max} bytes",
+                record.len()
+            );
             StoreError::new(&self.directory, what)
         })
     }
 
-    /// Where `len` bytes go: into the last file or, if that is full, a new one.
+    /// The position of the next `len` bytes: in the last file or, if that is full, in a new one.
     fn next_block_pos(&mut self, len: u32) -> Result<FlatFilePos> {
-        // -fastprune: a block that is larger than its file makes the file larger.
+        // With -fastprune a block may be larger than a file, which then has that block alone.
         let max = self.options.max_file_size().max(len.saturating_add(1));
         let last = self.last_file();
         let info = self.infos[last as usize];
@@ -193,7 +207,7 @@ impl Writer {
         Ok(FlatFilePos { file: last + 1, pos: 0 })
     }
 
-    /// Reserves what is missing, obfuscates, writes with one call.
+    /// Reserves space if needed, obfuscates the record and writes it.
     fn put(&mut self, kind: Kind, pos: FlatFilePos, record: &mut [u8]) -> Result<()> {
         self.obfuscation.apply(record, u64::from(pos.pos));
         let chunk = match kind {
@@ -211,7 +225,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives back what was reserved and not used. It becomes durable with the next sync.
+    /// Releases the space that was reserved in a file and not used. Durable after the next sync.
     fn truncate(&mut self, kind: Kind, number: u32) -> Result<()> {
         let info = self.infos[number as usize];
         let len = match kind {
@@ -223,6 +237,7 @@ impl Writer {
         Ok(())
     }
 
+    /// The file, open for appending.
     fn opened(&mut self, kind: Kind, number: u32) -> Result<&File> {
         let slot = &mut self.open[kind as usize];
         let open = match slot.take().filter(|open| open.number == number) {
@@ -232,16 +247,23 @@ impl Writer {
         Ok(&slot.insert(open).file)
     }
 
+    /// What a file holds, to be changed.
+    ///
+    /// # Errors
+    /// The block index does not know the file.
     fn info_mut(&mut self, number: u32) -> Result<&mut FileInfo> {
         let path = Kind::Block.path(&self.directory, number);
         self.dirty.insert(number);
-        self.infos
-            .get_mut(number as usize)
-            .ok_or_else(|| StoreError::new(path, "the block index does not know this file"))
+        self.infos.get_mut(number as usize).ok_or_else(|| {
+            StoreError::new(
+                path,
+                "an entry of the block index names this file, of which the index holds no info",
+            )
+        })
     }
 }
 
-/// An error if less is left on the disk than Core demands.
+/// Checks that the disk has as much free space as Core demands before it reserves `wanted` bytes.
 fn check_space(path: &Path, wanted: u64) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let fail = |e: rustix::io::Errno| StoreError::io(directory, "ask for free space", e.into());

@@ -241,5 +241,5 @@ fn what_cannot_fit_is_refused_and_ends_all_writing() {
     let files = open(dir.path(), key(), vec![], false);
     assert!(files.append_block(&vec![0; 128 << 20], 0, 1).is_err());
     let error = files.append_block(&[0; 80], 0, 1).unwrap_err().to_string();
-    assert!(error.contains("earlier write failed"), "{error}");
+    assert!(error.contains("an earlier write to the block files failed"), "{error}");
 }

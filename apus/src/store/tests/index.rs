@@ -94,11 +94,11 @@ fn records_that_cannot_be_right_are_refused() {
     *flipped.last_mut().unwrap() ^= 1;
     let cases = [
         (key.clone(), flipped, "holds the header of block"),
-        (key.clone(), good.to_bytes()[..50].to_vec(), "is no block index entry"),
+        (key.clone(), good.to_bytes()[..50].to_vec(), "is no entry of a block"),
         (b"bshort".to_vec(), good.to_bytes(), "holds the header of block"),
-        (b"f\0\0\0\0".to_vec(), vec![0xff; 3], "is no file info"),
-        (b"l".to_vec(), vec![0xff; 4], "is no file number"),
-        (b"l".to_vec(), vec![1], "is no file number"),
+        (b"f\0\0\0\0".to_vec(), vec![0xff; 3], "is no info on a file"),
+        (b"l".to_vec(), vec![0xff; 4], "is no number of a file"),
+        (b"l".to_vec(), vec![1], "is no number of a file"),
     ];
     for (key, value, expected) in cases {
         let dir = tempfile::tempdir().unwrap();

@@ -86,7 +86,7 @@ fn without_blocks(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Totals, Halt> {
-    let (encoder, spill) = (encoder(format), SpillFile::beside(out, ".pieces.tmp"));
+    let (encoder, spill) = (encoder(format), SpillFile::unlinked(out, ".pieces.tmp"));
     let (mut totals, mut pieces) = (Totals::default(), Vec::new());
     let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
     let reader = hints.reader.as_ref();

@@ -106,7 +106,7 @@ fn create(
     for (place, height) in (0..).zip(&order) {
         places[*height as usize] = Some(place);
     }
-    let spill = SpillFile::beside(work.out, ".unspent.tmp");
+    let spill = SpillFile::unlinked(work.out, ".unspent.tmp");
     // What one search leaves in memory is there during the next.
     let searches = if height == chain.height() { 1 } else { 2 };
     let held_max = options.dbcache_bytes / options.threads.max(1) / searches;

@@ -169,7 +169,7 @@ mod tests {
             survivor(txid.0[0] as u32 * 100 / 256, &OutPoint { txid, vout: n % 3 })
         };
         for (bytes_max, threads) in [(0, 1), (24 * 7, 3), (24 * 100, 2), (1 << 20, 8)] {
-            let spill = SpillFile::beside(&dir.path().join("out"), ".test");
+            let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
             let collector = || Collector::new(&spill, &groups, bytes_max);
             let mut collectors: Vec<_> = (0..threads).map(|_| collector()).collect();
             for n in 0..1_000 {

@@ -132,7 +132,7 @@ pub(super) fn write_hints<U: Unspent>(
     groups: &[Range<u32>],
     source: &U,
 ) -> Result<Totals, Halt> {
-    let spill = SpillFile::beside(work.out, ".pieces.tmp");
+    let spill = SpillFile::unlinked(work.out, ".pieces.tmp");
     let (blocks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let writing = Writing { work, order, groups, source, spill: &spill, blocks, bytes };
     let write = |written: &mut _, index| writing.write_group(written, index);
