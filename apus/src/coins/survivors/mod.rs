@@ -1,18 +1,18 @@
-//! What SwiftSync leaves over: coins that come in any order, by many threads, to be written once,
-//! in the order of their keys.
+//! Survivors: the coins that are unspent at the end of a SwiftSync. Many threads gather them in any
+//! order, and at the end they are written once, in the order of their keys.
 //!
-//! Mainnet has 175 million of 66 bytes here, 11 GB. They are cut by the first bits of their txids,
-//! which are evenly distributed:
-//! - 1024 *slots*, each sorted by itself: 11 MB on mainnet, so that one sorted by each of 16 cores
-//!   is 270 MB with its order. In a small chain of 2 GB it is 0.3 MB, which fits a core's second
-//!   level cache.
-//! - A writer keeps 4 KiB for each slot, 4 MiB in all: a push touches one cache line, and one push
-//!   in 62 takes a lock.
-//! - Full buffers are copied to the slot's share of the memory. A full share goes to the file with
-//!   one write past the page cache: 384 KiB of 384 MiB, so that 11 GB come back in 30,000 reads of
-//!   a size that suits a spinning disk too.
-//! - 64 *partitions* of 16 slots have a lock and a piece of memory each; they are what threads
-//!   share out in the end.
+//! Mainnet has 175 million survivors of 66 bytes, 11 GB. They are divided by the first bits of their
+//! txids, which are evenly distributed:
+//! - There are 1024 *slots*, each of which is sorted by itself. On mainnet a slot has 11 MB, so that
+//!   16 cores, each of which sorts one, need 270 MB with their indices. In a small chain of 2 GB a
+//!   slot has 0.3 MB, which fits a core's second-level cache.
+//! - A writer has a buffer of 4 KiB for each slot, 4 MiB in all. A push touches one cache line, and
+//!   one push in 62 takes a lock.
+//! - A full buffer is copied to the slot's share of the memory. A full share is written to a file at
+//!   once, bypassing the page cache. With 384 MiB of memory a share is 384 KiB, so that 11 GB take
+//!   30,000 reads, of a size that suits a spinning disk too.
+//! - 64 *partitions* of 16 slots have a lock and a piece of memory each. At the end, threads write
+//!   whole partitions.
 
 mod bits;
 mod partition;

@@ -4,20 +4,20 @@ use crate::disk::StoreError;
 
 use super::spill::{Extent, Spill};
 
-/// Slots side by side in one piece of memory, and what they put aside.
+/// Slots that share one piece of memory, in equal parts.
 #[derive(Default)]
 pub(super) struct Partition {
-    /// Taken when the first record comes.
+    /// Allocated when the first record comes.
     memory: Option<MmapMut>,
     pub slots: Vec<Slot>,
 }
 
-/// Records whose txids begin with the same bits, in no order.
+/// Records whose txids begin with the same bits, in no particular order.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// Bytes of records in memory, from the start of the slot's share of it.
+    /// The bytes of records in memory, from the start of the slot's share on.
     held: usize,
-    /// What was put aside to make room.
+    /// The records in the file, where they were written to make room.
     pub extents: Vec<Extent>,
 }
 
@@ -26,7 +26,7 @@ impl Partition {
         Self { memory: None, slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
-    /// Appends whole records to a slot, each of which has `slot_bytes` of memory.
+    /// Appends whole records to a slot. Each slot has `slot_bytes` of memory.
     pub(super) fn append(
         &mut self,
         slot: usize,
@@ -35,7 +35,7 @@ impl Partition {
         spill: &Spill,
     ) -> Result<(), StoreError> {
         if self.slots[slot].held + records.len() > slot_bytes {
-            self.put_aside(slot, slot_bytes, spill)?;
+            self.move_to_file(slot, slot_bytes, spill)?;
         }
         if records.len() > slot_bytes {
             let mut pages = records.to_vec();
@@ -57,8 +57,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Writes what a slot holds in memory to the file.
-    pub(super) fn put_aside(
+    /// Moves the records that a slot has in memory to the file.
+    pub(super) fn move_to_file(
         &mut self,
         slot: usize,
         slot_bytes: usize,
@@ -74,7 +74,7 @@ impl Partition {
         Ok(())
     }
 
-    /// What a slot holds in memory.
+    /// The records that a slot has in memory.
     pub(super) fn held(&mut self, slot: usize, slot_bytes: usize) -> &mut [u8] {
         let held = self.slots[slot].held;
         match &mut self.memory {
@@ -83,7 +83,7 @@ impl Partition {
         }
     }
 
-    /// Bytes of all records.
+    /// The bytes of all records, in memory and in the file.
     pub(super) fn bytes(&self) -> u64 {
         let slot = |slot: &Slot| {
             slot.held as u64 + slot.extents.iter().map(|e| u64::from(e.bytes)).sum::<u64>()
@@ -91,15 +91,15 @@ impl Partition {
         self.slots.iter().map(slot).sum()
     }
 
-    /// Gives the memory back. What is in the file stays there, for a run that has to be resumed.
+    /// Frees the memory. Records in the file stay there, for a run that has to be resumed.
     pub(super) fn free(&mut self) {
         *self = Self::new(self.slots.len());
     }
 }
 
-/// Zeroed memory that starts with a page, and is taken up as it is touched. Huge pages were tried:
-/// they save 60 ms of faults where memory was in use before, and cost 500 ms in a virtual machine
-/// whose host has to find them first.
+/// Maps zeroed memory that starts at a page and is allocated as it is touched. Huge pages save 60 ms
+/// of page faults where memory was in use before, but cost 500 ms in a virtual machine whose host
+/// has to find them first.
 pub(super) fn map(bytes: usize, spill: &Spill) -> Result<MmapMut, StoreError> {
     MmapMut::map_anon(bytes).map_err(|e| spill.no_memory(e))
 }

@@ -5,15 +5,15 @@ use crate::wire::{OutPoint, varint_len};
 
 use crate::coins::coin::decode_coin_key;
 
-/// Bytes of a record beside script: key length, value length, `C`, txid, and three VARINTs.
+/// The longest record without its script: key length, value length, `C`, txid, and three VARINTs.
 pub(super) const HEAD_BYTES_MAX: usize = LENGTHS_BYTES + 1 + 32 + 5 + 5 + 10;
-/// Key length in one byte, value length in two, little endian.
+/// The lengths of the key, in one byte, and of the value, in two, little endian.
 const LENGTHS_BYTES: usize = 3;
-/// Shortest and longest key: `C`, txid, VARINT of 32 bits.
+/// The lengths of the shortest and the longest key: `C`, txid, VARINT of 32 bits.
 const KEY_BYTES_MIN: usize = 34;
 const KEY_BYTES_MAX: usize = 38;
 
-/// Where a record's key and value lie, behind its lengths.
+/// The location of a record's key, value and end.
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     key: usize,
@@ -22,7 +22,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Reads the lengths at `at`; `None` if there cannot be a record.
+    /// The record that starts at `at`; `None` if there is none.
     #[inline]
     pub(super) fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let lengths = bytes.get(at..at.checked_add(LENGTHS_BYTES)?)?;
@@ -33,26 +33,26 @@ impl Record {
         (key_fits && end <= bytes.len()).then_some(Self { key, value, end })
     }
 
-    /// The chainstate's key.
+    /// The coin's key in the chainstate.
     #[inline]
     pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.key..self.value]
     }
 
-    /// The chainstate's key, and the value as it is before obfuscation.
+    /// The coin's key in the chainstate, and its value before obfuscation.
     #[inline]
     pub(super) fn parts<'a>(&self, bytes: &'a mut [u8]) -> (&'a [u8], &'a mut [u8]) {
         let (key, value) = bytes[self.key..self.end].split_at_mut(self.value - self.key);
         (key, value)
     }
 
-    /// The outpoint of the key, `None` if it is none.
+    /// The outpoint of the key; `None` if the key is damaged.
     pub(super) fn outpoint(&self, bytes: &[u8]) -> Option<OutPoint> {
         decode_coin_key(self.key(bytes)).ok()
     }
 }
 
-/// The first eight bytes of the txid of the record at `at`, in the order of keys.
+/// The first eight bytes of the txid of the record at `at`, as a number that sorts as keys do.
 #[inline]
 pub(super) fn prefix(bytes: &[u8], at: usize) -> u64 {
     let start = at + LENGTHS_BYTES + 1;
@@ -61,8 +61,8 @@ pub(super) fn prefix(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(prefix)
 }
 
-/// Writes a record to the start of `out`, which has room for [`HEAD_BYTES_MAX`] and the script of
-/// at most 65,000 bytes; returns its length.
+/// Writes a record to the start of `out` and returns its length. `out` has room for
+/// [`HEAD_BYTES_MAX`] and the script, which has at most 65,000 bytes.
 #[inline]
 pub(super) fn encode(out: &mut [u8], txid: &Hash, vout: u32, coin: &CoinParts) -> usize {
     let mut at = LENGTHS_BYTES;
@@ -80,7 +80,7 @@ pub(super) fn encode(out: &mut [u8], txid: &Hash, vout: u32, coin: &CoinParts) -
     at
 }
 
-/// Writes `value` as a VARINT to the start of `out`; returns its length.
+/// Writes `value` as a VARINT to the start of `out` and returns its length.
 #[inline]
 fn put_varint(out: &mut [u8], mut value: u64) -> usize {
     let len = varint_len(value);

@@ -3,33 +3,37 @@ use crate::wire::{Cursor, ParseError, put_compact_size};
 use super::bits::SlotBits;
 use super::spill::{Extent, PAGE_BYTES};
 
-/// What [`super::Survivors::save`] saved, for [`super::Survivors::resume`]: where in the file the
-/// records of each slot lie, how many and how much they are.
+/// The locations of all records in the file, as [`Survivors::save`] returns and
+/// [`Survivors::resume`] needs them.
+///
+/// [`Survivors::save`]: super::Survivors::save
+/// [`Survivors::resume`]: super::Survivors::resume
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedSurvivors {
-    /// Bits of the txid that tell the partition, and those that tell the slot in it.
+    /// How the records are divided into slots.
     pub(super) bits: SlotBits,
     pub(super) count: u64,
     pub(super) amount: u64,
-    /// Length of the file.
+    /// The length of the file.
     pub(super) file_bytes: u64,
-    /// Of each slot of each partition.
+    /// The extents of each slot, over all partitions.
     pub(super) extents: Vec<Vec<Extent>>,
 }
 
 impl SavedSurvivors {
-    /// Bits of both kinds; more would be more slots than anybody needs.
+    /// The largest number of bits that decide about the slot: more would make more slots than anybody
+    /// needs.
     pub(super) const BITS_MAX: u32 = 16;
 
-    /// Number of coins saved.
+    /// The number of coins saved.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The form that a file holds: a byte of bits for partitions and one for slots; count, amount
-    /// and length of the file, 8 bytes each, little endian; for each slot a CompactSize and so
-    /// many extents of offset (8 bytes), length and CRC-32C (4 bytes each). About 16 KB, and 16
-    /// bytes for each time that a slot was put aside.
+    /// Serialises the locations: the numbers of bits for partitions and for slots, a byte each; count,
+    /// amount and length of the file, 8 bytes each, little endian; for each slot a CompactSize and as
+    /// many extents of offset (8 bytes), length and CRC-32C (4 bytes each). These are about 16 KB,
+    /// and 16 bytes for each extent.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![self.bits.partition as u8, self.bits.slot as u8];
         for number in [self.count, self.amount, self.file_bytes] {
@@ -46,7 +50,10 @@ impl SavedSurvivors {
         out
     }
 
-    /// Reads all of what [`SavedSurvivors::to_bytes`] wrote.
+    /// Reads what [`SavedSurvivors::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// The bytes are cut short, have more after their end, or name locations that no file can have.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
         let (partition, slot) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
@@ -66,7 +73,7 @@ impl SavedSurvivors {
         }
         match cursor.remaining() {
             0 => Ok(Self { bits, count, amount, file_bytes, extents }),
-            _ => Err(cursor.error("bytes behind the end")),
+            _ => Err(cursor.error("bytes after the end")),
         }
     }
 }
@@ -77,6 +84,6 @@ fn read_extent(cursor: &mut Cursor, file_bytes: u64) -> Result<Extent, ParseErro
     let is_whole_pages = extent.offset.is_multiple_of(PAGE_BYTES as u64);
     match end {
         Some(end) if end <= file_bytes && is_whole_pages => Ok(extent),
-        _ => Err(cursor.error("an extent behind the end of its file")),
+        _ => Err(cursor.error("an extent after the end of its file")),
     }
 }

@@ -20,22 +20,22 @@ use crate::coins::chainstate::CoinWriter;
 const BITS: SlotBits = SlotBits { partition: 6, slot: 4 };
 /// Why the records of a slot in memory can be read.
 const WRITTEN_HERE: &str = "a writer of this process encoded these records, below 4 GiB in a slot";
-/// Largest share of the memory that a slot has: offsets in it have 32 bits.
+/// The largest share of the memory that a slot may have: offsets in it have 32 bits.
 const SLOT_BYTES_MAX: usize = 1 << 30;
 
-/// Coins gathered in any order, by many threads, to be written in the order of their keys.
+/// Coins that many threads gather in any order, and that are written in the order of their keys.
 pub struct Survivors {
     bits: SlotBits,
-    /// Bytes of memory of each slot, whole pages.
+    /// The bytes of memory for each slot, which are whole pages.
     slot_bytes: usize,
     partitions: Vec<Mutex<Partition>>,
     spill: Spill,
     totals: Mutex<Totals>,
-    /// Whether a writer was dropped with records that it had not flushed.
+    /// Whether a writer was dropped with coins that it had not flushed.
     lost: AtomicBool,
 }
 
-/// Of all flushed coins.
+/// Sums over all coins that writers have flushed.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     count: u64,
@@ -54,9 +54,10 @@ pub enum WriteError {
 }
 
 impl Survivors {
-    /// None yet. Up to `memory_bytes_max` are held, beside 4 MiB for each writer; what is more
-    /// goes to a file in `dir`, which is made when first needed. Each slot has an equal share, so
-    /// that a tenth more than all coins take is room for all of them. The least is 4 MiB.
+    /// No coins yet. They may take up to `memory_bytes_max` of memory, at least 4 MiB; each writer
+    /// takes 4 MiB more. Coins without room go to a file in `dir`, which is made when it is first
+    /// needed. Slots have equal shares of the memory but not equal numbers of coins: to keep all in
+    /// memory takes a tenth more than their size.
     pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize) -> Self {
         Self::with_bits(disk, dir, memory_bytes_max, BITS)
     }
@@ -65,8 +66,11 @@ impl Survivors {
         Self::of(bits, bytes_max, Spill::new(disk, dir))
     }
 
-    /// What an earlier process had saved with [`Survivors::save`]; what it put aside later is cut
-    /// off.
+    /// The coins that an earlier process saved with [`Survivors::save`]. What it wrote to the file
+    /// later is cut off.
+    ///
+    /// # Errors
+    /// The file in `dir` is missing or shorter than it was.
     pub fn resume(
         disk: &Disk,
         dir: &Path,
@@ -99,15 +103,21 @@ impl Survivors {
         }
     }
 
-    /// Puts everything aside and makes it durable; returns what to remember. All writers must be
-    /// flushed, and not push before this returns.
+    /// Writes all coins to the file and makes it durable. Returns what [`Survivors::resume`] needs to
+    /// know. Writers must be flushed before, and must not push before this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    ///
+    /// # Panics
+    /// If a writer was dropped with coins that it had not flushed.
     pub fn save(&self) -> Result<SavedSurvivors, StoreError> {
         self.assert_none_lost();
         let mut extents = Vec::new();
         for partition in &self.partitions {
             let mut partition = lock(partition);
             for slot in 0..partition.slots.len() {
-                partition.put_aside(slot, self.slot_bytes, &self.spill)?;
+                partition.move_to_file(slot, self.slot_bytes, &self.spill)?;
                 extents.push(partition.slots[slot].extents.clone());
             }
         }
@@ -116,25 +126,25 @@ impl Survivors {
         Ok(SavedSurvivors { bits: self.bits, count, amount, file_bytes, extents })
     }
 
-    /// Number of coins flushed.
+    /// The number of coins that writers have flushed.
     pub fn count(&self) -> u64 {
         lock(&self.totals).count
     }
 
-    /// Their amounts together, in satoshi; `u64::MAX` if it is more.
+    /// The sum of the amounts of all flushed coins, in satoshi; `u64::MAX` if it is larger than that.
     pub fn amount(&self) -> u64 {
         lock(&self.totals).amount
     }
 
-    /// Cuts the partitions into about `parts` ranges of about equal size, ascending, each for one
-    /// thread to write. There are no more than 64.
+    /// Divides the partitions into about `parts`, at most 64, consecutive ranges of about equal size,
+    /// each of which is for one thread to write.
     pub fn ranges(&self, parts: usize) -> Vec<Range<usize>> {
         let sizes: Vec<u64> = self.partitions.iter().map(|p| lock(p).bytes()).collect();
         let total = u128::from(sizes.iter().sum::<u64>().max(1));
         let (mut ranges, mut start, mut seen) = (Vec::new(), 0, 0u128);
         for (i, bytes) in sizes.iter().enumerate() {
             seen += u128::from(*bytes);
-            // A cut is made where it is nearest to where it should be, to half a partition.
+            // Each cut is made within half a partition of its ideal place.
             let due = (2 * seen + u128::from(*bytes)) * parts as u128 / (2 * total);
             let is_last = i + 1 == sizes.len();
             if is_last || (due > ranges.len() as u128 && ranges.len() + 1 < parts) {
@@ -145,9 +155,15 @@ impl Survivors {
         ranges
     }
 
-    /// Sorts the partitions of `range` one after the other, writes them to `writer` and gives back
-    /// their memory. What lies in the file stays until [`Survivors::destroy`], so that a process
-    /// that ends before the commit can be resumed from what was saved.
+    /// Sorts the partitions of `range` one after the other, writes them to `writer` and frees their
+    /// memory. The file stays until [`Survivors::destroy`], so that a process that ends before the
+    /// commit can be resumed from what was saved.
+    ///
+    /// # Errors
+    /// The disk fails, or the same outpoint was pushed twice.
+    ///
+    /// # Panics
+    /// If a writer was dropped with coins that it had not flushed.
     pub fn write_range(
         &self,
         range: Range<usize>,
@@ -173,14 +189,15 @@ impl Survivors {
         Ok(())
     }
 
-    /// Removes the file.
+    /// Deletes the file.
     pub fn destroy(self) -> Result<(), StoreError> {
         let (disk, dir) = (self.spill.disk().clone(), self.spill.dir().to_path_buf());
         drop(self);
         Spill::remove(&disk, &dir)
     }
 
-    /// Brings together all that one slot has in the file and in memory, and adds it to `order`.
+    /// Copies all records of a slot, from the file and from memory, to `memory`, and adds them to
+    /// `order`.
     fn gather<'a>(
         &self,
         partition: &mut Partition,
@@ -228,25 +245,25 @@ impl Survivors {
         Ok(())
     }
 
-    /// Number of slots, over all partitions.
+    /// The number of slots in all partitions together.
     pub(super) fn slots(&self) -> usize {
         1 << (self.bits.total())
     }
 
-    /// Partition and slot of a transaction's coins.
+    /// The slot for a transaction's coins, counted over all partitions.
     #[inline]
     pub(super) fn slot(&self, txid: &Hash) -> usize {
         let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
         usize::from(head) >> (u16::BITS - self.bits.total())
     }
 
-    /// Appends whole records to a slot, counted over all partitions.
+    /// Appends whole records to a slot, which is counted over all partitions.
     pub(super) fn append(&self, slot: usize, records: &[u8]) -> Result<(), StoreError> {
         let (partition, slot) = (slot >> self.bits.slot, slot & ((1 << self.bits.slot) - 1));
         lock(&self.partitions[partition]).append(slot, records, self.slot_bytes, &self.spill)
     }
 
-    /// Counts coins that a writer has flushed, and their amounts together.
+    /// Adds coins that a writer has flushed, and the sum of their amounts, to the totals.
     pub(super) fn count_flushed(&self, count: u64, amount: u64) {
         let mut totals = lock(&self.totals);
         totals.count += count;

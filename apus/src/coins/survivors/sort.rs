@@ -2,23 +2,23 @@ use crate::coins::prefetch::prefetch;
 
 use super::record::{Record, prefix};
 
-/// Records that are being written are fetched this many ahead; a slot of mainnet (11 MB) is larger
-/// than the second level cache.
+/// The number of records that are loaded ahead of the one that is written: a slot of mainnet (11 MB)
+/// is larger than the processor's second-level cache.
 const AHEAD: usize = 8;
 
-/// A record by the start of its txid.
+/// A record's offset, and the start of its txid.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     prefix: u64,
     at: u32,
 }
 
-/// The order of the records of one slot; its buffers serve one slot after the other.
+/// The order of the records of one slot. Its buffers are used for one slot after the other.
 #[derive(Default)]
 pub(super) struct Order {
     unsorted: Vec<Entry>,
     sorted: Vec<Entry>,
-    /// Where the next entry of each bucket goes.
+    /// The index at which the next entry of each bucket goes.
     ends: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct SortedRecord {
 }
 
 impl Order {
-    /// Forgets everything.
+    /// Removes all records.
     pub(super) fn clear(&mut self) {
         self.unsorted.clear();
     }
@@ -52,11 +52,12 @@ impl Order {
         Ok(())
     }
 
-    /// Sorts by key, when all txids begin with the same `bits` bits.
+    /// Sorts the records by key. All txids begin with the same `bits` bits.
     ///
-    /// Txids are evenly distributed, so that one distribution by the bits behind into as many
-    /// buckets as there are records leaves next to nothing to compare. Where they are not (many
-    /// outputs of one transaction; a miner's choice), a bucket is sorted by comparing.
+    /// Txids are evenly distributed, so that next to nothing is left to compare after one
+    /// distribution, by the following bits, into as many buckets as there are records. Where they are
+    /// not (many outputs of one transaction, or txids that a miner chose), buckets are sorted by
+    /// comparing.
     pub(super) fn sort(&mut self, bytes: &[u8], bits: u32) {
         let count = self.unsorted.len();
         let log2 = count.max(2).ilog2().min(24);
@@ -89,7 +90,7 @@ impl Order {
         }
     }
 
-    /// Number of records.
+    /// The number of records.
     pub(super) fn len(&self) -> usize {
         self.sorted.len()
     }
@@ -112,7 +113,7 @@ impl Order {
 }
 
 fn read(bytes: &[u8], entry: &Entry) -> Record {
-    Record::at(bytes, entry.at as usize).expect("it was read when it was added")
+    Record::at(bytes, entry.at as usize).expect("a record that was added can be read again")
 }
 
 fn key<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {

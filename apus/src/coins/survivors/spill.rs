@@ -3,20 +3,21 @@ use std::path::Path;
 use crate::disk::{Disk, SpillFile, StoreError};
 
 const NAME: &str = "survivors.dat";
-/// Memory is written in whole pages.
+/// The unit in which the file is written.
 pub(super) const PAGE_BYTES: usize = Disk::DIRECT_BYTES;
 
-/// Records of one slot that lie in the file: some pages, of which the last may be used in part.
+/// Consecutive pages of the file with records of one slot. The last page may be used in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub offset: u64,
+    /// The bytes of records, without the rest of the last page.
     pub bytes: u32,
-    /// CRC-32C of those bytes.
+    /// The CRC-32C of those bytes.
     pub crc: u32,
 }
 
 impl Extent {
-    /// Bytes with the rest of the last page.
+    /// The bytes of all pages, with the rest of the last one.
     pub(super) fn pages_bytes(&self) -> usize {
         (self.bytes as usize).next_multiple_of(PAGE_BYTES)
     }
@@ -38,19 +39,19 @@ impl Spill {
         Ok(Self { disk: disk.clone(), file: SpillFile::resume(disk, dir.join(NAME), len)? })
     }
 
-    /// Removes the file.
+    /// Deletes the file, if there is one.
     pub(super) fn remove(disk: &Disk, dir: &Path) -> Result<(), StoreError> {
         let path = dir.join(NAME);
         if path.exists() { disk.remove(path) } else { Ok(()) }
     }
 
-    /// Writes the first `bytes` of `pages`, which are whole pages with nothing else in the last.
+    /// Writes whole pages, of which the first `bytes` bytes are records.
     pub(super) fn write(&self, pages: &[u8], bytes: usize) -> Result<Extent, StoreError> {
         let offset = self.file.append(pages)?;
         Ok(Extent { offset, bytes: bytes as u32, crc: crc32c::crc32c(&pages[..bytes]) })
     }
 
-    /// Fills `pages` with those of `extent`.
+    /// Reads the pages of `extent` into `pages`, which are as long.
     pub(super) fn read(&self, extent: &Extent, pages: &mut [u8]) -> Result<(), StoreError> {
         self.file.read_exact(extent.offset, pages)?;
         if crc32c::crc32c(&pages[..extent.bytes as usize]) != extent.crc {
@@ -59,18 +60,18 @@ impl Spill {
         Ok(())
     }
 
-    /// Makes everything written durable; returns the file's length.
+    /// Makes all that is written durable, and returns the file's length.
     pub(super) fn sync(&self) -> Result<u64, StoreError> {
         self.file.sync()
     }
 
-    /// An error about what lies at `offset` of the file.
+    /// The error of damaged records at `offset` of the file.
     pub(super) fn damaged(&self, offset: u64) -> StoreError {
         let what = "the coins that were written here came back damaged";
         StoreError::corrupt(self.file.path(), offset, what)
     }
 
-    /// An error about memory for what is gathered.
+    /// The error of memory for records that the system refused.
     pub(super) fn no_memory(&self, error: std::io::Error) -> StoreError {
         StoreError::io(self.dir(), "get memory for the coins that survive", error)
     }

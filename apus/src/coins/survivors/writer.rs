@@ -8,14 +8,15 @@ use super::set::Survivors;
 
 /// The longest VARINT of 32 bits, which may come before a compressed script.
 const VARINT_BYTES_MAX: usize = 5;
-/// Bytes that a writer gathers for each slot.
+/// The size of a writer's buffer for each slot.
 const BUFFER_BYTES: usize = 4096;
 
-/// One thread's way to [`Survivors`]; to be flushed before it is dropped.
+/// Adds the coins of one thread to [`Survivors`]. A writer must be flushed before it is dropped.
 pub struct SurvivorWriter<'a> {
     survivors: &'a Survivors,
-    /// [`BUFFER_BYTES`] for each slot, and how many of them are used.
+    /// [`BUFFER_BYTES`] for each slot.
     buffers: Vec<u8>,
+    /// The bytes of each slot's buffer that are used.
     used: Vec<u16>,
     count: u64,
     amount: u64,
@@ -29,7 +30,13 @@ impl<'a> SurvivorWriter<'a> {
         Self { survivors, buffers, used, count: 0, amount: 0 }
     }
 
-    /// Adds a coin, whose script is in compressed form and not above Core's limit.
+    /// Adds a coin.
+    ///
+    /// # Errors
+    /// The disk fails.
+    ///
+    /// # Panics
+    /// If the script is longer than Core's limit, so that nobody can spend it.
     #[inline]
     pub fn push(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
         let slot = self.survivors.slot(txid);
@@ -49,7 +56,7 @@ impl<'a> SurvivorWriter<'a> {
         Ok(())
     }
 
-    /// Hands over all that was pushed.
+    /// Hands over all coins that were pushed.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         for slot in 0..self.used.len() {
             self.flush_slot(slot)?;
@@ -66,7 +73,7 @@ impl<'a> SurvivorWriter<'a> {
         if used > 0 { self.survivors.append(slot, records) } else { Ok(()) }
     }
 
-    /// A record longer than a buffer.
+    /// Adds a coin whose record is longer than a buffer.
     #[cold]
     fn push_large(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
         assert!(
