@@ -1,21 +1,21 @@
-//! The proof that every output not hinted as unspent was spent, exactly once: what was created and
-//! what was spent are added up apart, and the two have to agree at the end.
+//! The proof that each output not hinted as unspent was spent, exactly once: the outputs created and
+//! the outputs spent are summed up separately, and the two sums have to be equal at the end.
 
 use std::fmt;
 
 use crate::hash::{Midstate, MuHash, State};
 
-/// 64 secret random bytes, fresh for each run: who knows them can make outputs whose sums agree
-/// though the outputs do not. Never shown.
+/// 64 secret random bytes, new for each run. Whoever knows them can make different outputs that have
+/// the same sum, so that they are never displayed.
 pub struct Salt([u8; 64]);
 
 impl Salt {
-    /// The salt of a run that is carried on.
+    /// The salt of a run that is continued.
     pub fn new(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
 
-    /// A fresh one.
+    /// A new salt.
     ///
     /// # Errors
     /// The operating system has no random bytes.
@@ -25,7 +25,7 @@ impl Salt {
         Ok(Self(bytes))
     }
 
-    /// The bytes, for a file that only its owner can read.
+    /// The secret bytes, to be written to a file that only its owner can read.
     pub fn as_bytes(&self) -> &[u8; 64] {
         &self.0
     }
@@ -37,11 +37,11 @@ impl fmt::Debug for Salt {
     }
 }
 
-/// Elements of any length, one behind the other in one buffer.
+/// A list of elements of any length, in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Elements {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each element in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Elements {
         self.push_with(|bytes| bytes.extend_from_slice(element));
     }
 
-    /// Empties it; the memory stays.
+    /// Removes all elements; their memory is kept.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -70,7 +70,7 @@ impl Elements {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -88,47 +88,49 @@ impl Elements {
     }
 }
 
-/// Two multisets, of what was created and of what was spent, of which only a sum is kept.
+/// Two multisets of elements, those created and those spent, of which only a sum is kept.
 ///
-/// An element is an outpoint's 36 bytes where scripts are not checked, else a whole coin's.
+/// An element is the 36 bytes of an outpoint or, where scripts are checked, an outpoint and its coin.
 pub trait Aggregate: Send + Sized {
-    /// Nothing created, nothing spent.
+    /// The empty aggregate, with nothing created and nothing spent.
     fn new(salt: &Salt) -> Self;
 
-    /// Adds outpoints that were created and will be spent.
+    /// Adds the outpoints of outputs that were created and are not unspent at the end.
     fn create_outpoints(&mut self, outpoints: &[[u8; 36]]);
 
     /// Adds outpoints that were spent.
     fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]);
 
-    /// Adds an element that was created and will be spent.
+    /// Adds the element of an output that was created and is not unspent at the end.
     fn create(&mut self, element: &[u8]);
 
-    /// Adds an element that was spent.
+    /// Adds the element of an output that was spent.
     fn spend(&mut self, element: &[u8]);
 
-    /// Adds elements that were created and will be spent; faster than one by one.
+    /// [`Aggregate::create`] for many elements, which is faster.
     fn create_many(&mut self, elements: &Elements);
 
-    /// Adds elements that were spent; faster than one by one.
+    /// [`Aggregate::spend`] for many elements, which is faster.
     fn spend_many(&mut self, elements: &Elements);
 
-    /// Adds all that was added to another one with the same salt.
+    /// Adds all elements of another aggregate with the same salt.
     fn combine(&mut self, other: &Self);
 
-    /// Whether each element was created as often as it was spent.
+    /// Whether each element was spent as often as it was created.
     fn is_balanced(&self) -> bool;
 
-    /// The state, for [`Aggregate::from_bytes`].
+    /// The state, to be restored by [`Aggregate::from_bytes`].
     fn to_bytes(&self) -> Vec<u8>;
 
-    /// The state that [`Aggregate::to_bytes`] gave under the same salt; `None` for other bytes.
+    /// Restores the state that [`Aggregate::to_bytes`] returned under the same salt; `None` if the
+    /// length is wrong.
     fn from_bytes(salt: &Salt, bytes: &[u8]) -> Option<Self>;
 }
 
-/// Sums modulo 2^256 of SHA-256 over salt and element, read as a big-endian number.
+/// Two sums modulo 2^256 of the salted elements' SHA-256 hashes, read as big-endian numbers.
 ///
-/// The salt fills SHA-256's first block, whose state is kept: an outpoint costs one compression.
+/// The salt fills the first block of SHA-256. The state after it is kept, so that an outpoint costs
+/// one compression.
 pub struct SumAggregate {
     salted: Midstate,
     created: Sum,
@@ -188,11 +190,12 @@ impl Aggregate for SumAggregate {
     }
 }
 
-/// A number modulo 2^256 in the order of SHA-256's words: the highest first.
+/// A number modulo 2^256 as eight words, the most significant first, as SHA-256 has them.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Sum(State);
 
-/// Hashes added before the carries are passed on: each word of one adds less than 2^32.
+/// The number of hashes that may be added before carries are propagated: a word of each adds less
+/// than 2^32 to one of 64 bits.
 const UNCARRIED_MAX: usize = 1 << 31;
 
 impl Sum {
@@ -225,7 +228,7 @@ impl Sum {
         self.carry(sums);
     }
 
-    /// Becomes the number that `sums` are, word by word, with carries still in them.
+    /// Sets the number to that of `sums`, whose words have carries that are not propagated yet.
     fn carry(&mut self, sums: [u64; 8]) {
         let mut carry = 0;
         for (word, sum) in self.0.iter_mut().zip(sums).rev() {
@@ -254,7 +257,7 @@ fn add_words(sums: &mut [u64; 8], words: &State) {
     sums.iter_mut().zip(words).for_each(|(sum, word)| *sum += u64::from(*word));
 }
 
-/// [`MuHash`] of the elements created, without those spent, as IBD Booster has it. Needs no salt.
+/// The [`MuHash`] of the elements created without those spent, as in IBD Booster. It needs no salt.
 pub struct MuHashAggregate(MuHash);
 
 impl Aggregate for MuHashAggregate {
@@ -290,7 +293,7 @@ impl Aggregate for MuHashAggregate {
         self.0.combine(&other.0);
     }
 
-    /// Costs some milliseconds.
+    /// Takes some milliseconds.
     fn is_balanced(&self) -> bool {
         self.0.finalize() == MuHash::new().finalize()
     }
@@ -333,7 +336,7 @@ mod tests {
         numbers.iter().map(|n| outpoint(*n)).collect()
     }
 
-    /// Adds every hash byte by byte.
+    /// The sum of the elements' hashes, added byte by byte.
     fn dumb_sum<'a>(elements: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
         let mut sum = [0; 32];
         for element in elements {
@@ -376,8 +379,8 @@ mod tests {
         balances_only_equal_multisets::<MuHashAggregate>();
     }
 
-    /// Elements one by one, in parts and backwards, saved and loaded between, come to the same as
-    /// all at once.
+    /// Checks that elements added one by one, in parts, in reverse and with a save in between have the
+    /// same sums as those added at once.
     fn any_order_and_grouping<A: Aggregate>(created: &[u8], spent: &[u8], cut: usize) {
         let mut all = A::new(&salt());
         all.create_many(&elements(created));

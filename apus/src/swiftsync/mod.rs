@@ -1,6 +1,6 @@
-//! SwiftSync without its engine: hints say which outputs are unspent at a height, and the
-//! aggregate proves that all others were spent, exactly once (draft BIPs 455 to 457). Does not
-//! know the order of blocks, nor files: any split of heights over workers gives the same sum.
+//! The data of SwiftSync: hints say which outputs are unspent at a height, and the aggregate proves
+//! that all others were spent, exactly once (draft BIPs 455 to 457). The module knows neither the
+//! order of blocks nor files: however blocks are distributed over workers, the sum is the same.
 
 mod aggregate;
 pub mod hints;

@@ -1,5 +1,5 @@
-//! Draft BIP 456, version 0: magic 55 54 58 4f, version byte 00, height (u32, little endian), then
-//! the Elias-Fano code of each block from height 1.
+//! The hints file of draft BIP 456, version 0: magic 55 54 58 4f, version byte 00, height (u32,
+//! little endian), then the Elias-Fano code of each block from height 1 on.
 
 use super::blocks::{block_of, check_block, check_end};
 use super::elias_fano::{self, BitOrder, CUT_SHORT, Shape};
@@ -9,30 +9,30 @@ use super::offsets::Offsets;
 
 pub(super) const MAGIC: [u8; 4] = *b"UTXO";
 pub(super) const VERSION: u8 = 0;
-/// Magic, version, height.
+/// The length of magic, version and height.
 pub(super) const HEAD_BYTES: usize = 9;
 
-/// An open file. Beside its bytes it takes 4 1/8 bytes of memory for each block.
+/// An opened hints file of draft BIP 456. Its index takes 4 1/8 bytes of memory for each block.
 pub struct Bip456<B> {
     bytes: B,
     order: BitOrder,
-    /// Where the block of height i + 1 begins, and at last where the file ends.
+    /// The offset of each block, from height 1, and at last the end of the file.
     offsets: Offsets,
 }
 
 impl<B: AsRef<[u8]>> Bip456<B> {
-    /// Walks over the file once: its index, its bit order, and all that can be refused without
-    /// decoding.
+    /// Opens a file of these bytes, which are walked once, without decoding, for the offsets of its
+    /// blocks and its bit order.
     ///
     /// # Errors
-    /// Not a file of this format and version, cut short, with bytes behind its end, or with a
+    /// The file is not of this format and version, is cut short, has bytes after its end, or has a
     /// block whose number of indices, last index or bits cannot be right.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
         let (order, offsets) = walk(bytes.as_ref())?;
         Ok(Self { bytes, order, offsets })
     }
 
-    /// Which bit of a byte comes first.
+    /// The order of the bits in each byte.
     pub fn bit_order(&self) -> BitOrder {
         self.order
     }
@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Bip456<B> {
     }
 }
 
-/// Reads the head that this format shares with Core PR 34004's: the height.
+/// Reads the head, which this format shares with that of Core PR 34004, and returns the height.
 pub(super) fn read_head(bytes: &[u8]) -> Result<u32, HintsError> {
     let Some((head, _)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
         return Err(HintsError::new("the hints file ends inside its head"));
@@ -72,7 +72,7 @@ pub(super) fn read_head(bytes: &[u8]) -> Result<u32, HintsError> {
         return Err(HintsError::new("this is not a hints file"));
     }
     if version != VERSION {
-        let what = format!("the hints file is of version {version}, of which nothing is known");
+        let what = format!("the hints file is of version {version}, which is unknown: update Apus");
         return Err(HintsError::new(what));
     }
     Ok(u32::from_le_bytes([h0, h1, h2, h3]))
@@ -84,11 +84,13 @@ pub(super) fn put_head(height: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&height.to_le_bytes());
 }
 
+/// Checks all that can be checked without decoding, and returns the bit order and the offset of each
+/// block.
 fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
     let height = read_head(bytes)?;
     let mut at = HEAD_BYTES;
     let mut offsets = Offsets::with_capacity((height as usize).min(bytes.len()) + 1);
-    // The first block that is not of this order.
+    // The height of the first block that does not have this bit order.
     let (mut not_lsb, mut not_msb) = (None, None);
     for height in 1..=height {
         let wrong = |what| HintsError::at(height, what);
@@ -101,7 +103,7 @@ fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
         let code = bytes.get(at..at + shape.bytes()).ok_or_else(|| wrong(CUT_SHORT))?;
         at += shape.bytes();
         if !shape.counts_right(code) {
-            return Err(wrong("its number of indices is not what its bits say"));
+            return Err(wrong("its number of indices is not the one in its code"));
         }
         for (order, not) in [(BitOrder::Lsb, &mut not_lsb), (BitOrder::Msb, &mut not_msb)] {
             if not.is_none() && !shape.ends_right(code, order) {
@@ -117,13 +119,13 @@ fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
         (None, _) => Ok((BitOrder::Lsb, offsets)),
         (_, None) => Ok((BitOrder::Msb, offsets)),
         (Some(a), Some(b)) => {
-            let what = "its last index is not the one that was announced, in either bit order";
+            let what = "its last index is not the announced one, in either bit order";
             Err(HintsError::at(a.max(b), what))
         }
     }
 }
 
-/// Writes what the crate `hintsfile` 0.2.1 writes.
+/// Writes hints as the crate `hintsfile` 0.2.1 does.
 pub struct Encoder;
 
 impl HintsEncoder for Encoder {

@@ -108,7 +108,7 @@ fn walk(bytes: &[u8]) -> Result<u32, HintsError> {
     for height in 1..=stop {
         let wrong = |what| HintsError::at(height, what);
         if IndexEntry::read(bytes, height).map_err(wrong)? != (IndexEntry { height, start }) {
-            return Err(wrong("the hints file's index has another block or place for it"));
+            return Err(wrong("the hints file's index has a different height or offset for it"));
         }
         let bitmap = block_at(bytes, start).map_err(wrong)?;
         bitmap.check_padding().map_err(wrong)?;

@@ -1,30 +1,31 @@
-//! How small hints can be: choosing k of n outputs takes log2 C(n, k) bits, if nothing is known
-//! about them but their numbers.
+//! The lower bound for the size of hints: choosing k of n outputs takes log2 C(n, k) bits if nothing
+//! else is known about them.
 
 use std::f64::consts::{LN_2, PI};
 
 use super::error::HintsError;
 use super::format::Hints;
 
-/// What a hints file holds, and what that takes.
+/// Statistics of a hints file: the hints in it, and the space that they take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
     /// The height at which the outputs are unspent.
     pub height: u32,
-    /// Blocks with at least one output that stays unspent.
+    /// The number of blocks with at least one unspent output.
     pub blocks: u32,
-    /// Outputs that stay unspent.
+    /// The number of unspent outputs.
     pub unspent: u64,
-    /// The file's length.
+    /// The length of the file, in bytes.
     pub bytes: u64,
-    /// Bits of the file for each output that stays unspent; 0 if there is none.
+    /// Bits of the file for each unspent output; 0 if there is none.
     pub bits_per_output: f64,
-    /// The information-theoretic bound, in bits, given how many outputs each block has and how
-    /// many of them stay unspent; where the format does not tell the former, given the last index.
+    /// The information-theoretic lower bound, in bits, if it is known how many outputs each block has
+    /// and how many of them are unspent. For formats without the number of outputs, the last index is
+    /// taken as known instead.
     pub bound_bits: f64,
 }
 
-/// Decodes every block of a file that is `bytes` long.
+/// Computes the statistics of a file of `bytes` bytes, for which each block is decoded.
 ///
 /// # Errors
 /// A block's hints cannot be right.
@@ -32,7 +33,7 @@ pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsErro
     statistics_reporting(hints, bytes, |_| {})
 }
 
-/// [`statistics`], which calls `seen` with the height of every block.
+/// [`statistics`], which calls `seen` with the height of each block that is decoded.
 pub fn statistics_reporting(
     hints: &dyn Hints,
     bytes: u64,
@@ -52,12 +53,13 @@ pub fn statistics_reporting(
     Ok(Statistics { height, blocks, unspent, bytes, bits_per_output, bound_bits })
 }
 
-/// The bound for one block, in bits.
+/// The lower bound for the hints of one block, in bits. `outputs` is the number of its outputs, if
+/// it is known.
 pub fn block_bound_bits(unspent: &[u32], outputs: Option<u32>) -> f64 {
     match (outputs, unspent.last()) {
         (_, None) => 0.0,
         (Some(outputs), _) => log2_choose(outputs, unspent.len() as u32),
-        // The last index is known, the others are below it.
+        // The last index is taken as known; the others are below it.
         (None, Some(last)) => log2_choose(*last, unspent.len() as u32 - 1),
     }
 }
@@ -70,7 +72,7 @@ pub fn log2_choose(n: u32, k: u32) -> f64 {
     (ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)) / LN_2
 }
 
-/// ln n!, to 12 digits: exactly up to 20!, from there on by Stirling's series.
+/// ln n! with 12 correct digits: computed directly up to 20!, and by Stirling's series from there on.
 fn ln_factorial(n: u32) -> f64 {
     if n <= 20 {
         return ((1..=u64::from(n)).product::<u64>() as f64).ln();

@@ -1,38 +1,42 @@
-//! The Elias-Fano code of a block's ascending indices, as draft BIP 456 has it.
+//! The Elias-Fano code of a block's ascending indices, as in draft BIP 456.
 //!
-//! CompactSize n, the number of indices; if n > 0, CompactSize m, the last of them; then two bit
-//! strings, each padded to a byte: the low l = floor(log2((m + 1) / n)) bits of every index, and
-//! the rest of every index in unary, as that many zeros more than the one before had, and a one.
-//! Eight indices have exactly l bytes of low bits, which is what the loops below live on.
+//! The code is CompactSize n, the number of indices; if n > 0, CompactSize m, the last index; then two
+//! bit strings, each padded to a byte. The first has the low l = floor(log2((m + 1) / n)) bits of each
+//! index. The second has the other bits in unary: for each index as many zeros as these bits exceed
+//! those of the index before, and a one.
+//!
+//! The low bits of eight indices take exactly l bytes. The loops below are made for such groups.
 
 use crate::wire::put_compact_size;
 
-/// Outputs that a block has at most: one weighs 36 (9 bytes without witness) of the 4,000,000.
+/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without witness) of
+/// 4,000,000.
 pub const OUTPUTS_MAX: u32 = 4_000_000 / 36;
 
-/// What is wrong with a code, in words for the user.
+/// A description of what is wrong with a block's hints, for the user.
 pub type Wrong = &'static str;
 
 pub(super) const CUT_SHORT: Wrong = "the hints file ends inside its hints";
 pub(super) const NOT_ASCENDING: Wrong = "its indices do not ascend";
-pub(super) const INDEX_TOO_LARGE: Wrong = "an index is larger than a block can have outputs";
+pub(super) const INDEX_TOO_LARGE: Wrong =
+    "an index is larger than the number of outputs that a block can have";
 const COUNT_TOO_LARGE: Wrong = "there are more indices than fit below the last one";
-const FORM: Wrong = "a number is not of 1, 3 or 5 bytes";
+const FORM: Wrong = "a number does not have 1, 3 or 5 bytes";
 const DAMAGED: Wrong = "the code of its indices is damaged";
 
-/// Which bit of a byte of the bit strings comes first.
+/// The order of the bits in each byte of the bit strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOrder {
-    /// Bit 0 first: the draft since the crate `hintsfile` 0.2.
+    /// Bit 0 comes first, as in the draft since the crate `hintsfile` 0.2.
     Lsb,
-    /// Bit 7 first: `hintsfile` 0.1, and Core's draft branch of July 2026.
+    /// Bit 7 comes first, as in `hintsfile` 0.1 and in Core's draft branch of July 2026.
     Msb,
 }
 
-/// Appends the code of `unspent`, bit 0 first.
+/// Appends the code of `unspent`, in the bit order [`BitOrder::Lsb`].
 ///
 /// # Errors
-/// `unspent` does not ascend, or goes beyond what a block can have.
+/// `unspent` does not ascend, or has an index that no block has.
 pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     let Some(&last) = unspent.last() else {
         out.push(0);
@@ -45,7 +49,7 @@ pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     put_compact_size(out, u64::from(shape.n));
     put_compact_size(out, u64::from(shape.m));
     let start = out.len();
-    // The last word of the unary part may be longer than the part.
+    // The last word of the unary part may reach beyond its end.
     out.resize(start + shape.bytes() + WORD_BYTES, 0);
     let (low, high) = out[start..].split_at_mut(shape.low_bytes());
     put_low(unspent, shape.low_bits(), low);
@@ -54,8 +58,8 @@ pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Puts the indices whose code `bytes` begins with into `unspent`, in the place of what it held;
-/// the length of the code.
+/// Decodes the indices whose code `bytes` begin with, replaces the contents of `unspent` by them, and
+/// returns the length of the code.
 ///
 /// # Errors
 /// No list of ascending indices that ends with m has this code.
@@ -79,10 +83,10 @@ pub fn decode(bytes: &[u8], order: BitOrder, unspent: &mut Vec<u32>) -> Result<u
 }
 
 const WORD_BYTES: usize = 8;
-/// No block has room for an index with more low bits.
+/// The largest number of low bits that an index of a block can have.
 const LOW_BITS_MAX: u32 = OUTPUTS_MAX.ilog2();
 
-/// What n and m say about the bit strings.
+/// The number n of indices and the last index m, which determine the lengths of the bit strings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     n: u32,
@@ -100,7 +104,7 @@ impl Shape {
         }
     }
 
-    /// The length of n and m, and what they say; nothing where n is 0.
+    /// Reads n and m. Returns their length in bytes, and `None` if n is 0.
     pub(super) fn read(bytes: &[u8]) -> Result<(usize, Option<Self>), Wrong> {
         let (n, n_len) = read_compact_size(bytes)?;
         if n == 0 {
@@ -118,24 +122,25 @@ impl Shape {
         (self.n as usize * self.low_bits() as usize).div_ceil(8)
     }
 
-    /// Bits of the unary part: a one for each index, and zeros up to the last one's high bits.
+    /// The number of bits of the unary part: a one for each index, and as many zeros as the high bits
+    /// of the last index say.
     fn high_len(&self) -> usize {
         self.n as usize + (self.m >> self.low_bits()) as usize
     }
 
-    /// Bytes of both bit strings.
+    /// The length of both bit strings, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.low_bytes() + self.high_len().div_ceil(8)
     }
 
-    /// Whether the number of ones is right.
+    /// Whether the unary part has one 1 for each index.
     pub(super) fn counts_right(&self, code: &[u8]) -> bool {
         let (words, rest) = code[self.low_bytes()..].as_chunks();
         let ones: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
         ones + rest.iter().map(|byte| byte.count_ones()).sum::<u32>() == self.n
     }
 
-    /// Whether the last index is m, with the bits of `code` in this order.
+    /// Whether the last index is m if the bits of `code` are in this order.
     pub(super) fn ends_right(&self, code: &[u8], order: BitOrder) -> bool {
         let (low, high) = code.split_at(self.low_bytes());
         let bit_0_first = |byte: u8| match order {
@@ -151,9 +156,10 @@ impl Shape {
         high_right && (word >> (at % 8)) & mask(bits) == self.m & mask(bits)
     }
 
-    /// Whether the code was right; if not, `unspent` holds anything.
+    /// Decodes the indices, and returns whether the code is right. If it is not, the contents of
+    /// `unspent` are arbitrary.
     fn decode<const MSB: bool>(&self, low: &[u8], high: &[u8], unspent: &mut Vec<u32>) -> bool {
-        // What it held is overwritten; the last eight may reach beyond the end.
+        // All elements will be overwritten; the last eight may reach beyond the end.
         unspent.resize(self.n as usize + 8, 0);
         let ones = read_high::<MSB>(high, self.low_bits(), unspent);
         unspent.truncate(self.n as usize);
@@ -165,8 +171,8 @@ impl Shape {
     }
 }
 
-/// A CompactSize below 2^32, and its length. As in the crate `hintsfile`, a longer form than is
-/// needed will do.
+/// Reads a CompactSize below 2^32, and returns it with its length. As in the crate `hintsfile`, it may
+/// be longer than necessary.
 pub(super) fn read_compact_size(bytes: &[u8]) -> Result<(u32, usize), Wrong> {
     match *bytes {
         [value @ 0..=0xfc, ..] => Ok((u32::from(value), 1)),
@@ -177,8 +183,8 @@ pub(super) fn read_compact_size(bytes: &[u8]) -> Result<(u32, usize), Wrong> {
     }
 }
 
-/// Whether each is larger than the one before. Looks at all of them, so that it can be done many
-/// at a time.
+/// Whether each index is larger than the one before. All are compared, so that the compiler can
+/// compare many at a time.
 pub(super) fn ascends(indices: &[u32]) -> bool {
     let next = indices.iter().skip(1);
     indices.iter().zip(next).fold(true, |so_far, (a, b)| so_far & (a < b))
@@ -188,9 +194,9 @@ const fn mask(bits: u32) -> u32 {
     (1 << bits) - 1
 }
 
-/// For each byte, how many zeros stand before its first one, its second one, and so on.
+/// For each byte, the number of zeros before its first 1, its second 1, and so on.
 static ZEROS_BEFORE: [[u8; 8]; 256] = zeros_before();
-/// Ones of each byte.
+/// The number of ones in each byte.
 static ONES: [u8; 256] = ones();
 
 const fn zeros_before() -> [[u8; 8]; 256] {
@@ -220,9 +226,10 @@ const fn ones() -> [u8; 256] {
     table
 }
 
-/// Puts the high bits of each index into `unspent`, where they belong; the number of ones, wrong
-/// where there are more of them than `unspent` has room for. Always writes eight, of which the
-/// next byte overwrites those that were too many: no branch depends on the data.
+/// Stores the high bits of each index, shifted into place, in `unspent`, and returns the number of
+/// ones, or `usize::MAX` if there are more than `unspent` has room for. Each byte stores eight
+/// indices, and the next one overwrites those that were too many, so that no branch depends on the
+/// data.
 fn read_high<const MSB: bool>(high: &[u8], low_bits: u32, unspent: &mut [u32]) -> usize {
     let (mut found, mut zeros) = (0, 0);
     for byte in high {
@@ -241,7 +248,7 @@ fn read_high<const MSB: bool>(high: &[u8], low_bits: u32, unspent: &mut [u32]) -
     found
 }
 
-/// `$call` with the constant `$n` as this number of low bits; nothing for 0.
+/// Evaluates `$call` with the number of low bits as the constant `$n`; does nothing for 0 bits.
 macro_rules! with_low_bits {
     ($bits:expr, $n:ident => $call:expr) => {
         with_low_bits!($bits, $n => $call, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
@@ -272,7 +279,8 @@ fn read_low_of<const BITS: usize, const MSB: bool>(low: &[u8], unspent: &mut [u3
             *index |= (word >> (k * BITS)) as u32 & mask(BITS as u32);
         }
     }
-    // With as many bytes as bits, the bytes of the last seven make a group.
+    // If the low bits of the last indices, fewer than eight, take as many bytes as those of eight,
+    // they are in `groups`.
     let last_bytes = groups.get(eights.len()).map_or(last_bytes, |group| &group[..]);
     let word = low_word::<MSB>(last_bytes);
     for (k, index) in last.iter_mut().enumerate() {
@@ -280,7 +288,7 @@ fn read_low_of<const BITS: usize, const MSB: bool>(low: &[u8], unspent: &mut [u3
     }
 }
 
-/// At most 16 bytes as one number, bit 0 first.
+/// At most 16 bytes as one number, whose lowest bit is the first one.
 #[inline]
 fn low_word<const MSB: bool>(bytes: &[u8]) -> u128 {
     let mut padded = [0; 16];
@@ -309,7 +317,7 @@ fn put_low_of<const BITS: usize>(unspent: &[u32], low: &mut [u8]) {
     }
 }
 
-/// `high` is zero, and a word longer than the unary part.
+/// Stores the unary part in `high`, which is zeroed and has a word more than the part needs.
 fn put_high(unspent: &[u32], low_bits: u32, high: &mut [u8]) {
     let mut store = |at: usize, word: u64| {
         if let Some(bytes) = high.get_mut(at * WORD_BYTES..(at + 1) * WORD_BYTES) {

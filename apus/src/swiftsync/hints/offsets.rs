@@ -1,7 +1,7 @@
-/// Blocks that share an absolute offset.
+/// The number of blocks that share an absolute offset.
 const GROUP: usize = 64;
 
-/// Where each block of a file begins: 4 1/8 bytes of memory a block, 4 MB for 950,000.
+/// The offsets of a file's blocks, in 4 1/8 bytes of memory for each block: 4 MB for 950,000 blocks.
 #[derive(Default)]
 pub struct Offsets {
     groups: Vec<u64>,
@@ -9,14 +9,14 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Room for `blocks`, which the file's length bounds.
+    /// No offsets yet, with room for `blocks`, which must not exceed the file's length.
     pub fn with_capacity(blocks: usize) -> Self {
         let groups = Vec::with_capacity(blocks.div_ceil(GROUP));
         Self { groups, within: Vec::with_capacity(blocks) }
     }
 
-    /// Adds the next block, at least as far into the file as the one before; false where it is so
-    /// far that no file of hints can be meant.
+    /// Adds the offset of the next block, which is not below that of the block before. Returns false if
+    /// the two are farther apart than in any file of hints.
     #[must_use]
     pub fn push(&mut self, offset: usize) -> bool {
         let offset = offset as u64;
@@ -29,13 +29,13 @@ impl Offsets {
         true
     }
 
-    /// Where block `i` begins.
+    /// The offset of block `i`.
     pub fn get(&self, i: usize) -> Option<usize> {
         let within = u64::from(*self.within.get(i)?);
         usize::try_from(self.groups.get(i / GROUP)? + within).ok()
     }
 
-    /// Blocks.
+    /// The number of offsets.
     pub fn len(&self) -> usize {
         self.within.len()
     }

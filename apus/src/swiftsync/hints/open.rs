@@ -3,10 +3,10 @@ use super::format::{Format, Hints, HintsEncoder};
 use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, compressed};
 use crate::wire::packed;
 
-/// How a file of these bytes is written, by the first of them.
+/// The format of a hints file, by its first bytes.
 ///
 /// # Errors
-/// No format begins like this.
+/// No format begins with these bytes.
 pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
     if bytes.starts_with(&bip456::MAGIC) {
         return Ok(if bitset::is_bitset(bytes) { Format::Bitset } else { Format::Bip456 });
@@ -24,11 +24,12 @@ pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
     }))
 }
 
-/// Opens a file of any format, of which `bytes` are all (a memory map, or bytes on the heap).
+/// Opens a hints file of any format. `bytes` are those of the whole file, in a memory map or on the
+/// heap.
 ///
 /// # Errors
-/// Not a hints file, or one that is cut short, goes on behind its end, or has a block that cannot
-/// be right. What only decoding would show is left to [`Hints::unspent`].
+/// The file is not a hints file, is cut short, has bytes after its end, or has a block that cannot be
+/// right. Mistakes that only decoding can find are left to [`Hints::unspent`].
 pub fn open<B>(bytes: B) -> Result<Box<dyn Hints>, HintsError>
 where
     B: AsRef<[u8]> + Send + Sync + 'static,
@@ -41,8 +42,8 @@ where
     })
 }
 
-/// The writer of a format. For compressed hints, which are not written block by block, it refuses
-/// every block: see [`compressed`].
+/// The encoder of a format. That of compressed hints, which are not written block by block, refuses
+/// each block: they are written by [`compressed::Compressor`].
 pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
     match format {
         Format::Bip456 => Box::new(bip456::Encoder),
@@ -54,7 +55,7 @@ pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
 
 const NO_BLOCKS: &str = "compressed hints are not written block by block";
 
-/// Refuses every block.
+/// The encoder of a format without one: it refuses each block.
 struct NoEncoder;
 
 impl HintsEncoder for NoEncoder {

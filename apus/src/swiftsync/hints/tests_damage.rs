@@ -106,9 +106,9 @@ fn each_refusal_says_why() {
         (head(1, &[5, 3, 0xff]), Some(1), "more indices"),
         (head(1, &[&huge[..], &[3, 0xff]].concat()), Some(1), "more indices"),
         // m = 2^32 - 1, whose successor is 0, and other absurd ones.
-        (head(1, &[&[1], &huge[..]].concat()), Some(1), "larger than a block"),
-        (head(1, &[1, 0xfe, 0x07, 0xb2, 0x01, 0x00]), Some(1), "larger than a block"),
-        (head(1, &[&huge[..], &huge].concat()), Some(1), "larger than a block"),
+        (head(1, &[&[1], &huge[..]].concat()), Some(1), "larger than the number"),
+        (head(1, &[1, 0xfe, 0x07, 0xb2, 0x01, 0x00]), Some(1), "larger than the number"),
+        (head(1, &[&huge[..], &huge].concat()), Some(1), "larger than the number"),
         (head(1, &[0xff, 1, 0, 0, 0, 0, 0, 0, 0]), Some(1), "1, 3 or 5 bytes"),
         // A one too few, and the last index elsewhere.
         (head(1, &[3, 0x0c, 0x0f, 0x24]), Some(1), "number of indices"),
@@ -118,7 +118,11 @@ fn each_refusal_says_why() {
         (vec![1, 0, 0, 1, 0, 1, 0], Some(2), "ends inside"),
         (vec![1, 0, 0, 0, 0, 0], None, "1 bytes after"),
         (head(1, &[1, 0, 0, 0]), None, "inside its index"),
-        (head(1, &[1, 0, 0, 0, 22, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]), Some(1), "place"),
+        (
+            head(1, &[1, 0, 0, 0, 22, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]),
+            Some(1),
+            "different height or offset",
+        ),
         (head(1, &[1, 0, 0, 0, 21, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1]), Some(1), "more outputs"),
     ] {
         let (found, what) = refusal(file.clone());

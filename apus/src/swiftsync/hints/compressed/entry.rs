@@ -1,10 +1,13 @@
 use super::layout::COMPRESSED_ENTRY_BYTES;
 
-/// What the index says of a frame.
+/// The entry of a frame in the file's index.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameEntry {
+    /// The number of blocks in the frame.
     pub(super) blocks: u16,
+    /// The length of the frame's code, in bytes.
     pub(super) len: u32,
+    /// The CRC-32C of the frame's code.
     pub(super) crc: u32,
 }
 

@@ -1,9 +1,9 @@
-//! A frame: consecutive blocks that are decoded together, and apart from all others.
+//! A frame: consecutive blocks that are decoded together, independently of all others.
 //!
-//! Its numbers are, for each block, the count and the first index, on lane 0; then all gaps, cut
-//! into four lanes of the same length, of which each gives one after the other, and what is left
-//! over on the last one. Each lane has its own state and history, so that a core works on four
-//! numbers at once.
+//! Its numbers are, for each block, the count of indices and the first index, on lane 0; then all
+//! gaps between indices, which are divided into four lanes of equal length. One gap of each lane
+//! follows after the other, and those left over follow on the last lane. Each lane has its own state
+//! and history, so that a core can work on four numbers at once.
 
 use super::model::{Census, Decoder, History, Kind, Model};
 use super::rans::{self, STATE_START, Share, Words};
@@ -11,20 +11,21 @@ use super::token::{self, TOKENS};
 use crate::swiftsync::hints::HintsError;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
 
-/// Indices that a frame has at most: 512 KiB, decoded in 1 ms. A block has at most 111,111.
+/// The largest number of indices in a frame: 512 KiB, which are decoded in 1 ms. A block has at most
+/// 111,111.
 pub const FRAME_INDICES_MAX: usize = 1 << 17;
-/// Blocks that a frame has at most.
+/// The largest number of blocks in a frame.
 pub const FRAME_BLOCKS_MAX: usize = 1 << 12;
-/// Numbers that are decoded at once.
+/// The number of numbers that are decoded at once.
 pub const LANES: usize = 4;
 const STATES_BYTES: usize = 4 * LANES;
-/// How many bytes of bits there are.
+/// The length of the field with the number of bytes of bits.
 const BITS_HEAD_BYTES: usize = 4;
 
 /// The indices of consecutive blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
-    /// Where the indices of each block end.
+    /// The end of each block's indices in `indices`.
     ends: Vec<u32>,
     indices: Vec<u32>,
 }
@@ -45,12 +46,12 @@ impl Frame {
         self.indices.get(start..end)
     }
 
-    /// Whether so many more are too many.
+    /// Whether a block with this many indices does not fit into the frame.
     pub fn is_full(&self, indices: usize) -> bool {
         self.blocks() == FRAME_BLOCKS_MAX || self.indices.len() + indices > FRAME_INDICES_MAX
     }
 
-    /// Adds a block; its indices ascend.
+    /// Adds a block, whose indices must ascend.
     pub fn push(&mut self, indices: &[u32]) {
         self.indices.extend_from_slice(indices);
         self.ends.push(self.indices.len() as u32);
@@ -83,14 +84,14 @@ impl Frame {
         }
     }
 
-    /// Adds its numbers to the census.
+    /// Counts the tokens of all numbers in `census`.
     pub fn count(&self, census: &mut Census) {
         self.for_each_number(|Numbered { context, number, .. }| {
             census.count(context, token::token(number));
         });
     }
 
-    /// Appends its code by a model whose census it was part of.
+    /// Appends the code of the frame. `model` must be made from a census that includes it.
     pub fn encode(&self, model: &Model, shares: &[[Share; TOKENS]], out: &mut Vec<u8>) {
         let mut symbols: Vec<(usize, Share)> = Vec::with_capacity(self.indices.len() * 2);
         let mut bits = BitWriter::default();
@@ -111,10 +112,10 @@ impl Frame {
         words.iter().rev().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
 
-    /// The frame of this code, in the memory of `old`.
+    /// Decodes a frame of this many blocks into the memory of `old`.
     ///
     /// # Errors
-    /// No frame of so many blocks has this code.
+    /// No frame of this many blocks has this code.
     pub fn decode(
         old: Self,
         bytes: &[u8],
@@ -162,7 +163,7 @@ fn gap_order(gaps: usize) -> impl Iterator<Item = GapPlace> {
     together.chain((lane_gaps * LANES..gaps).map(|index| GapPlace { lane: LANES - 1, index }))
 }
 
-/// Bits one after the other, bit 0 of a byte first.
+/// Writes bits one after the other, bit 0 of a byte first.
 #[derive(Default)]
 struct BitWriter {
     bytes: Vec<u8>,
@@ -189,13 +190,14 @@ impl BitWriter {
     }
 }
 
-/// A frame's code that is being read.
+/// Reads a frame's code.
 struct Input<'a> {
     decoder: &'a Decoder,
-    /// The bits and the states behind them, so that eight bytes can be read from any byte of bits.
+    /// The bits and the states after them, so that eight bytes can be read from any byte of bits on.
     bits: &'a [u8],
-    /// In bits.
+    /// The number of bits.
     bits_len: usize,
+    /// The number of bits that have been read.
     bits_at: usize,
     states: [u32; LANES],
     words: Words<'a>,
@@ -217,14 +219,14 @@ impl<'a> Input<'a> {
         odd.is_empty().then_some(Self { decoder, bits, bits_len, bits_at: 0, states, words })
     }
 
-    /// The next bits, at least 57 of them.
+    /// The next bits of the code, at least 57.
     #[inline(always)]
     fn peek(&self) -> u64 {
         let bytes = self.bits.get(self.bits_at / 8..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) >> (self.bits_at % 8)
     }
 
-    /// The next number of a lane. Takes what it needs of `bits`.
+    /// Decodes the next number of a lane, and removes its low bits from `bits`.
     #[inline(always)]
     fn number(&mut self, lane: usize, context: usize, bits: &mut u64) -> Decoded {
         let state = self.states[lane];
@@ -258,8 +260,8 @@ impl<'a> Input<'a> {
             let count = self.next(0, Kind::Count, &mut counts);
             let mut first = 0;
             if count > 0 {
-                let mut beside = firsts.after(token::token(count));
-                first = self.next(0, Kind::First, &mut beside);
+                let mut context = firsts.after(token::token(count));
+                first = self.next(0, Kind::First, &mut context);
                 push(&mut firsts, first);
                 gaps += count as usize - 1;
             }
@@ -270,7 +272,7 @@ impl<'a> Input<'a> {
             ends.push(end);
             first_of.push(first);
         }
-        // The gaps to the end of it, so that the indices have room before them.
+        // Gaps are decoded to the end of `indices`, so that indices have room before them.
         indices.resize(end as usize, 0);
         self.gaps(&mut indices[end as usize - gaps..]);
         add_up(&ends, &first_of, gaps, &mut indices).then_some(Frame { ends, indices })
@@ -284,7 +286,7 @@ impl<'a> Input<'a> {
         let (c, d) = cd.split_at_mut(lane_gaps);
         let mut lanes = [History::NEW; LANES];
         for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-            // 57 bits at least: enough for four numbers, of which each has 14 at most.
+            // These are at least 57 bits, enough for four numbers, which have at most 14 each.
             let mut bits = self.peek();
             for (lane, gap) in [a, b, c, d].into_iter().enumerate() {
                 let context = lanes[lane].context(Kind::Gap);
@@ -297,7 +299,7 @@ impl<'a> Input<'a> {
         rest.iter_mut().for_each(|gap| *gap = self.next(LANES - 1, Kind::Gap, last));
     }
 
-    /// Whether the code has nothing more and nothing less than what was read.
+    /// Whether exactly the whole code has been read.
     fn is_used_up(&self) -> bool {
         self.bits_at <= self.bits_len
             && self.bits_at + 8 > self.bits_len
@@ -306,9 +308,9 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Makes indices of first ones and so many gaps, which are at the end of `indices`; false where one
-/// is larger than a block can have outputs. The gaps read are always at or behind what is written,
-/// by as many places as there are first ones to come.
+/// Computes all indices from the first index of each block and the gaps, which are the last `gaps`
+/// elements of `indices`. Returns false if an index is larger than a block can have. A gap is read
+/// before its element is overwritten: the gaps are ahead by as many elements as first indices follow.
 fn add_up(ends: &[u32], first_of: &[u32], gaps: usize, indices: &mut [u32]) -> bool {
     let mut ahead = indices.len() - gaps;
     let (mut start, mut are_right) = (0, true);

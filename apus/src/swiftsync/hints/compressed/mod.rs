@@ -1,10 +1,11 @@
-//! Hints for distribution, entropy-coded: Apus' own format (docs/format.md has its bytes).
+//! Compressed hints: Apus' own entropy-coded format for distribution, whose bytes docs/format.md
+//! describes.
 //!
-//! Head, frames, index, tail. What is known of the numbers is in the head, so that each frame is
-//! decoded apart: any block costs one frame, about a millisecond, and the blocks around it are then
-//! there. Numbers are guessed from the ones before them (`model.rs`), which finds what Elias-Fano
-//! does not use: blocks and their parts differ in how much is unspent, and unspent outputs stand
-//! together.
+//! A file is a head, frames, an index and a tail. The head has all tables of probabilities, so that
+//! each frame can be decoded independently: reading any block takes one frame, about a millisecond,
+//! which also has the blocks around it. The probability of a number depends on the numbers before it
+//! (`model.rs`). That makes use of what Elias-Fano codes ignore: the share of unspent outputs differs
+//! between blocks and between parts of a block, and unspent outputs come in clusters.
 
 mod entry;
 mod frame;

@@ -1,6 +1,6 @@
-//! What is expected of the next number, by the numbers before it: a context for each kind and
-//! history, and a table of shares for contexts that are alike. The file holds which ones those
-//! are, so that nothing here is tuned to one chain.
+//! The model of a file: the probabilities of the next number, given the numbers before it. Each kind
+//! of number and history of numbers is a context, and similar contexts share a table. Tables and the
+//! map from contexts to tables are in the file, so that nothing here is tuned to one chain.
 
 use super::rans::{self, SLOT_BITS, SLOTS, Share};
 use super::token::{self, TOKENS};
@@ -8,31 +8,32 @@ use crate::swiftsync::hints::HintsError;
 use crate::swiftsync::hints::elias_fano::read_compact_size;
 use crate::wire::put_compact_size;
 
-/// Contexts of one kind of number: 5 bits of average, 3 for each of two numbers before.
+/// The number of contexts for each kind of number: 5 bits of average, and 3 for each of the two numbers
+/// before.
 const KIND_CONTEXTS: usize = 1 << 11;
-/// Contexts of all kinds of numbers.
+/// The number of contexts.
 pub const CONTEXTS: usize = 3 * KIND_CONTEXTS;
-/// Tables that a file has at most: 512 KiB when expanded, of which a core's second cache holds
-/// all. Twice as many, with twice the slots, make files smaller by 0.05 %.
+/// The largest number of tables in a file. Expanded they are 512 KiB, which fit a core's second-level
+/// cache. Twice as many, with twice as many slots, would make files only 0.05 % smaller.
 pub const TABLES_MAX: usize = 32;
 
-/// What a number says.
+/// The meaning of a number.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// How many outputs of a block are unspent.
+    /// The number of unspent outputs of a block.
     Count,
-    /// The index of the first one.
+    /// The index of the first unspent output.
     First,
-    /// How many spent ones lie between an unspent one and the one before.
+    /// The number of spent outputs between an unspent one and the one before it.
     Gap,
 }
 
-/// What came before.
+/// The numbers before the next one, as far as its context depends on them.
 #[derive(Clone, Copy)]
 pub struct History {
-    /// 16 times the average of the last weights, those further back counting less.
+    /// 16 times the average weight of the last tokens, of which older ones count less.
     average: u32,
-    /// The last class, and above it the one before.
+    /// The class of the last token in the lowest 3 bits, and that of the one before in the next 3.
     classes: u32,
 }
 
@@ -56,7 +57,7 @@ impl History {
     }
 }
 
-/// How often each token stood in each context.
+/// How often each token occurs in each context.
 pub struct Census {
     counts: Vec<[u32; TOKENS]>,
 }
@@ -72,19 +73,19 @@ impl Census {
         self.counts[context][token] += 1;
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another census.
     pub fn merge(&mut self, other: &Self) {
         let counts = self.counts.as_flattened_mut().iter_mut();
         counts.zip(other.counts.as_flattened()).for_each(|(ours, theirs)| *ours += theirs);
     }
 }
 
-/// A table for every context.
+/// The tables of a file, and the table for each context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The table of each context.
     map: Vec<u8>,
-    /// The slots of each token, which are [`SLOTS`] together.
+    /// For each table, the number of slots of each token; together they are [`SLOTS`].
     tables: Vec<Vec<u16>>,
 }
 
@@ -94,7 +95,7 @@ impl Model {
         Self { map, tables: clusters.iter().map(|cluster| rans::shares(&cluster.counts)).collect() }
     }
 
-    /// Where in its table each token is, table by table.
+    /// The share of each token, for each table.
     pub fn shares(&self) -> Vec<[Share; TOKENS]> {
         let shares_of = |table: &Vec<u16>| {
             let (mut start, mut shares) = (0, [Share::default(); TOKENS]);
@@ -111,13 +112,13 @@ impl Model {
         &self.map
     }
 
-    /// Whether it has no tables, since there was nothing to code.
+    /// Whether there are no tables, because there was nothing to encode.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// The number of tables; the map as runs of a table and its length; and for each table the
-    /// number of tokens and their slots.
+    /// Appends the number of tables; the map, as runs of a table and a length; and for each table the
+    /// number of its tokens and their numbers of slots.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(self.tables.len() as u8);
         if self.tables.is_empty() {
@@ -134,8 +135,10 @@ impl Model {
         }
     }
 
+    /// Reads what [`Model::write`] wrote.
+    ///
     /// # Errors
-    /// Not what `write` could have written.
+    /// [`Model::write`] could not have written these bytes.
     pub fn read(bytes: &[u8]) -> Result<Self, HintsError> {
         let mut rest = bytes;
         let model = Self::read_some(&mut rest).filter(|_| rest.is_empty());
@@ -171,8 +174,8 @@ impl Model {
 }
 
 fn take_byte(rest: &mut &[u8]) -> Option<u8> {
-    let (byte, behind) = rest.split_first()?;
-    *rest = behind;
+    let (byte, after) = rest.split_first()?;
+    *rest = after;
     Some(*byte)
 }
 
@@ -182,14 +185,14 @@ fn take_number(rest: &mut &[u8]) -> Option<usize> {
     Some(number as usize)
 }
 
-/// A model as it is decoded with.
+/// A model in the form that decoding needs.
 pub struct Decoder {
     map: Vec<u8>,
     tables: Vec<[TableEntry; SLOTS]>,
 }
 
-/// All that is to be known of a slot, in 8 bytes: the token's numbers (least, and bits), its class
-/// and weight, its slots, and which one of them this is.
+/// A slot of a table, in 8 bytes: the token's smallest number, its number of low bits, its class and
+/// weight, the number of its slots, and the index of this slot among them.
 #[derive(Clone, Copy)]
 pub struct TableEntry(u64);
 
@@ -252,7 +255,7 @@ impl Decoder {
         Self { map: model.map.clone(), tables: model.shares().iter().map(expand).collect() }
     }
 
-    /// What the state stands for in this context. Without tables there are no contexts.
+    /// The slot that a state is in, in the table of a context. There must be tables.
     #[inline(always)]
     pub fn entry(&self, context: usize, state: u32) -> TableEntry {
         let table = &self.tables[usize::from(self.map[context])];
@@ -260,12 +263,12 @@ impl Decoder {
     }
 }
 
-/// Bits that a table and what goes with it take in the file, about.
+/// The approximate number of bits that one more table takes in the file.
 const TABLE_BITS: f64 = 500.0;
-/// How often contexts look for a nearer cluster.
+/// The number of times that contexts are assigned to their nearest clusters.
 const ROUNDS: usize = 4;
 
-/// Contexts that share a table, added up.
+/// The sum of contexts that share a table.
 struct Cluster {
     counts: [u32; TOKENS],
     bits: f64,
@@ -276,7 +279,7 @@ impl Cluster {
         Self { bits: entropy_bits(&counts), counts }
     }
 
-    /// Bits that are lost where these and those share a table.
+    /// The number of bits that are lost if two clusters share a table.
     fn distance(&self, other: &Self) -> f64 {
         let mut sum = self.counts;
         sum.iter_mut().zip(&other.counts).for_each(|(a, b)| *a += b);
@@ -284,16 +287,18 @@ impl Cluster {
     }
 }
 
-/// Bits of so many tokens in a table of their own.
+/// The number of bits that tokens with these counts take if they have a table of their own.
 fn entropy_bits(counts: &[u32]) -> f64 {
     let n_log_n = |n: f64| if n > 0.0 { n * n.log2() } else { 0.0 };
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     n_log_n(total) - counts.iter().map(|count| n_log_n(f64::from(*count))).sum::<f64>()
 }
 
-/// The cluster of each context, and the clusters. The first one is the context with the most
-/// numbers, each further one the context that loses most by joining the nearest; then contexts
-/// join the nearest cluster, some times over.
+/// Groups similar contexts. Returns the cluster of each context, and the clusters.
+///
+/// The first cluster is the context with the most numbers. Each further one is the context that loses
+/// most by sharing a table with the nearest cluster. After that, contexts are assigned to their
+/// nearest clusters, several times.
 fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
     let all: Vec<Cluster> = counts.iter().map(|counts| Cluster::new(*counts)).collect();
     let total = |i: &usize| counts[*i].iter().map(|count| u64::from(*count)).sum::<u64>();
@@ -317,7 +322,7 @@ fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
         }
         clusters = added_up(&used, counts, &mut map);
     }
-    // What never occurs makes the runs longer.
+    // A context that never occurs gets the table of the one before, which makes runs longer.
     let (mut last, mut used) = (map.first().copied().unwrap_or(0), used.into_iter().peekable());
     for (i, table) in map.iter_mut().enumerate() {
         match used.next_if_eq(&i) {
@@ -328,7 +333,7 @@ fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
     (map, clusters)
 }
 
-/// The clusters of a map, which is changed so that none is empty.
+/// The clusters of a map, from which clusters without contexts are removed.
 fn added_up(used: &[usize], counts: &[[u32; TOKENS]], map: &mut [u8]) -> Vec<Cluster> {
     let (mut sums, mut number): (Vec<[u32; TOKENS]>, _) = (Vec::new(), [None; 256]);
     for i in used {

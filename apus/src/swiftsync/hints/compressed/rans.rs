@@ -1,23 +1,25 @@
-//! Range asymmetric numeral systems (rANS, J. Duda 2013): a symbol that has the share p of a table
-//! takes log2(1 / p) bits. States of 32 bits, which give up and take up 16 bits at a time; no
-//! symbol needs more than one such word, since no table has more than 2^16 slots.
+//! Range asymmetric numeral systems (rANS, J. Duda 2013): a symbol with the share p of a table takes
+//! log2(1 / p) bits. A state has 32 bits, of which 16 are moved at a time; no symbol moves more than
+//! one such word, since no table has more than 2^16 slots.
 
-/// Slots of a table: a symbol's share is a number of them.
+/// The binary logarithm of [`SLOTS`].
 pub const SLOT_BITS: u32 = 11;
+/// The number of slots of a table, in which the shares of its symbols are counted.
 pub const SLOTS: usize = 1 << SLOT_BITS;
-/// Where a state begins when encoding, and so has to end when decoding: the least there is.
+/// The state before encoding, and therefore the one after decoding: the smallest state.
 pub const STATE_START: u32 = 1 << 16;
 
-/// The slots that a symbol has.
+/// The slots of a symbol in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
+    /// The first slot.
     pub start: u16,
-    /// At most [`SLOTS`]; 0 for a symbol that cannot be coded.
+    /// The number of slots, at most [`SLOTS`]; 0 for a symbol that cannot be encoded.
     pub slots: u16,
 }
 
-/// Shares of the slots in proportion to `counts`, at least one for every count above 0; none where
-/// all are 0.
+/// Distributes the slots of a table in proportion to `counts`. Each count above 0 gets at least one
+/// slot; if all are 0, none gets any.
 pub fn shares(counts: &[u32]) -> Vec<u16> {
     let total: u64 = counts.iter().copied().map(u64::from).sum();
     if total == 0 {
@@ -29,7 +31,7 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
     };
     let mut shares: Vec<u16> = counts.iter().map(share).collect();
     let mut sum: usize = shares.iter().map(|share| usize::from(*share)).sum();
-    // Rounding made them too many or too few: changed where that costs the least bits.
+    // Rounding has made them too many or too few. Each change is made where it costs the fewest bits.
     while sum != SLOTS {
         let add = sum < SLOTS;
         let cost = |(count, share): (&u32, &u16)| {
@@ -49,8 +51,8 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
     shares
 }
 
-/// Puts a symbol with this share, which is not 0, into `state`. Symbols come out in the reverse
-/// order, and so do words.
+/// Encodes a symbol with this share, which is not empty, into `state`. Both symbols and words are
+/// decoded in reverse order.
 pub fn put(state: &mut u32, share: Share, words: &mut Vec<u16>) {
     let (start, slots) = (u32::from(share.start), u32::from(share.slots));
     if u64::from(*state) >= u64::from(slots) << (32 - SLOT_BITS) {
@@ -60,16 +62,16 @@ pub fn put(state: &mut u32, share: Share, words: &mut Vec<u16>) {
     *state = ((*state / slots) << SLOT_BITS) + *state % slots + start;
 }
 
-/// What stands behind a symbol that was taken from `state`, which was one of `slots` at `within`
-/// (the slot's number, less the share's start).
+/// The state after decoding a symbol from `state`. The symbol has this number of `slots`, of which
+/// `state` is in the one at index `within`.
 #[inline(always)]
 pub fn take(state: u32, slots: u32, within: u32) -> u32 {
-    // For a table that was checked this cannot go beyond 32 bits.
+    // With the tables of a valid model, this cannot exceed 32 bits.
     slots.wrapping_mul(state >> SLOT_BITS).wrapping_add(within)
 }
 
-/// The words that states take up when they get too small. Beyond their end there are zeros, and
-/// [`Words::is_used_up`] is false.
+/// The words that refill states which have become too small. After their end zeros are read, and
+/// [`Words::is_used_up`] returns false.
 pub struct Words<'a> {
     words: &'a [[u8; 2]],
     next: usize,
@@ -80,7 +82,7 @@ impl<'a> Words<'a> {
         Self { words, next: 0 }
     }
 
-    /// The state as it is when it is large enough again.
+    /// Refills a state, if it is too small, with the next word.
     #[inline(always)]
     pub fn refill(&mut self, state: u32) -> u32 {
         let word = self.words.get(self.next).map_or(0, |word| u16::from_le_bytes(*word));
@@ -89,7 +91,7 @@ impl<'a> Words<'a> {
         if is_small { state << 16 | u32::from(word) } else { state }
     }
 
-    /// Whether all words were taken, and none that is not there.
+    /// Whether exactly the words that exist have been read.
     pub fn is_used_up(&self) -> bool {
         self.next == self.words.len()
     }

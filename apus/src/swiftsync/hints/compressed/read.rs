@@ -10,19 +10,19 @@ use super::model::{Decoder, Model};
 use crate::swiftsync::hints::blocks::no_such_height;
 use crate::swiftsync::hints::{Format, Hints, HintsError};
 
-/// Frames that are held decoded, for workers that are a thousand blocks apart and more: 8.5 MiB at
-/// most.
+/// The number of decoded frames that are kept, for workers that are a thousand blocks and more apart:
+/// 8.5 MiB at most.
 const FRAMES_HELD: usize = 16;
 
-/// An open file. Beside its bytes it takes at most 0.5 MiB of memory for tables and 9 MiB for
-/// decoded frames, and 16 bytes for each frame.
+/// An opened compressed hints file. It takes at most 0.5 MiB of memory for tables and 9 MiB for
+/// decoded frames, and 16 bytes for each frame of the file.
 pub struct Compressed<B> {
     bytes: B,
     height: u32,
     decoder: Decoder,
     /// The start of each frame, and the end of the last one.
     frames: Vec<FrameStart>,
-    /// Frame i at i mod 16.
+    /// The decoded frames: frame i is kept at i mod 16.
     held: [Mutex<Option<Held>>; FRAMES_HELD],
 }
 
@@ -49,17 +49,19 @@ struct Opened {
 }
 
 impl<B: AsRef<[u8]>> Compressed<B> {
-    /// Walks over the file once; all checksums are right then.
+    /// Opens a file of these bytes, which are walked once to verify all checksums.
     ///
     /// # Errors
-    /// Not a file of this format and version, cut short, with bytes behind its end, or damaged.
+    /// The file is not of this format and version, is cut short, has bytes after its end, or is
+    /// damaged.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
         let Opened { height, decoder, frames } = walk(bytes.as_ref())?;
         let held = std::array::from_fn(|_| Mutex::new(None));
         Ok(Self { bytes, height, decoder, frames, held })
     }
 
-    /// The frame at `index`, decoded. Who wants the same at the same time waits for it.
+    /// Decodes the frame at `index`, unless it is kept. A thread that needs the same frame at the same
+    /// time waits for it.
     fn frame(&self, index: usize) -> Result<Arc<Frame>, HintsError> {
         let slot = &self.held[index % FRAMES_HELD];
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +70,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         }
         let old = slot.take().and_then(|held| Arc::into_inner(held.frame)).unwrap_or_default();
         let (here, next) = (&self.frames[index], &self.frames[index + 1]);
-        // They are within the file, or it would not have been opened.
+        // All frames are within the file, or it would not have been opened.
         let bytes = &self.bytes.as_ref()[here.offset as usize..next.offset as usize];
         let blocks = (next.first_height - here.first_height) as usize;
         let decoded = Frame::decode(old, bytes, blocks, &self.decoder);
@@ -109,11 +111,11 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Compressed<B> {
     }
 }
 
-const DAMAGED: &str = "the hints file is damaged: download or make it again";
+const DAMAGED: &str = "the hints file is damaged: download it or make it again";
 
 /// Checks the whole file but for the codes in its frames.
 fn walk(bytes: &[u8]) -> Result<Opened, HintsError> {
-    let cut_short = || HintsError::new("the hints file is cut short, or has bytes behind its end");
+    let cut_short = || HintsError::new("the hints file is cut short, or has bytes after its end");
     let (head, rest) = bytes.split_first_chunk::<COMPRESSED_HEAD_BYTES>().ok_or_else(cut_short)?;
     let [m0, m1, m2, m3, version, h0, h1, h2, h3, l0, l1, l2, l3] = *head;
     if [m0, m1, m2, m3] != COMPRESSED_MAGIC {

@@ -1,14 +1,15 @@
-//! Numbers as a token, which is entropy-coded, and the bits below it, which are not: below 16 each
-//! number is a token, above that a token is a quarter of an octave.
+//! Tokens: a number is split into a token, which is entropy-coded, and some low bits, which are not.
+//! Each number below 16 has a token of its own; above that, a token stands for a quarter of the
+//! numbers between two powers of two.
 
-/// Numbers of 17 bits have tokens.
+/// The number of bits of the largest number that has a token.
 pub const VALUE_BITS: u32 = 17;
-/// How many there are.
+/// The number of tokens.
 pub const TOKENS: usize = (EXACT + (VALUE_BITS - EXACT.ilog2()) * 4) as usize;
 
 const EXACT: u32 = 16;
 
-/// The token of `value`, which is below 2^17.
+/// The token of `value`, which must be below 2^17.
 pub fn token(value: u32) -> usize {
     if value < EXACT {
         return value as usize;
@@ -18,7 +19,7 @@ pub fn token(value: u32) -> usize {
     (EXACT + (octave - EXACT.ilog2()) * 4 + quarter) as usize
 }
 
-/// The least number that has this token, and how many bits say which one it is.
+/// The smallest number with this token, and the number of low bits that follow the token.
 pub const fn range(token: usize) -> (u32, u32) {
     let token = token as u32;
     if token < EXACT {
@@ -28,7 +29,8 @@ pub const fn range(token: usize) -> (u32, u32) {
     ((4 + quarter) << (octave - 2), octave - 2)
 }
 
-/// How large a token is, from 0 to 7; it is what the next two numbers are guessed from.
+/// The class of a token, from 0 to 7 by its size, which is part of the context of the next two
+/// numbers.
 pub const fn class(token: usize) -> u32 {
     match range(token).0 {
         small @ 0..=3 => small,
@@ -39,10 +41,11 @@ pub const fn class(token: usize) -> u32 {
     }
 }
 
-/// The logarithm of a token's numbers, 15 for each octave, below 256: what is averaged.
+/// The weight of a token, below 256: the logarithm of its numbers, 15 for each power of two. Contexts
+/// depend on the average of the last weights.
 pub const fn weight(token: usize) -> u32 {
     let (least, bits) = range(token);
-    // One added, so that 0 has a logarithm; between two octaves, a straight line.
+    // One is added so that 0 has a logarithm. Between two powers of two the line is straight.
     let middle = least + (1 << bits) / 2 + if bits == 0 { 1 } else { 0 };
     let octave = middle.ilog2();
     octave * 15 + (((middle - (1 << octave)) * 15) >> octave)

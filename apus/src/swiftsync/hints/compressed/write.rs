@@ -1,4 +1,5 @@
-//! Writing, in two steps: a survey of all blocks, then their code by what the survey found.
+//! Writing compressed hints, in two steps: a survey of all blocks, and their encoding with the model
+//! that the survey leads to.
 
 use std::ops::Range;
 
@@ -12,8 +13,8 @@ use crate::swiftsync::hints::blocks::check_block;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
 use crate::swiftsync::hints::{Hints, HintsError, Numbering};
 
-/// Heights that are compressed together: frames do not reach from one such range into the next, so
-/// that each range can be done apart from the others.
+/// The ranges of heights that are compressed together. No frame reaches from one range into the next,
+/// so that ranges can be compressed independently.
 pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
     let blocks = FRAME_BLOCKS_MAX as u32;
     (0..height.div_ceil(blocks)).map(move |i| {
@@ -22,50 +23,51 @@ pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
     })
 }
 
-/// The first step.
+/// The first step of writing: counts how often each number occurs.
 #[derive(Default)]
 pub struct Survey(Census);
 
 impl Survey {
-    /// Looks at one of the [`ranges`].
+    /// Adds the blocks of one of the [`ranges`].
     ///
     /// # Errors
-    /// The hints cannot be right, or count outputs that cannot be spent.
+    /// The hints cannot be right, or their format counts outputs that cannot be spent.
     pub fn add(&mut self, hints: &dyn Hints, range: Range<u32>) -> Result<(), HintsError> {
         for_each_frame(hints, range, |frame| frame.count(&mut self.0))
     }
 
-    /// Takes up what was seen elsewhere.
+    /// Adds the counts of another survey.
     pub fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);
     }
 }
 
-/// The second step. The file is head, ranges in order of height, tail.
+/// The second step of writing: encodes the blocks. The file is the head, the ranges in the order of
+/// height, and the tail.
 pub struct Compressor {
     model: Model,
     shares: Vec<[Share; TOKENS]>,
 }
 
-/// A range's part of the file.
+/// The part of the file for one range of heights.
 #[derive(Default)]
 pub struct CompressedRange {
-    /// Stands behind the ranges before it.
+    /// The code, which follows that of the range before.
     pub bytes: Vec<u8>,
-    /// What the tail is made of.
+    /// The entries for the file's index.
     pub entries: Vec<FrameEntry>,
-    /// Outputs that stay unspent.
+    /// The number of unspent outputs.
     pub unspent: u64,
 }
 
 impl Compressor {
-    /// For hints of which all ranges were surveyed.
+    /// A compressor of the hints that were surveyed, all ranges of them.
     pub fn new(survey: &Survey) -> Self {
         let model = Model::new(&survey.0);
         Self { shares: model.shares(), model }
     }
 
-    /// What stands before the frames.
+    /// The part of the file before the frames.
     pub fn head(&self, height: u32) -> Vec<u8> {
         let mut model = Vec::new();
         self.model.write(&mut model);
@@ -98,7 +100,7 @@ impl Compressor {
         Ok(done)
     }
 
-    /// What stands behind the frames.
+    /// The part of the file after the frames. `entries` are those of all ranges, in order.
     pub fn tail(&self, height: u32, entries: &[FrameEntry]) -> Vec<u8> {
         let mut tail = Vec::new();
         entries.iter().for_each(|entry| entry.write(&mut tail));
@@ -109,7 +111,7 @@ impl Compressor {
     }
 }
 
-/// A compressed file of these hints, whole and on one thread.
+/// Compresses hints into a whole file, on one thread.
 ///
 /// # Errors
 /// As for [`Survey::add`].
@@ -127,14 +129,15 @@ pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
     Ok(file)
 }
 
-/// Cuts a range into frames.
+/// Divides a range of heights into frames, and calls `work` for each.
 fn for_each_frame(
     hints: &dyn Hints,
     range: Range<u32>,
     mut work: impl FnMut(&Frame),
 ) -> Result<(), HintsError> {
     if hints.format().numbering() != Numbering::Spendable {
-        let what = "they count outputs that nobody can spend: convert them to bip456 first";
+        let what =
+            "the format counts outputs that nobody can spend: convert the file to bip456 first";
         return Err(HintsError::new(what));
     }
     let (mut frame, mut unspent) = (Frame::default(), Vec::new());
