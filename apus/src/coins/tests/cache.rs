@@ -15,7 +15,7 @@ fn key(outpoint: &OutPoint) -> Vec<u8> {
     key
 }
 
-/// Applies changes as a database would, and holds them to be sorted, without repeats.
+/// Applies changes as a database would, and asserts that they are sorted and without repetition.
 fn apply(changes: &Changes, tables: &mut Tables) {
     let parts: Vec<_> = changes.split(3).into_iter().flatten().collect();
     assert_eq!(parts.len(), changes.len());
@@ -43,12 +43,13 @@ fn read(tables: &Tables, outpoint: &OutPoint) -> Option<Coin> {
     tables.get(&key(outpoint)).map(|v| Coin::decode(&mut Cursor::new(v)).expect("a coin"))
 }
 
-/// The cache and its tables beside the plain map that they must be equal to.
+/// The cache and its tables, and the plain map that they must be equal to.
 struct Pair {
     cache: CoinsCache,
     tables: Tables,
     truth: BTreeMap<OutPoint, Coin>,
-    /// Reads from the tables that are yet to be filled in.
+    /// Coins that were read from the tables and are not in the cache yet, with the cache's generation
+    /// before.
     reads: Vec<(u64, OutPoint, Coin)>,
 }
 
@@ -99,7 +100,7 @@ impl Pair {
     }
 
     fn add(&mut self, at: &OutPoint, coin: Coin) {
-        // Without an overwrite, the caller knows that there is no such coin.
+        // A caller that does not allow an overwrite knows that there is no such coin.
         let exists = self.truth.contains_key(at);
         let overwrite = if exists { Overwrite::Possible } else { Overwrite::Never };
         self.cache.add(at, &coin, overwrite).expect("nothing is in the way");
@@ -157,7 +158,7 @@ proptest! {
 }
 
 #[test]
-fn states_of_the_design() {
+fn an_entry_goes_through_its_states() {
     let (cache, at) = (CoinsCache::new(), outpoint(1));
     let sync = |expected: &[Option<u64>]| {
         let written = |changes: &Changes| -> Result<(), ()> {
@@ -168,30 +169,30 @@ fn states_of_the_design() {
         cache.sync(written).expect("written");
         cache.check();
     };
-    // Spent while fresh: there is no entry left, and nothing to write.
+    // A coin spent while fresh leaves no entry, and nothing to write.
     cache.add(&at, &coin(1), Overwrite::Never).expect("free");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(1)));
     assert_eq!((cache.len(), cache.peek(&at)), (0, Lookup::Unknown));
     sync(&[]);
-    // Fresh, written, clean; a second sync writes nothing.
+    // A fresh coin is clean after it is written; a second sync writes nothing.
     cache.add(&at, &coin(2), Overwrite::Never).expect("free");
     assert_eq!(cache.add(&at, &coin(3), Overwrite::Never), Err(Overwritten(at)));
     sync(&[Some(2)]);
     sync(&[]);
     assert_eq!(cache.add(&at, &coin(3), Overwrite::Never), Err(Overwritten(at)));
     assert_eq!(cache.peek(&at), Lookup::Hit(coin(2)));
-    // Spent though in the tables, restored, spent again: still to be deleted.
+    // A coin in the tables that is spent, restored and spent again is still to be deleted.
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(2)));
     assert_eq!(cache.spend(&at), Lookup::Spent);
     cache.add(&at, &coin(4), Overwrite::Never).expect("spent");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(4)));
     sync(&[None]);
     assert!(cache.is_empty());
-    // Overwriting what only the tables may hold is never fresh.
+    // A coin that may overwrite one in the tables is never fresh.
     cache.add(&at, &coin(5), Overwrite::Possible).expect("overwrite");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(5)));
     sync(&[None]);
-    // Unspendable outputs are no coins.
+    // An unspendable output is not a coin.
     cache.add(&at, &Coin::new(1, &[0x6a], 1, false), Overwrite::Never).expect("passed over");
     assert!(cache.is_empty());
 }
@@ -249,7 +250,7 @@ fn batches_equal_single_calls() {
     many.remove_batch(&outpoints);
     assert_eq!(singly(&many, CoinsCache::peek), vec![Lookup::Spent; outpoints.len()]);
     many.check();
-    // The same outpoint twice in one batch, in the order given.
+    // The same outpoint may be in a batch twice; its members are processed in the order given.
     let twice = [outpoint(9000), outpoint(9000)];
     many.add(&twice[0], &coin(1), Overwrite::Possible).expect("free");
     assert_eq!(many.spend_batch(&twice), [Lookup::Hit(coin(1)), Lookup::Spent]);

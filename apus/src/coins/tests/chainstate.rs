@@ -45,7 +45,7 @@ fn sorted(numbers: impl Iterator<Item = u64>) -> Vec<(OutPoint, Coin)> {
 }
 
 #[test]
-fn a_sync_is_there_after_opening_again() {
+fn what_was_synced_is_read_after_opening_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let chainstate = open(dir.path());
     assert_eq!(chainstate.best_block().expect("read"), None);
@@ -54,7 +54,7 @@ fn a_sync_is_there_after_opening_again() {
     assert_eq!(cache.len(), 120_000);
     (0..120_000).step_by(2).for_each(|n| cache.remove(&outpoint(n)));
     cache.flush(|changes| chainstate.write(changes, &hash(2))).expect("written");
-    // A block may change no coins.
+    // There are blocks that change no coins.
     cache.flush(|changes| chainstate.write(changes, &hash(3))).expect("written");
     drop(chainstate);
 
@@ -118,7 +118,7 @@ fn a_database_without_obfuscation_is_read_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused() {
+fn a_chainstate_of_another_format_or_with_damage_is_refused() {
     for (key, value, expected) in [
         (&b"H"[..], vec![2; 65], "in the middle of a flush"),
         (b"cabc", vec![1], "older than Bitcoin Core 0.15"),
@@ -190,7 +190,7 @@ fn statistics_equal_those_counted_plainly() {
     let chainstate = open(dir.path());
     assert!(UtxoStats::compute(&chainstate, 0, HashType::None).is_err(), "nothing to count");
     let cache = cache_of(0..20_000);
-    // Indices whose keys sort otherwise than they do, in the middle and at the very end.
+    // Indices whose keys sort differently, in a transaction in the middle and in the very last one.
     for txid in [hash(0x80), hash(0xff)] {
         for vout in [0, 127, 128, 255, 256, 16_511, 16_512, 40_000, 2_113_664] {
             let coin = coin(vout.into());
@@ -229,7 +229,7 @@ fn statistics_equal_those_counted_plainly() {
     }
 }
 
-/// Whenever the power fails, what is there is one of the states that were written, best block and
+/// Whenever the power fails, the chainstate has one of the states that were written, best block and
 /// coins together.
 #[test]
 fn a_power_cut_leaves_the_state_before_or_after() {

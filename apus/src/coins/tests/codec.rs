@@ -83,7 +83,7 @@ fn special_scripts_are_a_type_and_a_payload() {
 }
 
 #[test]
-fn keys_off_the_curve_stay_as_they_are() {
+fn keys_that_are_not_on_the_curve_are_not_compressed() {
     let mut off = key(1).serialize_uncompressed();
     off[64] ^= 2;
     let script = p2pk(&off);
@@ -96,7 +96,7 @@ fn keys_off_the_curve_stay_as_they_are() {
     hybrid[0] = 6 | hybrid[64] & 1;
     assert_eq!(CompactScript::new(&p2pk(&hybrid)).as_bytes()[0], 67 + 6);
 
-    // No point has the X coordinate 5: read as the empty script, kept as it was.
+    // No point has the X coordinate 5. The script is read as the empty one, and written as it was.
     for tag in [4, 5] {
         let mut bytes = [0; 33];
         (bytes[0], bytes[32]) = (tag, 5);

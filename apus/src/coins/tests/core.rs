@@ -1,5 +1,5 @@
-//! Bitcoin Core as the judge: its figures for two real chains, a chainstate that its engine wrote,
-//! and one that its engine opens.
+//! Comparison with Bitcoin Core: its figures for two real chains, a chainstate that its engine wrote,
+//! and one of ours that its engine opens.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::leveldb::Options;
 use crate::testdata::{blocks_of, data, shared};
 use crate::wire::{BlockView, OutPoint};
 
-/// A chain, and what Core's `gettxoutsetinfo` says of it.
+/// A chain's UTXO set as Core's `gettxoutsetinfo` describes it.
 struct Known {
     height: u32,
     best_block: &'static str,
@@ -72,8 +72,8 @@ fn open(dir: &Path) -> Chainstate {
     Chainstate::open(Disk::new(), dir, options).expect("it opens")
 }
 
-/// Connects blocks without a look at any rule, through a cache so small that it has to sync, evict
-/// and read back.
+/// Connects blocks without checking any rule, through a cache so small that coins are synced, evicted
+/// and read again.
 fn connect(blocks: &[Vec<u8>], chainstate: &Chainstate) {
     let cache = CoinsCache::new();
     for (height, bytes) in blocks.iter().enumerate().skip(1) {
@@ -122,7 +122,7 @@ fn testnet3_has_the_figures_of_core() {
     has_the_figures_of_core(&TESTNET3, &blocks_of(&shared("testnet3-0-4000.dat")));
 }
 
-/// Core's engine over a data directory, and the height of its tip.
+/// Has Core's engine open a data directory and process blocks, and returns the height of its tip.
 fn core(dir: &Path, blocks: &[Vec<u8>]) -> i32 {
     let context = ContextBuilder::new().chain_type(ChainType::Mainnet).build().expect("a context");
     let (data, files) = (dir.display().to_string(), dir.join("blocks").display().to_string());
@@ -144,10 +144,10 @@ fn core_and_we_read_each_others_chainstate() {
     let theirs = open(&chainstate_dir);
     MAINNET.holds_for(&theirs);
     drop(theirs);
-    // Core opens what we only opened, and finds the tip.
+    // After we have opened its chainstate, Core still finds its tip.
     assert_eq!(core(dir.path(), &[]), 14131);
 
-    // Ours in the place of Core's, a thousand blocks behind: Core connects the rest to it.
+    // Our chainstate replaces Core's and ends a thousand blocks earlier. Core connects the others.
     Chainstate::destroy(&Disk::new(), &chainstate_dir).expect("destroyed");
     let ours = open(&chainstate_dir);
     connect(&blocks[..13_132], &ours);

@@ -9,12 +9,13 @@ use super::Coin;
 use crate::hash::{Hash, sha256};
 use crate::wire::OutPoint;
 
-/// Outpoints of which three share a transaction, with indices of one and of two bytes.
+/// The `n`th of a list of outpoints. Three each share a transaction, with indices whose VARINTs have
+/// one and two bytes.
 fn outpoint(n: u64) -> OutPoint {
     OutPoint { txid: Hash(sha256(&(n / 3).to_le_bytes())), vout: (n % 3) as u32 * 9_000 }
 }
 
-/// Coins whose scripts are inline for two seeds of three.
+/// A coin by its seed. The scripts of two in three are short enough to be stored inline.
 fn coin(seed: u64) -> Coin {
     let script = match seed % 3 {
         0 => [&[0, 20][..], &sha256(&seed.to_le_bytes())[..20]].concat(),

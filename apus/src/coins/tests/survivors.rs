@@ -22,8 +22,8 @@ fn chainstate(dir: &Path) -> Chainstate {
     Chainstate::open(Disk::new(), dir, options).expect("it opens")
 }
 
-/// Coins with everything that is rare: indices whose keys sort otherwise, long scripts, many
-/// outputs of one transaction.
+/// Ordinary coins, and those that are rare: with indices whose keys sort differently, with long
+/// scripts, with many outputs of one transaction.
 fn coins(numbers: std::ops::Range<u64>) -> Coins {
     let mut coins: Coins = numbers.clone().map(|n| (outpoint(n), coin(n))).collect();
     let txid = Hash(sha256(format!("rare {}", numbers.start).as_bytes()));
@@ -42,7 +42,7 @@ fn sorted(mut coins: Coins) -> Coins {
     coins
 }
 
-/// Pushes from several threads, each every so-maniest coin, flushing now and then.
+/// Pushes coins from several threads, which take turns and flush now and then.
 fn push(survivors: &Survivors, coins: &Coins, threads: usize) -> Result<(), StoreError> {
     std::thread::scope(|scope| {
         let push = |thread: usize| {
@@ -61,7 +61,7 @@ fn push(survivors: &Survivors, coins: &Coins, threads: usize) -> Result<(), Stor
     })
 }
 
-/// Writes everything in `parts` threads and commits.
+/// Writes all coins in `parts` threads and commits them.
 fn write(survivors: &Survivors, chainstate: &Chainstate, parts: usize) -> Result<(), WriteError> {
     let bulk = chainstate.bulk()?;
     let ranges = survivors.ranges(parts);
@@ -99,7 +99,7 @@ fn check(survivors: &Survivors, expected: Coins, parts: usize) {
 
 #[test]
 fn coins_in_any_order_by_any_number_of_threads_come_out_sorted() {
-    // The first two are put aside many times, the others hardly ever.
+    // With the first two, slots are moved to the file many times; with the others, hardly ever.
     for (bits, threads, parts, memory) in
         [((0, 0), 1, 1, 1 << 20), ((1, 1), 3, 4, 0), ((6, 4), 4, 5, 32 << 20), ((6, 4), 2, 99, 0)]
     {
@@ -125,7 +125,7 @@ fn coins_in_any_order_by_any_number_of_threads_come_out_sorted() {
 }
 
 #[test]
-fn what_was_saved_is_carried_on_with_and_what_was_not_is_gone() {
+fn a_resumed_run_has_the_coins_that_were_saved_and_no_others() {
     for seed in 0..6 {
         let dir = tempfile::tempdir().expect("a directory");
         let mut random = Random(seed << 32);
@@ -235,7 +235,7 @@ fn damage_to_the_file_is_seen() {
     }
 }
 
-/// Whenever the power fails: what was saved is there, and with the rest pushed again the outcome is
+/// Whenever the power fails, the saved coins are there, and with the others pushed again the result is
 /// right.
 #[test]
 fn a_power_cut_loses_only_what_was_not_saved() {

@@ -1,5 +1,5 @@
-//! Blocks that break one to three rules at once, on a chain of their own: a whole Bitcoin Core
-//! (libbitcoinkernel) must refuse each for the same reason, in the same words.
+//! Random blocks, each with one to three changes that break rules, on a chain of their own. A whole
+//! Bitcoin Core (libbitcoinkernel) must refuse each for the same reason, in the same words.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use super::node::Node;
 use super::reasons::committed;
 use super::*;
 
-/// Core's log, of which the lines that refuse a block are kept.
+/// The lines of Core's log that say why a block is refused.
 #[derive(Clone, Default)]
 struct Refusals(Arc<Mutex<Vec<String>>>);
 
@@ -59,7 +59,7 @@ impl Core {
         Self { refusals, manager, _dir: dir, _logger: logger }
     }
 
-    /// Why Core refuses the block, if it does.
+    /// Core's reason to refuse the block; `None` if it accepts it.
     fn refuses(&self, bytes: &[u8]) -> Option<String> {
         self.refusals.0.lock().unwrap().clear();
         self.manager.process_block(&Block::new(bytes).unwrap());
@@ -67,7 +67,7 @@ impl Core {
     }
 }
 
-/// A block to be, on the node's tip.
+/// A block on the node's tip that is still being changed.
 struct Draft {
     header: Header,
     txs: Vec<Transaction>,
@@ -120,7 +120,7 @@ impl Draft {
         mined(self.header, &raw)
     }
 
-    /// The last transaction that is not the coinbase, made if there is none.
+    /// The last transaction that is not the coinbase; if there is none, one is added.
     fn last(&mut self, node: &Node, random: &mut Random) -> &mut Transaction {
         if self.txs.len() < 2 {
             self.spend(node, random);
@@ -128,11 +128,12 @@ impl Draft {
         self.txs.last_mut().unwrap()
     }
 
-    /// Spends a random coin, matured or not, perhaps one spent by this block before.
+    /// Adds a transaction that spends a random coin, which may be immature, or spent by this block
+    /// already.
     fn spend(&mut self, node: &Node, random: &mut Random) {
         let mut coins: Vec<_> = node.coins.iter().filter(|(_, coin)| coin.amount > 0).collect();
         coins.sort_by_key(|(outpoint, coin)| (coin.height, **outpoint));
-        // Most picks from the older half, which has matured.
+        // Most coins are taken from the oldest, which have matured.
         let limit = if random.below(8) == 0 { coins.len() } else { coins.len() / 8 };
         let (outpoint, coin) = coins[random.below(limit)];
         let txid = Txid::from_byte_array(outpoint.txid.0);
@@ -145,7 +146,7 @@ impl Draft {
     }
 }
 
-/// One change to the draft, which breaks a rule more often than not.
+/// Makes a random change, most of which break a rule.
 fn change(draft: &mut Draft, node: &Node, now: i64, random: &mut Random) {
     let parent = Headers(&node.headers);
     let median = parent.median_time_past();
@@ -198,7 +199,7 @@ fn change(draft: &mut Draft, node: &Node, now: i64, random: &mut Random) {
         13..=18 => draft.spend(node, random),
         _ => change_spend(draft, node, random),
     }
-    // Without any transaction there is nothing left to change.
+    // Later changes need at least one transaction.
     if draft.txs.is_empty() {
         draft.spend(node, random);
     }
@@ -253,8 +254,8 @@ fn change_spend(draft: &mut Draft, node: &Node, random: &mut Random) {
     }
 }
 
-/// Two transactions that create and spend outputs whose signature operations lie behind a hash,
-/// never executed, about as many as a block may have.
+/// Adds two transactions that create and spend outputs with hashed scripts. Their signature operations
+/// are never executed, but counted, and about as many as a block may have.
 fn hidden_sigops(draft: &mut Draft, node: &Node, random: &mut Random) {
     let keys = random.below(17) as u8;
     let (opcode, cost) = if keys == 0 { (0x00, 20) } else { (0x50 + keys, usize::from(keys)) };

@@ -1,4 +1,4 @@
-//! Random blocks, made of real ones, with libbitcoinkernel as the judge.
+//! Random blocks, made from real ones, whose verdicts are compared with those of libbitcoinkernel.
 
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::{Amount, OutPoint, ScriptBuf, Transaction};
@@ -9,8 +9,8 @@ use bitcoinkernel::{
 
 use super::*;
 
-/// What Core's `CheckBlock` says: `None` if the bytes are no block at all, else the class of the
-/// error, if there is one.
+/// The result of Core's `CheckBlock`: `None` if the bytes are not a block, else the class of the error
+/// if there is one.
 pub fn kernel_verdict(bytes: &[u8], params: &ChainParams) -> Option<Option<RuleClass>> {
     let block = Block::new(bytes).ok()?;
     let BlockCheckResult::Invalid(state) = block.check(params, BLOCK_CHECK_ALL) else {
@@ -24,7 +24,7 @@ pub fn kernel_verdict(bytes: &[u8], params: &ChainParams) -> Option<Option<RuleC
     }))
 }
 
-/// A script of one kind or another, near the limits that count.
+/// A random script, often one near the limits of signature operations.
 fn script(random: &mut Random) -> ScriptBuf {
     let mut script: Vec<u8> = match random.below(4) {
         0 => (0..random.below(200)).map(|_| random.below(256) as u8).collect(),
@@ -89,8 +89,8 @@ fn change_list(txs: &mut Vec<Transaction>, random: &mut Random) {
     }
 }
 
-/// A changed block: new merkle root more often than not, then perhaps its tail repeated or a
-/// byte changed, mined more often than not.
+/// A changed block. Most have the merkle root of their transactions and enough work; in some, the last
+/// transactions are repeated or a bit is changed after that.
 fn changed(block: &bitcoin::Block, random: &mut Random) -> Vec<u8> {
     let mut txs = block.txdata.clone();
     for _ in 0..random.below(4) {
@@ -117,7 +117,7 @@ fn changed(block: &bitcoin::Block, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// At most 150 blocks of a file that have at least so many transactions.
+/// The first 150 blocks of a file that have at least `least` transactions.
 fn bases(path: &std::path::Path, least: usize) -> Vec<bitcoin::Block> {
     let blocks = blocks_of(path);
     let blocks = blocks.iter().map(|block| deserialize::<bitcoin::Block>(block).unwrap());
@@ -157,7 +157,7 @@ fn judged_as_core_judges_them(bases: &[bitcoin::Block]) {
         *seen.entry(verdict).or_default() += 1;
     }
     println!("{seen:?}");
-    // All that a block can be, but for those beyond a block's size.
+    // All verdicts but those that need a block of the largest size.
     assert!(seen.len() >= 17, "{seen:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The rules of headers and their arithmetic, against crate `bitcoin` and a real chain.
+//! The rules for headers and their arithmetic, compared with the crate `bitcoin` and real chains.
 
 use bitcoin::CompactTarget;
 use bitcoin::pow::Target;

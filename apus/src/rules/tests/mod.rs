@@ -1,4 +1,5 @@
-//! Every reason once, real chains in full, and libbitcoinkernel as the judge of random blocks.
+//! Tests with a block for each reject reason, with real chains in full, and with random blocks whose
+//! verdicts are compared with those of libbitcoinkernel.
 
 mod core;
 mod differential;
@@ -22,7 +23,7 @@ use crate::wire::{
     BlockView, Chain, Header, Network, ScriptFlags, TxView, merkle_root, put_compact_size,
 };
 
-/// Headers from genesis; the last one is the block that is asked about.
+/// A chain of headers from the genesis block on, as the ancestry of its last one.
 #[derive(Clone, Copy)]
 pub struct Headers<'a>(pub &'a [Header]);
 
@@ -41,9 +42,9 @@ pub fn regtest() -> Network {
     Network::new(Chain::Regtest)
 }
 
-/// An output of `amount` that anybody can spend.
+/// An output of `amount` satoshi that anybody can spend.
 pub fn output(amount: i64) -> TxOut {
-    // A negative amount is what some tests are about.
+    // Some tests need a negative amount.
     TxOut { value: Amount::from_sat(amount as u64), script_pubkey: ScriptBuf::from(vec![0x51]) }
 }
 
@@ -65,7 +66,7 @@ pub fn transaction(inputs: Vec<TxIn>, outputs: Vec<TxOut>) -> Transaction {
     Transaction { version: Version::TWO, lock_time: LockTime::ZERO, input: inputs, output: outputs }
 }
 
-/// A coinbase that claims 50 bitcoins, with the height that BIP34 wants.
+/// A coinbase that claims 50 bitcoins and begins with its height, as BIP34 requires.
 pub fn coinbase(height: u32) -> Transaction {
     let mut input = input(OutPoint::null());
     input.script_sig = bitcoin::script::Builder::new().push_int(height.into()).into_script();
@@ -78,7 +79,7 @@ pub fn spending(n: u32) -> Transaction {
     transaction(vec![input(outpoint(n))], vec![output(1000)])
 }
 
-/// A block of raw transactions with its merkle root, mined for regtest.
+/// A block of serialised transactions, with their merkle root, mined for regtest.
 pub fn block_of_raw(txs: &[Vec<u8>]) -> Vec<u8> {
     let header = Header { version: 4, time: 1_700_000_000, bits: 0x207f_ffff, ..Header::default() };
     let bytes = assemble(&header, txs);
@@ -107,7 +108,7 @@ pub fn block_of(txs: &[Transaction]) -> Vec<u8> {
     block_of_raw(&raw)
 }
 
-/// A coinbase of height 200 and what follows it, checked.
+/// A checked block of these transactions.
 pub fn checked(txs: &[Transaction]) -> CheckedBlock<Vec<u8>> {
     let view = BlockView::parse(block_of(txs)).unwrap();
     check_block(view, &regtest()).unwrap()
@@ -123,7 +124,7 @@ pub fn check_tx_scripts(
     (0..scripts.input_count()).try_for_each(|input| scripts.check_input(input))
 }
 
-/// What is left of the result of rules: `ok`, or the reject reason.
+/// `ok`, or the reject reason of an error.
 pub fn verdict<T>(result: Result<T, RuleError>) -> String {
     result.map_or_else(|error| error.reason.into_owned(), |_| "ok".to_owned())
 }

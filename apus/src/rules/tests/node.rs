@@ -1,4 +1,5 @@
-//! The simplest node that enforces every rule: a map of coins, blocks in order, scripts at once.
+//! The simplest node that enforces all rules: it keeps coins in a map and connects blocks in order,
+//! one transaction with its scripts after the other.
 
 use std::collections::HashMap;
 

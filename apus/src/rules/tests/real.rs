@@ -1,4 +1,4 @@
-//! Real chains and a real block, every rule on.
+//! Real chains and a large real block, with all rules checked.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::node::{Coin, Node};
 use super::*;
 
-/// Connects all blocks and compares what is left with what Core says of it.
+/// Connects all blocks and compares number and amount of the coins with Core's.
 fn connect_all(blocks: &[Vec<u8>], chain: Chain, coins: usize, amount: i64) {
     let network = Network::new(chain);
     let mut node = Node::new(&network);
@@ -32,7 +32,7 @@ fn testnet_connects_with_its_bip16_exception() {
     connect_all(&blocks_of(&shared("testnet3-0-4000.dat")), Chain::Test, 4_197, 200_000 * COIN);
 }
 
-/// Block 413567 and the coins that each of its transactions spends; none for the coinbase.
+/// Block 413567 of mainnet and the coins that each of its transactions spends; the coinbase spends none.
 struct LargeBlock {
     block: CheckedBlock<Vec<u8>>,
     coins: Vec<Vec<Coin>>,
@@ -61,7 +61,8 @@ fn large_block() -> LargeBlock {
 
 const HEIGHT: u32 = 413_567;
 
-/// Everything but scripts; the block is older than BIP68 and 113, so that no time matters.
+/// Checks all rules on coins but scripts. The block is older than BIP68 and 113, so that no times are
+/// needed. `changed` is the transaction, the input and the new amount of a coin that is changed.
 fn check_spends(
     block: &CheckedBlock<Vec<u8>>,
     coins: &[Vec<Coin>],
@@ -84,7 +85,7 @@ fn check_spends(
 
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
-fn a_large_block_passes_and_costs_little_beside_its_scripts() {
+fn a_large_block_passes_in_little_time_without_its_scripts() {
     let LargeBlock { block, coins } = large_block();
     let network = Network::new(Chain::Main);
     let context = BlockContext { network: &network, height: HEIGHT, parent_median_time_past: 0 };
@@ -118,7 +119,7 @@ fn a_large_block_is_refused_when_one_coins_script_is_changed() {
         for (input, coin) in coins.iter().enumerate() {
             let count = seen.entry((coin.script.len(), coin.script[0])).or_insert(0);
             *count += 1;
-            // A bit of the hash: with other opcodes, some scripts are satisfied as they were.
+            // A bit of the hash is changed. With changed opcodes, some scripts would still be satisfied.
             let mut changed = coin.script.clone();
             changed[3 + *count % 19] ^= 1 << (*count % 8);
             let mut prevouts: Vec<Prevout> = coins.iter().map(Coin::prevout).collect();
@@ -138,8 +139,8 @@ fn a_large_block_is_refused_when_one_coins_amount_is_lowered() {
     let LargeBlock { block, coins } = large_block();
     let claimed: i64 = block.view().tx(0).outputs().map(|output| output.value()).sum();
     let fees = check_spends(&block, &coins, None).unwrap();
-    // It claims all that it may, so that one satoshi less is seen. One more cannot be: signatures
-    // commit to amounts only since segwit.
+    // The coinbase claims as much as it may, so that a coin with one satoshi less is noticed. One more
+    // would not be: signatures commit to amounts only since segwit.
     assert_eq!(claimed, fees + subsidy(HEIGHT, &Network::new(Chain::Main)));
     let mut seen = HashMap::new();
     for (tx, coins_of_tx) in coins.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Each reason of a block's rules, from a block that is right in everything else; where the rule
-//! is context free, libbitcoinkernel agrees.
+//! A block for each reject reason that does not depend on coins, which is right in everything else.
+//! Where the reason depends on nothing but the block, libbitcoinkernel must agree.
 
 use bitcoin::consensus::serialize;
 use bitcoin::{OutPoint, ScriptBuf, Sequence, Transaction, TxOut, Witness};
@@ -8,7 +8,7 @@ use super::differential::kernel_verdict;
 use super::*;
 use crate::rules::tx::check_transaction;
 
-/// What rules and libbitcoinkernel both say of the block.
+/// The verdict on a block without context, which libbitcoinkernel must share.
 fn context_free(bytes: Vec<u8>) -> String {
     let params = bitcoinkernel::ChainParams::new(bitcoinkernel::ChainType::Regtest);
     let expected = kernel_verdict(&bytes, &params);
@@ -121,7 +121,7 @@ fn legacy_sigops() {
         (vec![0xad; 20_001], "bad-blk-sigops"),
         (vec![0xae; 1000], "ok"),
         ([vec![0x51], vec![0xaf; 1001]].concat(), "bad-blk-sigops"),
-        // Behind a push that ends nowhere, nothing counts.
+        // After a push that reaches beyond the script's end, nothing is counted.
         ([vec![0x4c], vec![0xac; 30_000]].concat(), "bad-blk-sigops"),
         ([vec![0x4d, 0xff, 0xff], vec![0xac; 30_000]].concat(), "ok"),
         ([vec![0x4e, 0xff, 0xff, 0xff, 0xff], vec![0xac; 30_000]].concat(), "ok"),
@@ -135,7 +135,7 @@ fn legacy_sigops() {
     }
 }
 
-/// What the rules that need ancestors say of a block at height 200 on a network.
+/// The verdict on a block at height 200 of a network by the rules that need its ancestors.
 fn in_context(network: &Network, txs: &[Transaction]) -> String {
     let context = BlockContext { network, height: 200, parent_median_time_past: 1_600_000_000 };
     verdict(check_block_in_context(&checked(txs), &context))
@@ -192,7 +192,8 @@ fn coinbase_heights() {
     assert_eq!(in_context(&before, &[coinbase(1)]), "ok");
 }
 
-/// The block with a commitment to its witnesses, the coinbase's stack being `reserved`.
+/// The transactions of a block with a commitment to its witnesses. `reserved` is the witness of the
+/// coinbase.
 pub fn committed(mut txs: Vec<Transaction>, reserved: &[Vec<u8>]) -> Vec<Transaction> {
     let root = BlockView::parse(block_of(&txs)).unwrap().witness_merkle_root().root;
     let nonce = reserved.first().and_then(|item| item[..].try_into().ok()).unwrap_or([0; 32]);
@@ -221,14 +222,14 @@ fn witness_commitments() {
     let mut other = good.clone();
     other[1].input[0].witness = Witness::from_slice(&[[1, 2, 4]]);
     assert_eq!(in_context(&network, &other), "bad-witness-merkle-match");
-    // The last commitment counts, and one byte less is none.
+    // Only the last commitment counts. An output that is one byte too short is not a commitment.
     let mut later = good.clone();
     let script = [&crate::wire::WITNESS_COMMITMENT_HEADER[..], &[0; 32]].concat();
     later[0].output.push(TxOut { script_pubkey: ScriptBuf::from(script.clone()), ..output(0) });
     assert_eq!(in_context(&network, &later), "bad-witness-merkle-match");
     later[0].output[2].script_pubkey = ScriptBuf::from(script[..37].to_vec());
     assert_eq!(in_context(&network, &later), "ok");
-    // Without any witness, a wrong commitment is still wrong; none at all is right.
+    // A block without witnesses may have no commitment, but not a wrong one.
     let plain = [coinbase(200), spending(1)];
     assert_eq!(in_context(&network, &plain), "ok");
     let empty = committed(plain.to_vec(), &[]);
@@ -304,8 +305,8 @@ fn signet_judged_on_changed_bytes() {
             &view.txids(),
             network.signet_challenge.as_ref().unwrap(),
         );
-        // Only the target, the nonce, the header's own merkle root and what the coinbase's witness
-        // holds are not committed to.
+        // The solution commits to everything but the target, the nonce, the header's own merkle root
+        // and the witness of the coinbase.
         let free = (36..68).contains(&at) || (72..80).contains(&at) || at >= good.len() - 36;
         assert_eq!(solved, free && at < good.len() - 4, "byte {at}");
     }

@@ -1,4 +1,4 @@
-//! Each reason of what a block spends and creates.
+//! A block for each reject reason that depends on the coins that it spends.
 
 use bitcoin::{ScriptBuf, Sequence, Transaction, Witness};
 
@@ -15,7 +15,7 @@ fn no_median(_: u32) -> i64 {
     unreachable!("asked only for relative locks in time")
 }
 
-/// What rules say of a block at height 200 whose only spend is `tx`, of these coins.
+/// Checks a block at height 200 with one transaction besides the coinbase, which spends these coins.
 fn spend(tx: Transaction, prevouts: &[Prevout]) -> Result<i64, RuleError> {
     let network = regtest();
     let block = checked(&[coinbase(HEIGHT), tx]);
@@ -149,7 +149,7 @@ fn relative_locks_in_blocks_and_time() {
         (0xffff | DISABLE, 1, "ok"),
         (0xffff_ffff, 200, "ok"),
         (0xff00_0000 & !DISABLE, 200, "ok"),
-        // Time counts from the median time past of the block before the coin's.
+        // The time is counted from the median time past of the block before the one with the coin.
         (TIME, 0, "ok"),
         (TIME | 1, 1, "ok"),
         (TIME | 1953, 1, "ok"),
@@ -166,7 +166,7 @@ fn relative_locks_in_blocks_and_time() {
     }
 }
 
-/// What an input with this scriptSig and witness costs when it spends a coin with this script.
+/// The cost of an input with this scriptSig and witness that spends a coin with this script.
 fn cost(script: &[u8], script_sig: &[u8], witness: &[&[u8]], flags: u32) -> u32 {
     let mut tx = spending(1);
     tx.input[0].script_sig = ScriptBuf::from(script_sig.to_vec());
@@ -176,7 +176,7 @@ fn cost(script: &[u8], script_sig: &[u8], witness: &[&[u8]], flags: u32) -> u32 
 }
 
 #[test]
-fn sigops_behind_hashes() {
+fn sigops_of_hashed_scripts() {
     let all = flags::P2SH | flags::WITNESS;
     let p2sh = [&[0xa9, 20][..], &[9; 20], &[0x87]].concat();
     let p2wpkh = [&[0, 20][..], &[9; 20]].concat();
@@ -212,7 +212,7 @@ fn sigops_behind_hashes() {
 fn sigops_of_a_block_have_a_limit() {
     let network = regtest();
     let p2sh = [&[0xa9, 20][..], &[9; 20], &[0x87]].concat();
-    // 19,990 legacy ones and 10 or 11 behind a hash.
+    // There are 19,990 legacy operations, and 10 or 11 in hashed scripts.
     for (redeem, expected) in [(vec![0xac; 10], "ok"), (vec![0xac; 11], "bad-blk-sigops")] {
         let mut legacy = spending(1);
         legacy.output[0].script_pubkey = ScriptBuf::from(vec![0xac; 19_990]);

@@ -1,19 +1,19 @@
-//! Files of every format, written and read again; what the other test files share.
+//! Files of each format, which are written and read again, and helpers of the other test files.
 
 use super::elias_fano::OUTPUTS_MAX;
 use super::*;
 use crate::testdata::Random;
 
-/// A block: the indices that stay unspent, and how many outputs it has.
+/// A block: the indices of its unspent outputs, and the number of all outputs.
 pub type Block = (Vec<u32>, u32);
 
 impl Random {
-    /// Each of `outputs` stays with a probability of `density` in 2^16.
+    /// A block of which each output is unspent with a probability of `density` in 2^16.
     pub fn block(&mut self, outputs: u32, density: u64) -> Block {
         ((0..outputs).filter(|_| self.below(1 << 16) < density).collect(), outputs)
     }
 
-    /// A block of up to `outputs_max` outputs, most of them small, and of any density.
+    /// A block of up to `outputs_max` outputs, often few of them, with any density.
     pub fn any_block(&mut self, outputs_max: u32) -> Block {
         let most = 1 << self.below(u64::from(outputs_max.ilog2()) + 2);
         let outputs = 1 + self.below(most.min(u64::from(outputs_max))) as u32;
@@ -49,13 +49,13 @@ pub const WRITTEN: [Format; 3] = [Format::Bip456, Format::Booster, Format::Bitse
 pub fn check_file(file: &[u8], format: Format, blocks: &[Block]) {
     let hints = open(file.to_vec()).unwrap();
     assert_eq!((hints.format(), hints.height()), (format, blocks.len() as u32));
-    // The vector is dirty and of any length.
+    // The contents of the vector must not matter.
     let mut unspent = vec![7; 100];
     for (height, (expected, outputs)) in (1..).zip(blocks) {
         hints.unspent(height, &mut unspent).unwrap();
         assert!(unspent == *expected, "{format:?}, block {height} of {outputs} outputs");
-        let told = (format != Format::Bip456).then_some(*outputs);
-        assert_eq!(hints.output_count(height), told);
+        let known = (format != Format::Bip456).then_some(*outputs);
+        assert_eq!(hints.output_count(height), known);
     }
     for height in [0, blocks.len() as u32 + 1, u32::MAX] {
         let error = hints.unspent(height, &mut unspent).unwrap_err();
@@ -87,7 +87,7 @@ pub fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
     result
 }
 
-/// Block sizes and densities at which something changes.
+/// Blocks of sizes and densities at which the length of their codes changes.
 pub fn edge_blocks() -> Vec<Block> {
     let mut blocks = vec![
         (vec![], 1),
@@ -117,7 +117,7 @@ fn every_format_gives_back_what_was_written() {
     let mut random = Random(1);
     for format in WRITTEN {
         let empty = file_of(format, &[]);
-        // Without blocks there is nothing to tell BIP 456 and Core's PR apart.
+        // Without blocks, files of BIP 456 and of Core's PR are the same.
         let found = if format == Format::Bitset { Format::Bip456 } else { format };
         check_file(&empty, found, &[]);
         let edges = edge_blocks();
@@ -149,7 +149,7 @@ fn the_bytes_of_each_format() {
     let bip456 = [&head[..], &[3, 0x0c, 0x0f, 0x25, 0]].concat();
     assert_eq!(file_of(Format::Bip456, &blocks), bip456);
 
-    // As its generator would write it: the genesis block, 13 outputs, 1 output, the end.
+    // As IBD Booster's generator would write it: the genesis block, 13 outputs, 1 output, the end.
     let booster = [1, 0, 0, 13, 0, 0x88, 0x10, 1, 0, 0, 0, 0];
     assert_eq!(file_of(Format::Booster, &blocks), booster);
 
@@ -191,7 +191,7 @@ fn the_bound_is_what_counting_gives() {
         let next = row.windows(2).map(|pair| pair[0] + pair[1]);
         row = [1].into_iter().chain(next).chain([1]).collect();
     }
-    // Sums of logarithms, where the numbers themselves are too long.
+    // Larger numbers are compared with sums of logarithms.
     for (n, k) in [(100_000u32, 3u32), (100_000, 5_000), (111_111, 55_555), (7, 8)] {
         let exact: f64 =
             (0..k.min(n)).map(|i| f64::from(n - i) / f64::from(k - i)).map(f64::log2).sum();
@@ -209,7 +209,8 @@ fn statistics_of_a_file() {
         let found = statistics(hints.as_ref(), file.len() as u64).unwrap();
         assert_eq!((found.height, found.blocks, found.unspent), (4, 3, 5));
         assert_eq!(found.bits_per_output, file.len() as f64 * 8.0 / 5.0);
-        // 6 ways of 4 outputs, 3 of 3 and 21 of 7; or, with the last index known, 1, 1 and 4.
+        // There are 6 choices from 4 outputs, 3 from 3 and 21 from 7; or 1, 1 and 4 if the last index
+        // is known.
         let ways: f64 = if format == Format::Bip456 { 4.0 } else { 6.0 * 3.0 * 21.0 };
         assert!((found.bound_bits - ways.log2()).abs() < 1e-9, "{format:?}: {found:?}");
     }

@@ -1,5 +1,5 @@
-//! Files that are cut short, longer than they should be, or damaged: refused, and never a panic or
-//! an allocation beyond what the file's length allows.
+//! Files that are cut short, too long or damaged. They are refused, without a panic or an allocation
+//! larger than the file's length allows.
 
 use super::elias_fano::{BitOrder, decode};
 use super::tests::{Block, WRITTEN, file_of, try_all};
@@ -54,7 +54,7 @@ fn damage_never_panics() {
 }
 
 #[test]
-fn noise_behind_a_good_head_never_panics() {
+fn noise_after_a_good_head_never_panics() {
     let mut random = Random(7);
     for _ in 0..20_000 {
         let mut file = match random.below(3) {
@@ -131,7 +131,7 @@ fn each_refusal_says_why() {
 }
 
 #[test]
-fn what_only_decoding_shows_is_an_error_of_that_block() {
+fn a_mistake_that_only_decoding_finds_is_an_error_of_its_block() {
     // Two indices with the same high bits, the first with the larger low bits: 7, 4.
     // n = 2, m = 7: two low bits each; their high bits are 1 and 1.
     let good = [2, 7, 0b1100, 0b110];

@@ -30,7 +30,7 @@ fn check_block_both_ways(unspent: &[u32]) {
     for (order, mut bytes) in reference(unspent) {
         assert!(order == BitOrder::Msb || bytes == ours, "{}", what());
         let length = bytes.len();
-        // What comes behind does not matter.
+        // Bytes after the code do not matter.
         bytes.extend([0xff; 3]);
         assert_eq!(decode(&bytes, order, &mut decoded), Ok(length), "{order:?}: {}", what());
         assert!(decoded == unspent, "{order:?}: {}", what());

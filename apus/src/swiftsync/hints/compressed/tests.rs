@@ -1,4 +1,5 @@
-//! What was compressed comes back, from any thread and in any order; damage is an error.
+//! Hints are read as they were before they were compressed, by any thread and in any order; damage is
+//! an error.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -42,7 +43,7 @@ fn check(blocks: &[Block]) -> Vec<u8> {
         assert_eq!(hints.unspent(height, &mut unspent).unwrap_err().height, Some(height));
         assert_eq!(hints.output_count(height), None);
     }
-    // Compressed again from what it is itself.
+    // A compressed file can itself be compressed again.
     assert_eq!(compress(hints.as_ref()).unwrap(), file);
     file
 }
@@ -74,7 +75,7 @@ fn blocks_with_the_most_outputs_fill_frames() {
     let all = || ((0..OUTPUTS_MAX).collect(), OUTPUTS_MAX);
     check(&[all()]);
     let small = ((0..FRAME_INDICES_MAX as u32 - OUTPUTS_MAX).collect(), OUTPUTS_MAX);
-    // The second one fits to the last index, the third one does not.
+    // The second block fills the frame exactly; the third one does not fit.
     check(&[all(), small, (vec![1], 2), all(), all(), (vec![], 1), all()]);
     let random = &mut Random(11);
     check(&(0..9).map(|_| random.block(OUTPUTS_MAX, 40_000)).collect::<Vec<_>>());
@@ -122,7 +123,7 @@ fn any_order_from_many_threads() {
                     assert!(unspent == blocks[height as usize - 1].0, "block {height}");
                 };
                 (0..300).for_each(|_| check(1 + random.below(last)));
-                // About in order, as blocks lie in files.
+                // Roughly in order, as blocks are in files.
                 loop {
                     let height = u64::from(next.fetch_add(1, Relaxed));
                     if height > last {
@@ -162,7 +163,7 @@ fn what_is_cut_short_longer_or_damaged_is_refused() {
     }
 }
 
-/// Makes all checksums right again.
+/// Corrects all checksums of a damaged file.
 fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
     let number = |file: &[u8], at: usize| -> Option<usize> {
         Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?) as usize)
@@ -191,7 +192,7 @@ fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn damage_behind_right_checksums_never_panics() {
+fn damage_with_right_checksums_never_panics() {
     let (file, mut random) = (small_file(), Random(16));
     assert_eq!(with_checksums(file.clone()), file);
     let mut refused = 0;
