@@ -222,8 +222,8 @@ impl Tree {
         id
     }
 
-    /// Notes that the bytes of `id` are available. From now on the block, and those that build on it
-    /// and waited for it, may become the tip.
+    /// Notes that the bytes of `id` are available. From now on the block, and those that build on
+    /// it and waited for it, may become the tip.
     pub fn mark_available(&mut self, id: BlockId) {
         self.link_available(id, None);
     }
@@ -263,8 +263,8 @@ impl Tree {
         }
     }
 
-    /// Notes that the bytes of `id` are missing or damaged. Neither it nor a block that builds on it
-    /// may become the tip.
+    /// Notes that the bytes of `id` are missing or damaged. Neither it nor a block that builds on
+    /// it may become the tip.
     pub fn mark_missing(&mut self, id: BlockId) {
         let was_available = std::mem::replace(&mut self.nodes[id.index()].is_available, false);
         if was_available {

@@ -76,8 +76,8 @@ impl CoinsCache {
         unknown
     }
 
-    /// Adds a coin that a block creates (Core's `AddCoin`). An unspendable output is not a coin, and
-    /// is ignored.
+    /// Adds a coin that a block creates (Core's `AddCoin`). An unspendable output is not a coin,
+    /// and is ignored.
     ///
     /// # Errors
     /// With [`Overwrite::Never`], the cache has an unspent coin under the same outpoint.
@@ -91,8 +91,8 @@ impl CoinsCache {
         self.lock(shard).add(hash, outpoint, coin, overwrite)
     }
 
-    /// [`CoinsCache::add`] for many coins. If there is an error, all coins without an error are added
-    /// nevertheless, and the error names one of the others.
+    /// [`CoinsCache::add`] for many coins. If there is an error, all coins without an error are
+    /// added nevertheless, and the error names one of the others.
     pub fn add_batch(
         &self,
         coins: &[(OutPoint, Coin)],
@@ -111,8 +111,8 @@ impl CoinsCache {
         result
     }
 
-    /// Spends a cached coin and returns it. A coin that is [`Lookup::Unknown`] and in the tables can
-    /// be spent with [`CoinsCache::remove`].
+    /// Spends a cached coin and returns it. A coin that is [`Lookup::Unknown`] and in the tables
+    /// can be spent with [`CoinsCache::remove`].
     pub fn spend(&self, outpoint: &OutPoint) -> Lookup {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).spend(hash, outpoint)
@@ -143,14 +143,14 @@ impl CoinsCache {
         added.expect("a coin that may overwrite another is always added");
     }
 
-    /// The number of syncs so far, to be taken before coins are read from the tables and passed with
-    /// them to [`CoinsCache::fill`].
+    /// The number of syncs so far, to be taken before coins are read from the tables and passed
+    /// with them to [`CoinsCache::fill`].
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Adds a coin read from the tables as a clean entry. It is ignored if the outpoint has an entry,
-    /// or if there was a sync since `generation`.
+    /// Adds a coin read from the tables as a clean entry. It is ignored if the outpoint has an
+    /// entry, or if there was a sync since `generation`.
     ///
     /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
     /// tables and drops that entry, so that adding the coin after the sync would bring it back.
@@ -182,10 +182,10 @@ impl CoinsCache {
     /// Passes the changed entries, in the order of their keys in the tables, to `write`. If that
     /// succeeds, they become clean and spent ones are dropped; if it fails, the cache is as before.
     ///
-    /// All shards are locked meanwhile, and each change takes 16 bytes. `write` may use a thread pool
-    /// whose other threads call [`CoinsCache::fill_batch`] and [`CoinsCache::unknown`], which do not
-    /// wait for a sync. Any other method would wait on a thread of the pool for a sync that waits for
-    /// the pool, forever.
+    /// All shards are locked meanwhile, and each change takes 16 bytes. `write` may use a thread
+    /// pool whose other threads call [`CoinsCache::fill_batch`] and [`CoinsCache::unknown`], which
+    /// do not wait for a sync. Any other method would wait on a thread of the pool for a sync that
+    /// waits for the pool, forever.
     pub fn sync<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         self.sync_then(write, Shard::mark_clean)
     }
@@ -211,8 +211,8 @@ impl CoinsCache {
     }
 
     /// The memory in use, in bytes: slots, tables, and scripts that are too long for a slot. Memory
-    /// that is no longer in use is used again before more is allocated, so that the process holds as
-    /// much for the cache as the largest value that this ever had.
+    /// that is no longer in use is used again before more is allocated, so that the process holds
+    /// as much for the cache as the largest value that this ever had.
     pub fn bytes(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
     }

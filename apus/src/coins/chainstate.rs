@@ -54,8 +54,8 @@ impl Chainstate {
     /// and `options` allow it, an empty one with a new obfuscation key is made.
     ///
     /// # Errors
-    /// The chainstate is missing or damaged, Core was stopped in the middle of a flush, or the format
-    /// is older than that of Bitcoin Core 0.15.
+    /// The chainstate is missing or damaged, Core was stopped in the middle of a flush, or the
+    /// format is older than that of Bitcoin Core 0.15.
     pub fn open(disk: Disk, dir: &Path, options: Options) -> Result<Self> {
         let read_only = options.read_only;
         let db = Db::open(disk, dir, options)?;
@@ -180,14 +180,14 @@ impl Chainstate {
         Ok(())
     }
 
-    /// Starts to replace the whole UTXO set by another, which is written in order. Readers see the old
-    /// one until [`Bulk::commit`].
+    /// Starts to replace the whole UTXO set by another, which is written in order. Readers see the
+    /// old one until [`Bulk::commit`].
     pub fn bulk(&self) -> Result<Bulk<'_>> {
         Ok(Bulk { chainstate: self, run: self.db.bulk()? })
     }
 
-    /// Divides the UTXO set, as it is now, into at most `parts` consecutive scans of about equal size.
-    /// The outputs of a transaction are all in the same scan.
+    /// Divides the UTXO set, as it is now, into at most `parts` consecutive scans of about equal
+    /// size. The outputs of a transaction are all in the same scan.
     pub fn scans(&self, parts: usize) -> Result<Vec<CoinScan<'_>>> {
         let snapshot = self.db.snapshot();
         let mut cuts = vec![COINS.to_vec()];
@@ -276,15 +276,16 @@ impl Chainstate {
     }
 }
 
-/// A new UTXO set that is being written, and replaces the present one when it is committed. If it is
-/// dropped instead, nothing has happened.
+/// A new UTXO set that is being written, and replaces the present one when it is committed. If it
+/// is dropped instead, nothing has happened.
 pub struct Bulk<'a> {
     chainstate: &'a Chainstate,
     run: RunBuilder,
 }
 
 impl Bulk<'_> {
-    /// A writer for one part of the outpoints. Other writers may write other parts at the same time.
+    /// A writer for one part of the outpoints. Other writers may write other parts at the same
+    /// time.
     pub fn writer(&self) -> CoinWriter<'_> {
         self.chainstate.writer(&self.run)
     }

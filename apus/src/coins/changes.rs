@@ -60,8 +60,8 @@ impl<'a> Changes<'a> {
         self.sorted.is_empty()
     }
 
-    /// All entries, ascending by key: the outpoint, and the coin to be written or `None` if the tables
-    /// have to delete it.
+    /// All entries, ascending by key: the outpoint, and the coin to be written or `None` if the
+    /// tables have to delete it.
     pub fn iter(&self) -> impl Iterator<Item = (&OutPoint, Option<CoinParts<'_>>)> {
         self.range(0, self.len())
     }

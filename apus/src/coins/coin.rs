@@ -38,8 +38,8 @@ impl Coin {
         Self::decode_output(cursor, code)
     }
 
-    /// Appends the coin in the form of undo data (Core's `TxInUndoFormatter`): as in the chainstate,
-    /// but with a zero byte after the first VARINT unless the height is 0.
+    /// Appends the coin in the form of undo data (Core's `TxInUndoFormatter`): as in the
+    /// chainstate, but with a zero byte after the first VARINT unless the height is 0.
     pub fn encode_undo(&self, out: &mut Vec<u8>) {
         let parts = self.parts();
         put_varint(out, parts.code.into());

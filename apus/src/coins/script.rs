@@ -42,8 +42,8 @@ impl CompactScript {
         special_form(script).map_or_else(|| Self::raw_form(script), |form| Self(Repr::Inline(form)))
     }
 
-    /// Reads a compressed script. One of more than 10,000 bytes is read as a single OP_RETURN, as in
-    /// Core.
+    /// Reads a compressed script. One of more than 10,000 bytes is read as a single OP_RETURN, as
+    /// in Core.
     pub fn decode(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let start = cursor.position();
         let tag = cursor.varint()?;
@@ -73,8 +73,8 @@ impl CompactScript {
         }
     }
 
-    /// Appends the script itself. If the X coordinate of type 4 or 5 is that of no point on the curve,
-    /// nothing is appended: Core reads the empty script.
+    /// Appends the script itself. If the X coordinate of type 4 or 5 is that of no point on the
+    /// curve, nothing is appended: Core reads the empty script.
     pub fn decompress_into(&self, out: &mut Vec<u8>) {
         decompress_into(self.as_bytes(), out);
     }

@@ -166,8 +166,8 @@ impl Shard {
         (self.head, self.tail, self.changed) = (NONE, NONE, 0);
     }
 
-    /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been visited.
-    /// Slots are visited in order, starting where the last call stopped.
+    /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been
+    /// visited. Slots are visited in order, starting where the last call stopped.
     pub fn evict(&mut self, bytes_max: usize) {
         for _ in 0..self.slab.len() {
             if self.bytes() <= bytes_max {

@@ -70,7 +70,8 @@ const CHUNK_BYTES: usize = CHUNK_SLOTS * size_of::<Slot>();
 /// The bytes that an allocator adds to a boxed script, about: a header and rounding up to 16.
 const BOX_OVERHEAD: usize = 16;
 
-/// All entries of one shard, addressed by slot number, and the scripts that are too long for a slot.
+/// All entries of one shard, addressed by slot number, and the scripts that are too long for a
+/// slot.
 pub(super) struct Slab {
     chunks: Vec<Vec<Slot>>,
     len: u32,

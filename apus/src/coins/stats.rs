@@ -13,8 +13,8 @@ const SCANS_PER_THREAD: usize = 16;
 /// Bytes of tables for each scan where the serialised coins of several scans wait in memory to be
 /// hashed.
 const SCAN_BYTES: u64 = 2 << 20;
-/// Bytes of tables for each scan where nothing waits. At 4 µs for each coin a scan takes less than a
-/// second, and progress is reported after each.
+/// Bytes of tables for each scan where nothing waits. At 4 µs for each coin a scan takes less than
+/// a second, and progress is reported after each.
 const COUNT_BYTES: u64 = 16 << 20;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -52,9 +52,9 @@ pub struct UtxoStats {
 }
 
 impl UtxoStats {
-    /// Computes the statistics from the whole UTXO set, on all threads of the caller's pool. `height`
-    /// is that of the best block, which the chainstate does not know. There must be no writer
-    /// meanwhile.
+    /// Computes the statistics from the whole UTXO set, on all threads of the caller's pool.
+    /// `height` is that of the best block, which the chainstate does not know. There must be no
+    /// writer meanwhile.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
         Self::compute_reporting(chainstate, height, hash_type, &|_| {})
     }
@@ -235,8 +235,8 @@ fn serialise(mut scan: CoinScan) -> Result<(Counts, Vec<u8>)> {
     Ok((counts, bytes))
 }
 
-/// Sorts the outputs of a transaction, which are the last in `bytes`, by their indices: the order of
-/// keys is a different one from index 16512 on. `outputs` are the index and the start of each.
+/// Sorts the outputs of a transaction, which are the last in `bytes`, by their indices: the order
+/// of keys is a different one from index 16512 on. `outputs` are the index and the start of each.
 fn sort_outputs(bytes: &mut Vec<u8>, outputs: &[(u32, usize)]) {
     let Some((_, start)) = outputs.first().filter(|_| !outputs.is_sorted()) else { return };
     let ends = outputs[1..].iter().map(|(_, start)| *start).chain([bytes.len()]);

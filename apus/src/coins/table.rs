@@ -2,8 +2,8 @@ use super::prefetch::prefetch;
 use super::slab::NONE;
 
 /// A hash table of slot numbers, made for batches: the memory that a look-up will touch can be
-/// requested in advance, so that the cache misses of a whole batch overlap. A look-up that waits for
-/// memory takes some 400 ns, which is most of the time that connecting a block takes.
+/// requested in advance, so that the cache misses of a whole batch overlap. A look-up that waits
+/// for memory takes some 400 ns, which is most of the time that connecting a block takes.
 ///
 /// The table uses open addressing with linear probing. A removal moves later buckets back, so that
 /// there are no tombstones. A bucket holds 32 bits of the hash, which almost always tell its entry
@@ -51,8 +51,8 @@ impl Table {
         }
     }
 
-    /// The first slot whose bucket has the same bits of `hash`: almost always the one that is looked
-    /// for, if it is in the table.
+    /// The first slot whose bucket has the same bits of `hash`: almost always the one that is
+    /// looked for, if it is in the table.
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         self.find(hash, |_| true)

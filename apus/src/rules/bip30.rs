@@ -63,12 +63,13 @@ pub enum Bip30Check {
     Exempt,
     /// Core looks up each output, but no valid block can break the rule at this height of this
     /// network. An invalid one that repeats a transaction spends a coin that is missing, or depends
-    /// on a transaction that does. To refuse it for Core's reason, outputs need to be looked up only
-    /// where a coin is missing.
+    /// on a transaction that does. To refuse it for Core's reason, outputs need to be looked up
+    /// only where a coin is missing.
     ///
-    /// A transaction can be repeated only if those that it spends are, and so in the end a coinbase.
-    /// Where BIP34 is active from block 1, each coinbase but that of the genesis block (which creates
-    /// no coin) begins with a push of its block's height, and so differs from all others.
+    /// A transaction can be repeated only if those that it spends are, and so in the end a
+    /// coinbase. Where BIP34 is active from block 1, each coinbase but that of the genesis block
+    /// (which creates no coin) begins with a push of its block's height, and so differs from all
+    /// others.
     Implied,
     /// Look up each output before any coin is spent.
     LookUp,

@@ -1,12 +1,12 @@
-//! The proof that each output not hinted as unspent was spent, exactly once: the outputs created and
-//! the outputs spent are summed up separately, and the two sums have to be equal at the end.
+//! The proof that each output not hinted as unspent was spent, exactly once: the outputs created
+//! and the outputs spent are summed up separately, and the two sums have to be equal at the end.
 
 use std::fmt;
 
 use crate::hash::{Midstate, MuHash, State};
 
-/// 64 secret random bytes, new for each run. Whoever knows them can make different outputs that have
-/// the same sum, so that they are never displayed.
+/// 64 secret random bytes, new for each run. Whoever knows them can make different outputs that
+/// have the same sum, so that they are never displayed.
 pub struct Salt([u8; 64]);
 
 impl Salt {
@@ -90,7 +90,8 @@ impl Elements {
 
 /// Two multisets of elements, those created and those spent, of which only a sum is kept.
 ///
-/// An element is the 36 bytes of an outpoint or, where scripts are checked, an outpoint and its coin.
+/// An element is the 36 bytes of an outpoint or, where scripts are checked, an outpoint and its
+/// coin.
 pub trait Aggregate: Send + Sized {
     /// The empty aggregate, with nothing created and nothing spent.
     fn new(salt: &Salt) -> Self;
@@ -379,8 +380,8 @@ mod tests {
         balances_only_equal_multisets::<MuHashAggregate>();
     }
 
-    /// Checks that elements added one by one, in parts, in reverse and with a save in between have the
-    /// same sums as those added at once.
+    /// Checks that elements added one by one, in parts, in reverse and with a save in between have
+    /// the same sums as those added at once.
     fn any_order_and_grouping<A: Aggregate>(created: &[u8], spent: &[u8], cut: usize) {
         let mut all = A::new(&salt());
         all.create_many(&elements(created));

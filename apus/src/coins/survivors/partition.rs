@@ -97,9 +97,9 @@ impl Partition {
     }
 }
 
-/// Maps zeroed memory that starts at a page and is allocated as it is touched. Huge pages save 60 ms
-/// of page faults where memory was in use before, but cost 500 ms in a virtual machine whose host
-/// has to find them first.
+/// Maps zeroed memory that starts at a page and is allocated as it is touched. Huge pages save 60
+/// ms of page faults where memory was in use before, but cost 500 ms in a virtual machine whose
+/// host has to find them first.
 pub(super) fn map(bytes: usize, spill: &Spill) -> Result<MmapMut, StoreError> {
     MmapMut::map_anon(bytes).map_err(|e| spill.no_memory(e))
 }

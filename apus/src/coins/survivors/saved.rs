@@ -21,8 +21,8 @@ pub struct SavedSurvivors {
 }
 
 impl SavedSurvivors {
-    /// The largest number of bits that decide about the slot: more would make more slots than anybody
-    /// needs.
+    /// The largest number of bits that decide about the slot: more would make more slots than
+    /// anybody needs.
     pub(super) const BITS_MAX: u32 = 16;
 
     /// The number of coins saved.
@@ -30,10 +30,10 @@ impl SavedSurvivors {
         self.count
     }
 
-    /// Serialises the locations: the numbers of bits for partitions and for slots, a byte each; count,
-    /// amount and length of the file, 8 bytes each, little endian; for each slot a CompactSize and as
-    /// many extents of offset (8 bytes), length and CRC-32C (4 bytes each). These are about 16 KB,
-    /// and 16 bytes for each extent.
+    /// Serialises the locations: the numbers of bits for partitions and for slots, a byte each;
+    /// count, amount and length of the file, 8 bytes each, little endian; for each slot a
+    /// CompactSize and as many extents of offset (8 bytes), length and CRC-32C (4 bytes each).
+    /// These are about 16 KB, and 16 bytes for each extent.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![self.bits.partition as u8, self.bits.slot as u8];
         for number in [self.count, self.amount, self.file_bytes] {

@@ -103,8 +103,8 @@ impl Survivors {
         }
     }
 
-    /// Writes all coins to the file and makes it durable. Returns what [`Survivors::resume`] needs to
-    /// know. Writers must be flushed before, and must not push before this returns.
+    /// Writes all coins to the file and makes it durable. Returns what [`Survivors::resume`] needs
+    /// to know. Writers must be flushed before, and must not push before this returns.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -131,13 +131,14 @@ impl Survivors {
         lock(&self.totals).count
     }
 
-    /// The sum of the amounts of all flushed coins, in satoshi; `u64::MAX` if it is larger than that.
+    /// The sum of the amounts of all flushed coins, in satoshi; `u64::MAX` if it is larger than
+    /// that.
     pub fn amount(&self) -> u64 {
         lock(&self.totals).amount
     }
 
-    /// Divides the partitions into about `parts`, at most 64, consecutive ranges of about equal size,
-    /// each of which is for one thread to write.
+    /// Divides the partitions into about `parts`, at most 64, consecutive ranges of about equal
+    /// size, each of which is for one thread to write.
     pub fn ranges(&self, parts: usize) -> Vec<Range<usize>> {
         let sizes: Vec<u64> = self.partitions.iter().map(|p| lock(p).bytes()).collect();
         let total = u128::from(sizes.iter().sum::<u64>().max(1));

@@ -2,8 +2,8 @@ use crate::coins::prefetch::prefetch;
 
 use super::record::{Record, prefix};
 
-/// The number of records that are loaded ahead of the one that is written: a slot of mainnet (11 MB)
-/// is larger than the processor's second-level cache.
+/// The number of records that are loaded ahead of the one that is written: a slot of mainnet (11
+/// MB) is larger than the processor's second-level cache.
 const AHEAD: usize = 8;
 
 /// A record's offset, and the start of its txid.
@@ -55,9 +55,9 @@ impl Order {
     /// Sorts the records by key. All txids begin with the same `bits` bits.
     ///
     /// Txids are evenly distributed, so that next to nothing is left to compare after one
-    /// distribution, by the following bits, into as many buckets as there are records. Where they are
-    /// not (many outputs of one transaction, or txids that a miner chose), buckets are sorted by
-    /// comparing.
+    /// distribution, by the following bits, into as many buckets as there are records. Where they
+    /// are not (many outputs of one transaction, or txids that a miner chose), buckets are sorted
+    /// by comparing.
     pub(super) fn sort(&mut self, bytes: &[u8], bits: u32) {
         let count = self.unsorted.len();
         let log2 = count.max(2).ilog2().min(24);

@@ -48,8 +48,8 @@ struct Pair {
     cache: CoinsCache,
     tables: Tables,
     truth: BTreeMap<OutPoint, Coin>,
-    /// Coins that were read from the tables and are not in the cache yet, with the cache's generation
-    /// before.
+    /// Coins that were read from the tables and are not in the cache yet, with the cache's
+    /// generation before.
     reads: Vec<(u64, OutPoint, Coin)>,
 }
 

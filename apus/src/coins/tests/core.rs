@@ -1,5 +1,5 @@
-//! Comparison with Bitcoin Core: its figures for two real chains, a chainstate that its engine wrote,
-//! and one of ours that its engine opens.
+//! Comparison with Bitcoin Core: its figures for two real chains, a chainstate that its engine
+//! wrote, and one of ours that its engine opens.
 
 use std::path::Path;
 
@@ -72,8 +72,8 @@ fn open(dir: &Path) -> Chainstate {
     Chainstate::open(Disk::new(), dir, options).expect("it opens")
 }
 
-/// Connects blocks without checking any rule, through a cache so small that coins are synced, evicted
-/// and read again.
+/// Connects blocks without checking any rule, through a cache so small that coins are synced,
+/// evicted and read again.
 fn connect(blocks: &[Vec<u8>], chainstate: &Chainstate) {
     let cache = CoinsCache::new();
     for (height, bytes) in blocks.iter().enumerate().skip(1) {

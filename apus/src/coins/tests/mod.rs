@@ -9,8 +9,8 @@ use super::Coin;
 use crate::hash::{Hash, sha256};
 use crate::wire::OutPoint;
 
-/// The `n`th of a list of outpoints. Three each share a transaction, with indices whose VARINTs have
-/// one and two bytes.
+/// The `n`th of a list of outpoints. Three each share a transaction, with indices whose VARINTs
+/// have one and two bytes.
 fn outpoint(n: u64) -> OutPoint {
     OutPoint { txid: Hash(sha256(&(n / 3).to_le_bytes())), vout: (n % 3) as u32 * 9_000 }
 }

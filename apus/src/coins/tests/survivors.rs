@@ -235,8 +235,8 @@ fn damage_to_the_file_is_seen() {
     }
 }
 
-/// Whenever the power fails, the saved coins are there, and with the others pushed again the result is
-/// right.
+/// Whenever the power fails, the saved coins are there, and with the others pushed again the result
+/// is right.
 #[test]
 fn a_power_cut_loses_only_what_was_not_saved() {
     let (first, second) = (coins(0..200), coins(1000..1400));

@@ -254,8 +254,8 @@ fn change_spend(draft: &mut Draft, node: &Node, random: &mut Random) {
     }
 }
 
-/// Adds two transactions that create and spend outputs with hashed scripts. Their signature operations
-/// are never executed, but counted, and about as many as a block may have.
+/// Adds two transactions that create and spend outputs with hashed scripts. Their signature
+/// operations are never executed, but counted, and about as many as a block may have.
 fn hidden_sigops(draft: &mut Draft, node: &Node, random: &mut Random) {
     let keys = random.below(17) as u8;
     let (opcode, cost) = if keys == 0 { (0x00, 20) } else { (0x50 + keys, usize::from(keys)) };

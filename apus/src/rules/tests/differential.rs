@@ -9,8 +9,8 @@ use bitcoinkernel::{
 
 use super::*;
 
-/// The result of Core's `CheckBlock`: `None` if the bytes are not a block, else the class of the error
-/// if there is one.
+/// The result of Core's `CheckBlock`: `None` if the bytes are not a block, else the class of the
+/// error if there is one.
 pub fn kernel_verdict(bytes: &[u8], params: &ChainParams) -> Option<Option<RuleClass>> {
     let block = Block::new(bytes).ok()?;
     let BlockCheckResult::Invalid(state) = block.check(params, BLOCK_CHECK_ALL) else {
@@ -89,8 +89,8 @@ fn change_list(txs: &mut Vec<Transaction>, random: &mut Random) {
     }
 }
 
-/// A changed block. Most have the merkle root of their transactions and enough work; in some, the last
-/// transactions are repeated or a bit is changed after that.
+/// A changed block. Most have the merkle root of their transactions and enough work; in some, the
+/// last transactions are repeated or a bit is changed after that.
 fn changed(block: &bitcoin::Block, random: &mut Random) -> Vec<u8> {
     let mut txs = block.txdata.clone();
     for _ in 0..random.below(4) {

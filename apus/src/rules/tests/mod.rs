@@ -1,5 +1,5 @@
-//! Tests with a block for each reject reason, with real chains in full, and with random blocks whose
-//! verdicts are compared with those of libbitcoinkernel.
+//! Tests with a block for each reject reason, with real chains in full, and with random blocks
+//! whose verdicts are compared with those of libbitcoinkernel.
 
 mod core;
 mod differential;

@@ -32,7 +32,8 @@ fn testnet_connects_with_its_bip16_exception() {
     connect_all(&blocks_of(&shared("testnet3-0-4000.dat")), Chain::Test, 4_197, 200_000 * COIN);
 }
 
-/// Block 413567 of mainnet and the coins that each of its transactions spends; the coinbase spends none.
+/// Block 413567 of mainnet and the coins that each of its transactions spends; the coinbase spends
+/// none.
 struct LargeBlock {
     block: CheckedBlock<Vec<u8>>,
     coins: Vec<Vec<Coin>>,
@@ -61,8 +62,9 @@ fn large_block() -> LargeBlock {
 
 const HEIGHT: u32 = 413_567;
 
-/// Checks all rules on coins but scripts. The block is older than BIP68 and 113, so that no times are
-/// needed. `changed` is the transaction, the input and the new amount of a coin that is changed.
+/// Checks all rules on coins but scripts. The block is older than BIP68 and 113, so that no times
+/// are needed. `changed` is the transaction, the input and the new amount of a coin that is
+/// changed.
 fn check_spends(
     block: &CheckedBlock<Vec<u8>>,
     coins: &[Vec<Coin>],
@@ -119,7 +121,8 @@ fn a_large_block_is_refused_when_one_coins_script_is_changed() {
         for (input, coin) in coins.iter().enumerate() {
             let count = seen.entry((coin.script.len(), coin.script[0])).or_insert(0);
             *count += 1;
-            // A bit of the hash is changed. With changed opcodes, some scripts would still be satisfied.
+            // A bit of the hash is changed. With changed opcodes, some scripts would still be
+            // satisfied.
             let mut changed = coin.script.clone();
             changed[3 + *count % 19] ^= 1 << (*count % 8);
             let mut prevouts: Vec<Prevout> = coins.iter().map(Coin::prevout).collect();
@@ -139,8 +142,8 @@ fn a_large_block_is_refused_when_one_coins_amount_is_lowered() {
     let LargeBlock { block, coins } = large_block();
     let claimed: i64 = block.view().tx(0).outputs().map(|output| output.value()).sum();
     let fees = check_spends(&block, &coins, None).unwrap();
-    // The coinbase claims as much as it may, so that a coin with one satoshi less is noticed. One more
-    // would not be: signatures commit to amounts only since segwit.
+    // The coinbase claims as much as it may, so that a coin with one satoshi less is noticed. One
+    // more would not be: signatures commit to amounts only since segwit.
     assert_eq!(claimed, fees + subsidy(HEIGHT, &Network::new(Chain::Main)));
     let mut seen = HashMap::new();
     for (tx, coins_of_tx) in coins.iter().enumerate() {

@@ -305,8 +305,8 @@ fn signet_judged_on_changed_bytes() {
             &view.txids(),
             network.signet_challenge.as_ref().unwrap(),
         );
-        // The solution commits to everything but the target, the nonce, the header's own merkle root
-        // and the witness of the coinbase.
+        // The solution commits to everything but the target, the nonce, the header's own merkle
+        // root and the witness of the coinbase.
         let free = (36..68).contains(&at) || (72..80).contains(&at) || at >= good.len() - 36;
         assert_eq!(solved, free && at < good.len() - 4, "byte {at}");
     }

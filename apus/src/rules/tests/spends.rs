@@ -15,7 +15,8 @@ fn no_median(_: u32) -> i64 {
     unreachable!("asked only for relative locks in time")
 }
 
-/// Checks a block at height 200 with one transaction besides the coinbase, which spends these coins.
+/// Checks a block at height 200 with one transaction besides the coinbase, which spends these
+/// coins.
 fn spend(tx: Transaction, prevouts: &[Prevout]) -> Result<i64, RuleError> {
     let network = regtest();
     let block = checked(&[coinbase(HEIGHT), tx]);

@@ -84,8 +84,8 @@ pub(super) fn put_head(height: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&height.to_le_bytes());
 }
 
-/// Checks all that can be checked without decoding, and returns the bit order and the offset of each
-/// block.
+/// Checks all that can be checked without decoding, and returns the bit order and the offset of
+/// each block.
 fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
     let height = read_head(bytes)?;
     let mut at = HEAD_BYTES;

@@ -2,9 +2,9 @@
 //! for each block its height (u32) and its offset in the file (u64); then for each block its number
 //! of outputs (u32) and its bitmap. All numbers are little endian, and blocks start at height 1.
 //!
-//! The bits stand for *all* outputs of a block ([`super::Numbering::All`]). The format has the magic
-//! and version of BIP 456. Its index tells the two apart: it begins with 01 00 00, which as BIP 456
-//! would be one index without any bits.
+//! The bits stand for *all* outputs of a block ([`super::Numbering::All`]). The format has the
+//! magic and version of BIP 456. Its index tells the two apart: it begins with 01 00 00, which as
+//! BIP 456 would be one index without any bits.
 
 use super::bip456::{self, HEAD_BYTES};
 use super::bitmap::{self, Bitmap, BitmapFile};

@@ -1,5 +1,5 @@
-//! The lower bound for the size of hints: choosing k of n outputs takes log2 C(n, k) bits if nothing
-//! else is known about them.
+//! The lower bound for the size of hints: choosing k of n outputs takes log2 C(n, k) bits if
+//! nothing else is known about them.
 
 use std::f64::consts::{LN_2, PI};
 
@@ -19,9 +19,9 @@ pub struct Statistics {
     pub bytes: u64,
     /// Bits of the file for each unspent output; 0 if there is none.
     pub bits_per_output: f64,
-    /// The information-theoretic lower bound, in bits, if it is known how many outputs each block has
-    /// and how many of them are unspent. For formats without the number of outputs, the last index is
-    /// taken as known instead.
+    /// The information-theoretic lower bound, in bits, if it is known how many outputs each block
+    /// has and how many of them are unspent. For formats without the number of outputs, the last
+    /// index is taken as known instead.
     pub bound_bits: f64,
 }
 
@@ -72,7 +72,8 @@ pub fn log2_choose(n: u32, k: u32) -> f64 {
     (ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)) / LN_2
 }
 
-/// ln n! with 12 correct digits: computed directly up to 20!, and by Stirling's series from there on.
+/// ln n! with 12 correct digits: computed directly up to 20!, and by Stirling's series from there
+/// on.
 fn ln_factorial(n: u32) -> f64 {
     if n <= 20 {
         return ((1..=u64::from(n)).product::<u64>() as f64).ln();

@@ -1,16 +1,16 @@
 //! The Elias-Fano code of a block's ascending indices, as in draft BIP 456.
 //!
-//! The code is CompactSize n, the number of indices; if n > 0, CompactSize m, the last index; then two
-//! bit strings, each padded to a byte. The first has the low l = floor(log2((m + 1) / n)) bits of each
-//! index. The second has the other bits in unary: for each index as many zeros as these bits exceed
-//! those of the index before, and a one.
+//! The code is CompactSize n, the number of indices; if n > 0, CompactSize m, the last index; then
+//! two bit strings, each padded to a byte. The first has the low l = floor(log2((m + 1) / n)) bits
+//! of each index. The second has the other bits in unary: for each index as many zeros as these
+//! bits exceed those of the index before, and a one.
 //!
 //! The low bits of eight indices take exactly l bytes. The loops below are made for such groups.
 
 use crate::wire::put_compact_size;
 
-/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without witness) of
-/// 4,000,000.
+/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without witness)
+/// of 4,000,000.
 pub const OUTPUTS_MAX: u32 = 4_000_000 / 36;
 
 /// A description of what is wrong with a block's hints, for the user.
@@ -58,8 +58,8 @@ pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Decodes the indices whose code `bytes` begin with, replaces the contents of `unspent` by them, and
-/// returns the length of the code.
+/// Decodes the indices whose code `bytes` begin with, replaces the contents of `unspent` by them,
+/// and returns the length of the code.
 ///
 /// # Errors
 /// No list of ascending indices that ends with m has this code.
@@ -122,8 +122,8 @@ impl Shape {
         (self.n as usize * self.low_bits() as usize).div_ceil(8)
     }
 
-    /// The number of bits of the unary part: a one for each index, and as many zeros as the high bits
-    /// of the last index say.
+    /// The number of bits of the unary part: a one for each index, and as many zeros as the high
+    /// bits of the last index say.
     fn high_len(&self) -> usize {
         self.n as usize + (self.m >> self.low_bits()) as usize
     }
@@ -171,8 +171,8 @@ impl Shape {
     }
 }
 
-/// Reads a CompactSize below 2^32, and returns it with its length. As in the crate `hintsfile`, it may
-/// be longer than necessary.
+/// Reads a CompactSize below 2^32, and returns it with its length. As in the crate `hintsfile`, it
+/// may be longer than necessary.
 pub(super) fn read_compact_size(bytes: &[u8]) -> Result<(u32, usize), Wrong> {
     match *bytes {
         [value @ 0..=0xfc, ..] => Ok((u32::from(value), 1)),

@@ -1,7 +1,7 @@
 //! Hints: for each block, which of its outputs are unspent at a later height.
 //!
-//! An output is named by its index in the block, see [`Numbering`]. Each format has a file of its own
-//! in this module, and a place in [`Format`], [`recognise`], [`open()`] and [`encoder`].
+//! An output is named by its index in the block, see [`Numbering`]. Each format has a file of its
+//! own in this module, and a place in [`Format`], [`recognise`], [`open()`] and [`encoder`].
 
 pub mod elias_fano;
 mod bip456;

@@ -2,8 +2,8 @@
 
 use crate::wire::{BlockView, is_unspendable};
 
-/// Which outputs of a block have an index. Indices start at 0 in each block, and follow the order of
-/// its transactions and of their outputs.
+/// Which outputs of a block have an index. Indices start at 0 in each block, and follow the order
+/// of its transactions and of their outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbering {
     /// Those that become coins. Without an index are outputs that cannot be spent

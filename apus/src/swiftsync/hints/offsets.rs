@@ -1,7 +1,8 @@
 /// The number of blocks that share an absolute offset.
 const GROUP: usize = 64;
 
-/// The offsets of a file's blocks, in 4 1/8 bytes of memory for each block: 4 MB for 950,000 blocks.
+/// The offsets of a file's blocks, in 4 1/8 bytes of memory for each block: 4 MB for 950,000
+/// blocks.
 #[derive(Default)]
 pub struct Offsets {
     groups: Vec<u64>,
@@ -15,8 +16,8 @@ impl Offsets {
         Self { groups, within: Vec::with_capacity(blocks) }
     }
 
-    /// Adds the offset of the next block, which is not below that of the block before. Returns false if
-    /// the two are farther apart than in any file of hints.
+    /// Adds the offset of the next block, which is not below that of the block before. Returns
+    /// false if the two are farther apart than in any file of hints.
     #[must_use]
     pub fn push(&mut self, offset: usize) -> bool {
         let offset = offset as u64;

@@ -28,8 +28,8 @@ pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
 /// heap.
 ///
 /// # Errors
-/// The file is not a hints file, is cut short, has bytes after its end, or has a block that cannot be
-/// right. Mistakes that only decoding can find are left to [`Hints::unspent`].
+/// The file is not a hints file, is cut short, has bytes after its end, or has a block that cannot
+/// be right. Mistakes that only decoding can find are left to [`Hints::unspent`].
 pub fn open<B>(bytes: B) -> Result<Box<dyn Hints>, HintsError>
 where
     B: AsRef<[u8]> + Send + Sync + 'static,

@@ -209,8 +209,8 @@ fn statistics_of_a_file() {
         let found = statistics(hints.as_ref(), file.len() as u64).unwrap();
         assert_eq!((found.height, found.blocks, found.unspent), (4, 3, 5));
         assert_eq!(found.bits_per_output, file.len() as f64 * 8.0 / 5.0);
-        // There are 6 choices from 4 outputs, 3 from 3 and 21 from 7; or 1, 1 and 4 if the last index
-        // is known.
+        // There are 6 choices from 4 outputs, 3 from 3 and 21 from 7; or 1, 1 and 4 if the last
+        // index is known.
         let ways: f64 = if format == Format::Bip456 { 4.0 } else { 6.0 * 3.0 * 21.0 };
         assert!((found.bound_bits - ways.log2()).abs() < 1e-9, "{format:?}: {found:?}");
     }

@@ -1,5 +1,5 @@
-//! Files that are cut short, too long or damaged. They are refused, without a panic or an allocation
-//! larger than the file's length allows.
+//! Files that are cut short, too long or damaged. They are refused, without a panic or an
+//! allocation larger than the file's length allows.
 
 use super::elias_fano::{BitOrder, decode};
 use super::tests::{Block, WRITTEN, file_of, try_all};

@@ -2,8 +2,8 @@
 //!
 //! Its numbers are, for each block, the count of indices and the first index, on lane 0; then all
 //! gaps between indices, which are divided into four lanes of equal length. One gap of each lane
-//! follows after the other, and those left over follow on the last lane. Each lane has its own state
-//! and history, so that a core can work on four numbers at once.
+//! follows after the other, and those left over follow on the last lane. Each lane has its own
+//! state and history, so that a core can work on four numbers at once.
 
 use super::model::{Census, Decoder, History, Kind, Model};
 use super::rans::{self, STATE_START, Share, Words};
@@ -11,8 +11,8 @@ use super::token::{self, TOKENS};
 use crate::swiftsync::hints::HintsError;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
 
-/// The largest number of indices in a frame: 512 KiB, which are decoded in 1 ms. A block has at most
-/// 111,111.
+/// The largest number of indices in a frame: 512 KiB, which are decoded in 1 ms. A block has at
+/// most 111,111.
 pub const FRAME_INDICES_MAX: usize = 1 << 17;
 /// The largest number of blocks in a frame.
 pub const FRAME_BLOCKS_MAX: usize = 1 << 12;
@@ -193,7 +193,8 @@ impl BitWriter {
 /// Reads a frame's code.
 struct Input<'a> {
     decoder: &'a Decoder,
-    /// The bits and the states after them, so that eight bytes can be read from any byte of bits on.
+    /// The bits and the states after them, so that eight bytes can be read from any byte of bits
+    /// on.
     bits: &'a [u8],
     /// The number of bits.
     bits_len: usize,
@@ -310,7 +311,8 @@ impl<'a> Input<'a> {
 
 /// Computes all indices from the first index of each block and the gaps, which are the last `gaps`
 /// elements of `indices`. Returns false if an index is larger than a block can have. A gap is read
-/// before its element is overwritten: the gaps are ahead by as many elements as first indices follow.
+/// before its element is overwritten: the gaps are ahead by as many elements as first indices
+/// follow.
 fn add_up(ends: &[u32], first_of: &[u32], gaps: usize, indices: &mut [u32]) -> bool {
     let mut ahead = indices.len() - gaps;
     let (mut start, mut are_right) = (0, true);

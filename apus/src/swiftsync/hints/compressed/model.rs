@@ -1,6 +1,6 @@
-//! The model of a file: the probabilities of the next number, given the numbers before it. Each kind
-//! of number and history of numbers is a context, and similar contexts share a table. Tables and the
-//! map from contexts to tables are in the file, so that nothing here is tuned to one chain.
+//! The model of a file: the probabilities of the next number, given the numbers before it. Each
+//! kind of number and history of numbers is a context, and similar contexts share a table. Tables
+//! and the map from contexts to tables are in the file, so that nothing here is tuned to one chain.
 
 use super::rans::{self, SLOT_BITS, SLOTS, Share};
 use super::token::{self, TOKENS};
@@ -8,13 +8,14 @@ use crate::swiftsync::hints::HintsError;
 use crate::swiftsync::hints::elias_fano::read_compact_size;
 use crate::wire::put_compact_size;
 
-/// The number of contexts for each kind of number: 5 bits of average, and 3 for each of the two numbers
-/// before.
+/// The number of contexts for each kind of number: 5 bits of average, and 3 for each of the two
+/// numbers before.
 const KIND_CONTEXTS: usize = 1 << 11;
 /// The number of contexts.
 pub const CONTEXTS: usize = 3 * KIND_CONTEXTS;
-/// The largest number of tables in a file. Expanded they are 512 KiB, which fit a core's second-level
-/// cache. Twice as many, with twice as many slots, would make files only 0.05 % smaller.
+/// The largest number of tables in a file. Expanded they are 512 KiB, which fit a core's
+/// second-level cache. Twice as many, with twice as many slots, would make files only 0.05 %
+/// smaller.
 pub const TABLES_MAX: usize = 32;
 
 /// The meaning of a number.
@@ -117,8 +118,8 @@ impl Model {
         self.tables.is_empty()
     }
 
-    /// Appends the number of tables; the map, as runs of a table and a length; and for each table the
-    /// number of its tokens and their numbers of slots.
+    /// Appends the number of tables; the map, as runs of a table and a length; and for each table
+    /// the number of its tokens and their numbers of slots.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(self.tables.len() as u8);
         if self.tables.is_empty() {
@@ -191,8 +192,8 @@ pub struct Decoder {
     tables: Vec<[TableEntry; SLOTS]>,
 }
 
-/// A slot of a table, in 8 bytes: the token's smallest number, its number of low bits, its class and
-/// weight, the number of its slots, and the index of this slot among them.
+/// A slot of a table, in 8 bytes: the token's smallest number, its number of low bits, its class
+/// and weight, the number of its slots, and the index of this slot among them.
 #[derive(Clone, Copy)]
 pub struct TableEntry(u64);
 
@@ -296,9 +297,9 @@ fn entropy_bits(counts: &[u32]) -> f64 {
 
 /// Groups similar contexts. Returns the cluster of each context, and the clusters.
 ///
-/// The first cluster is the context with the most numbers. Each further one is the context that loses
-/// most by sharing a table with the nearest cluster. After that, contexts are assigned to their
-/// nearest clusters, several times.
+/// The first cluster is the context with the most numbers. Each further one is the context that
+/// loses most by sharing a table with the nearest cluster. After that, contexts are assigned to
+/// their nearest clusters, several times.
 fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
     let all: Vec<Cluster> = counts.iter().map(|counts| Cluster::new(*counts)).collect();
     let total = |i: &usize| counts[*i].iter().map(|count| u64::from(*count)).sum::<u64>();

@@ -1,6 +1,6 @@
-//! Range asymmetric numeral systems (rANS, J. Duda 2013): a symbol with the share p of a table takes
-//! log2(1 / p) bits. A state has 32 bits, of which 16 are moved at a time; no symbol moves more than
-//! one such word, since no table has more than 2^16 slots.
+//! Range asymmetric numeral systems (rANS, J. Duda 2013): a symbol with the share p of a table
+//! takes log2(1 / p) bits. A state has 32 bits, of which 16 are moved at a time; no symbol moves
+//! more than one such word, since no table has more than 2^16 slots.
 
 /// The binary logarithm of [`SLOTS`].
 pub const SLOT_BITS: u32 = 11;
@@ -31,7 +31,8 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
     };
     let mut shares: Vec<u16> = counts.iter().map(share).collect();
     let mut sum: usize = shares.iter().map(|share| usize::from(*share)).sum();
-    // Rounding has made them too many or too few. Each change is made where it costs the fewest bits.
+    // Rounding has made them too many or too few. Each change is made where it costs the fewest
+    // bits.
     while sum != SLOTS {
         let add = sum < SLOTS;
         let cost = |(count, share): (&u32, &u16)| {

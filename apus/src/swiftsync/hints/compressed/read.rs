@@ -10,8 +10,8 @@ use super::model::{Decoder, Model};
 use crate::swiftsync::hints::blocks::no_such_height;
 use crate::swiftsync::hints::{Format, Hints, HintsError};
 
-/// The number of decoded frames that are kept, for workers that are a thousand blocks and more apart:
-/// 8.5 MiB at most.
+/// The number of decoded frames that are kept, for workers that are a thousand blocks and more
+/// apart: 8.5 MiB at most.
 const FRAMES_HELD: usize = 16;
 
 /// An opened compressed hints file. It takes at most 0.5 MiB of memory for tables and 9 MiB for
@@ -60,8 +60,8 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         Ok(Self { bytes, height, decoder, frames, held })
     }
 
-    /// Decodes the frame at `index`, unless it is kept. A thread that needs the same frame at the same
-    /// time waits for it.
+    /// Decodes the frame at `index`, unless it is kept. A thread that needs the same frame at the
+    /// same time waits for it.
     fn frame(&self, index: usize) -> Result<Arc<Frame>, HintsError> {
         let slot = &self.held[index % FRAMES_HELD];
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);

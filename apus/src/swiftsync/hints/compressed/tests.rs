@@ -1,5 +1,5 @@
-//! Hints are read as they were before they were compressed, by any thread and in any order; damage is
-//! an error.
+//! Hints are read as they were before they were compressed, by any thread and in any order; damage
+//! is an error.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,6 +1,6 @@
-//! Tokens: a number is split into a token, which is entropy-coded, and some low bits, which are not.
-//! Each number below 16 has a token of its own; above that, a token stands for a quarter of the
-//! numbers between two powers of two.
+//! Tokens: a number is split into a token, which is entropy-coded, and some low bits, which are
+//! not. Each number below 16 has a token of its own; above that, a token stands for a quarter of
+//! the numbers between two powers of two.
 
 /// The number of bits of the largest number that has a token.
 pub const VALUE_BITS: u32 = 17;
@@ -41,8 +41,8 @@ pub const fn class(token: usize) -> u32 {
     }
 }
 
-/// The weight of a token, below 256: the logarithm of its numbers, 15 for each power of two. Contexts
-/// depend on the average of the last weights.
+/// The weight of a token, below 256: the logarithm of its numbers, 15 for each power of two.
+/// Contexts depend on the average of the last weights.
 pub const fn weight(token: usize) -> u32 {
     let (least, bits) = range(token);
     // One is added so that 0 has a logarithm. Between two powers of two the line is straight.

@@ -1,5 +1,5 @@
-//! Writing compressed hints, in two steps: a survey of all blocks, and their encoding with the model
-//! that the survey leads to.
+//! Writing compressed hints, in two steps: a survey of all blocks, and their encoding with the
+//! model that the survey leads to.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::swiftsync::hints::blocks::check_block;
 use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
 use crate::swiftsync::hints::{Hints, HintsError, Numbering};
 
-/// The ranges of heights that are compressed together. No frame reaches from one range into the next,
-/// so that ranges can be compressed independently.
+/// The ranges of heights that are compressed together. No frame reaches from one range into the
+/// next, so that ranges can be compressed independently.
 pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
     let blocks = FRAME_BLOCKS_MAX as u32;
     (0..height.div_ceil(blocks)).map(move |i| {
