@@ -5,6 +5,7 @@ use super::signet::has_signet_solution;
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
 use crate::hash::Hash;
+use crate::wire::opcodes::OP_1;
 use crate::wire::{BlockView, Network, merkle_root};
 
 /// A block that passed every rule that needs nothing but the block. Only [`check_block`] makes one.
@@ -199,7 +200,7 @@ fn push_height(height: u32) -> ([u8; 6], usize) {
     match height {
         0 => (push, 1),
         1..=16 => {
-            push[0] = 0x50 + height as u8;
+            push[0] = OP_1 - 1 + height as u8;
             (push, 1)
         }
         _ => {

@@ -2,9 +2,10 @@ use super::prevout::Prevout;
 use super::scripts::TxScripts;
 use super::sigops::Ops;
 use crate::hash::{Hash, sha256d};
+use crate::wire::opcodes::{OP_PUSHDATA1, OP_PUSHDATA2, OP_PUSHDATA4, OP_RETURN};
 use crate::wire::{
-    BlockView, Cursor, ParseError, TxView, WITNESS_COMMITMENT_HEADER, flags, merkle_root,
-    put_compact_size,
+    BlockView, Cursor, ParseError, ScriptFlags, TxView, WITNESS_COMMITMENT_HEADER, flags,
+    merkle_root, put_compact_size,
 };
 
 /// The first bytes of the push that holds the solution, in the script of the witness commitment
@@ -12,7 +13,7 @@ use crate::wire::{
 const SIGNET_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 
 /// The flags with which a solution is checked.
-const SIGNET_FLAGS: u32 = flags::P2SH | flags::WITNESS | flags::DERSIG | flags::NULLDUMMY;
+const SIGNET_FLAGS: ScriptFlags = flags::P2SH | flags::WITNESS | flags::DERSIG | flags::NULLDUMMY;
 
 /// Whether the block solves `challenge` (BIP325; Core's `CheckSignetBlockSolution`).
 pub(super) fn has_signet_solution<B: AsRef<[u8]>>(
@@ -61,7 +62,7 @@ fn transaction_to_sign<B: AsRef<[u8]>>(
     tx.extend([0; 4]);
     tx.push(1);
     tx.extend([0; 8]);
-    tx.extend([1, 0x6a]);
+    tx.extend([1, OP_RETURN]);
     if has_witness {
         tx.extend(witness);
     }
@@ -99,14 +100,15 @@ fn clear_solution(script: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 fn put_push(script: &mut Vec<u8>, data: &[u8]) {
     let len = data.len();
     match len {
+        // The opcodes below OP_PUSHDATA1 push as many bytes as their numbers say.
         0..=0x4b => script.push(len as u8),
-        0x4c..=0xff => script.extend([0x4c, len as u8]),
+        0x4c..=0xff => script.extend([OP_PUSHDATA1, len as u8]),
         0x100..=0xffff => {
-            script.push(0x4d);
+            script.push(OP_PUSHDATA2);
             script.extend((len as u16).to_le_bytes());
         }
         _ => {
-            script.push(0x4e);
+            script.push(OP_PUSHDATA4);
             script.extend((len as u32).to_le_bytes());
         }
     }

@@ -8,6 +8,16 @@ const MULTISIG_KEYS_MAX: u32 = 20;
 /// BIP141's `WITNESS_SCALE_FACTOR`.
 pub(super) const WITNESS_SCALE: u32 = 4;
 
+/// What a CHECKMULTISIG counts as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MultisigCount {
+    /// [`MULTISIG_KEYS_MAX`], as in legacy scripts.
+    Maximum,
+    /// The number of keys that the opcode before it pushes, if it does, as in P2SH and witness
+    /// scripts.
+    Announced,
+}
+
 /// An opcode and the bytes that it pushes, which are empty for all opcodes above OP_PUSHDATA4.
 #[derive(Clone, Copy)]
 pub(super) struct Op<'a> {
@@ -89,7 +99,7 @@ fn script_sig_sigops(script: &[u8]) -> u32 {
             return 0;
         }
     }
-    script_sigops(script, false)
+    script_sigops(script, MultisigCount::Maximum)
 }
 
 /// [`script_sigops`] of an output's script, with a short way for the usual forms. The processor
@@ -98,7 +108,7 @@ fn script_sig_sigops(script: &[u8]) -> u32 {
 #[inline]
 fn output_sigops(script: &[u8]) -> u32 {
     let (&[first, second, third, ..], &[.., before_last, last]) = (script, script) else {
-        return script_sigops(script, false);
+        return script_sigops(script, MultisigCount::Maximum);
     };
     let len = script.len();
     let one_push = (second < OP_PUSHDATA1) & (usize::from(second) + 2 == len);
@@ -108,7 +118,11 @@ fn output_sigops(script: &[u8]) -> u32 {
     let p2pkh = (len == 25)
         & ([first, second, third] == [OP_DUP, OP_HASH160, 20])
         & ([before_last, last] == [OP_EQUALVERIFY, OP_CHECKSIG]);
-    if data | p2sh | p2pkh { u32::from(p2pkh) } else { script_sigops(script, false) }
+    if data | p2sh | p2pkh {
+        u32::from(p2pkh)
+    } else {
+        script_sigops(script, MultisigCount::Maximum)
+    }
 }
 
 /// The cost of the signature operations in an input's P2SH and witness scripts, which comes on top
@@ -122,7 +136,7 @@ pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptF
         && let Some(redeem_script) = last_push(input.script_sig())
     {
         if flags & flags::P2SH != 0 {
-            cost += WITNESS_SCALE * script_sigops(redeem_script, true);
+            cost += WITNESS_SCALE * script_sigops(redeem_script, MultisigCount::Announced);
         }
         program = witness_program(redeem_script);
     }
@@ -132,9 +146,8 @@ pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptF
     cost
 }
 
-/// Core's `CScript::GetSigOpCount`. Where `accurate`, a CHECKMULTISIG counts the keys that the
-/// opcode before it says.
-pub(super) fn script_sigops(script: &[u8], accurate: bool) -> u32 {
+/// The number of signature operations in a script (Core's `CScript::GetSigOpCount`).
+fn script_sigops(script: &[u8], multisig: MultisigCount) -> u32 {
     let mut count = 0;
     let mut last = 0xff;
     for Op { code, .. } in Ops::new(script) {
@@ -142,7 +155,9 @@ pub(super) fn script_sigops(script: &[u8], accurate: bool) -> u32 {
             OP_CHECKSIG | OP_CHECKSIGVERIFY => count += 1,
             OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY => {
                 count += match last {
-                    OP_1..=OP_16 if accurate => u32::from(last - OP_1 + 1),
+                    OP_1..=OP_16 if multisig == MultisigCount::Announced => {
+                        u32::from(last - OP_1 + 1)
+                    }
                     _ => MULTISIG_KEYS_MAX,
                 };
             }
@@ -171,23 +186,35 @@ fn is_p2sh(script: &[u8]) -> bool {
     script.len() == 23 && script[0] == OP_HASH160 && script[1] == 20 && script[22] == OP_EQUAL
 }
 
-/// Version and program of a witness output (BIP141; Core's `IsWitnessProgram`).
-fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
+/// The script of an output that is spent by a witness (BIP141).
+#[derive(Clone, Copy)]
+struct WitnessProgram<'a> {
+    version: u8,
+    /// The 2 to 40 bytes after the version.
+    program: &'a [u8],
+}
+
+/// The witness program that a script is; `None` if it is none (Core's `IsWitnessProgram`).
+fn witness_program(script: &[u8]) -> Option<WitnessProgram<'_>> {
     if !(4..=42).contains(&script.len()) || usize::from(script[1]) + 2 != script.len() {
         return None;
     }
-    match script[0] {
-        0 => Some((0, &script[2..])),
-        version @ OP_1..=OP_16 => Some((version - OP_1 + 1, &script[2..])),
-        _ => None,
-    }
+    let version = match script[0] {
+        0 => 0,
+        opcode @ OP_1..=OP_16 => opcode - OP_1 + 1,
+        _ => return None,
+    };
+    Some(WitnessProgram { version, program: &script[2..] })
 }
 
 /// The cost of the signature operations of a witness program (Core's `WitnessSigOps`).
-fn witness_sigops((version, program): (u8, &[u8]), input: &InputView) -> u32 {
-    match (version, program.len()) {
+fn witness_sigops(witness: WitnessProgram, input: &InputView) -> u32 {
+    match (witness.version, witness.program.len()) {
         (0, 20) => 1,
-        (0, 32) => input.witness().last().map_or(0, |script| script_sigops(script, true)),
+        (0, 32) => input
+            .witness()
+            .last()
+            .map_or(0, |script| script_sigops(script, MultisigCount::Announced)),
         _ => 0,
     }
 }
@@ -246,7 +273,7 @@ mod tests {
             4 => script(),
             1 => prop::collection::vec(byte(), 0..60),
         ]) {
-            let expected = script_sigops(&script, false);
+            let expected = script_sigops(&script, MultisigCount::Maximum);
             prop_assert_eq!(output_sigops(&script), expected);
             prop_assert_eq!(script_sig_sigops(&script), expected);
         }

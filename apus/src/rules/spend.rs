@@ -22,12 +22,23 @@ const COINBASE_MATURITY: i64 = 100;
 /// [`bip30_check`]: super::bip30_check
 /// [`TxScripts`]: super::TxScripts
 ///
-/// ```ignore
-/// let mut spends = BlockSpends::new(&block, context);
-/// for index in 1..block.view().tx_count() {
-///     spends.tx(index, prevouts_of(index)?, median_time_past_at)?;
+/// ```
+/// use apus::rules::{BlockContext, BlockSpends, CheckedBlock, Prevout, RuleError};
+///
+/// /// Checks what a block spends. `prevouts` are the coins that each transaction spends, of which
+/// /// the first is the coinbase and spends none.
+/// fn check_spends(
+///     block: &CheckedBlock<Vec<u8>>,
+///     context: BlockContext,
+///     prevouts: &[Vec<Prevout>],
+///     median_time_past_at: impl Fn(u32) -> i64,
+/// ) -> Result<i64, RuleError> {
+///     let mut spends = BlockSpends::new(block, context);
+///     for (index, prevouts) in prevouts.iter().enumerate().skip(1) {
+///         spends.tx(index, prevouts, &median_time_past_at)?;
+///     }
+///     spends.finish()
 /// }
-/// spends.finish()?;
 /// ```
 pub struct BlockSpends<'a, B> {
     block: &'a CheckedBlock<B>,

@@ -2,7 +2,7 @@
 //! takes log2(1 / p) bits. A state has 32 bits, of which 16 are moved at a time; no symbol moves
 //! more than one such word, since no table has more than 2^16 slots.
 
-/// The binary logarithm of [`SLOTS`].
+/// The binary logarithm of the number of slots of a table.
 pub const SLOT_BITS: u32 = 11;
 /// The number of slots of a table, in which the shares of its symbols are counted.
 pub const SLOTS: usize = 1 << SLOT_BITS;
