@@ -82,8 +82,8 @@ use internals::*;
 
 pub use disk::StoreError;
 pub use hash::Hash;
-pub use rules::RuleError;
-pub use swiftsync::{Format, Hints, HintsError};
+pub use rules::{RuleClass, RuleError};
+pub use swiftsync::{Format, Hints, HintsError, Numbering};
 pub use sync::{
     AggregateKind, AssumeValid, Checked, Counts, ErrorKind, HintsSummary, NotChecked, Observer,
     Options, Phase, Progress, Refusal, RuleGroup, SavedBlocks, Status, Summary, SyncError,
