@@ -132,8 +132,8 @@ impl Demo<'_> {
         }
         if !same {
             return Err(Failure::input(
-                "a UTXO set is not the one that Bitcoin Core computes: this is a bug of Apus, please \
-                 report it",
+                "a UTXO set is not the one that Bitcoin Core computes: this is a bug of Apus, \
+                 please report it",
             ));
         }
         self.say("In all three ways the UTXO set is the one that Bitcoin Core computes.")?;
