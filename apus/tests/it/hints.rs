@@ -328,8 +328,8 @@ fn a_chainstate_that_does_not_fit_the_blocks_is_told() {
         (Hash([7; 32]), 0, 7, "block 7 has no output 0 of a transaction"),
         (known, 60_000, 7, "block 7 has no output 60000"),
         (known, 0, 8, "block 8 has no output 0"),
-        (known, 0, 0, "of block 0, which has none"),
-        (known, 0, 999, "of block 999, which has none"),
+        (known, 0, 0, "of block 0, which creates no coins"),
+        (known, 0, 999, "of block 999, which creates no coins"),
     ] {
         let options = apus::leveldb::Options::default();
         let path = place.network_dir().join("chainstate");

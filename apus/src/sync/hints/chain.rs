@@ -1,10 +1,9 @@
-//! The chain of a directory that is only read: where the blocks and their undo data are.
+//! The active chain of a directory that is only read: the places of its blocks and undo data.
 
 use std::ops::Range;
 
 use rayon::ThreadPool;
 
-use super::summary::Halt;
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
@@ -15,29 +14,41 @@ use crate::sync::node::open_directory;
 use crate::sync::options::Options;
 use crate::wire::{BlockView, merkle_root};
 
-/// A block of the chain.
+/// A block of the chain, and its place in the files.
 #[derive(Clone, Copy)]
 pub(super) struct StoredBlock {
     pub hash: Hash,
-    /// Where it is; `None` if it was pruned.
+    /// Where the block is stored; `None` if it was pruned.
     pub pos: Option<FlatFilePos>,
-    /// Where in the rev file of the same number its undo data is, if it is stored.
+    /// Offset of the undo data in the rev file of the same number, if it is stored.
     pub undo_pos: Option<u32>,
     pub tx_count: u32,
 }
 
-/// A synced directory, locked and never changed: the blocks from genesis to the best block of its
-/// chainstate. 56 bytes of memory for each, and 400 while it is opened.
+/// The chain of a synced directory, which is locked and never changed: the blocks from genesis to
+/// the best block of the chainstate. Each takes 56 bytes of memory, and 400 while the directory is
+/// being opened.
 pub(super) struct StoredChain {
     pub files: BlockFiles,
     pub chainstate: Chainstate,
-    /// By height.
+    /// The blocks, by height.
     pub blocks: Vec<StoredBlock>,
     /// Holds the lock, and so must be dropped last.
     _dir: DataDir,
 }
 
+/// A block that was read, with the ids of its transactions.
+pub(super) struct ReadBlock<'a> {
+    pub view: BlockView<&'a [u8]>,
+    pub txids: Vec<Hash>,
+}
+
 impl StoredChain {
+    /// Opens and locks the directory that `options` name.
+    ///
+    /// # Errors
+    /// There is no such directory, another program has it open for writing, its chainstate is
+    /// empty, or a file cannot be right.
     pub fn open(options: &Options, pool: &ThreadPool) -> Result<Self, SyncError> {
         let disk = Disk::new();
         let dir = open_directory(options, &disk, true)?;
@@ -47,7 +58,7 @@ impl StoredChain {
         let blocks = match chainstate.best_block()? {
             Some(tip) => active_chain(&index, tip, &dir)?,
             None => {
-                let what = "the chainstate is empty; `apus sync --from` connects blocks";
+                let what = "the UTXO set is empty; `apus sync --from` connects blocks";
                 return Err(StoreError::new(dir.chainstate_path(), what).into());
             }
         };
@@ -78,36 +89,45 @@ impl StoredChain {
         Ok(placed.into_iter().map(|(_, height)| height).collect())
     }
 
-    /// Reads the block at `height` into `bytes`; it is the one that the index names, to the last
-    /// byte of its transactions. Returns the txids as well.
+    /// Reads the block at `height` into `bytes`, and checks its hash and merkle root.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the bytes there are not the block that the index names.
+    ///
+    /// # Panics
+    /// The block is not stored; [`StoredChain::in_file_order`] gives only blocks that are.
     pub fn read<'a>(
         &self,
         height: u32,
         bytes: &'a mut Vec<u8>,
-    ) -> Result<(BlockView<&'a [u8]>, Vec<Hash>), Halt> {
+    ) -> Result<ReadBlock<'a>, StoreError> {
         let stored = &self.blocks[height as usize];
-        let pos = stored.pos.unwrap_or(FlatFilePos { file: 0, pos: 0 });
+        let pos = stored.pos.expect("only stored blocks are read");
         self.files.read_block_into(pos, bytes)?;
         let wrong = |what: String| {
-            let path = self.files.block_path(pos.file);
-            Halt::from(StoreError::corrupt(path, u64::from(pos.pos), what))
+            StoreError::corrupt(self.files.block_path(pos.file), u64::from(pos.pos), what)
         };
-        let block = BlockView::parse(&bytes[..]).map_err(|e| wrong(format!("not a block: {e}")))?;
-        let txids = block.txids();
+        let view = BlockView::parse(&bytes[..]).map_err(|e| wrong(format!("not a block: {e}")))?;
+        let txids = view.txids();
         let root = merkle_root(&mut txids.clone()).root;
-        if block.hash() != stored.hash || root != block.header().merkle_root {
+        if view.hash() != stored.hash || root != view.header().merkle_root {
             return Err(wrong(format!("this is not block {height}, {}", stored.hash)));
         }
-        Ok((block, txids))
+        Ok(ReadBlock { view, txids })
     }
 
-    /// Reads the undo data of the block at `height`, whose parent is `prev`.
+    /// Reads the undo data of the block at `height`, whose parent is `prev`, into `undo`; returns
+    /// where it is stored.
+    ///
+    /// # Errors
+    /// It is not stored, or the file cannot be read, or the bytes there are not undo data of a
+    /// child of `prev`.
     pub fn read_undo(
         &self,
         height: u32,
         prev: &Hash,
         undo: &mut Vec<u8>,
-    ) -> Result<FlatFilePos, Halt> {
+    ) -> Result<FlatFilePos, SyncError> {
         let stored = &self.blocks[height as usize];
         let place = stored.pos.zip(stored.undo_pos);
         let pos = place.map(|(block, pos)| FlatFilePos { file: block.file, pos });
@@ -116,18 +136,22 @@ impl StoredChain {
         Ok(pos)
     }
 
-    /// Why hints cannot be made for a height below `height`, and for which they can.
+    /// The error for a block without undo data: hints cannot be made for a height below its own. The
+    /// message names the heights for which they can.
     fn no_undo(&self, height: u32) -> SyncError {
         let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
         let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);
         SyncError::Usage(format!(
-            "block {height} has no undo data here, without which nothing tells what it spent: \
-             make hints for height {lowest} or above"
+            "block {height} has no undo data here, without which the heights of the coins that it \
+             spent are unknown: make hints for height {lowest} or above"
         ))
     }
 }
 
 /// The blocks from genesis to `tip`.
+///
+/// # Errors
+/// One of them is not in the index, or has a parent at the wrong height.
 fn active_chain(
     index: &BlockIndex,
     tip: Hash,
@@ -159,6 +183,7 @@ fn active_chain(
     Ok(blocks)
 }
 
+/// The place of the block with this index entry.
 fn stored(entry: &IndexEntry) -> StoredBlock {
     let has_undo = entry.status.has(BlockStatus::BLOCK_HAVE_UNDO);
     StoredBlock {

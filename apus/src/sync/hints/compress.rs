@@ -1,3 +1,5 @@
+//! Hints files in the compressed form.
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,9 +9,9 @@ use std::time::Instant;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use super::summary::{Halt, HintsSummary};
-use super::workers::{check, in_order};
-use super::write::{Sink, Totals};
+use super::summary::{EndedEarly, HintsSummary, Made};
+use super::workers::{check_stop, for_each_on_pool};
+use super::write::Sink;
 use crate::disk::Disk;
 use crate::swiftsync::HintsError;
 use crate::swiftsync::hints::Numbering;
@@ -17,17 +19,18 @@ use crate::swiftsync::hints::compressed::{Compressor, Survey, ranges};
 use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::threads;
 
 /// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
-/// One takes less than 3 MB on mainnet, and what is in work 4 MB a thread.
+/// On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
 const RANGES_PER_THREAD: usize = 4;
 
-/// Writes hints in the compressed form, on all threads. Goes through them twice. `out` is replaced
+/// Writes hints in the compressed form, on all threads. The hints are read twice. `out` is replaced
 /// in one step, at the end.
 ///
 /// # Errors
-/// The hints count outputs that cannot be spent, so that they have to be converted first; they
-/// cannot be right; the disk fails.
+/// The hints count outputs that cannot be spent, and must be converted first; they cannot be right;
+/// or the disk fails.
 pub fn compress_hints(
     hints: &HintsFile,
     threads: usize,
@@ -44,23 +47,9 @@ pub fn compress_hints(
             format.name()
         )));
     }
-    let pool = crate::sync::threads::pool(threads)?;
-    let (totals, interrupted) = match compress(hints, &pool, out, observer, stop) {
-        Ok(totals) => (totals, false),
-        Err(Halt::Stopped) => (Totals::default(), true),
-        Err(Halt::Failed(error)) => return Err(error),
-    };
-    let height = hints.reader.height();
-    Ok(HintsSummary {
-        height,
-        best_block: None,
-        blocks: height,
-        outputs: None,
-        unspent: totals.unspent,
-        bytes: totals.bytes,
-        elapsed: started.elapsed(),
-        interrupted,
-    })
+    let pool = threads::pool(threads)?;
+    let made = compress(hints, &pool, out, observer, stop);
+    HintsSummary::of(hints.reader.height(), started, made)
 }
 
 fn compress(
@@ -69,34 +58,35 @@ fn compress(
     out: &Path,
     observer: &dyn Observer,
     stop: &AtomicBool,
-) -> Result<Totals, Halt> {
+) -> Result<Made, EndedEarly> {
     let reader = hints.reader.as_ref();
     let height = reader.height();
-    let seen = Seen { observer, blocks: AtomicU64::new(0), of: height };
-    let surveys = in_order(pool, ranges(height), stop, Survey::default, |survey, range| {
-        let blocks = range.len();
-        survey.add(reader, range).map_err(|error| hints.error(error))?;
-        seen.add(blocks);
-        Ok(())
-    })?;
+    let passes = TwoPasses { observer, blocks: AtomicU64::new(0), of: height };
+    let surveys =
+        for_each_on_pool(pool, ranges(height), stop, Survey::default, |survey, range| {
+            let blocks = range.len();
+            survey.add(reader, range).map_err(|error| hints.error(error))?;
+            passes.add(blocks);
+            Ok(())
+        })?;
     let mut survey = Survey::default();
     surveys.iter().for_each(|other| survey.merge(other));
     let compressor = Compressor::new(&survey);
     let ranges: Vec<_> = ranges(height).collect();
     Disk::new().replace_with(out, |file| {
         let mut sink = Sink::new(file, compressor.head(height));
-        let (mut totals, mut entries) = (Totals::default(), Vec::new());
+        let (mut made, mut entries) = (Made::default(), Vec::new());
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
-            check(stop)?;
+            check_stop(stop)?;
             let one = |range: &Range<u32>| {
                 let done = compressor.range(reader, range.clone());
-                seen.add(range.len());
+                passes.add(range.len());
                 done
             };
             let done: Result<Vec<_>, HintsError> =
                 pool.install(|| some.par_iter().map(one).collect());
             for mut range in done.map_err(|error| hints.error(error))? {
-                totals.unspent += range.unspent;
+                made.unspent += range.unspent;
                 entries.append(&mut range.entries);
                 sink.held.append(&mut range.bytes);
                 sink.flush_beyond(0)?;
@@ -104,25 +94,27 @@ fn compress(
         }
         sink.held.extend(compressor.tail(height, &entries));
         sink.flush_beyond(0)?;
-        totals.bytes = sink.written;
-        Ok(totals)
+        made.bytes = sink.written;
+        Ok(made)
     })
 }
 
-/// How far it is; every block is gone through twice.
-struct Seen<'a> {
+/// The progress of work that goes through all blocks twice.
+struct TwoPasses<'a> {
     observer: &'a dyn Observer,
+    /// Number of blocks that are done, over both passes.
     blocks: AtomicU64,
+    /// Number of blocks of one pass.
     of: u32,
 }
 
-impl Seen<'_> {
+impl TwoPasses<'_> {
+    /// Reports that so many more blocks are done.
     fn add(&self, blocks: usize) {
         let twice = self.blocks.fetch_add(blocks as u64, Relaxed) + blocks as u64;
         let (blocks, fraction) = (twice / 2, twice as f64 / (2.0 * f64::from(self.of)));
-        let (phase, height) = (Phase::MakingHints, blocks as u32);
-        let progress = Progress { phase, height, time: 0, blocks, bytes: 0, coins: 0, fraction };
-        self.observer.observe(&progress);
+        let (height, begun) = (blocks as u32, Progress::of(Phase::MakingHints));
+        self.observer.observe(&Progress { height, blocks, fraction, ..begun });
     }
 }
 
@@ -137,7 +129,7 @@ mod tests {
     use crate::sync::progress::Unobserved;
     use crate::wire::{Chain, Network};
 
-    /// A bip456 file of `height` blocks.
+    /// The bytes of a bip456 file for `height` blocks.
     fn bip456(height: u32) -> Vec<u8> {
         let (encoder, mut file) = (encoder(Format::Bip456), Vec::new());
         encoder.put_head(height, &mut file);

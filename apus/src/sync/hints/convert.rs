@@ -1,27 +1,30 @@
+//! Hints files in another format.
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::chain::StoredChain;
 use super::number::outputs;
-use super::summary::{Halt, HintsSummary};
-use super::workers::check;
-use super::write::{HintedBlock, Totals, Unspent, Work, assemble, groups, put_block, write_hints};
+use super::summary::{EndedEarly, HintsSummary, Made};
+use super::workers::check_stop;
+use super::write::{
+    FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
+};
 use crate::disk::SpillFile;
-use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::swiftsync::{Format, Hints, HintsError};
 use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::remedy;
+use crate::sync::{remedy, threads};
 
-/// Bytes that are held before they are written.
+/// Bytes of encoded hints that are held before they are written.
 const HELD_BYTES: usize = 1 << 20;
 
-/// Whether hints can be written in another format only with the blocks that they are for: it
-/// counts the outputs in another way, or holds how many there are, which `hints` do not tell.
+/// Whether hints can be written in another format only with the blocks that they are for: the
+/// other format counts outputs in another way, or holds their number, which `hints` do not know.
 pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
     let holds_counts = matches!(format, Format::Booster | Format::Bitset);
     let has_counts = hints.output_count(1).is_some();
@@ -29,13 +32,14 @@ pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
     hints.height() > 0 && (!counts_alike || (holds_counts && !has_counts))
 }
 
-/// Writes hints in another format. Where [`conversion_needs_blocks`], those of the synced
-/// directory that `options` name are read, once, in the order of their files, on all threads; it
-/// is locked and not changed. Memory, temporary disk and `out` as for [`super::create_hints`].
+/// Writes hints in another format. Where [`conversion_needs_blocks`], the blocks are read from the
+/// synced directory that `options` name, once, in the order of their files, on all threads; the
+/// directory is locked and not changed. Memory, temporary disk and `out` are as for
+/// [`super::create_hints`].
 ///
 /// # Errors
-/// The hints cannot be right, or are not for these blocks; there is no such directory, or it does
-/// not go up to the hints' height; the disk fails; the format has no room for a block.
+/// The hints cannot be right, or are not for these blocks; there is no such directory, or its tip
+/// is below the hints' height; the disk fails; or the format has no room for a block.
 pub fn convert_hints(
     hints: &HintsFile,
     options: &Options,
@@ -44,120 +48,106 @@ pub fn convert_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
-    remedy::naming(options, || convert(hints, options, format, out, observer, stop))
-}
-
-fn convert(
-    hints: &HintsFile,
-    options: &Options,
-    format: Format,
-    out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<HintsSummary, SyncError> {
-    let started = Instant::now();
-    let result = match conversion_needs_blocks(hints.reader.as_ref(), format) {
-        true => with_blocks(hints, options, format, out, observer, stop),
-        false => without_blocks(hints, format, out, observer, stop).map(|totals| (totals, None)),
-    };
-    let ((totals, best_block), interrupted) = match result {
-        Ok(done) => (done, false),
-        Err(Halt::Stopped) => ((Totals::default(), None), true),
-        Err(Halt::Failed(error)) => return Err(error),
-    };
-    let counted = best_block.is_some() || hints.reader.output_count(1).is_some();
-    let height = hints.reader.height();
-    Ok(HintsSummary {
-        height,
-        best_block,
-        blocks: height,
-        outputs: counted.then_some(totals.outputs),
-        unspent: totals.unspent,
-        bytes: totals.bytes,
-        elapsed: started.elapsed(),
-        interrupted,
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let encoder = encoder(format);
+        let target = Target { path: out, encoder: encoder.as_ref() };
+        let made = match conversion_needs_blocks(hints.reader.as_ref(), format) {
+            true => with_blocks(hints, options, format.numbering(), target, observer, stop),
+            false => without_blocks(hints, target, observer, stop),
+        };
+        HintsSummary::of(hints.reader.height(), started, made)
     })
 }
 
 fn without_blocks(
     hints: &HintsFile,
-    format: Format,
-    out: &Path,
+    target: Target,
     observer: &dyn Observer,
     stop: &AtomicBool,
-) -> Result<Totals, Halt> {
-    let (encoder, spill) = (encoder(format), SpillFile::unlinked(out, ".pieces.tmp"));
-    let (mut totals, mut pieces) = (Totals::default(), Vec::new());
+) -> Result<Made, EndedEarly> {
+    let (reader, spill) = (hints.reader.as_ref(), SpillFile::unlinked(target.path, PIECES_SUFFIX));
+    let is_counted = reader.output_count(1).is_some();
+    let (mut made, mut pieces) = (Made::default(), Vec::new());
     let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
-    let reader = hints.reader.as_ref();
     for height in 1..=reader.height() {
-        check(stop)?;
+        check_stop(stop)?;
         reader.unspent(height, &mut unspent).map_err(|error| hints.error(error))?;
         let least = unspent.last().map_or(0, |last| last.saturating_add(1));
         let outputs = reader.output_count(height).unwrap_or(least);
         let start = held.len();
-        let put = put_block(encoder.as_ref(), height, &unspent, outputs, &mut held);
-        put.map_err(|error| SyncError::Hints { path: out.to_path_buf(), error })?;
-        pieces.push((offset + start as u64, (held.len() - start) as u32));
-        totals.outputs += u64::from(outputs);
-        totals.unspent += unspent.len() as u64;
+        target.put_block(height, &unspent, outputs, &mut held)?;
+        pieces.push(Piece { offset: offset + start as u64, len: (held.len() - start) as u32 });
+        made.unspent += unspent.len() as u64;
+        if is_counted {
+            *made.outputs.get_or_insert_default() += u64::from(outputs);
+        }
         if held.len() > HELD_BYTES || height == reader.height() {
             offset = spill.append(&held)? + held.len() as u64;
             held.clear();
             observe(observer, height, reader.height());
         }
     }
-    totals.bytes = assemble(encoder.as_ref(), &pieces, &spill, out, stop)?;
-    Ok(totals)
+    made.bytes = target.assemble(&pieces, &spill, stop)?;
+    Ok(made)
 }
 
+/// Reports that the hints up to `height` of `of` are done.
 fn observe(observer: &dyn Observer, height: u32, of: u32) {
     let (blocks, fraction) = (u64::from(height), f64::from(height) / f64::from(of));
-    let phase = Phase::MakingHints;
-    observer.observe(&Progress { phase, height, time: 0, blocks, bytes: 0, coins: 0, fraction });
+    let begun = Progress::of(Phase::MakingHints);
+    observer.observe(&Progress { height, blocks, fraction, ..begun });
 }
 
 fn with_blocks(
     hints: &HintsFile,
     options: &Options,
-    format: Format,
-    out: &Path,
+    numbering: Numbering,
+    target: Target,
     observer: &dyn Observer,
     stop: &AtomicBool,
-) -> Result<(Totals, Option<Hash>), Halt> {
-    let pool = crate::sync::threads::pool(options.threads)?;
+) -> Result<Made, EndedEarly> {
+    let pool = threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
     let (height, tip) = (hints.reader.height(), chain.height());
     if height > tip {
-        return Err(Halt::Failed(SyncError::Usage(format!(
+        let what = format!(
             "these hints are for height {height}, and the directory with the blocks is at height \
              {tip}: sync it further"
-        ))));
+        );
+        return Err(SyncError::Usage(what).into());
     }
-    let order = chain.in_file_order(1..height + 1)?;
-    let groups = groups(&chain, &order, options.threads);
-    let encoder = encoder(format);
-    let encoder = encoder.as_ref();
-    let work = Work { chain: &chain, pool: &pool, observer, stop, encoder, out };
-    let renumbered = Renumbered { hints, to: format.numbering() };
-    let totals = write_hints(&work, &order, &groups, &renumbered)?;
-    Ok((totals, Some(chain.blocks[height as usize].hash)))
+    let order = FileOrder::new(&chain, height, options.threads)?;
+    let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+    let totals = write_hints(&task, &order, &RenumberedHints { hints, to: numbering })?;
+    Ok(Made {
+        best_block: Some(chain.blocks[height as usize].hash),
+        outputs: Some(totals.outputs),
+        unspent: totals.unspent,
+        bytes: totals.bytes,
+    })
 }
 
-/// Other hints tell which outputs are unspent, and perhaps count them in another way.
-struct Renumbered<'a> {
+/// The unspent outputs according to other hints, which may count outputs in another way.
+struct RenumberedHints<'a> {
     hints: &'a HintsFile,
+    /// The numbering of the indices that are wanted.
     to: Numbering,
 }
 
-impl Unspent for Renumbered<'_> {
+impl UnspentSource for RenumberedHints<'_> {
     type Group = ();
 
-    fn load(&self, _: usize, _: &mut ()) -> Result<(), Halt> {
+    fn load(&self, _: usize, _: &mut ()) -> Result<(), EndedEarly> {
         Ok(())
     }
 
-    fn tell(&self, _: &(), block: &HintedBlock, unspent: &mut Vec<u32>) -> Result<u32, Halt> {
+    fn unspent_of(
+        &self,
+        _: &(),
+        block: &HintedBlock,
+        unspent: &mut Vec<u32>,
+    ) -> Result<u32, EndedEarly> {
         let reader = self.hints.reader.as_ref();
         let (height, from) = (block.height, reader.format().numbering());
         let mut hinted = Vec::new();
@@ -171,10 +161,11 @@ impl Unspent for Renumbered<'_> {
                 is_hinted = hinted.next_if_eq(&before).is_some();
                 before += 1;
             }
-            // Core PR 34004 hints the two coinbases that were overwritten.
+            // Core PR 34004 has hints for the two coinbases that were overwritten.
             let is_overwritten = block.overwritten && output.tx == 0;
             if is_hinted && output.is_gone && !is_overwritten {
-                let what = "it hints an output that cannot be spent; it is for another chain";
+                let what = "the block's hints name an output that cannot be spent: the file is for \
+                    another chain";
                 return Err(self.hints.error(HintsError::at(height, what)).into());
             }
             if output.counts(self.to) {
@@ -186,7 +177,7 @@ impl Unspent for Renumbered<'_> {
         }
         let stated = reader.output_count(height);
         if hinted.next().is_some() || stated.is_some_and(|stated| stated != before) {
-            let what = format!("it has {before} outputs, which the hints do not fit");
+            let what = format!("the block has {before} outputs, which the hints do not fit");
             return Err(self.hints.error(HintsError::at(height, what)).into());
         }
         Ok(after)

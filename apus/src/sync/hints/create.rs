@@ -1,14 +1,16 @@
+//! Hints files from a synced directory.
+
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::chain::StoredChain;
+use super::chain::{ReadBlock, StoredChain};
 use super::number::number;
-use super::sorted::{Collector, Sorted, Survivor, place_of, survivor, vout_of};
-use super::summary::{Halt, HintsSummary};
-use super::workers::{check, in_order};
-use super::write::{HintedBlock, Totals, Unspent, Work, groups, write_hints};
+use super::sorted::{Collector, OutputKey, SortedKeys, block_of, output_key, txid_of, vout_of};
+use super::summary::{EndedEarly, HintsSummary, Made};
+use super::workers::{check_stop, for_each_on_pool};
+use super::write::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
 use crate::coins::{CoinScan, for_each_spending_tx};
 use crate::disk::{Share, SpillFile, StoreError};
 use crate::swiftsync::Format;
@@ -16,34 +18,34 @@ use crate::swiftsync::hints::{Numbering, encoder};
 use crate::sync::error::SyncError;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::remedy;
+use crate::sync::{remedy, threads};
 use crate::wire::OutPoint;
 
-/// Scans of the chainstate for each thread, so that all end together.
+/// Scans of the chainstate for each thread, so that all threads end together.
 const SCANS_PER_THREAD: usize = 16;
-/// Coins between two looks at whether to stop.
+/// Coins that are read before the flag to stop is looked at again.
 const COINS_PER_LOOK: usize = 1 << 16;
 
 /// Makes a hints file from a synced directory: which outputs of blocks 1 to `height` are unspent
 /// at `height`, by default the directory's tip. The directory is locked and read, not changed.
 ///
-/// Unspent at a height below the tip is what the chainstate holds of blocks up to it, and what the
-/// blocks above it spend of those; undo data tells the latter's heights. Outputs are sorted into
-/// the order of the blocks' files; then every block is read once, in that order.
+/// Unspent at a height below the tip are the coins of blocks up to it that the chainstate holds,
+/// and those that the blocks above it spend; undo data has the heights of the latter. Outputs are
+/// sorted into the order of the blocks' files; then every block is read once, in that order.
 ///
-/// Memory: `dbcache_bytes` for sorting, beyond which sorted runs wait in a temporary file beside
+/// Memory: `dbcache_bytes` for sorting, beyond which sorted runs go to a temporary file next to
 /// `out`; 56 bytes for each block of the chain (400 while the index is read, before the rest); 50
 /// more for each block that is hinted; 4 for each run and group of blocks (mainnet in 2026, 450
 /// MiB, 8 threads: 30 MB); and for each thread one block, and for at most 16 MiB of blocks their
 /// unspent outputs, 24 bytes each, and their hints. Temporary disk: 24 bytes for each unspent
-/// output that has no room in memory, and once more what is written.
+/// output that has no room in memory, and once more the length of the file.
 ///
-/// `out` is replaced when all is done and not touched before.
+/// `out` is replaced in one step, at the end.
 ///
 /// # Errors
-/// No chainstate, a height above the tip, a block that is not stored or whose undo data is needed
-/// and not stored, a chainstate and blocks that do not fit each other, a disk that fails, or a
-/// block that the format has no room for.
+/// There is no chainstate; the height is above the tip; a block is not stored, or its undo data is
+/// needed and not stored; chainstate and blocks do not agree; the disk fails; or the format has no
+/// room for a block.
 pub fn create_hints(
     options: &Options,
     height: Option<u32>,
@@ -52,204 +54,210 @@ pub fn create_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<HintsSummary, SyncError> {
-    remedy::naming(options, || make(options, height, format, out, observer, stop))
-}
-
-fn make(
-    options: &Options,
-    height: Option<u32>,
-    format: Format,
-    out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<HintsSummary, SyncError> {
-    let started = Instant::now();
-    let pool = crate::sync::threads::pool(options.threads)?;
-    let chain = StoredChain::open(options, &pool)?;
-    let tip = chain.height();
-    let height = height.unwrap_or(tip);
-    if height > tip {
-        return Err(SyncError::Usage(format!(
-            "the chainstate is at height {tip}: hints cannot be made for height {height}"
-        )));
-    }
-    let encoder = encoder(format);
-    let encoder = encoder.as_ref();
-    let work = Work { chain: &chain, pool: &pool, observer, stop, encoder, out };
-    let (totals, interrupted) = match create(&work, options, height, format.numbering()) {
-        Ok(totals) => (totals, false),
-        Err(Halt::Stopped) => (Totals::default(), true),
-        Err(Halt::Failed(error)) => return Err(error),
-    };
-    Ok(HintsSummary {
-        height,
-        best_block: Some(chain.blocks[height as usize].hash),
-        blocks: height,
-        outputs: Some(totals.outputs),
-        unspent: totals.unspent,
-        bytes: totals.bytes,
-        elapsed: started.elapsed(),
-        interrupted,
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let pool = threads::pool(options.threads)?;
+        let chain = StoredChain::open(options, &pool)?;
+        let tip = chain.height();
+        let height = height.unwrap_or(tip);
+        if height > tip {
+            return Err(SyncError::Usage(format!(
+                "the chainstate is at height {tip}: hints cannot be made for height {height}"
+            )));
+        }
+        let encoder = encoder(format);
+        let target = Target { path: out, encoder: encoder.as_ref() };
+        let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+        HintsSummary::of(height, started, create(&task, options, height, format.numbering()))
     })
 }
 
 fn create(
-    work: &Work,
+    task: &HintsTask,
     options: &Options,
     height: u32,
     numbering: Numbering,
-) -> Result<Totals, Halt> {
-    let chain = work.chain;
-    let order = chain.in_file_order(1..height + 1)?;
-    let groups = groups(chain, &order, options.threads);
-    let mut places = vec![None; height as usize + 1];
-    for (place, height) in (0..).zip(&order) {
-        places[*height as usize] = Some(place);
+) -> Result<Made, EndedEarly> {
+    let chain = task.chain;
+    let order = FileOrder::new(chain, height, options.threads)?;
+    let mut indices = vec![None; height as usize + 1];
+    for (index, height) in (0..).zip(&order.heights) {
+        indices[*height as usize] = Some(index);
     }
-    let spill = SpillFile::unlinked(work.out, ".unspent.tmp");
-    // What one search leaves in memory is there during the next.
+    let spill = SpillFile::unlinked(task.target.path, ".unspent.tmp");
+    // The keys that the first search leaves in memory are still there during the second.
     let searches = if height == chain.height() { 1 } else { 2 };
     let held_max = options.dbcache_bytes / options.threads.max(1) / searches;
-    let new = || Collector::new(&spill, &groups, held_max);
-    let find = Find { work, height, places };
-    let mut collectors = find.in_chainstate(options.threads, new)?;
-    collectors.extend(find.spent_above(new)?);
-    tracing::debug!(blocks = height, groups = groups.len(), spilled = spill.len(), "sorted");
-    let survivors = work.pool.install(|| Sorted::new(&spill, collectors));
-    let told = Told { survivors, numbering, chain };
-    write_hints(work, &order, &groups, &told)
+    let new = || Collector::new(&spill, &order.groups, held_max);
+    let search = UnspentSearch { task, height, indices };
+    let mut collectors = search.in_chainstate(options.threads, new)?;
+    collectors.extend(search.spent_above(new)?);
+    let groups = order.groups.len();
+    tracing::debug!(blocks = height, groups, spilled = spill.len(), "sorted");
+    let keys = task.pool.install(|| SortedKeys::new(&spill, collectors));
+    let totals = write_hints(task, &order, &CollectedOutputs { keys, numbering, chain })?;
+    Ok(Made {
+        best_block: Some(chain.blocks[height as usize].hash),
+        outputs: Some(totals.outputs),
+        unspent: totals.unspent,
+        bytes: totals.bytes,
+    })
 }
 
-/// Finds what was unspent at a height.
-struct Find<'a> {
-    work: &'a Work<'a>,
+/// A search for the outputs that were unspent at a height.
+struct UnspentSearch<'a> {
+    task: &'a HintsTask<'a>,
     height: u32,
-    /// The index of each block in file order; genesis has none.
-    places: Vec<Option<u32>>,
+    /// The index in file order of each block, by height; genesis has none.
+    indices: Vec<Option<u32>>,
 }
 
-impl Find<'_> {
-    /// What is unspent still.
+/// The outputs that one thread has found in undo data, and the memory that it reads into.
+struct UndoReader<'a> {
+    found: Collector<'a>,
+    block: Vec<u8>,
+    undo: Vec<u8>,
+}
+
+impl UnspentSearch<'_> {
+    /// The outputs that are unspent at the tip as well.
     fn in_chainstate<'a>(
         &self,
         threads: usize,
         new: impl Fn() -> Collector<'a> + Sync,
-    ) -> Result<Vec<Collector<'a>>, Halt> {
-        let work = self.work;
-        let scans = work.chain.chainstate.scans(SCANS_PER_THREAD * threads)?;
+    ) -> Result<Vec<Collector<'a>>, EndedEarly> {
+        let task = self.task;
+        let scans = task.chain.chainstate.scans(SCANS_PER_THREAD * threads)?;
         let (total, done) = (scans.len(), Mutex::new(0));
-        in_order(work.pool, scans.into_iter(), work.stop, new, |found, mut scan: CoinScan| {
+        let read = |found: &mut Collector, mut scan: CoinScan| {
             let mut seen = 0;
             while let Some((outpoint, coin)) = scan.next_coin()? {
                 self.add(found, &outpoint, coin.height)?;
                 seen += 1;
                 if seen % COINS_PER_LOOK == 0 {
-                    check(work.stop)?;
+                    check_stop(task.stop)?;
                 }
             }
-            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             self.observe(f64::from(*done) / total as f64);
             Ok(())
-        })
+        };
+        for_each_on_pool(task.pool, scans.into_iter(), task.stop, new, read)
     }
 
-    /// What blocks above the height have spent.
+    /// The outputs that blocks above the height have spent.
     fn spent_above<'a>(
         &self,
         new: impl Fn() -> Collector<'a> + Sync,
-    ) -> Result<Vec<Collector<'a>>, Halt> {
-        let chain = self.work.chain;
-        let above = chain.in_file_order(self.height + 1..chain.height() + 1)?;
+    ) -> Result<Vec<Collector<'a>>, EndedEarly> {
+        let (task, chain) = (self.task, self.task.chain);
+        let height = chain.height();
+        let above = chain.in_file_order(self.height + 1..height + 1)?;
         let spending =
             above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);
-        let new = || (new(), Vec::new(), Vec::new());
-        let height = chain.height();
         let report =
-            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(self.work.observer);
+            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(task.observer);
         let share = Share::new(spending.clone().count() as u64, &report);
-        let work = |(found, bytes, undo): &mut (Collector, Vec<u8>, Vec<u8>), height: u32| {
-            let (block, _) = chain.read(height, bytes)?;
-            let pos = chain.read_undo(height, &block.header().prev, undo)?;
-            let mut result = Ok(());
-            let read = for_each_spending_tx(undo, &block, |tx, coins| {
-                for (input, coin) in tx.inputs().zip(coins.iter()) {
-                    if coin.height <= self.height && result.is_ok() {
-                        result = self.add(found, &input.outpoint(), coin.height);
-                    }
-                }
-            });
-            read.map_err(|error| {
-                let path = chain.files.undo_path(pos.file);
-                StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
-            })?;
+        let new = || UndoReader { found: new(), block: Vec::new(), undo: Vec::new() };
+        let read = |reader: &mut UndoReader, height| {
+            self.read_spent(reader, height)?;
             share.add(1);
-            result
+            Ok(())
         };
-        let found = in_order(self.work.pool, spending, self.work.stop, new, work)?;
-        Ok(found.into_iter().map(|(found, ..)| found).collect())
+        let readers = for_each_on_pool(task.pool, spending, task.stop, new, read)?;
+        Ok(readers.into_iter().map(|reader| reader.found).collect())
     }
 
+    /// Adds the outputs of blocks up to the search's height that the block at `height` has spent.
+    fn read_spent(&self, reader: &mut UndoReader, height: u32) -> Result<(), EndedEarly> {
+        let chain = self.task.chain;
+        let UndoReader { found, block, undo } = reader;
+        let ReadBlock { view, .. } = chain.read(height, block)?;
+        let pos = chain.read_undo(height, &view.header().prev, undo)?;
+        let mut result = Ok(());
+        let read = for_each_spending_tx(undo, &view, |tx, coins| {
+            for (input, coin) in tx.inputs().zip(coins.iter()) {
+                if coin.height <= self.height && result.is_ok() {
+                    result = self.add(found, &input.outpoint(), coin.height);
+                }
+            }
+        });
+        read.map_err(|error| {
+            let path = chain.files.undo_path(pos.file);
+            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+        })?;
+        result
+    }
+
+    /// Adds a coin of the block at `height`, unless that block gets no hints.
     #[inline]
-    fn add(&self, found: &mut Collector, outpoint: &OutPoint, height: u32) -> Result<(), Halt> {
-        if height > self.height && height <= self.work.chain.height() {
+    fn add(
+        &self,
+        found: &mut Collector,
+        outpoint: &OutPoint,
+        height: u32,
+    ) -> Result<(), EndedEarly> {
+        let chain = self.task.chain;
+        if height > self.height && height <= chain.height() {
             return Ok(());
         }
-        let place = self.places.get(height as usize).copied().flatten().ok_or_else(|| {
+        let block = self.indices.get(height as usize).copied().flatten().ok_or_else(|| {
             let what = format!(
-                "there is a coin {outpoint} of block {height}, which has none; \
+                "there is a coin {outpoint} of block {height}, which creates no coins; \
                  `apus reindex` rebuilds the chainstate from the blocks"
             );
-            StoreError::new(self.work.chain.chainstate.dir(), what)
+            StoreError::new(chain.chainstate.dir(), what)
         })?;
-        Ok(found.push(survivor(place, outpoint))?)
+        Ok(found.push(output_key(block, outpoint))?)
     }
 
     fn observe(&self, fraction: f64) {
-        let height = self.work.chain.height();
-        let phase = Phase::ReadingCoins;
-        let progress = Progress { phase, height, time: 0, blocks: 0, bytes: 0, coins: 0, fraction };
-        self.work.observer.observe(&progress);
+        let height = self.task.chain.height();
+        let begun = Progress::of(Phase::ReadingCoins);
+        self.task.observer.observe(&Progress { height, fraction, ..begun });
     }
 }
 
-/// The collected outputs tell which are unspent.
-struct Told<'a> {
-    survivors: Sorted<'a>,
+/// The unspent outputs that a search has collected.
+struct CollectedOutputs<'a> {
+    keys: SortedKeys<'a>,
     numbering: Numbering,
     chain: &'a StoredChain,
 }
 
-impl Unspent for Told<'_> {
-    type Group = Vec<Survivor>;
+impl UnspentSource for CollectedOutputs<'_> {
+    type Group = Vec<OutputKey>;
 
-    fn load(&self, index: usize, group: &mut Vec<Survivor>) -> Result<(), Halt> {
-        Ok(self.survivors.load(index, group)?)
+    fn load(&self, index: usize, group: &mut Vec<OutputKey>) -> Result<(), EndedEarly> {
+        Ok(self.keys.load(index, group)?)
     }
 
-    fn tell(
+    fn unspent_of(
         &self,
-        group: &Vec<Survivor>,
+        group: &Vec<OutputKey>,
         block: &HintedBlock,
         unspent: &mut Vec<u32>,
-    ) -> Result<u32, Halt> {
-        let start = group.partition_point(|survivor| place_of(survivor) < block.place);
-        let end = group.partition_point(|survivor| place_of(survivor) <= block.place);
-        let (survivors, overwritten) = (&group[start..end], block.overwritten);
-        number(&block.view, &block.txids, overwritten, self.numbering, survivors, unspent)
-            .map_err(|missing| self.disagreement(block.height, &missing))
+    ) -> Result<u32, EndedEarly> {
+        let start = group.partition_point(|key| block_of(key) < block.index);
+        let end = group.partition_point(|key| block_of(key) <= block.index);
+        let (keys, overwritten) = (&group[start..end], block.overwritten);
+        number(&block.view, &block.txids, overwritten, self.numbering, keys, unspent)
+            .map_err(|missing| self.disagreement(block.height, &missing).into())
     }
 }
 
-impl Told<'_> {
-    fn disagreement(&self, height: u32, missing: &Survivor) -> Halt {
-        let start: String =
-            super::sorted::txid_of(missing).iter().rev().map(|b| format!("{b:02x}")).collect();
+impl CollectedOutputs<'_> {
+    /// The error for a coin that is not an output of the block that it names.
+    fn disagreement(&self, height: u32, missing: &OutputKey) -> StoreError {
+        // Txids are written with their last byte first.
+        let end: String = txid_of(missing).iter().rev().map(|b| format!("{b:02x}")).collect();
         let what = format!(
-            "chainstate, undo data and blocks do not fit each other: block {height} has no output \
-             {} of a transaction …{start}; `apus reindex` rebuilds the chainstate from the blocks",
+            "chainstate, undo data and blocks do not agree: block {height} has no output {} of a \
+             transaction whose txid ends in {end}; `apus reindex` rebuilds the chainstate from \
+             the blocks",
             vout_of(missing)
         );
-        StoreError::new(self.chain.chainstate.dir(), what).into()
+        StoreError::new(self.chain.chainstate.dir(), what)
     }
 }

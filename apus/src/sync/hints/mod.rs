@@ -1,4 +1,5 @@
-//! Hints files from a synced directory, which is locked and read, and never changed.
+//! Hints files: made from a synced directory, converted, compressed, and proved against one. The
+//! directory is locked and read, and never changed.
 
 mod chain;
 mod compress;

@@ -1,6 +1,6 @@
 //! The index of an output in its block, as hints name it.
 
-use super::sorted::{Survivor, txid_of, txid_start, vout_of};
+use super::sorted::{OutputKey, txid_of, txid_start, vout_of};
 use crate::hash::Hash;
 use crate::swiftsync::hints::Numbering;
 use crate::wire::{BlockView, is_unspendable};
@@ -11,18 +11,18 @@ pub(super) struct Numbered {
     pub tx: usize,
     /// Its index in the transaction.
     pub vout: u32,
-    /// Whether it is never there to be spent: it cannot be, or was overwritten.
+    /// Whether it can never be spent: its script is unspendable, or it was overwritten.
     pub is_gone: bool,
 }
 
 impl Numbered {
-    /// Whether it has an index.
+    /// Whether the numbering gives it an index.
     pub fn counts(&self, numbering: Numbering) -> bool {
         numbering == Numbering::All || !self.is_gone
     }
 }
 
-/// All outputs of a block, in order. `overwritten` tells whether its coinbase is.
+/// All outputs of a block, in order. `overwritten` says whether its coinbase was.
 pub(super) fn outputs<'a>(
     block: &'a BlockView<&[u8]>,
     overwritten: bool,
@@ -35,28 +35,29 @@ pub(super) fn outputs<'a>(
     })
 }
 
-/// Puts the indices of the `survivors` of a block, sorted, into `unspent`, ascending, in the place
-/// of what it held; returns how many outputs there are to count.
+/// Puts the indices of the unspent outputs of a block into `unspent`, ascending, in the place of
+/// what it held; returns the number of outputs that are counted. `keys` are the sorted keys of the
+/// unspent outputs.
 ///
 /// # Errors
-/// The first survivor that is no output of this block, or no spendable one.
+/// The first key that is of no output of this block, or of one that cannot be spent.
 pub(super) fn number(
     block: &BlockView<&[u8]>,
     txids: &[Hash],
     overwritten: bool,
     numbering: Numbering,
-    survivors: &[Survivor],
+    keys: &[OutputKey],
     unspent: &mut Vec<u32>,
-) -> Result<u32, Survivor> {
+) -> Result<u32, OutputKey> {
     unspent.clear();
     let (mut count, mut found) = (0, 0);
-    let mut left: &[Survivor] = &[];
+    let mut left: &[OutputKey] = &[];
     for output in outputs(block, overwritten) {
         if output.vout == 0 {
             if let Some(missing) = left.first() {
                 return Err(*missing);
             }
-            left = of_tx(survivors, &txids[output.tx]);
+            left = of_tx(keys, &txids[output.tx]);
         }
         if !output.counts(numbering) {
             continue;
@@ -70,36 +71,35 @@ pub(super) fn number(
     }
     match left.first() {
         Some(missing) => Err(*missing),
-        None if found < survivors.len() => Err(stranger(survivors, txids)),
+        None if found < keys.len() => Err(stranger(keys, txids)),
         None => Ok(count),
     }
 }
 
-/// The survivors of one transaction.
-fn of_tx<'a>(survivors: &'a [Survivor], txid: &Hash) -> &'a [Survivor] {
+/// The keys of one transaction's outputs.
+fn of_tx<'a>(keys: &'a [OutputKey], txid: &Hash) -> &'a [OutputKey] {
     let txid = txid_start(txid);
-    let start = survivors.partition_point(|survivor| txid_of(survivor) < txid);
-    let rest = &survivors[start..];
-    let end = rest.iter().take_while(|survivor| txid_of(survivor) == txid).count();
+    let start = keys.partition_point(|key| txid_of(key) < txid);
+    let rest = &keys[start..];
+    let end = rest.iter().take_while(|key| txid_of(key) == txid).count();
     &rest[..end]
 }
 
-/// A survivor of none of the transactions, of which there is one.
-fn stranger(survivors: &[Survivor], txids: &[Hash]) -> Survivor {
-    let is_known =
-        |survivor: &&Survivor| txids.iter().any(|id| txid_start(id) == txid_of(survivor));
-    *survivors.iter().find(|survivor| !is_known(survivor)).unwrap_or(&survivors[0])
+/// The first key of an output of none of the transactions; there is one, or else two keys are alike.
+fn stranger(keys: &[OutputKey], txids: &[Hash]) -> OutputKey {
+    let is_known = |key: &&OutputKey| txids.iter().any(|id| txid_start(id) == txid_of(key));
+    *keys.iter().find(|key| !is_known(key)).unwrap_or(&keys[0])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::hints::sorted::survivor;
+    use crate::sync::hints::sorted::output_key;
     use crate::testdata::{blocks_of, data};
     use crate::wire::OutPoint;
 
     #[test]
-    fn survivors_are_numbered_and_strangers_told() {
+    fn unspent_outputs_are_numbered_and_unknown_ones_reported() {
         // Height 2 of regtest has two outputs, of which the second is OP_RETURN; 170 of mainnet has
         // three in two transactions.
         let regtest = blocks_of(&data("regtest-1-206.dat"));
@@ -107,44 +107,44 @@ mod tests {
         for (bytes, spendable, all) in [(&regtest[1], 1, 2), (&mainnet[170], 3, 3)] {
             let block = BlockView::parse(&bytes[..]).unwrap();
             let txids = block.txids();
-            let mut survivors: Vec<Survivor> = outputs(&block, false)
+            let mut keys: Vec<OutputKey> = outputs(&block, false)
                 .filter(|output| !output.is_gone)
                 .map(|output| OutPoint { txid: txids[output.tx], vout: output.vout })
-                .map(|outpoint| survivor(7, &outpoint))
+                .map(|outpoint| output_key(7, &outpoint))
                 .collect();
-            survivors.sort_unstable();
+            keys.sort_unstable();
             let mut unspent = Vec::new();
-            let mut number = |overwritten, numbering, survivors: &[Survivor]| {
-                number(&block, &txids, overwritten, numbering, survivors, &mut unspent)
+            let mut number = |overwritten, numbering, keys: &[OutputKey]| {
+                number(&block, &txids, overwritten, numbering, keys, &mut unspent)
                     .map(|count| (count, unspent.clone()))
             };
             let indices: Vec<u32> = (0..spendable).collect();
             let of_kind = [(Numbering::Spendable, spendable), (Numbering::All, all)];
             for (numbering, count) in of_kind {
-                assert_eq!(number(false, numbering, &survivors), Ok((count, indices.clone())));
+                assert_eq!(number(false, numbering, &keys), Ok((count, indices.clone())));
                 assert_eq!(number(false, numbering, &[]), Ok((count, vec![])));
-                for len in 1..survivors.len() {
-                    let (_, found) = number(false, numbering, &survivors[..len]).unwrap();
+                for len in 1..keys.len() {
+                    let (_, found) = number(false, numbering, &keys[..len]).unwrap();
                     assert_eq!(found.len(), len);
                 }
-                // A coinbase that was overwritten is never there, and has an index or none.
+                // An overwritten coinbase is never unspent; it has an index, or none.
                 let left = match numbering {
                     Numbering::Spendable => spendable - 1,
                     Numbering::All => all,
                 };
                 assert_eq!(number(true, numbering, &[]), Ok((left, vec![])));
-                assert!(number(true, numbering, &survivors).is_err());
-                // One that the block has not, one twice, one that cannot be spent.
+                assert!(number(true, numbering, &keys).is_err());
+                // A key of no output of the block, a key twice, a key of an unspendable output.
                 for vout in [0, 1, 60_000] {
                     let txid = Hash([0; 32]);
-                    let strange = survivor(7, &OutPoint { txid, vout });
-                    let with = [&[strange], &survivors[..]].concat();
+                    let strange = output_key(7, &OutPoint { txid, vout });
+                    let with = [&[strange], &keys[..]].concat();
                     assert_eq!(number(false, numbering, &with), Err(strange));
                 }
-                let twice = [&survivors[..1], &survivors[..]].concat();
+                let twice = [&keys[..1], &keys[..]].concat();
                 assert!(number(false, numbering, &twice).is_err());
             }
-            let unspendable = survivor(7, &OutPoint { txid: txids[0], vout: 1 });
+            let unspendable = output_key(7, &OutPoint { txid: txids[0], vout: 1 });
             assert_eq!(number(false, Numbering::All, &[unspendable]), Err(unspendable));
         }
     }

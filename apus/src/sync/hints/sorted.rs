@@ -1,5 +1,5 @@
-//! Which outputs are unspent, sorted into the order in which the blocks that created them lie in
-//! the files: an external sort.
+//! An external sort of the unspent outputs into the order in which the blocks that created them
+//! lie in the files.
 
 use std::ops::Range;
 
@@ -9,126 +9,135 @@ use crate::disk::{SpillFile, StoreError};
 use crate::hash::Hash;
 use crate::wire::OutPoint;
 
-/// Of a txid as much as tells transactions of one block apart.
+/// The bytes of a txid that are kept, enough to distinguish the transactions of one block.
 const TXID_BYTES: usize = 16;
-/// Place of the block, txid, index of the output; big endian, so that they sort as bytes do.
-const ENTRY_BYTES: usize = 4 + TXID_BYTES + 4;
+/// The bytes of an [`OutputKey`].
+const KEY_BYTES: usize = 4 + TXID_BYTES + 4;
 
-/// An unspent output. The place is that of its block in file order.
-pub(super) type Survivor = [u8; ENTRY_BYTES];
+/// The sort key of an unspent output: index of its block in file order, start of the txid, index of
+/// the output. The numbers are big endian, so that keys sort as bytes do.
+pub(super) type OutputKey = [u8; KEY_BYTES];
 
-/// The survivor of a block at this place.
-pub(super) fn survivor(place: u32, outpoint: &OutPoint) -> Survivor {
-    let mut bytes = [0; ENTRY_BYTES];
-    bytes[..4].copy_from_slice(&place.to_be_bytes());
+/// The key of an output of the block at index `block` in file order.
+pub(super) fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
+    let mut bytes = [0; KEY_BYTES];
+    bytes[..4].copy_from_slice(&block.to_be_bytes());
     bytes[4..20].copy_from_slice(txid_start(&outpoint.txid));
     bytes[20..].copy_from_slice(&outpoint.vout.to_be_bytes());
     bytes
 }
 
-/// The place of the block.
-pub(super) fn place_of(survivor: &Survivor) -> u32 {
-    u32::from_be_bytes([survivor[0], survivor[1], survivor[2], survivor[3]])
+/// The index in file order of an output's block.
+pub(super) fn block_of(key: &OutputKey) -> u32 {
+    u32::from_be_bytes([key[0], key[1], key[2], key[3]])
 }
 
-/// The start of the txid, by which the outputs of one block are sorted.
-pub(super) fn txid_of(survivor: &Survivor) -> &[u8] {
-    &survivor[4..20]
+/// The start of an output's txid.
+pub(super) fn txid_of(key: &OutputKey) -> &[u8] {
+    &key[4..20]
 }
 
-/// The index of the output.
-pub(super) fn vout_of(survivor: &Survivor) -> u32 {
-    u32::from_be_bytes([survivor[20], survivor[21], survivor[22], survivor[23]])
+/// The index of an output in its transaction.
+pub(super) fn vout_of(key: &OutputKey) -> u32 {
+    u32::from_be_bytes([key[20], key[21], key[22], key[23]])
 }
 
-/// What [`txid_of`] is for this transaction.
+/// The start of a txid that keys hold, which [`txid_of`] returns.
 pub(super) fn txid_start(txid: &Hash) -> &[u8] {
     &txid.0[..TXID_BYTES]
 }
 
-/// What one thread has collected: whole runs on disk, and the rest in memory.
+/// The keys that one thread has collected: sorted runs on disk, and the latest keys in memory.
 pub(super) struct Collector<'a> {
     spill: &'a SpillFile,
     groups: &'a [Range<u32>],
-    held: Vec<Survivor>,
+    /// Keys that are in no run yet.
+    held: Vec<OutputKey>,
+    /// The most keys that are held.
     held_max: usize,
     runs: Vec<Run>,
 }
 
-/// Sorted survivors.
+/// Sorted keys.
 struct Run {
-    /// Index among them of the first of each group, and at last their number.
+    /// Index in the run of the first key of each group of blocks, and finally the number of keys.
     starts: Vec<u32>,
-    place: Place,
+    keys: RunKeys,
 }
 
-enum Place {
-    Memory(Vec<Survivor>),
-    /// At this offset of the spill.
-    Disk(u64),
+/// The keys of a run.
+enum RunKeys {
+    /// Keys in memory.
+    Held(Vec<OutputKey>),
+    /// Keys in the temporary file, from this offset on.
+    Spilled { offset: u64 },
 }
 
 impl<'a> Collector<'a> {
-    /// A collector that never holds more than `bytes_max`, but at least one survivor. `groups` are
-    /// ranges of places, one after the other.
+    /// A collector that never holds more than `bytes_max` of keys, but at least one. `groups` are
+    /// ranges of blocks' indices in file order, one after the other.
     pub fn new(spill: &'a SpillFile, groups: &'a [Range<u32>], bytes_max: usize) -> Self {
-        let held_max = (bytes_max / ENTRY_BYTES).clamp(1, u32::MAX as usize);
+        let held_max = (bytes_max / KEY_BYTES).clamp(1, u32::MAX as usize);
         Self { spill, groups, held: Vec::new(), held_max, runs: Vec::new() }
     }
 
+    /// Adds a key.
     #[inline]
-    pub fn push(&mut self, survivor: Survivor) -> Result<(), StoreError> {
+    pub fn push(&mut self, key: OutputKey) -> Result<(), StoreError> {
         if self.held.len() == self.held_max {
             self.write_run()?;
         }
         if self.held.len() == self.held.capacity() {
-            // As much again, but never beyond the bound.
+            // Twice as much, but never beyond the bound.
             let more = self.held.len().max(1024).min(self.held_max - self.held.len());
             self.held.reserve_exact(more);
         }
-        self.held.push(survivor);
+        self.held.push(key);
         Ok(())
     }
 
+    /// Sorts the keys held and writes them as a run.
     fn write_run(&mut self) -> Result<(), StoreError> {
         self.held.sort_unstable();
         let starts = self.starts();
         let offset = self.spill.append(self.held.as_flattened())?;
-        self.runs.push(Run { starts, place: Place::Disk(offset) });
+        self.runs.push(Run { starts, keys: RunKeys::Spilled { offset } });
         self.held.clear();
         Ok(())
     }
 
+    /// All runs; the last one is of the keys held.
     fn into_runs(mut self) -> Vec<Run> {
         self.held.sort_unstable();
         let starts = self.starts();
-        self.runs.push(Run { starts, place: Place::Memory(self.held) });
+        self.runs.push(Run { starts, keys: RunKeys::Held(self.held) });
         self.runs
     }
 
+    /// [`Run::starts`] of the keys held, which are sorted.
     fn starts(&self) -> Vec<u32> {
         let first_of = |group: &Range<u32>| {
-            self.held.partition_point(|survivor| place_of(survivor) < group.start) as u32
+            self.held.partition_point(|key| block_of(key) < group.start) as u32
         };
         self.groups.iter().map(first_of).chain([self.held.len() as u32]).collect()
     }
 }
 
-/// All survivors, to be had group by group.
-pub(super) struct Sorted<'a> {
+/// All keys, in order, a group of blocks at a time.
+pub(super) struct SortedKeys<'a> {
     spill: &'a SpillFile,
     runs: Vec<Run>,
 }
 
-impl<'a> Sorted<'a> {
-    /// What all threads have collected; what is in memory is sorted on the caller's pool.
+impl<'a> SortedKeys<'a> {
+    /// The keys that all threads have collected. Those in memory are sorted on the caller's pool.
     pub fn new(spill: &'a SpillFile, collectors: Vec<Collector>) -> Self {
         let runs = collectors.into_par_iter().flat_map_iter(Collector::into_runs).collect();
         Self { spill, runs }
     }
 
-    /// The survivors of a group, sorted, into `out`, in the place of what it held.
-    pub fn load(&self, group: usize, out: &mut Vec<Survivor>) -> Result<(), StoreError> {
+    /// Puts the keys of a group, sorted, into `out`, in the place of what it held.
+    pub fn load(&self, group: usize, out: &mut Vec<OutputKey>) -> Result<(), StoreError> {
         out.clear();
         let (mut bytes, mut parts) = (Vec::new(), 0);
         for run in &self.runs {
@@ -137,18 +146,18 @@ impl<'a> Sorted<'a> {
                 continue;
             }
             parts += 1;
-            match &run.place {
-                Place::Memory(held) => out.extend_from_slice(&held[start..end]),
-                Place::Disk(offset) => {
+            match &run.keys {
+                RunKeys::Held(held) => out.extend_from_slice(&held[start..end]),
+                RunKeys::Spilled { offset } => {
                     bytes.clear();
-                    let offset = offset + (start * ENTRY_BYTES) as u64;
-                    self.spill.read(offset, (end - start) * ENTRY_BYTES, &mut bytes)?;
+                    let offset = offset + (start * KEY_BYTES) as u64;
+                    self.spill.read(offset, (end - start) * KEY_BYTES, &mut bytes)?;
                     out.extend_from_slice(bytes.as_chunks().0);
                 }
             }
         }
         if parts > 1 {
-            // The stable sort merges what is sorted already.
+            // The stable sort merges parts that are sorted already.
             out.sort();
         }
         Ok(())
@@ -161,12 +170,12 @@ mod tests {
     use crate::hash::sha256;
 
     #[test]
-    fn what_was_collected_comes_back_sorted_whatever_the_bound() {
+    fn collected_keys_come_back_sorted_whatever_the_bound() {
         let dir = tempfile::tempdir().unwrap();
         let groups = [0..3, 3..4, 4..90, 90..100];
         let made = |n: u32| {
             let txid = Hash(sha256(&(n / 3).to_le_bytes()));
-            survivor(txid.0[0] as u32 * 100 / 256, &OutPoint { txid, vout: n % 3 })
+            output_key(txid.0[0] as u32 * 100 / 256, &OutPoint { txid, vout: n % 3 })
         };
         for (bytes_max, threads) in [(0, 1), (24 * 7, 3), (24 * 100, 2), (1 << 20, 8)] {
             let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
@@ -176,17 +185,17 @@ mod tests {
                 collectors[n as usize % threads].push(made(n)).unwrap();
             }
             assert_eq!(spill.len() == 0, bytes_max > 24_000);
-            let survivors = Sorted::new(&spill, collectors);
+            let sorted = SortedKeys::new(&spill, collectors);
             let (mut all, mut loaded) = (Vec::new(), Vec::new());
             for (index, group) in groups.iter().enumerate() {
-                survivors.load(index, &mut loaded).unwrap();
-                assert!(loaded.iter().all(|survivor| group.contains(&place_of(survivor))));
+                sorted.load(index, &mut loaded).unwrap();
+                assert!(loaded.iter().all(|key| group.contains(&block_of(key))));
                 all.append(&mut loaded);
             }
             let mut expected: Vec<_> = (0..1_000).map(made).collect();
             expected.sort_unstable();
             assert_eq!(all, expected);
         }
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing stays behind");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no temporary file is left");
     }
 }

@@ -1,4 +1,6 @@
-use std::time::Duration;
+//! How the making of a hints file ended.
+
+use std::time::{Duration, Instant};
 
 use crate::disk::StoreError;
 use crate::hash::Hash;
@@ -7,40 +9,74 @@ use crate::sync::error::SyncError;
 /// How a hints file was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HintsSummary {
-    /// The height at which the outputs are unspent.
+    /// The height at which the hinted outputs are unspent.
     pub height: u32,
-    /// The block at that height; `None` where no directory was asked.
+    /// The block at that height; `None` where no directory was read, or no file was made.
     pub best_block: Option<Hash>,
-    /// Blocks that have hints: all from 1 to the height.
+    /// Number of blocks that have hints: all from height 1 to [`HintsSummary::height`].
     pub blocks: u32,
-    /// Their outputs that the format counts ([`crate::swiftsync::Numbering`]); `None` where the
-    /// file does not tell and no directory was asked.
+    /// Number of their outputs that the format counts ([`crate::swiftsync::Numbering`]); `None`
+    /// where the number is not known, or no file was made.
     pub outputs: Option<u64>,
-    /// Of these, the ones that stay unspent.
+    /// Number of unspent outputs among them.
     pub unspent: u64,
     /// Length of the file.
     pub bytes: u64,
     /// Wall clock time.
     pub elapsed: Duration,
-    /// Whether it was told to stop before its end; then no file was written.
+    /// Whether somebody asked to stop before the end. No file was made then.
     pub interrupted: bool,
 }
 
-/// Why the work ends early.
-pub(super) enum Halt {
-    /// It was told to.
+/// A hints file that was made.
+#[derive(Default)]
+pub(super) struct Made {
+    /// See [`HintsSummary::best_block`].
+    pub best_block: Option<Hash>,
+    /// See [`HintsSummary::outputs`].
+    pub outputs: Option<u64>,
+    /// See [`HintsSummary::unspent`].
+    pub unspent: u64,
+    /// See [`HintsSummary::bytes`].
+    pub bytes: u64,
+}
+
+/// Why no hints file was made.
+pub(super) enum EndedEarly {
+    /// Somebody asked to stop.
     Stopped,
-    /// It cannot go on.
+    /// The work failed.
     Failed(SyncError),
 }
 
-impl From<SyncError> for Halt {
+impl HintsSummary {
+    /// The summary of work on hints for `height` that began at `started`.
+    ///
+    /// # Errors
+    /// The work failed.
+    pub(super) fn of(
+        height: u32,
+        started: Instant,
+        result: Result<Made, EndedEarly>,
+    ) -> Result<Self, SyncError> {
+        let (made, interrupted) = match result {
+            Ok(made) => (made, false),
+            Err(EndedEarly::Stopped) => (Made::default(), true),
+            Err(EndedEarly::Failed(error)) => return Err(error),
+        };
+        let Made { best_block, outputs, unspent, bytes } = made;
+        let (blocks, elapsed) = (height, started.elapsed());
+        Ok(Self { height, best_block, blocks, outputs, unspent, bytes, elapsed, interrupted })
+    }
+}
+
+impl From<SyncError> for EndedEarly {
     fn from(error: SyncError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<StoreError> for Halt {
+impl From<StoreError> for EndedEarly {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.into())
     }

@@ -1,5 +1,6 @@
-//! The proof alone: whether hints fit a synced directory.
+//! SwiftSync's proof alone: whether hints fit a synced directory.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -16,27 +17,28 @@ use crate::sync::swift::attempt::verify;
 use crate::sync::swift::plan::{Mode, Plan};
 use crate::sync::{remedy, resources};
 
-/// Whether a hints file fits the active chain of a synced data directory: runs SwiftSync's proof,
-/// and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too, else the blocks
-/// are taken as valid, which they were when they were connected.
+/// Runs SwiftSync's proof to see whether a hints file fits the active chain of a synced data
+/// directory, and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too;
+/// otherwise the blocks are taken as valid, which they were when they were connected.
 ///
 /// The summary is of the block at the hints' height, with the number of coins at that height.
 ///
 /// # Errors
-/// The hints do not fit or go beyond the tip, the directory is in use or holds no blocks, a block
-/// or undo data is damaged.
+/// The hints do not fit or are for a height above the tip; the directory is in use or has no
+/// blocks; or a block or undo data is damaged.
 pub fn verify_hints(
     options: &Options,
-    hints: &std::path::Path,
+    hints: &Path,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     remedy::naming_with_hints(options, || prove_hints(options, hints, observer, stop))
 }
 
+/// [`verify_hints`], with errors that name no remedy yet.
 fn prove_hints(
     options: &Options,
-    hints: &std::path::Path,
+    hints: &Path,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
@@ -46,7 +48,9 @@ fn prove_hints(
     let height = hints.reader.height();
     let target = node.ledger.active.at(height).ok_or_else(|| {
         let tip = node.ledger.active.height().unwrap_or(0);
-        let what = format!("the hints are for height {height}, and the tip is at {tip}");
+        let what = format!(
+            "the hints are for height {height}, and the directory's tip is at height {tip}"
+        );
         hints.error(HintsError::new(what))
     })?;
     let mode = match options.assumevalid {

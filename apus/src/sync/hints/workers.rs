@@ -1,40 +1,45 @@
+//! Work that is spread over all threads of a pool, an item at a time.
+
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 
-use super::summary::Halt;
+use super::summary::EndedEarly;
 
-/// Hands `items` to all threads of the pool, one at a time and in their order, and returns what
-/// each thread has made of its own: `new` at first, changed by `work` with each item.
-pub(super) fn in_order<T: Send, L: Send>(
+/// Hands `items` to all threads of the pool, one at a time and in their order. Each thread has a
+/// state of its own, `new` at first and changed by `work` with each item; returns these states.
+///
+/// # Errors
+/// The first of `work`; or `stop` became true. Items that were not handed out by then are not.
+pub(super) fn for_each_on_pool<T: Send, S: Send>(
     pool: &ThreadPool,
     items: impl Iterator<Item = T> + Send,
     stop: &AtomicBool,
-    new: impl Fn() -> L + Sync,
-    work: impl Fn(&mut L, T) -> Result<(), Halt> + Sync,
-) -> Result<Vec<L>, Halt> {
+    new: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, T) -> Result<(), EndedEarly> + Sync,
+) -> Result<Vec<S>, EndedEarly> {
     let items = Mutex::new(items);
     let failed = AtomicBool::new(false);
     let results = pool.broadcast(|_| {
-        let mut own = new();
+        let mut state = new();
         while !failed.load(Relaxed) {
             let Some(item) = items.lock().unwrap_or_else(PoisonError::into_inner).next() else {
                 break;
             };
-            let result = check(stop).and_then(|()| work(&mut own, item));
+            let result = check_stop(stop).and_then(|()| work(&mut state, item));
             if result.is_err() {
                 failed.store(true, Relaxed);
             }
             result?;
         }
-        Ok(own)
+        Ok(state)
     });
     results.into_iter().collect()
 }
 
-/// Ends the work if it is to stop.
-pub(super) fn check(stop: &AtomicBool) -> Result<(), Halt> {
-    if stop.load(Relaxed) { Err(Halt::Stopped) } else { Ok(()) }
+/// Ends the work early if somebody asks to stop.
+pub(super) fn check_stop(stop: &AtomicBool) -> Result<(), EndedEarly> {
+    if stop.load(Relaxed) { Err(EndedEarly::Stopped) } else { Ok(()) }
 }

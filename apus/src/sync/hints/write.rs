@@ -1,4 +1,4 @@
-//! From blocks in file order to a hints file in order of height.
+//! From blocks in the order of their files to a hints file in the order of heights.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::ThreadPool;
 
-use super::chain::StoredChain;
-use super::summary::Halt;
-use super::workers::{check, in_order};
+use super::chain::{ReadBlock, StoredChain};
+use super::summary::EndedEarly;
+use super::workers::{check_stop, for_each_on_pool};
 use crate::disk::{Disk, File, SpillFile};
 use crate::hash::Hash;
 use crate::rules::is_bip30_unspendable;
@@ -18,69 +18,104 @@ use crate::sync::error::SyncError;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::wire::BlockView;
 
-/// Bytes of blocks that a thread takes at once, at most: enough that what it does once for all of
-/// them does not count, and few enough that what is held for them is small.
+/// The most bytes of blocks that a thread takes at once: enough that the work done once for all of
+/// them does not count, and few enough that the memory held for them is small.
 const GROUP_BYTES_MAX: u64 = 16 << 20;
 
-/// At least; below this, more threads would not be faster.
+/// The least bytes of blocks that a thread takes at once: with fewer, more threads would gain
+/// nothing.
 const GROUP_BYTES_MIN: u64 = 64 << 10;
 
 /// Groups for each thread where there are few blocks, so that all threads end together.
 const GROUPS_PER_THREAD: u64 = 8;
+
 /// Bytes that are written with one call.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Where what is written comes from and goes to, and who wants to know.
-pub(super) struct Work<'a> {
+/// The suffix of the temporary file, next to the hints file, with the hints in file order.
+pub(super) const PIECES_SUFFIX: &str = ".pieces.tmp";
+
+/// The hints file that is being made.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub path: &'a Path,
+    pub encoder: &'a dyn HintsEncoder,
+}
+
+/// The making of a hints file from stored blocks: its input, its output, and what it runs on.
+pub(super) struct HintsTask<'a> {
     pub chain: &'a StoredChain,
+    pub target: Target<'a>,
     pub pool: &'a ThreadPool,
     pub observer: &'a dyn Observer,
     pub stop: &'a AtomicBool,
-    pub encoder: &'a dyn HintsEncoder,
-    pub out: &'a Path,
+}
+
+/// The blocks that get hints, in the order in which they lie in the files.
+pub(super) struct FileOrder {
+    /// Heights of the blocks.
+    pub heights: Vec<u32>,
+    /// Ranges of indices into `heights`, one after the other, of about equal bytes.
+    pub groups: Vec<Range<u32>>,
 }
 
 /// A block that is being hinted.
 pub(super) struct HintedBlock<'a> {
     pub height: u32,
-    /// Its index in file order.
-    pub place: u32,
+    /// The block's index in file order.
+    pub index: u32,
     pub view: BlockView<&'a [u8]>,
     pub txids: Vec<Hash>,
-    /// Whether its coinbase is one of the two that BIP30's exceptions overwrote: it is no longer
-    /// there, although nobody spent it.
+    /// Whether its coinbase is one of the two that BIP30's exceptions overwrote: those outputs
+    /// exist no longer, although nobody spent them.
     pub overwritten: bool,
 }
 
-/// Who tells which outputs of a block are unspent.
-pub(super) trait Unspent: Sync {
-    /// What it holds for a group of blocks.
+/// A source of knowledge about which outputs are unspent.
+pub(super) trait UnspentSource: Sync {
+    /// The knowledge about a group of blocks.
     type Group: Send + Default;
 
-    /// Takes up the group at `index`.
-    fn load(&self, index: usize, group: &mut Self::Group) -> Result<(), Halt>;
+    /// Loads the group at `index` of [`FileOrder::groups`], in the place of what `group` held.
+    fn load(&self, index: usize, group: &mut Self::Group) -> Result<(), EndedEarly>;
 
-    /// Puts the indices of the unspent outputs into `unspent`; returns the number of outputs.
-    fn tell(
+    /// Puts the indices of the block's unspent outputs into `unspent`, ascending, in the place of
+    /// what it held; returns the number of outputs that are counted.
+    fn unspent_of(
         &self,
         group: &Self::Group,
         block: &HintedBlock,
         unspent: &mut Vec<u32>,
-    ) -> Result<u32, Halt>;
+    ) -> Result<u32, EndedEarly>;
 }
 
-/// What was counted.
+/// The totals of a hints file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
+    /// Outputs that are counted.
     pub outputs: u64,
+    /// Unspent outputs.
     pub unspent: u64,
+    /// Length of the file.
     pub bytes: u64,
 }
 
-/// Cuts blocks in file order into groups of about equal size: ranges of places.
-pub(super) fn groups(chain: &StoredChain, order: &[u32], threads: usize) -> Vec<Range<u32>> {
+impl FileOrder {
+    /// The blocks from height 1 to `height`, grouped for so many threads.
+    ///
+    /// # Errors
+    /// One of them is not stored.
+    pub fn new(chain: &StoredChain, height: u32, threads: usize) -> Result<Self, SyncError> {
+        let heights = chain.in_file_order(1..height + 1)?;
+        let groups = groups(chain, &heights, threads);
+        Ok(Self { heights, groups })
+    }
+}
+
+/// Cuts blocks in file order into groups of about equal bytes.
+fn groups(chain: &StoredChain, order: &[u32], threads: usize) -> Vec<Range<u32>> {
     let pos = |height: u32| chain.blocks[height as usize].pos;
-    // Where a block ends is where the next one starts; the last one of a file counts for nothing.
+    // A block ends where the next one of its file starts; the last one of a file counts as empty.
     let len = |index: usize| match (pos(order[index]), order.get(index + 1).and_then(|h| pos(*h))) {
         (Some(here), Some(next)) if here.file == next.file => u64::from(next.pos - here.pos),
         _ => 0,
@@ -102,18 +137,29 @@ pub(super) fn groups(chain: &StoredChain, order: &[u32], threads: usize) -> Vec<
     groups
 }
 
-/// Where in the spill the bytes of a block are, by height - 1.
-type Pieces = Vec<(u64, u32)>;
+/// Where the encoded hints of a block are in the temporary file.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Piece {
+    pub offset: u64,
+    pub len: u32,
+}
 
-/// What a thread has written.
+/// The hints that one thread has written, and the memory that it works in.
 struct Written<G> {
     group: G,
+    /// The bytes of a block.
     bytes: Vec<u8>,
     unspent: Vec<u32>,
+    /// The hints of a group of blocks.
     encoded: Vec<u8>,
-    /// Height, offset in the spill and length.
-    pieces: Vec<(u32, u64, u32)>,
+    pieces: Vec<BlockPiece>,
     totals: Totals,
+}
+
+/// The piece of the block at a height.
+struct BlockPiece {
+    height: u32,
+    piece: Piece,
 }
 
 impl<G: Default> Default for Written<G> {
@@ -124,145 +170,158 @@ impl<G: Default> Default for Written<G> {
     }
 }
 
-/// Reads all blocks of `order` once, in that order, on all threads, and makes a hints file of what
-/// `source` tells of them.
-pub(super) fn write_hints<U: Unspent>(
-    work: &Work,
-    order: &[u32],
-    groups: &[Range<u32>],
+/// Reads all blocks of `order` once, in that order, on all threads, and makes the hints file from
+/// what `source` says of them.
+pub(super) fn write_hints<U: UnspentSource>(
+    task: &HintsTask,
+    order: &FileOrder,
     source: &U,
-) -> Result<Totals, Halt> {
-    let spill = SpillFile::unlinked(work.out, ".pieces.tmp");
+) -> Result<Totals, EndedEarly> {
+    let spill = SpillFile::unlinked(task.target.path, PIECES_SUFFIX);
     let (blocks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-    let writing = Writing { work, order, groups, source, spill: &spill, blocks, bytes };
+    let writing = Writing { task, order, source, spill: &spill, blocks, bytes };
     let write = |written: &mut _, index| writing.write_group(written, index);
-    let threads = in_order(work.pool, 0..groups.len(), work.stop, Written::default, write)?;
-    let mut pieces: Pieces = vec![(0, 0); order.len()];
+    let groups = 0..order.groups.len();
+    let threads = for_each_on_pool(task.pool, groups, task.stop, Written::default, write)?;
+    let mut pieces = vec![Piece::default(); order.heights.len()];
     let mut totals = Totals::default();
     for thread in threads {
-        for (height, offset, len) in thread.pieces {
-            pieces[height as usize - 1] = (offset, len);
+        for BlockPiece { height, piece } in thread.pieces {
+            pieces[height as usize - 1] = piece;
         }
         totals.outputs += thread.totals.outputs;
         totals.unspent += thread.totals.unspent;
     }
-    totals.bytes = assemble(work.encoder, &pieces, &spill, work.out, work.stop)?;
+    totals.bytes = task.target.assemble(&pieces, &spill, task.stop)?;
     Ok(totals)
 }
 
-/// What all threads share while they read blocks.
+/// The state that all threads share while they read blocks.
 struct Writing<'a, U> {
-    work: &'a Work<'a>,
-    order: &'a [u32],
-    groups: &'a [Range<u32>],
+    task: &'a HintsTask<'a>,
+    order: &'a FileOrder,
     source: &'a U,
     spill: &'a SpillFile,
-    /// Blocks that are done, and their bytes.
+    /// Number of blocks that are done.
     blocks: AtomicU64,
+    /// Bytes of the blocks that are done.
     bytes: AtomicU64,
 }
 
-impl<U: Unspent> Writing<'_, U> {
-    fn write_group(&self, written: &mut Written<U::Group>, index: usize) -> Result<(), Halt> {
+impl<U: UnspentSource> Writing<'_, U> {
+    fn write_group(&self, written: &mut Written<U::Group>, index: usize) -> Result<(), EndedEarly> {
         self.source.load(index, &mut written.group)?;
         written.encoded.clear();
         let first_piece = written.pieces.len();
-        for place in self.groups[index].clone() {
-            check(self.work.stop)?;
-            self.write_block(written, place)?;
+        for index in self.order.groups[index].clone() {
+            check_stop(self.task.stop)?;
+            self.write_block(written, index)?;
         }
         let offset = self.spill.append(&written.encoded)?;
-        written.pieces[first_piece..].iter_mut().for_each(|piece| piece.1 += offset);
+        written.pieces[first_piece..].iter_mut().for_each(|block| block.piece.offset += offset);
         Ok(())
     }
 
-    fn write_block(&self, written: &mut Written<U::Group>, place: u32) -> Result<(), Halt> {
-        let work = self.work;
-        let height = self.order[place as usize];
-        let (view, txids) = work.chain.read(height, &mut written.bytes)?;
+    /// Writes the block at `index` of the file order.
+    fn write_block(&self, written: &mut Written<U::Group>, index: u32) -> Result<(), EndedEarly> {
+        let task = self.task;
+        let height = self.order.heights[index as usize];
+        let ReadBlock { view, txids } = task.chain.read(height, &mut written.bytes)?;
         let overwritten = is_bip30_unspendable(height, &view.hash());
         let (len, time) = (view.len() as u64, view.header().time);
-        let block = HintedBlock { height, place, view, txids, overwritten };
-        let outputs = self.source.tell(&written.group, &block, &mut written.unspent)?;
+        let block = HintedBlock { height, index, view, txids, overwritten };
+        let outputs = self.source.unspent_of(&written.group, &block, &mut written.unspent)?;
         let start = written.encoded.len();
-        put_block(work.encoder, height, &written.unspent, outputs, &mut written.encoded)
-            .map_err(|error| SyncError::Hints { path: work.out.to_path_buf(), error })?;
-        written.pieces.push((height, start as u64, (written.encoded.len() - start) as u32));
+        task.target.put_block(height, &written.unspent, outputs, &mut written.encoded)?;
+        let len_encoded = (written.encoded.len() - start) as u32;
+        let piece = Piece { offset: start as u64, len: len_encoded };
+        written.pieces.push(BlockPiece { height, piece });
         written.totals.outputs += u64::from(outputs);
         written.totals.unspent += written.unspent.len() as u64;
         let blocks = self.blocks.fetch_add(1, Relaxed) + 1;
         let bytes = self.bytes.fetch_add(len, Relaxed) + len;
-        let (phase, fraction) = (Phase::MakingHints, blocks as f64 / self.order.len() as f64);
-        work.observer.observe(&Progress { phase, height, time, blocks, bytes, coins: 0, fraction });
+        let fraction = blocks as f64 / self.order.heights.len() as f64;
+        let begun = Progress::of(Phase::MakingHints);
+        task.observer.observe(&Progress { height, time, blocks, bytes, fraction, ..begun });
         Ok(())
     }
 }
 
-/// Encodes a block; an error names it.
-pub(super) fn put_block(
-    encoder: &dyn HintsEncoder,
-    height: u32,
-    unspent: &[u32],
-    outputs: u32,
-    out: &mut Vec<u8>,
-) -> Result<(), HintsError> {
-    let named = |error: HintsError| HintsError { height: Some(height), ..error };
-    encoder.put_block(unspent, outputs, out).map_err(named)
-}
+impl Target<'_> {
+    /// Appends the encoded hints of a block to `out`: its `outputs` counted outputs, those at the
+    /// indices `unspent` unspent.
+    ///
+    /// # Errors
+    /// The format has no room for such a block.
+    pub fn put_block(
+        &self,
+        height: u32,
+        unspent: &[u32],
+        outputs: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SyncError> {
+        self.encoder.put_block(unspent, outputs, out).map_err(|error| SyncError::Hints {
+            path: self.path.to_path_buf(),
+            error: HintsError { height: Some(height), ..error },
+        })
+    }
 
-/// Puts the pieces together, in order of height; the length of the file.
-pub(super) fn assemble(
-    encoder: &dyn HintsEncoder,
-    pieces: &Pieces,
-    spill: &SpillFile,
-    out: &Path,
-    stop: &AtomicBool,
-) -> Result<u64, Halt> {
-    Disk::new().replace_with(out, |file| {
-        let mut sink = Sink::new(file, Vec::new());
-        encoder.put_head(pieces.len() as u32, &mut sink.held);
-        let mut next = 0;
-        while next < pieces.len() {
-            check(stop)?;
-            // Pieces of blocks that lie one after the other in the files do so here.
-            let (offset, len) = pieces[next];
-            let mut end = offset + u64::from(len);
-            next += 1;
-            while let Some((_, len)) = pieces.get(next).filter(|piece| piece.0 == end) {
-                if (end - offset) as usize >= WRITE_BYTES {
-                    break;
-                }
-                end += u64::from(*len);
+    /// Makes the file from the pieces of all blocks, which are in the order of heights, and returns
+    /// its length.
+    pub fn assemble(
+        &self,
+        pieces: &[Piece],
+        spill: &SpillFile,
+        stop: &AtomicBool,
+    ) -> Result<u64, EndedEarly> {
+        Disk::new().replace_with(self.path, |file| {
+            let mut sink = Sink::new(file, Vec::new());
+            self.encoder.put_head(pieces.len() as u32, &mut sink.held);
+            let mut next = 0;
+            while next < pieces.len() {
+                check_stop(stop)?;
+                // Blocks that follow each other in the files have pieces that do so, too.
+                let Piece { offset, len } = pieces[next];
+                let mut end = offset + u64::from(len);
                 next += 1;
+                while let Some(piece) = pieces.get(next).filter(|piece| piece.offset == end) {
+                    if (end - offset) as usize >= WRITE_BYTES {
+                        break;
+                    }
+                    end += u64::from(piece.len);
+                    next += 1;
+                }
+                spill.read(offset, (end - offset) as usize, &mut sink.held)?;
+                sink.flush_beyond(WRITE_BYTES)?;
             }
-            spill.read(offset, (end - offset) as usize, &mut sink.held)?;
-            sink.flush_beyond(WRITE_BYTES)?;
-        }
-        encoder.put_tail(&mut sink.held);
-        sink.flush_beyond(0)?;
-        let lens: Vec<u32> = pieces.iter().map(|(_, len)| *len).collect();
-        if let Some(head) = encoder.final_head(&lens) {
-            file.write_all_at(&head, 0)?;
-        }
-        Ok(sink.written)
-    })
+            self.encoder.put_tail(&mut sink.held);
+            sink.flush_beyond(0)?;
+            let lens: Vec<u32> = pieces.iter().map(|piece| piece.len).collect();
+            if let Some(head) = self.encoder.final_head(&lens) {
+                file.write_all_at(&head, 0)?;
+            }
+            Ok(sink.written)
+        })
+    }
 }
 
 /// A file that is written from its start to its end.
 pub(super) struct Sink<'a> {
     file: &'a File,
-    /// What comes next.
+    /// Bytes that are not written yet.
     pub held: Vec<u8>,
+    /// Number of bytes that are written.
     pub written: u64,
 }
 
 impl<'a> Sink<'a> {
+    /// A sink whose first bytes are `held`.
     pub fn new(file: &'a File, held: Vec<u8>) -> Self {
         Self { file, held, written: 0 }
     }
 
-    /// Writes what is held, if that is more than so many bytes.
-    pub fn flush_beyond(&mut self, bytes: usize) -> Result<(), Halt> {
+    /// Writes the bytes held, if they are more than `bytes`.
+    pub fn flush_beyond(&mut self, bytes: usize) -> Result<(), EndedEarly> {
         if self.held.len() > bytes {
             self.file.write_all_at(&self.held, self.written)?;
             self.written += self.held.len() as u64;
