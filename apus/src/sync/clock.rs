@@ -13,7 +13,7 @@ pub(super) enum Stage {
     Read,
     /// Parsing, hashing, rules that need no coins.
     Check,
-    /// SwiftSync: telling spent from unspent outputs, and the aggregate.
+    /// SwiftSync: separating spent from unspent outputs, and the aggregate.
     Sum,
     /// Looking coins up in the tables.
     LookUp,

@@ -27,7 +27,7 @@ pub enum SyncError {
     },
     /// What was asked for cannot be done with the directory or the files given.
     #[error("{0}")]
-    Usage(String),
+    Input(String),
     /// Options are wrong, or contradict each other.
     #[error("{0}")]
     WrongOptions(String),
@@ -65,7 +65,7 @@ impl SyncError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::WrongOptions(_) => ErrorKind::Usage,
-            Self::Usage(_) | Self::WouldShrink(_) => ErrorKind::Input,
+            Self::Input(_) | Self::WouldShrink(_) => ErrorKind::Input,
             Self::Store(_) => ErrorKind::Disk,
             Self::Hints { .. } => ErrorKind::Hints,
             Self::Refused(_) => ErrorKind::Refused,
@@ -79,12 +79,29 @@ impl SyncError {
             Self::Store(error) => &mut error.what,
             Self::Hints { error, .. } => &mut error.what,
             Self::Refused(refusal) => &mut refusal.reason,
-            Self::Usage(what)
+            Self::Input(what)
             | Self::WrongOptions(what)
             | Self::Unproved(what)
             | Self::WouldShrink(what) => what,
         };
         what.push_str(note);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn an_error_about_hints_names_the_file_and_has_a_source() {
+        let error = HintsError::at(7, "it has no bytes");
+        let error = SyncError::Hints { path: "some.hints".into(), error };
+        let error = error.with_note("; make it again");
+        assert_eq!(error.to_string(), "some.hints: block 7: it has no bytes; make it again");
+        assert_eq!(error.source().unwrap().to_string(), "block 7: it has no bytes; make it again");
+        assert_eq!(error.kind(), ErrorKind::Hints);
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn rebuild(
     }
     let pool = super::threads::pool(options.threads)?;
     let stopped = || {
-        SyncError::Usage(
+        SyncError::Input(
             "interrupted before all block files were read: nothing was changed, and the same \
              command starts again"
                 .to_string(),
@@ -137,7 +137,7 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
     if !network_dir.is_dir() || !blocks.is_dir() {
-        return Err(SyncError::Usage(format!(
+        return Err(SyncError::Input(format!(
             "{} does not exist: there are no block files to make an index of; `apus sync --from` \
              brings some",
             blocks.display()

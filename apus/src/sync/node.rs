@@ -78,9 +78,7 @@ impl Node {
             leveldb::Options { create_if_missing, read_only, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), &chainstate_path, tables)?;
         let bytes = genesis_block(network);
-        let genesis = BlockView::parse(&bytes).map_err(|error| {
-            SyncError::Usage(format!("the genesis block does not parse: {error}"))
-        })?;
+        let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let mut node = Self {
             options: options.clone(),
             files,
@@ -229,7 +227,7 @@ pub(super) fn open_directory(
 ) -> Result<DataDir, SyncError> {
     let directory = options.network_dir();
     if read_only && !directory.join("chainstate").is_dir() {
-        return Err(SyncError::Usage(format!(
+        return Err(SyncError::Input(format!(
             "{} holds no UTXO set of {}; `apus sync --from` makes one",
             directory.display(),
             options.network.chain.name()

@@ -40,7 +40,7 @@ impl Rebuild {
         let is_dir = |name: &str| network_dir.join(name).is_dir();
         // With a chainstate and no index, opening the directory says more about what is missing.
         if !is_dir("blocks/index") && !is_dir("chainstate") {
-            return Err(SyncError::Usage(format!(
+            return Err(SyncError::Input(format!(
                 "{} holds no blocks to reindex; `apus sync --from` brings some",
                 network_dir.display()
             )));

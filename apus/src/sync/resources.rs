@@ -24,7 +24,7 @@ const WORKER_BYTES: u64 = 16 * MIB;
 const SURVIVORS_BYTES_MIN: u64 = 4 * MIB;
 /// A thread that writes tables: two buffers of 2 MiB and a filter.
 const TABLE_WRITER_BYTES: u64 = 6 * MIB;
-/// A thread that writes tables sorts one part of so many of all coins at once.
+/// Number of parts of all coins, of which a thread that writes tables sorts one at a time.
 const SORTED_PARTS: u64 = 1024;
 /// Bytes of a coin in memory while it is sorted: 66 as it is kept, 32 for its place in the order.
 const SORTED_COIN_BYTES: u64 = 100;
@@ -119,7 +119,7 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         for (root, point) in mounts.lines().filter_map(|line| mount_of(line, kind, option)) {
-            // In a name space of its own, a process may be outside of what is mounted (`/..`).
+            // In a name space of its own, a process may be outside the mounted part (`/..`).
             let below = Path::new(group).strip_prefix(root).ok();
             let below = below.filter(|path| !path.starts_with(".."));
             let group = Path::new(point).join(below.unwrap_or(Path::new("")));

@@ -88,7 +88,7 @@ fn bound_cache(node: &mut Node) {
 /// Adds the first refusal to an error which says that something is missing: the block refused may
 /// be what is missing.
 fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
-    let may_be_why = matches!(error, SyncError::Usage(_) | SyncError::Hints { .. });
+    let may_be_why = matches!(error, SyncError::Input(_) | SyncError::Hints { .. });
     match &node.refusals[..] {
         [first, others @ ..] if may_be_why => {
             let more = match others.len() {
@@ -111,7 +111,7 @@ fn holds_blocks(options: &Options) -> bool {
 
 /// The error for a sync without sources in a directory without blocks.
 fn nothing_to_sync(options: &Options) -> SyncError {
-    SyncError::Usage(format!(
+    SyncError::Input(format!(
         "{} holds no blocks to sync: name a bootstrap.dat, blk*.dat files, or the directory of \
          another node with --from",
         options.network_dir().display()

@@ -14,7 +14,7 @@ pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
         .num_threads(threads)
         .thread_name(|number| format!("apus-pool-{number}"))
         .build()
-        .map_err(|error| SyncError::Usage(format!("cannot start {threads} threads: {error}")))
+        .map_err(|error| SyncError::Input(format!("cannot start {threads} threads: {error}")))
 }
 
 /// Starts a thread that is called `name` in debuggers and lists of processes.

@@ -78,7 +78,7 @@ impl StoredChain {
         let mut placed = Vec::with_capacity(heights.len());
         for height in heights {
             let pos = self.blocks[height as usize].pos.ok_or_else(|| {
-                SyncError::Usage(format!(
+                SyncError::Input(format!(
                     "block {height} is not stored here, its file was pruned: hints are made from \
                      all blocks, so use a directory that holds them"
                 ))
@@ -141,7 +141,7 @@ impl StoredChain {
     fn no_undo(&self, height: u32) -> SyncError {
         let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
         let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);
-        SyncError::Usage(format!(
+        SyncError::Input(format!(
             "block {height} has no undo data here, without which the heights of the coins that it \
              spent are unknown: make hints for height {lowest} or above"
         ))

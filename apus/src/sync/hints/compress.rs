@@ -41,7 +41,7 @@ pub fn compress_hints(
     let started = Instant::now();
     let format = hints.reader.format();
     if format.numbering() != Numbering::Spendable {
-        return Err(SyncError::Usage(format!(
+        return Err(SyncError::Input(format!(
             "these hints are in the format {}, which counts outputs that nobody can spend: first \
              make a bip456 file of them with `apus hints convert`, then compress that",
             format.name()

@@ -115,7 +115,7 @@ fn with_blocks(
             "these hints are for height {height}, and the directory with the blocks is at height \
              {tip}: sync it further"
         );
-        return Err(SyncError::Usage(what).into());
+        return Err(SyncError::Input(what).into());
     }
     let order = FileOrder::new(&chain, height, options.threads)?;
     let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };

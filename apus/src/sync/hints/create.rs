@@ -61,7 +61,7 @@ pub fn create_hints(
         let tip = chain.height();
         let height = height.unwrap_or(tip);
         if height > tip {
-            return Err(SyncError::Usage(format!(
+            return Err(SyncError::Input(format!(
                 "the chainstate is at height {tip}: hints cannot be made for height {height}"
             )));
         }

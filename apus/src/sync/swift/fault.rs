@@ -74,7 +74,7 @@ impl Fault {
         let block = |id: BlockId| Some(node.tree.node(id).hash);
         match self {
             Self::Store(error) | Self::NoUndo(error) => SyncError::Store(error),
-            Self::Usage(what) | Self::Memory(what) => SyncError::Usage(what),
+            Self::Usage(what) | Self::Memory(what) => SyncError::Input(what),
             Self::Hints(error) => hints.error(error),
             Self::Chain(what) => SyncError::Unproved(what),
             Self::Damaged(step, what) => match step.place {

@@ -110,7 +110,7 @@ pub(crate) fn targets(node: &Node, hints: &HintsFile) -> Result<(Mode, Vec<Block
         return match vouched_for(option, &node.tree, height) {
             Ok(target) => Ok((Mode::AssumeValid, vec![target])),
             Err(_) if header.is_none() => Err(beyond()),
-            Err(unmet) => Err(SyncError::Usage(unmet)),
+            Err(unmet) => Err(SyncError::Input(unmet)),
         };
     }
     let branches = node.tree.branches_at(height);

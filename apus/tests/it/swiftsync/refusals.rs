@@ -25,7 +25,7 @@ impl Blame {
             SyncError::Hints { .. } => Self::Hints,
             SyncError::Refused(_) => Self::Block,
             SyncError::Store(_) => Self::Disk,
-            SyncError::Usage(_) | SyncError::WrongOptions(_) | SyncError::WouldShrink(_) => {
+            SyncError::Input(_) | SyncError::WrongOptions(_) | SyncError::WouldShrink(_) => {
                 Self::User
             }
             SyncError::Unproved(_) => Self::Chain,
