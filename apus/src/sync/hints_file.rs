@@ -66,3 +66,32 @@ impl HintsFile {
         SyncError::Hints { path: self.path.clone(), error }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swiftsync::Format;
+    use crate::swiftsync::hints::encoder;
+
+    #[test]
+    fn a_file_of_hints_is_opened_and_anything_else_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.hints");
+        let refused = |path: &Path| match HintsFile::open(path) {
+            Ok(_) => panic!("{} was opened", path.display()),
+            Err(error) => error.to_string(),
+        };
+        assert!(refused(&path).contains("some.hints"), "it does not exist");
+        assert!(refused(dir.path()).ends_with("and no regular file"));
+        std::fs::write(&path, []).unwrap();
+        assert!(
+            refused(&path).ends_with("some.hints: this is not a hints file: the file is empty")
+        );
+        let mut bytes = Vec::new();
+        encoder(Format::Bip456).put_head(0, &mut bytes);
+        std::fs::write(&path, &bytes).unwrap();
+        let hints = HintsFile::open(&path).unwrap();
+        assert_eq!((hints.reader.height(), hints.len()), (0, bytes.len() as u64));
+        assert_eq!(hints.digest(), sha256d(&bytes));
+    }
+}
