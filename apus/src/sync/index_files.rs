@@ -167,8 +167,8 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
 /// The error for block files that cannot be read since their key is lost.
 fn lost_key(key: &Path, file: &Path) -> StoreError {
     let what = format!(
-        "this file is missing, and {} holds no block that can be read without it: it has the key \
-         that the block files are obfuscated with. Put it back from a copy of this directory, or \
+        "this file is missing, and {} holds no block that can be read without it: it holds the key \
+         with which the block files are obfuscated. Put it back from a copy of this directory, or \
          sync into a new one (`apus sync --from` a node with all blocks `--datadir` new)",
         file.display()
     );
@@ -269,7 +269,8 @@ impl Inventory {
                 }
                 Verdict::Damaged(copies) => {
                     for DamagedCopy { place, what } in copies {
-                        let remedy = "`apus sync --from` a node or a file that has it brings it";
+                        let remedy =
+                            "`apus sync --from` a node or a file that has the block stores it anew";
                         let reason = format!("the block stored here is damaged ({what}); {remedy}");
                         self.refuse(id, place, reason);
                     }
