@@ -248,22 +248,25 @@ fn run(
         let _timer = node.clock.start(Stage::Merge);
         node.pool.install(|| node.chainstate.merge_all_reporting(&report))?;
     }
+    Ok(Summary { saved, ..summary(node, started, interrupted) })
+}
+
+/// The summary of work on `node` that began at `started`; takes the refusals.
+pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary {
     let tip = node.tree.node(node.tip());
-    let (height, best_block) = (tip.height, tip.hash);
-    let coins = node.ledger.coins.map(|coins| coins as u64);
-    Ok(Summary {
-        height,
-        best_block,
-        coins,
+    Summary {
+        height: tip.height,
+        best_block: tip.hash,
+        coins: node.ledger.coins.map(|coins| coins as u64),
         counts: node.ledger.counts,
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),
         interrupted,
-        saved,
+        saved: None,
         checked: node.ledger.checked.clone(),
         undo_from: node.ledger.undo_from(),
         refusals: std::mem::take(&mut node.refusals),
         stages: node.clock.stages(),
-    })
+    }
 }

@@ -13,9 +13,10 @@ use crate::sync::node::{Coins, Node};
 use crate::sync::options::{AggregateKind, AssumeValid, Options};
 use crate::sync::outcome::Summary;
 use crate::sync::progress::Observer;
+use crate::sync::remedy;
+use crate::sync::run::summary;
 use crate::sync::swift::attempt::verify;
 use crate::sync::swift::plan::{Mode, Plan};
-use crate::sync::{remedy, resources};
 
 /// Runs SwiftSync's proof to see whether a hints file fits the active chain of a synced data
 /// directory, and keeps nothing. With [`AssumeValid::Nothing`] every script is checked too;
@@ -73,15 +74,8 @@ fn prove_hints(
         height,
         best_block: node.tree.node(target).hash,
         coins: tally.as_ref().map(|tally| tally.coins),
-        interrupted: tally.is_none(),
-        counts: tally.map_or_else(Default::default, |tally| tally.counts),
-        elapsed: started.elapsed(),
-        cpu: resources::cpu_time(),
-        peak_memory: resources::peak_memory(),
-        saved: None,
+        counts: tally.as_ref().map_or_else(Default::default, |tally| tally.counts),
         checked,
-        undo_from: node.ledger.undo_from(),
-        refusals: Vec::new(),
-        stages: node.clock.stages(),
+        ..summary(&mut node, started, tally.is_none())
     })
 }
