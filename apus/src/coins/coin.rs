@@ -108,7 +108,8 @@ impl CoinParts<'_> {
 fn decode_code(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let start = cursor.position();
     let code = cursor.varint()?;
-    u32::try_from(code).map_err(|_| ParseError { offset: start, what: "height over 31 bits" })
+    u32::try_from(code)
+        .map_err(|_| ParseError { offset: start, what: "the height has more than 31 bits" })
 }
 
 /// Compresses an amount: its trailing decimal zeros are replaced by their number (Core's

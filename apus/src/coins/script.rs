@@ -48,7 +48,10 @@ impl CompactScript {
         let start = cursor.position();
         let tag = cursor.varint()?;
         if tag > u64::from(u32::MAX) {
-            return Err(ParseError { offset: start, what: "script size over 32 bits" });
+            return Err(ParseError {
+                offset: start,
+                what: "the length of the script has more than 32 bits",
+            });
         }
         if tag < SPECIAL_TYPES {
             let payload = cursor.take(inline_len(tag as u8) - 1)?;

@@ -79,7 +79,12 @@ impl UtxoStats {
                 (counts, Some((hash_type, hash)))
             }
         };
-        let overflow = || StoreError::new(chainstate.dir(), "amounts add up to over 2^64 satoshi");
+        let overflow = || {
+            StoreError::new(
+                chainstate.dir(),
+                "the amounts of all coins add up to more than 2^64 satoshi",
+            )
+        };
         Ok(Self {
             height,
             best_block,

@@ -31,5 +31,7 @@ pub use bound::{Statistics, block_bound_bits, log2_choose, statistics, statistic
 pub use compressed::Compressed;
 pub use error::HintsError;
 pub use format::{Format, Hints, HintsEncoder};
-pub use numbering::{NumberedOutput, Numbering, OutputCounter, OutputFate, numbered_outputs};
+pub use numbering::{
+    NumberedOutput, Numbering, OutputCounter, OutputFate, OutputNumber, numbered_outputs,
+};
 pub use open::{encoder, open, recognise};

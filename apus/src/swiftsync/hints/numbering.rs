@@ -26,6 +26,15 @@ pub enum OutputFate {
     Overwritten,
 }
 
+/// The index by which hints name an output, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputNumber {
+    /// The index; `None` if the numbering passes over the output.
+    pub index: Option<u32>,
+    /// What becomes of the output.
+    pub fate: OutputFate,
+}
+
 /// An output of a block, and the index by which hints name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberedOutput {
@@ -33,10 +42,8 @@ pub struct NumberedOutput {
     pub tx: usize,
     /// Its own position in the transaction.
     pub vout: u32,
-    /// The index by which hints name it; `None` if the numbering passes over it.
-    pub index: Option<u32>,
-    /// What becomes of it.
-    pub fate: OutputFate,
+    /// Its index and its fate.
+    pub number: OutputNumber,
 }
 
 /// Assigns indices to the outputs of one block, one after the other.
@@ -61,7 +68,7 @@ impl OutputCounter {
     /// The index and the fate of the block's next output, which has this script and belongs to the
     /// transaction at position `tx`.
     #[inline]
-    pub fn next(&mut self, tx: usize, script: &[u8]) -> (Option<u32>, OutputFate) {
+    pub fn next(&mut self, tx: usize, script: &[u8]) -> OutputNumber {
         let fate = if self.coinbase_is_overwritten && tx == 0 {
             OutputFate::Overwritten
         } else if is_unspendable(script) {
@@ -70,10 +77,10 @@ impl OutputCounter {
             OutputFate::Coin
         };
         if self.numbering == Numbering::Spendable && fate != OutputFate::Coin {
-            return (None, fate);
+            return OutputNumber { index: None, fate };
         }
         self.counted += 1;
-        (Some(self.counted - 1), fate)
+        OutputNumber { index: Some(self.counted - 1), fate }
     }
 
     /// The number of outputs that have an index so far; after the last output, that of the block.
@@ -93,9 +100,10 @@ pub fn numbered_outputs<B: AsRef<[u8]>>(
     let outputs = block.txs().enumerate().flat_map(|(tx, view)| {
         (0..).zip(view.outputs()).map(move |(vout, output)| (tx, vout, output.script()))
     });
-    outputs.map(move |(tx, vout, script)| {
-        let (index, fate) = counter.next(tx, script);
-        NumberedOutput { tx, vout, index, fate }
+    outputs.map(move |(tx, vout, script)| NumberedOutput {
+        tx,
+        vout,
+        number: counter.next(tx, script),
     })
 }
 
@@ -111,7 +119,7 @@ mod tests {
     ) -> Vec<(usize, u32, Option<u32>, OutputFate)> {
         let block = BlockView::parse(bytes).unwrap();
         numbered_outputs(&block, numbering, coinbase_is_overwritten)
-            .map(|output| (output.tx, output.vout, output.index, output.fate))
+            .map(|NumberedOutput { tx, vout, number }| (tx, vout, number.index, number.fate))
             .collect()
     }
 
