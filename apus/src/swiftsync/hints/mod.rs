@@ -19,10 +19,6 @@ mod open;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_damage;
-#[cfg(test)]
-mod tests_reference;
 
 pub use bip456::Bip456;
 pub use bitset::Bitset;

@@ -1,9 +1,9 @@
 //! Files that are cut short, too long or damaged. They are refused, without a panic or an
 //! allocation larger than the file's length allows.
 
-use super::elias_fano::{BitOrder, decode};
-use super::tests::{Block, WRITTEN, file_of, try_all};
-use super::*;
+use super::{Block, WRITTEN, file_of, try_all};
+use crate::swiftsync::hints::elias_fano::{BitOrder, decode};
+use crate::swiftsync::hints::*;
 use crate::testdata::Random;
 
 fn blocks() -> Vec<Block> {

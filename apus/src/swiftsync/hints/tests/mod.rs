@@ -1,5 +1,8 @@
 //! Files of each format, which are written and read again, and helpers of the other test files.
 
+mod damage;
+mod reference;
+
 use super::elias_fano::OUTPUTS_MAX;
 use super::*;
 use crate::testdata::Random;

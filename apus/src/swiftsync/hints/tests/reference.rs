@@ -1,10 +1,11 @@
-//! Beside the crate `hintsfile`: 0.2.1, and 0.1.1, which packs from bit 7 down.
+//! Comparison with the crate `hintsfile`: version 0.2.1, and 0.1.1, in which bit 7 of a byte is
+//! first.
 
 use std::io::Cursor;
 
-use super::elias_fano::{BitOrder, OUTPUTS_MAX, decode, encode};
-use super::tests::{Block, check_file, edge_blocks, file_of};
-use super::*;
+use super::{Block, check_file, edge_blocks, file_of};
+use crate::swiftsync::hints::elias_fano::{BitOrder, OUTPUTS_MAX, decode, encode};
+use crate::swiftsync::hints::*;
 use crate::testdata::Random;
 
 fn encoded(unspent: &[u32]) -> Vec<u8> {
