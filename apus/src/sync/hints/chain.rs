@@ -111,10 +111,7 @@ impl StoredChain {
         let txids = view.txids();
         let root = merkle_root(&mut txids.clone()).root;
         if view.hash() != stored.hash || root != view.header().merkle_root {
-            return Err(wrong(format!(
-                "these bytes are not block {} at height {height}",
-                stored.hash
-            )));
+            return Err(wrong(format!("these bytes are not block {height}, {}", stored.hash)));
         }
         Ok(ReadBlock { view, txids })
     }

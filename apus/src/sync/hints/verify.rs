@@ -49,9 +49,7 @@ fn prove_hints(
     let height = hints.reader.height();
     let target = node.ledger.active.at(height).ok_or_else(|| {
         let tip = node.ledger.active.height().unwrap_or(0);
-        let what = format!(
-            "the hints are for height {height}, and the directory's tip is at height {tip}"
-        );
+        let what = format!("the hints are for height {height}, and the tip is at height {tip}");
         hints.error(HintsError::new(what))
     })?;
     let mode = match options.assumevalid {
