@@ -8,8 +8,8 @@ use crate::support::Place;
 use crate::support::blocks::{block, genesis_parent, greedy, mutated};
 use crate::support::judge::Judge;
 
-/// Some blocks are broken, and of some a mutated copy comes first. In one run and in two, the tip is
-/// the one that Core's engine comes to, and the engine opens the directory.
+/// Some blocks are broken, and of some a mutated copy comes first. In one run and in two, the tip
+/// is the one that Core's engine comes to, and the engine opens the directory.
 #[test]
 fn random_trees_end_where_the_engine_ends() {
     for seed in 0..rounds(25) {

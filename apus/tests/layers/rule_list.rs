@@ -1,0 +1,96 @@
+//! The list of rules in `rules/mod.rs`, held against the reject reasons that the code can give and
+//! against the blocks and tests that yield them.
+
+use std::collections::BTreeSet;
+
+use crate::tokens::{Kind, Token, tokens, without_tests};
+use crate::{File, rust_files, workspace_root};
+
+/// What the tree of headers says of a header before any rule is asked.
+const REASONS_OF_THE_TREE: [&str; 3] = ["prev-blk-not-found", "bad-prevblk", "duplicate-invalid"];
+
+/// Reasons that no block can be refused for.
+const UNREACHABLE: [&str; 1] = [
+    // Inputs and outputs are in range and the inputs cover the outputs, so the fee is in range.
+    "bad-txns-fee-outofrange",
+];
+
+#[test]
+fn the_list_of_rules_has_each_reason_that_the_code_gives() {
+    let files = rust_files(&workspace_root().join("apus/src/rules"));
+    let listed = listed_reasons(&files);
+    let given: BTreeSet<String> = files
+        .iter()
+        .filter(|file| !file.name.contains("/tests/"))
+        .flat_map(|file| reasons_in(&without_tests(&file.tokens)))
+        .collect();
+    let unlisted: Vec<_> = given.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "not in the list of rules in rules/mod.rs: {unlisted:?}");
+    let unknown: Vec<_> = listed.difference(&given).collect();
+    assert!(unknown.is_empty(), "in the list of rules, but nothing gives it: {unknown:?}");
+}
+
+#[test]
+fn the_tree_of_headers_gives_no_reason_of_a_rule() {
+    let files = rust_files(&workspace_root().join("apus/src/chain"));
+    let given: BTreeSet<String> =
+        files.iter().flat_map(|file| reasons_in(&without_tests(&file.tokens))).collect();
+    assert_eq!(given, REASONS_OF_THE_TREE.map(str::to_string).into());
+}
+
+/// A reason is tested by a block of `testchain` that breaks the rule, which Bitcoin Core's engine
+/// judges too, or where a valid chain cannot come to it, by a test next to the rules.
+#[test]
+fn each_reason_has_a_block_or_a_test_that_yields_it() {
+    let root = workspace_root();
+    let mut tested: BTreeSet<String> = ["testchain/src/breaks", "apus/src/rules/tests"]
+        .iter()
+        .flat_map(|folder| rust_files(&root.join(folder)))
+        .flat_map(|file| reasons_in(&file.tokens))
+        .collect();
+    for reason in UNREACHABLE {
+        assert!(tested.insert(reason.to_string()), "{reason} is tested: it is not unreachable");
+    }
+    let listed = listed_reasons(&rust_files(&root.join("apus/src/rules")));
+    let untested: Vec<_> = listed.difference(&tested).collect();
+    assert!(untested.is_empty(), "no block and no test yields {untested:?}");
+}
+
+/// The reasons in the table of rules, which is the doc comment of `rules/mod.rs`.
+fn listed_reasons(files: &[File]) -> BTreeSet<String> {
+    let list = files.iter().find(|file| file.name.ends_with("rules/mod.rs")).expect("the list");
+    let rows = list.text.lines().filter_map(|line| line.strip_prefix("//! |"));
+    let listed: BTreeSet<String> = rows
+        .filter(|row| row.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+        .map(|row| {
+            let reason = row.split('|').nth(2).and_then(|cell| cell.split('`').nth(1));
+            reason_of(reason.unwrap_or_else(|| panic!("a rule without a reason: {row}")))
+        })
+        .collect();
+    assert!(listed.len() > 30, "the list of rules is not found in {}", list.name);
+    listed
+}
+
+/// The string literals that have the form of Core's reject reasons: words joined by hyphens.
+fn reasons_in(tokens: &[Token]) -> Vec<String> {
+    let literals = tokens.iter().filter(|token| token.kind == Kind::Literal);
+    let strings = literals.filter_map(|token| token.text.strip_prefix('"')?.strip_suffix('"'));
+    strings.map(reason_of).filter(|text| is_reason(text)).collect()
+}
+
+/// The part of a reason that is the same for all blocks: `bad-version` of `bad-version(0x…)`, and
+/// what comes before Core's debug message.
+fn reason_of(text: &str) -> String {
+    text.split(['(', ',']).next().unwrap_or_default().to_string()
+}
+
+fn is_reason(text: &str) -> bool {
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric());
+    text.contains('-') && text.split('-').all(is_word)
+}
+
+#[test]
+fn reasons_are_told_from_other_strings() {
+    let source = r#"f("bad-version(0x{v:08x})", "no reason", "non-final x", "high-hash, x", "-x", "--y", 'a', "b")"#;
+    assert_eq!(reasons_in(&tokens(source)), ["bad-version", "high-hash"]);
+}
