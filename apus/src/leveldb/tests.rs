@@ -1,5 +1,6 @@
 mod against_map;
 mod damage;
+mod disorder;
 mod foreign;
 mod large;
 mod power;
@@ -60,7 +61,7 @@ fn apply_to(map: &mut Map, changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) {
     }
 }
 
-/// Compares everything that reads with the map.
+/// Checks that every way of reading gives the content of the map.
 fn check(db: &Db, map: &Map, random: &mut Random) {
     assert_eq!(content(db), *map);
     db.verify().unwrap();

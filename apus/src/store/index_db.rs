@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::flat_file::FILES_MAX;
-use super::layout::OBFUSCATION_KEY;
+use super::obfuscation::OBFUSCATION_KEY;
 use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation};
 use crate::disk::{Disk, Result, StoreError};
 use crate::leveldb::{Db, Options};

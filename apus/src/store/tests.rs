@@ -27,7 +27,7 @@ fn mainnet() -> Network {
     Network::new(Chain::Main)
 }
 
-/// Bytes that look random and start with a header on top of `prev`.
+/// Random bytes that start with a header whose parent is `prev`.
 fn fake_block(seed: u64, prev: crate::hash::Hash, len: usize) -> Vec<u8> {
     let header = Header { prev, nonce: seed as u32, time: 1_000, ..Header::default() };
     let mut block = header.to_bytes().to_vec();
@@ -39,7 +39,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     Random(seed).bytes(len)
 }
 
-/// What the index says of a stored block.
+/// The index entry of a stored block, checked up to `level`.
 fn entry_of(block: &[u8], height: u32, pos: FlatFilePos, level: u32) -> IndexEntry {
     let header = Header::parse(&mut crate::wire::Cursor::new(block)).unwrap();
     let tx_count = BlockView::parse(block).map_or(1, |view| view.tx_count() as u32);
@@ -55,7 +55,7 @@ fn entry_of(block: &[u8], height: u32, pos: FlatFilePos, level: u32) -> IndexEnt
     }
 }
 
-/// Flips a bit of a file.
+/// Flips a bit of the byte at `offset` of a file.
 fn flip(path: &Path, offset: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[offset] ^= 1;

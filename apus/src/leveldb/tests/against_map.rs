@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::*;
 
-/// Random runs, merges, bulk loads and reopenings: always the same content as a `BTreeMap`.
+/// After random runs, merges, bulk loads and reopenings the content is that of a `BTreeMap`.
 #[test]
 fn the_database_is_a_map() {
     for seed in 0..apus_testchain::rounds(4) {
@@ -223,8 +223,8 @@ fn readers_see_whole_runs_during_merges() {
     assert!(content(&db).values().all(|value| *value == 299u32.to_be_bytes()));
 }
 
-/// Keys and values of every length that is copied or counted in its own way, in tables that go
-/// through the page cache and past it: the bytes are those that the plainest writer made.
+/// Keys and values of all lengths that are copied or encoded in different ways, in tables that go
+/// through the page cache and past it: the bytes are those that a simple writer made.
 #[test]
 fn tables_are_the_same_bytes_however_they_are_written() {
     let mut random = Random(77);

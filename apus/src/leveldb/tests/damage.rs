@@ -21,7 +21,7 @@ fn example(dir: &Path) -> (Map, Vec<(String, Vec<u8>)>) {
     (map, names.filter(|name| name != "LOCK").map(read).collect())
 }
 
-/// Everything that can be read: either right or an error that names a file of the database.
+/// Reads everything in all ways. What is read is right, or an error names a file of the database.
 fn read_all(dir: &Path, map: &Map) -> Result<(), crate::disk::StoreError> {
     let db = Db::open(Disk::new(), dir, Options { read_only: true, ..small_options() })?;
     let mut first = None;
@@ -102,7 +102,7 @@ fn small_read_only() -> Options {
     Options { read_only: true, ..small_options() }
 }
 
-/// Blocks whose checksum is right but whose content is made up: errors, no panics.
+/// Blocks with random content and a checksum that matches it give errors, and no panics.
 #[test]
 fn forged_blocks_do_not_panic() {
     use crate::leveldb::block::{Block, BlockCursor};
@@ -130,7 +130,7 @@ fn forged_blocks_do_not_panic() {
     }
 }
 
-/// Tables whose index, metaindex and filter are made up, with checksums that are right.
+/// Tables with changed indexes, metaindexes and filters, and checksums that match them.
 #[test]
 fn forged_tables_do_not_panic() {
     use crate::leveldb::format::{BLOCK_TRAILER_BYTES, Footer, get_u32, mask, read_footer};

@@ -5,7 +5,7 @@ use rusty_leveldb::LdbIterator;
 use super::*;
 use crate::leveldb::log;
 
-/// `rusty-leveldb` on the directory, as Bitcoin Core would set it up.
+/// The database of a directory, opened by `rusty-leveldb` with the options of Bitcoin Core.
 fn theirs(dir: &Path) -> rusty_leveldb::DB {
     let options = rusty_leveldb::Options { compressor: 0, ..rusty_leveldb::Options::default() };
     rusty_leveldb::DB::open(dir, options).unwrap()
@@ -87,7 +87,7 @@ fn logs_are_recovered() {
     assert_eq!((error.path, error.offset), (path, Some(0)));
 }
 
-/// Both engines take turns on one database.
+/// Both engines take turns in writing one database.
 #[test]
 fn rusty_leveldb_and_we_read_and_write_the_same_database() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +123,8 @@ fn rusty_leveldb_and_we_read_and_write_the_same_database() {
         if round % 4 == 3 {
             db.compact_range(&[], &[0xff; 8]).unwrap();
         }
-        // Their `get` takes a deleted greater key for the one it was asked, so the iterator seeks.
+        // Their `get` mistakes a greater key that was deleted for the one sought, so the iterator
+        // seeks instead.
         let mut iterator = db.new_iter().unwrap();
         for (key, value) in map.iter().step_by(7) {
             iterator.seek(key);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use super::*;
 use crate::disk::PowerCut;
 
-/// Cuts power at each change to the disk during `work`, which starts on `before`; afterwards the
-/// database must hold either what it held before or `after`, whether the process died alone or
-/// the disk lost what was not synced.
+/// Cuts the power at each change to the disk during `work`, which starts with the content `before`.
+/// Then the database must hold the content `before` or `after`, whether only the process died or
+/// the disk also lost what was not synced.
 fn cut_at_every_step(
     prepare: impl Fn(&Path),
     work: impl Fn(Disk, &Path) -> Result<(), crate::disk::StoreError>,
@@ -32,7 +32,7 @@ fn cut_at_every_step(
             db.verify().unwrap();
             let content = content(&db);
             assert!(content == *after || (!finished && content == *before), "cut at {cut_at}");
-            // What is left can be written to.
+            // The database can still be written.
             db.apply([(b"new", Some(b"1"))]).unwrap();
             db.merge_all().unwrap();
             drop(db);
@@ -145,7 +145,8 @@ fn power_cut_during_adoption() {
     after.insert(b"only here".to_vec(), b"1".to_vec());
     let prepare = |dir: &Path| {
         some_runs(dir, 2);
-        // As many runs again, so that the numbers of both collide.
+        // The other database has more runs, so that its file numbers collide with those of the
+        // first.
         let from = dir.join("from");
         some_runs(&from, 4);
         open(&from, small_options()).apply([(b"only here", Some(b"1"))]).unwrap();
@@ -173,6 +174,6 @@ fn adoption_keeps_which_table_is_newer_and_leaves_nothing_else() {
     let map = some_runs(&from, 5);
     Db::adopt(&Disk::new(), &empty, &from).unwrap();
     assert_eq!(content(&open(&empty, small_options())), map);
-    assert!(Db::adopt(&Disk::new(), &empty, &from).is_err(), "there is none any more");
+    assert!(Db::adopt(&Disk::new(), &empty, &from).is_err(), "the database was moved");
     assert_eq!(content(&open(&empty, small_options())), map);
 }

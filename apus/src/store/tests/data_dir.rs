@@ -131,9 +131,9 @@ fn one_holder_at_a_time_in_this_process() {
     open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
 }
 
-/// Holds the lock for the test below, which runs this one in a process of its own.
+/// Holds the lock for `one_holder_at_a_time_among_processes`, which runs this in another process.
 #[test]
-#[ignore = "run by the test below in another process"]
+#[ignore = "run by one_holder_at_a_time_among_processes in another process"]
 fn hold_the_lock() {
     let Some(root) = std::env::var_os("APUS_TEST_LOCK_ROOT") else { return };
     let data = open(Path::new(&root), &mainnet(), DataDirOptions::default()).unwrap();

@@ -27,7 +27,7 @@ fn a_block_and_its_undo_byte_by_byte() {
         let mut entry = entry_of(&block, 7, pos, BlockStatus::BLOCK_VALID_TRANSACTIONS);
         assert!(files.write_undo(&mut entry, &[1, 2, 3]).unwrap());
         assert_eq!(entry.undo_pos(), Some(FlatFilePos { file: 0, pos: 8 }));
-        assert!(!files.write_undo(&mut entry, &[1, 2, 3]).unwrap(), "it is there already");
+        assert!(!files.write_undo(&mut entry, &[1, 2, 3]).unwrap(), "it is stored already");
         let second = files.append_block(&block, 8, 999).unwrap();
         assert_eq!(second, FlatFilePos { file: 0, pos: 8 + 85 + 8 });
 
@@ -74,9 +74,9 @@ fn full_files_are_cut_to_their_size() {
     let block_of = |height: u32| fake_block(u64::from(height), Hash([height as u8; 32]), 20_000);
     for height in 0..7 {
         let pos = files.append_block(&block_of(height), height, 1).unwrap();
-        assert_eq!(pos.file, height / 3, "three of 20,008 bytes in 65,536");
+        assert_eq!(pos.file, height / 3, "three records of 20,008 bytes fit into 65,536");
         entries.push(entry_of(&block_of(height), height, pos, BlockStatus::BLOCK_VALID_CHAIN));
-        // Undo data keeps up in the first file, and lags behind in the second.
+        // Undo data is written with the blocks in the first file, and later in the second.
         if height < 3 {
             files.write_undo(&mut entries[height as usize], &noise(1, 500)).unwrap();
         }
@@ -91,9 +91,9 @@ fn full_files_are_cut_to_their_size() {
     assert_eq!((infos.len(), infos[1].height_first, infos[1].height_last), (3, 3, 5));
     let changes = files.flush().unwrap();
     assert_eq!((changes.infos.len(), changes.last_file), (3, 2));
-    assert!(files.flush().unwrap().infos.is_empty(), "nothing new");
+    assert!(files.flush().unwrap().infos.is_empty(), "nothing was written since");
 
-    // Opened again, the next block goes behind the last.
+    // Once the files are opened again, the next block is written after the last.
     drop(files);
     let files = open(dir.path(), key(), infos, true);
     let pos = files.append_block(&block_of(7), 7, 1).unwrap();
@@ -177,7 +177,7 @@ fn damage_is_named_with_file_and_offset() {
         assert!(undo(entry.undo_pos().unwrap()).is_ok());
     }
 
-    // Torn files: every length but the whole is an error, and none is a panic.
+    // Torn files: every length but the whole one is an error, and no panic.
     let whole = fs::read(&blk).unwrap()[..1_008].to_vec();
     for len in (0..whole.len()).step_by(7) {
         fs::write(&blk, &whole[..len]).unwrap();

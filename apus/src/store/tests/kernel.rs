@@ -75,8 +75,8 @@ fn we_read_what_core_wrote_and_write_the_same() {
     assert_eq!(source.scan().count(), BLOCKS);
 }
 
-/// Makes a data directory of several files with our own code: all blocks, and all undo data or
-/// none.
+/// Makes a data directory of several files with our own code. It holds all blocks, and all undo
+/// data or none.
 fn made_by_us(
     blocks: &[Vec<u8>],
     entries: &[IndexEntry],
@@ -133,7 +133,7 @@ fn core_carries_on_with_what_we_wrote() {
             manager.process_block(&Block::new(&blocks[BLOCKS - 1]).unwrap());
             assert_eq!(manager.active_chain().height() as usize, BLOCKS - 1);
         }
-        // And we with what Core added.
+        // And we read what Core added.
         let (_data, _db, entries, files) = open(dir.path());
         assert_eq!(entries.len(), BLOCKS);
         for (entry, block) in entries.iter().zip(&blocks) {

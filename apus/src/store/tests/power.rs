@@ -5,14 +5,14 @@ use crate::disk::{Disk, PowerCut};
 use crate::hash::Hash;
 use crate::wire::genesis_block;
 
-/// What the last commit that returned had promised, and the one under way.
+/// The blocks that the last finished commit made durable, and those of the unfinished one.
 #[derive(Default)]
 struct Promises {
     committed: usize,
     begun: usize,
 }
 
-/// The n-th block of the scenario, on top of the one before.
+/// The n-th block of the scenario, whose parent is the one before.
 fn blocks() -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&mainnet())];
     for seed in 1..9 {
@@ -53,7 +53,7 @@ fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
     Ok(())
 }
 
-/// Everything that the index names can be read and is right.
+/// Checks that everything that the index names can be read and is right.
 fn check(root: &Path, promises: &Promises) {
     let data = DataDir::open(&Disk::new(), root, &mainnet(), options()).unwrap();
     let (_db, mut index, files) = data.open_blocks().unwrap();
@@ -94,7 +94,7 @@ fn power_may_fail_at_every_step() {
         assert!(scenario(&disk, dir.path(), &mut promises).is_err(), "cut at {cut_at}");
         power.lose_unsynced().unwrap();
         check(dir.path(), &promises);
-        // And it goes on from there.
+        // More blocks can be written after the failure.
         scenario(&Disk::new(), dir.path(), &mut promises).unwrap();
         check(dir.path(), &promises);
     }

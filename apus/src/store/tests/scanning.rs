@@ -86,7 +86,7 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
     let at = good.len() as u64;
 
     assert_eq!(scan_bytes(&good), (blocks[..5].to_vec(), vec![]));
-    // Junk of every kind and of lengths around the window's.
+    // Junk of many lengths, among them those around that of the window.
     for len in [1, 7, 87, 88, 89, 65_400, 65_536, 200_000] {
         let junk: Vec<u8> = noise(len as u64, len).iter().map(|byte| byte | 1).collect();
         let (found, warnings) = scan_bytes(&[&good[..], &junk, &more].concat());
@@ -95,7 +95,7 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
         let (found, warnings) = scan_bytes(&[&good[..], &junk].concat());
         assert_eq!((found.len(), warnings.len()), (5, 1), "{warnings:?}");
     }
-    // A hole: reserved, not written, and blocks behind it.
+    // A hole of space that was reserved and not written, with blocks after it.
     for len in [1, 7, 88, 65_536, 300_000] {
         let (found, warnings) = scan_bytes(&[&good[..], &vec![0; len], &more].concat());
         assert_eq!(found, blocks[..10]);
@@ -116,7 +116,7 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
         assert_eq!(found, blocks[..10]);
         assert_eq!(warnings, [ScanWarning::Damaged { offset: at }]);
     }
-    // A length that reaches beyond the block: the blocks behind it are found all the same.
+    // A length that reaches beyond the block: the blocks after it are found all the same.
     let mut long = frame(&blocks[4]);
     (long[4], long[5]) = (0xff, 0x02);
     let (found, warnings) = scan_bytes(&[&long[..], &more].concat());
@@ -170,10 +170,10 @@ fn directories_of_every_kind() {
         assert_eq!(bytes, blocks[..10]);
         assert!(found[0].path.ends_with("blk00002.dat") && found[9].path.ends_with("blk00010.dat"));
     }
-    // One file of it, by name: the key beside it is used.
+    // One of these files, by name: the key next to it is used.
     let (found, _) = split(items(&dir.path().join("blocks/blk00002.dat"), &network));
     assert_eq!(found.len(), 5);
-    // A plain file beside a key that is not its own.
+    // A plain file next to a key that it is not obfuscated with.
     let plain: Vec<u8> = blocks.iter().flat_map(|block| frame(block)).collect();
     for name in ["blk00099.dat", "bootstrap.dat"] {
         fs::write(dir.path().join("blocks").join(name), &plain).unwrap();

@@ -13,7 +13,7 @@ fn key() -> Obfuscation {
     Obfuscation::new([3, 1, 4, 1, 5, 9, 2, 6])
 }
 
-/// What the undo data of a block with this parent and number of transactions could be.
+/// Random bytes that start, like undo data, with the number of transactions without the coinbase.
 fn payload(seed: u64, tx_count: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     put_compact_size(&mut payload, tx_count as u64 - 1);
@@ -29,7 +29,7 @@ fn tx_count(seed: u64) -> usize {
     1 + (seed as usize % 3) * 200
 }
 
-/// A directory with a rev file of records in this order, and as many zero bytes behind them.
+/// A directory with a rev file of records in this order, followed by so many zero bytes.
 fn rev_file(seeds: &[u64], unwritten: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let record =
@@ -84,7 +84,7 @@ fn the_same_parent_may_have_two_children() {
     key().apply(&mut bytes, 0);
     let path = dir.path().join("rev00007.dat");
     fs::write(&path, bytes).unwrap();
-    // Nothing in the files says which is whose: both fit, and the guess decides.
+    // The files do not say which is that of which block: both fit, and the guess decides.
     let (rev, mut found) = (beside(&path), Vec::new());
     for guess in [0, 1] {
         assert_eq!(rev.find(guess, &prev(1), 4, &mut found).unwrap(), Some(guess));
@@ -133,12 +133,12 @@ fn what_lies_behind_a_damaged_frame_is_not_guessed() {
         fs::write(&path, &damaged).unwrap();
         assert_eq!(beside(&path).records(), &places[..2]);
     }
-    // A shorter length leads to where no frame is.
+    // A shorter length leads to bytes that are no frame.
     let mut damaged = whole.clone();
     damaged[frame + 4] ^= 1;
     fs::write(&path, &damaged).unwrap();
     assert!((2..=3).contains(&beside(&path).records().len()));
-    // Cut anywhere, only whole records count.
+    // In a file that is cut anywhere, only whole records count.
     for len in 0..whole.len() {
         fs::write(&path, &whole[..len]).unwrap();
         let ends = places.iter().map(|place| place.offset as usize + place.len as usize + 32);
@@ -200,7 +200,7 @@ fn undo_data_of_a_directory_that_core_made() {
     let source = BlockSource::open(dir.path(), &mainnet()).unwrap();
     let rev = UndoFile::beside(&source.files()[0], MAGIC).unwrap().unwrap();
     let (_data, _db, entries, files) = open_dir(dir.path());
-    assert_eq!(rev.records().len(), 599, "genesis has none");
+    assert_eq!(rev.records().len(), 599, "the genesis block has none");
     let (mut found, mut guess) = (Vec::new(), 0);
     for (entry, block) in entries[1..].iter().zip(&blocks[1..]) {
         let txs = BlockView::parse(block).unwrap().tx_count();
@@ -225,7 +225,7 @@ fn undo_data_of_files_that_we_wrote() {
         let pos = files.append_block(block, height, 1).unwrap();
         entries.push(entry_of(block, height, pos, BlockStatus::BLOCK_VALID_TRANSACTIONS));
     }
-    // Connected long after they came, every other pair the other way round.
+    // Blocks are connected long after they are stored, every other pair in reverse order.
     for index in (0..40usize).map(|i| if i % 4 < 2 { i ^ 1 } else { i }) {
         let undo = payload(index as u64, tx_count(index as u64));
         files.write_undo(&mut entries[index], &undo).unwrap();
