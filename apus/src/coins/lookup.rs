@@ -9,7 +9,7 @@ pub enum Lookup {
     Hit(Coin),
     /// The coin is spent. The tables may still hold it, so that looking there would be wrong.
     Spent,
-    /// Nothing: the tables decide.
+    /// The cache has no entry: the tables may hold the coin.
     Unknown,
 }
 

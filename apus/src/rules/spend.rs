@@ -168,7 +168,7 @@ fn coinbase_mature(prevout: &Prevout, height: u32) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// What a transaction spends MUST be from 0 to 21 million bitcoins, each coin and all together.
+/// The amounts that a transaction spends MUST be from 0 to 21 million bitcoins, alone and together.
 fn input_amounts_in_range(amount: i64, total: i64) -> Result<(), RuleError> {
     if money_range(amount) && money_range(total) {
         Ok(())

@@ -41,7 +41,8 @@ fn size_in_limit(tx: &TxView) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Outputs MUST NOT be negative, nor exceed 21 million bitcoins alone or together (CVE-2010-5139).
+/// Amounts of outputs MUST NOT be negative, and MUST NOT exceed 21 million bitcoins, alone or
+/// together (CVE-2010-5139).
 fn output_amounts_in_range(tx: &TxView) -> Result<(), &'static str> {
     let mut total = 0;
     for output in tx.outputs() {

@@ -326,7 +326,8 @@ fn core_refuses_the_same_blocks_for_the_same_reasons() {
     assert!(seen.len() >= 28, "{seen:?}");
 }
 
-/// Ours may say more at the end, and does not know the script interpreter's own error.
+/// Asserts that both sides refuse a block for the same reason, or accept it. Our message may be
+/// longer than Core's, and lacks the error of the script interpreter.
 fn same_refusal(ours: Option<&RuleError>, cores: Option<&str>, round: u32) {
     let ours = ours.map(|error| error.to_string());
     let same = match (&ours, cores) {

@@ -40,7 +40,7 @@ impl<'a> Bitmap<'a> {
         }
     }
 
-    /// Puts the numbers of the bits that are set into `unspent`, in the place of what it held.
+    /// Replaces the contents of `unspent` by the numbers of the bits that are set.
     pub fn read(&self, unspent: &mut Vec<u32>) -> Result<(), Wrong> {
         unspent.clear();
         self.check_padding()?;

@@ -110,7 +110,7 @@ fn each_refusal_says_why() {
         (head(1, &[1, 0xfe, 0x07, 0xb2, 0x01, 0x00]), Some(1), "larger than the number"),
         (head(1, &[&huge[..], &huge].concat()), Some(1), "larger than the number"),
         (head(1, &[0xff, 1, 0, 0, 0, 0, 0, 0, 0]), Some(1), "1, 3 or 5 bytes"),
-        // A one too few, and the last index elsewhere.
+        // The code has one 1 too few, or a last index that is not m.
         (head(1, &[3, 0x0c, 0x0f, 0x24]), Some(1), "number of indices"),
         (head(1, &[3, 0x0c, 0x0f, 0x15]), Some(1), "last index"),
         (head(1, &[3, 0x0c, 0x1f, 0x25]), Some(1), "last index"),

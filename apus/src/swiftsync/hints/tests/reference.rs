@@ -39,7 +39,7 @@ fn check_block_both_ways(unspent: &[u32]) {
     }
 }
 
-/// A file by the crate, in both orders.
+/// The files that both versions of the crate write.
 fn reference_files(blocks: &[Block]) -> [Vec<u8>; 2] {
     let (mut lsb, mut msb) = (Vec::new(), Vec::new());
     let height = blocks.len() as u32;
