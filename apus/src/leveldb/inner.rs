@@ -1,3 +1,5 @@
+//! The state of an open database that its users share, and how a change of it is committed.
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

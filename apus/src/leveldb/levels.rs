@@ -1,3 +1,5 @@
+//! When runs are merged, and at which level the merged run is placed.
+
 use super::format::LEVELS;
 use super::version::{SortedRun, Version};
 

@@ -18,7 +18,7 @@ pub const MIDDLE: u8 = 3;
 /// Type of the last piece of a record.
 pub const LAST: u8 = 4;
 
-/// Appends to `out` the bytes that append `record` to a log of `offset` bytes.
+/// Appends to `out` the bytes by which a log of `offset` bytes grows when `record` is added to it.
 pub(super) fn put_record(out: &mut Vec<u8>, mut offset: u64, record: &[u8]) {
     let mut rest = record;
     let mut first = true;

@@ -1,3 +1,6 @@
+//! The files of a database: its manifest is read and written anew, its tables are opened, and files
+//! that are no longer needed are removed.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

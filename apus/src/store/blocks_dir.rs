@@ -1,3 +1,5 @@
+//! A directory of block files: the files in it, and the key that they are obfuscated with.
+
 use std::path::{Path, PathBuf};
 
 use super::Obfuscation;

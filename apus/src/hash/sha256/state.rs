@@ -1,3 +1,5 @@
+//! The types and constants of SHA-256 that the other files of this module share.
+
 /// Number of messages that are hashed side by side.
 pub const LANES: usize = 16;
 
