@@ -5,14 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::chain::StoredChain;
-use super::number::outputs;
 use super::summary::{EndedEarly, HintsSummary, Made};
 use super::workers::check_stop;
 use super::write::{
     FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
 };
 use crate::disk::SpillFile;
-use crate::swiftsync::hints::{Numbering, encoder};
+use crate::swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
 use crate::swiftsync::{Format, Hints, HintsError};
 use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
@@ -155,22 +154,22 @@ impl UnspentSource for RenumberedHints<'_> {
         let mut hinted = hinted.into_iter().peekable();
         let (mut before, mut after) = (0, 0);
         unspent.clear();
-        for output in outputs(&block.view, block.overwritten) {
+        let numbered = |numbering| numbered_outputs(&block.view, numbering, block.overwritten);
+        for (old, new) in numbered(from).zip(numbered(self.to)) {
             let mut is_hinted = false;
-            if output.counts(from) {
-                is_hinted = hinted.next_if_eq(&before).is_some();
+            if let Some(index) = old.number.index {
+                is_hinted = hinted.next_if_eq(&index).is_some();
                 before += 1;
             }
             // Core PR 34004 has hints for the two coinbases that were overwritten.
-            let is_overwritten = block.overwritten && output.tx == 0;
-            if is_hinted && output.is_gone && !is_overwritten {
+            if is_hinted && old.number.fate == OutputFate::Unspendable {
                 let what = "the block's hints name an output that cannot be spent: the file is for \
                     another chain";
                 return Err(self.hints.error(HintsError::at(height, what)).into());
             }
-            if output.counts(self.to) {
-                if is_hinted && !output.is_gone {
-                    unspent.push(after);
+            if let Some(index) = new.number.index {
+                if is_hinted && new.number.fate == OutputFate::Coin {
+                    unspent.push(index);
                 }
                 after += 1;
             }

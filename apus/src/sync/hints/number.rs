@@ -2,38 +2,8 @@
 
 use super::sorted::{OutputKey, txid_of, txid_start, vout_of};
 use crate::hash::Hash;
-use crate::swiftsync::hints::Numbering;
-use crate::wire::{BlockView, is_unspendable};
-
-/// An output of a block.
-pub(super) struct Numbered {
-    /// Index of its transaction in the block.
-    pub tx: usize,
-    /// Its index in the transaction.
-    pub vout: u32,
-    /// Whether it can never be spent: its script is unspendable, or it was overwritten.
-    pub is_gone: bool,
-}
-
-impl Numbered {
-    /// Whether the numbering gives it an index.
-    pub fn counts(&self, numbering: Numbering) -> bool {
-        numbering == Numbering::All || !self.is_gone
-    }
-}
-
-/// All outputs of a block, in order. `overwritten` says whether its coinbase was.
-pub(super) fn outputs<'a>(
-    block: &'a BlockView<&[u8]>,
-    overwritten: bool,
-) -> impl Iterator<Item = Numbered> + 'a {
-    block.txs().enumerate().flat_map(move |(tx, view)| {
-        (0..).zip(view.outputs()).map(move |(vout, output)| {
-            let is_gone = is_unspendable(output.script()) || (overwritten && tx == 0);
-            Numbered { tx, vout, is_gone }
-        })
-    })
-}
+use crate::swiftsync::hints::{Numbering, OutputFate, numbered_outputs};
+use crate::wire::BlockView;
 
 /// Puts the indices of the unspent outputs of a block into `unspent`, ascending, in the place of
 /// what it held; returns the number of outputs that are counted. `keys` are the sorted keys of the
@@ -52,18 +22,17 @@ pub(super) fn number(
     unspent.clear();
     let (mut count, mut found) = (0, 0);
     let mut left: &[OutputKey] = &[];
-    for output in outputs(block, overwritten) {
+    for output in numbered_outputs(block, numbering, overwritten) {
         if output.vout == 0 {
             if let Some(missing) = left.first() {
                 return Err(*missing);
             }
             left = of_tx(keys, &txids[output.tx]);
         }
-        if !output.counts(numbering) {
-            continue;
-        }
-        if !output.is_gone && left.first().is_some_and(|next| vout_of(next) == output.vout) {
-            unspent.push(count);
+        let Some(index) = output.number.index else { continue };
+        let is_coin = output.number.fate == OutputFate::Coin;
+        if is_coin && left.first().is_some_and(|next| vout_of(next) == output.vout) {
+            unspent.push(index);
             left = &left[1..];
             found += 1;
         }
@@ -107,8 +76,8 @@ mod tests {
         for (bytes, spendable, all) in [(&regtest[1], 1, 2), (&mainnet[170], 3, 3)] {
             let block = BlockView::parse(&bytes[..]).unwrap();
             let txids = block.txids();
-            let mut keys: Vec<OutputKey> = outputs(&block, false)
-                .filter(|output| !output.is_gone)
+            let mut keys: Vec<OutputKey> = numbered_outputs(&block, Numbering::Spendable, false)
+                .filter(|output| output.number.fate == OutputFate::Coin)
                 .map(|output| OutPoint { txid: txids[output.tx], vout: output.vout })
                 .map(|outpoint| output_key(7, &outpoint))
                 .collect();

@@ -14,6 +14,7 @@ mod coordinator;
 pub(super) mod directory;
 pub(super) mod fault;
 mod finish;
+mod hinted;
 mod job;
 pub(super) mod plan;
 mod recent;

@@ -35,6 +35,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Adds an unspent output of this amount.
+    #[inline]
+    pub fn add_coin(&mut self, amount: u64) {
+        self.coins += 1;
+        self.amount = self.amount.saturating_add(amount);
+    }
+
     /// Adds what another worker has.
     pub fn add(&mut self, other: Self) {
         self.coins += other.coins;

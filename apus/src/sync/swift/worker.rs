@@ -1,27 +1,24 @@
-//! What a worker does with one block, in whatever order blocks come: checks it, and splits its
-//! outputs into those that stay and those that the aggregate has to meet again.
-
-use std::iter::{Copied, Peekable};
-use std::slice;
+//! What a worker of a SwiftSync does with one block, in whatever order blocks come: it checks the
+//! block, keeps the outputs that are hinted as unspent, and adds all others, and all inputs, to the
+//! sums.
 
 use super::fault::Fault;
+use super::hinted::{HintedFate, for_each_output};
 use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
-use crate::rules::{CheckedBlock, is_bip30_unspendable, script_flags};
+use crate::rules::{CheckedBlock, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
-use crate::swiftsync::{Aggregate, Elements, HintsError, Numbering};
+use crate::swiftsync::{Aggregate, Elements};
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::spends::check_spends;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::InFlight;
 use crate::sync::clock::Stage;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::wire::{OutPoint, is_unspendable};
 
 /// One worker's own.
 pub(super) struct Worker<'a, A> {
@@ -160,76 +157,76 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         unspent.map_err(Fault::Hints)
     }
 
-    /// Sends the outputs that stay to the survivors, and the outpoints of the others to `created`.
+    /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.
     fn split_outpoints(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
         height: u32,
     ) -> Result<(), Fault> {
         let recent = self.job.recent;
-        let mut numbers = Numbers::new(self.job.hints, block, height, &self.unspent);
-        let tally = &mut self.gathered.tally;
-        for (position, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
-            let recent = recent.filter(|recent| recent.may_want(txid));
-            let code = height << 1 | u32::from(position == 0);
-            for (vout, output) in tx.outputs().enumerate() {
-                let script = output.script();
-                let Some(stays) = numbers.next(position, script)? else { continue };
-                let outpoint = OutPoint { txid: *txid, vout: vout as u32 };
-                if !stays {
-                    self.created.outpoints.push(outpoint.to_bytes());
-                    if let Some(recent) = recent {
-                        let amount = output.value().unsigned_abs();
-                        recent.keep(&outpoint, || Coin::new(amount, script, height, position == 0));
+        // Of the transaction at hand, whether any of its outputs may be wanted.
+        let mut recent_of_tx = None;
+        let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
+        let hints = self.job.hints.reader.as_ref();
+        for_each_output(block, height, hints, unspent, |output| {
+            let outpoint = &output.outpoint;
+            if outpoint.vout == 0 {
+                recent_of_tx = recent.filter(|recent| recent.may_want(&outpoint.txid));
+            }
+            let is_coinbase = output.tx == 0;
+            let (script, amount) = (output.view.script(), output.view.value().unsigned_abs());
+            match output.fate {
+                HintedFate::NoCoin => {}
+                HintedFate::Spent => {
+                    created.outpoints.push(outpoint.to_bytes());
+                    if let Some(recent) = recent_of_tx {
+                        recent.keep(outpoint, || Coin::new(amount, script, height, is_coinbase));
                     }
-                    continue;
                 }
-                if recent.is_some_and(|recent| recent.wants(&outpoint)) {
-                    return Err(numbers.spent_later());
-                }
-                let amount = output.value().unsigned_abs();
-                tally.coins += 1;
-                tally.amount = tally.amount.saturating_add(amount);
-                if let Some(survivors) = &mut self.survivors {
-                    let script = compress_script(script, &mut self.script);
-                    let coin = CoinParts { amount, code, script };
-                    survivors.push(txid, vout as u32, &coin).map_err(Fault::Store)?;
+                HintedFate::Unspent => {
+                    if recent_of_tx.is_some_and(|recent| recent.wants(outpoint)) {
+                        return Err(output.is_spent());
+                    }
+                    gathered.tally.add_coin(amount);
+                    if let Some(survivors) = survivors {
+                        let code = height << 1 | u32::from(is_coinbase);
+                        let script = compress_script(script, scratch);
+                        let coin = CoinParts { amount, code, script };
+                        let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin);
+                        pushed.map_err(Fault::Store)?;
+                    }
                 }
             }
-        }
-        numbers.finish()
+            Ok(())
+        })
     }
 
-    /// Sends the coins that stay to the survivors, and the others that the block leaves behind to
-    /// `created`.
+    /// Gives unspent coins to the survivors, and those that other blocks spend to `created`.
     fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
         let (block, height) = (&prepared.block, prepared.height);
-        let mut numbers = Numbers::new(self.job.hints, block, height, &self.unspent);
         let mut left = prepared.created.iter().peekable();
-        let tally = &mut self.gathered.tally;
-        for (position, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
-            for (vout, output) in tx.outputs().enumerate() {
-                let outpoint = OutPoint { txid: *txid, vout: vout as u32 };
-                let coin = left.next_if(|(created, _)| *created == outpoint);
-                let Some(stays) = numbers.next(position, output.script())? else { continue };
-                match (coin, stays) {
-                    (Some((_, coin)), false) => {
-                        push_coin(&mut self.created.coins, &outpoint, coin);
+        let Self { survivors, gathered, created, unspent, .. } = self;
+        let hints = self.job.hints.reader.as_ref();
+        for_each_output(block, height, hints, unspent, |output| {
+            let outpoint = &output.outpoint;
+            let coin = left.next_if(|(created, _)| created == outpoint);
+            match (output.fate, coin) {
+                // A coin that its own block spends is in neither sum.
+                (HintedFate::NoCoin, _) | (HintedFate::Spent, None) => {}
+                (HintedFate::Spent, Some((_, coin))) => {
+                    push_coin(&mut created.coins, outpoint, coin);
+                }
+                (HintedFate::Unspent, None) => return Err(output.is_spent()),
+                (HintedFate::Unspent, Some((_, coin))) => {
+                    gathered.tally.add_coin(coin.amount);
+                    if let Some(survivors) = survivors {
+                        let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin.parts());
+                        pushed.map_err(Fault::Store)?;
                     }
-                    (Some((_, coin)), true) => {
-                        tally.coins += 1;
-                        tally.amount = tally.amount.saturating_add(coin.amount);
-                        if let Some(survivors) = &mut self.survivors {
-                            let pushed = survivors.push(txid, vout as u32, &coin.parts());
-                            pushed.map_err(Fault::Store)?;
-                        }
-                    }
-                    (None, true) => return Err(numbers.spent_later()),
-                    (None, false) => {}
                 }
             }
-        }
-        numbers.finish()
+            Ok(())
+        })
     }
 
     /// Appends a block that came from a source to our own files.
@@ -288,80 +285,5 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let counts = Counts { blocks, bytes, transactions, ..counts };
         tally.add(Tally { counts, ..Tally::default() });
         FinishedBlock { step, tx_count: view.tx_count() as u32, stored, undo_pos, bytes }
-    }
-}
-
-/// Counts a block's outputs as its hints do.
-struct Numbers<'a> {
-    height: u32,
-    /// Whether outputs that are never there to be spent have an index too.
-    counts_all: bool,
-    /// Whether the coinbase is one of the two that BIP30's exceptions overwrote.
-    overwritten: bool,
-    hinted: Peekable<Copied<slice::Iter<'a, u32>>>,
-    /// How many outputs the hints say there are, where their format tells.
-    announced: Option<u32>,
-    index: u32,
-}
-
-impl<'a> Numbers<'a> {
-    fn new<B: AsRef<[u8]>>(
-        hints: &HintsFile,
-        block: &CheckedBlock<B>,
-        height: u32,
-        unspent: &'a [u32],
-    ) -> Self {
-        Self {
-            height,
-            counts_all: hints.reader.format().numbering() == Numbering::All,
-            overwritten: is_bip30_unspendable(height, block.hash()),
-            hinted: unspent.iter().copied().peekable(),
-            announced: hints.reader.output_count(height),
-            index: 0,
-        }
-    }
-
-    /// Whether the block's next output stays; `None` if it is never there to be spent. It is one of
-    /// the transaction at `position`, with this script.
-    #[inline]
-    fn next(&mut self, position: usize, script: &[u8]) -> Result<Option<bool>, Fault> {
-        let overwritten = self.overwritten && position == 0;
-        let is_gone = is_unspendable(script) || overwritten;
-        if is_gone && !self.counts_all {
-            return Ok(None);
-        }
-        let stays = self.hinted.next_if_eq(&self.index).is_some();
-        self.index += 1;
-        // An overwritten one has the outpoint of another that does stay, and may be hinted as that.
-        if stays && is_gone && !overwritten {
-            let what = "nobody can ever spend it";
-            return Err(self.wrong(self.index - 1, what));
-        }
-        Ok((!is_gone).then_some(stays))
-    }
-
-    /// The output before is hinted, and spent by a block that the hints count in.
-    fn spent_later(&self) -> Fault {
-        self.wrong(self.index - 1, "a block up to there spends it")
-    }
-
-    /// Behind the last output.
-    fn finish(mut self) -> Result<(), Fault> {
-        let outputs = self.index;
-        if let Some(index) = self.hinted.next() {
-            return Err(self.wrong(index, &format!("the block has {outputs} outputs")));
-        }
-        match self.announced.filter(|announced| *announced != outputs) {
-            None => Ok(()),
-            Some(announced) => {
-                let what = format!("hints for {announced} outputs, and the block has {outputs}");
-                Err(Fault::Hints(HintsError::at(self.height, what)))
-            }
-        }
-    }
-
-    fn wrong(&self, index: u32, what: &str) -> Fault {
-        let what = format!("output {index} is hinted as unspent, and {what}");
-        Fault::Hints(HintsError::at(self.height, what))
     }
 }

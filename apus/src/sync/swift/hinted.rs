@@ -1,0 +1,92 @@
+//! A block's outputs together with what its hints say of them.
+
+use super::fault::Fault;
+use crate::rules::{CheckedBlock, is_bip30_unspendable};
+use crate::swiftsync::hints::{OutputCounter, OutputFate};
+use crate::swiftsync::{Hints, HintsError};
+use crate::wire::{OutPoint, OutputView};
+
+/// Where an output goes in a SwiftSync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HintedFate {
+    /// It is hinted as unspent: its coin is kept.
+    Unspent,
+    /// It is not hinted: some block up to the hints' height spends it.
+    Spent,
+    /// It never becomes a coin.
+    NoCoin,
+}
+
+/// An output of a block.
+pub(super) struct HintedOutput<'a> {
+    /// The position of its transaction in the block.
+    pub tx: usize,
+    pub outpoint: OutPoint,
+    pub view: OutputView<'a>,
+    pub fate: HintedFate,
+    height: u32,
+    /// The index by which hints name it; 0 if they do not.
+    index: u32,
+}
+
+impl HintedOutput<'_> {
+    /// The fault of hints that call this output unspent, though a block up to their height spends
+    /// it.
+    pub fn is_spent(&self) -> Fault {
+        wrong_hint(self.height, self.index, "a block up to the hints' height spends it")
+    }
+}
+
+/// Calls `each` with every output of a block, in order. `unspent` are the block's hints: the
+/// indices of its unspent outputs, ascending.
+///
+/// # Errors
+/// The hints do not fit the block, or what `each` returns.
+#[inline]
+pub(super) fn for_each_output<B: AsRef<[u8]>>(
+    block: &CheckedBlock<B>,
+    height: u32,
+    hints: &dyn Hints,
+    unspent: &[u32],
+    mut each: impl FnMut(&HintedOutput) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let is_overwritten = is_bip30_unspendable(height, block.hash());
+    let mut counter = OutputCounter::new(hints.format().numbering(), is_overwritten);
+    let mut hinted = unspent.iter().copied().peekable();
+    for (tx, (view, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+        for (vout, output) in (0..).zip(view.outputs()) {
+            let number = counter.next(tx, output.script());
+            let index = number.index.unwrap_or(0);
+            let is_hinted = number.index.is_some() && hinted.next_if_eq(&index).is_some();
+            let fate = match (number.fate, is_hinted) {
+                (OutputFate::Coin, true) => HintedFate::Unspent,
+                (OutputFate::Coin, false) => HintedFate::Spent,
+                (OutputFate::Unspendable, true) => {
+                    return Err(wrong_hint(height, index, "nobody can ever spend it"));
+                }
+                // An overwritten output has the outpoint of a later one, and may be hinted as that.
+                (OutputFate::Unspendable, false) | (OutputFate::Overwritten, _) => {
+                    HintedFate::NoCoin
+                }
+            };
+            let outpoint = OutPoint { txid: *txid, vout };
+            each(&HintedOutput { tx, outpoint, view: output, fate, height, index })?;
+        }
+    }
+    let outputs = counter.counted();
+    if let Some(index) = hinted.next() {
+        return Err(wrong_hint(height, index, &format!("the block has {outputs} outputs")));
+    }
+    match hints.output_count(height).filter(|announced| *announced != outputs) {
+        None => Ok(()),
+        Some(announced) => {
+            let what = format!("hints for {announced} outputs, and the block has {outputs}");
+            Err(Fault::Hints(HintsError::at(height, what)))
+        }
+    }
+}
+
+fn wrong_hint(height: u32, index: u32, what: &str) -> Fault {
+    let what = format!("output {index} is hinted as unspent, and {what}");
+    Fault::Hints(HintsError::at(height, what))
+}
