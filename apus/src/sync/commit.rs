@@ -1,5 +1,7 @@
-//! What has been done and what of it is durable, in the order that a crash may cut anywhere:
-//! block and undo files, then the block index, then coins and best block in one step.
+//! What has been done, and the order in which it becomes durable: block and undo files, then the
+//! block index, then coins and best block in one step. A crash may interrupt it anywhere.
+//!
+//! [`Ledger::wants_commit`] alone decides when an in-order sync saves, and [`Ledger::commit`] what.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,13 +18,13 @@ use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
 use crate::sync::block::shared::Shared;
-use crate::sync::block::validate::InFlight;
+use crate::sync::block::validate::Validation;
 use crate::wire::BlockView;
 
-/// A crash loses at most this much work.
+/// The longest time between two commits, and so the work that a crash may lose.
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
-/// Of the cache's bound, what may stay cached after a commit that the bound forced: room for new
-/// coins before the next, at the price of look-ups for those dropped.
+/// The share of the cache's bound that is kept after a commit which the bound forced. Less leaves
+/// room for more coins before the next commit; more saves look-ups of those dropped.
 const KEPT_PERCENT: usize = 60;
 
 /// The block index in memory, the active chain, and what of both is not yet on disk.
@@ -39,12 +41,12 @@ pub(super) struct Ledger {
     coin_count: CoinCount,
     pub cache_bytes_max: usize,
     last_commit: Instant,
-    /// Of [`Counts::blocks`], those that are durable.
+    /// The part of [`Counts::blocks`] that is durable.
     committed_blocks: u64,
 }
 
 impl Ledger {
-    /// A ledger with nothing to write.
+    /// A ledger without entries.
     pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
         Self {
             index,
@@ -86,7 +88,7 @@ impl Ledger {
         self.store_block_in(shared.files, segwit, id, block)
     }
 
-    /// [`Ledger::store_block`] where there is no pipeline yet.
+    /// [`Ledger::store_block`] without [`Shared`].
     pub fn store_block_in<B: AsRef<[u8]>>(
         &mut self,
         files: &BlockFiles,
@@ -103,7 +105,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Says where a block of `tx_count` transactions was appended to the block files.
+    /// Notes where a block of `tx_count` transactions was appended to the block files.
     pub fn note_stored(
         &mut self,
         id: BlockId,
@@ -115,7 +117,7 @@ impl Ledger {
     }
 
     /// Makes a block whose checks are finished the tip, and writes its undo data.
-    pub fn retire(&mut self, shared: &Shared, block: &InFlight) -> Result<(), StoreError> {
+    pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
         let entry = self.change(block.id);
         shared.files.write_undo(entry, block.undo())?;
         entry.status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
@@ -137,16 +139,16 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether it is time to commit: the cache is full, or a crash would lose too much. Not
-    /// before a block was retired since the last time: a cache too small for one block would
-    /// commit forever.
+    /// Whether it is time to commit: the cache is full, or a crash would lose too much work. Never
+    /// before a block was retired since the last commit, or a cache that is too small for one block
+    /// would be committed forever.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
         self.counts.blocks > self.committed_blocks
             && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
-    /// Stands at the end of `active`, whose last block `best` is committed, with so many coins;
-    /// `counts` is what this run did for it.
+    /// Takes `active` for the active chain, whose last block `best` was committed with this number of
+    /// coins. `counts` is what this run did for it.
     pub fn stand_at(
         &mut self,
         active: ActiveChain,
@@ -161,7 +163,7 @@ impl Ledger {
         self.coin_count.write([Some(CoinsAt { block: best, coins }), None])
     }
 
-    /// Looks up how many coins there are at `best`, the chainstate's best block.
+    /// Looks up the number of coins at `best`, the chainstate's best block.
     pub fn find_coins(&mut self, best: Option<&Hash>) -> Result<(), StoreError> {
         self.coins = match best {
             None => Some(0),
@@ -170,7 +172,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes how many coins there are at `next`, which is about to become the best block.
+    /// Writes down the number of coins at `next`, which is about to become the best block.
     fn write_coin_count(&self, shared: &Shared, next: Hash) -> Result<(), StoreError> {
         let Some(coins) = self.coins else { return Ok(()) };
         let before = match shared.chainstate.best_block()? {
@@ -196,7 +198,7 @@ impl Ledger {
         self.committed_blocks = self.counts.blocks;
     }
 
-    /// Makes everything retired so far durable. Nothing may be in flight.
+    /// Makes every block that was retired so far durable. None may be in flight.
     pub fn commit(&mut self, shared: &Shared, observer: &dyn Observer) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
         let report = self.report_commit(shared, observer);
@@ -205,7 +207,7 @@ impl Ledger {
         tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
         self.write_index(shared.files)?;
         let best = self.active.tip().map(|tip| shared.tree.node(tip).hash);
-        // With nothing new, a run of tables would only have to be merged.
+        // Without anything new, another table would only have to be merged.
         let is_new = changed > 0 || shared.chainstate.best_block()? != best;
         if let Some(best) = best.filter(|_| is_new) {
             self.write_coin_count(shared, best)?;
@@ -220,8 +222,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Shows an observer the share of a commit that is done. What it needs to know of the cache
-    /// it asks now: the cache is locked while it is written.
+    /// Returns a function that shows an observer which share of a commit is done. The number of coins
+    /// is taken now, since the cache is locked while it is written.
     fn report_commit<'a>(
         &self,
         shared: &Shared,
@@ -246,7 +248,7 @@ impl Ledger {
     }
 }
 
-/// The entry of a block of which no more than its header is known.
+/// The entry of a block of which only the header is known.
 pub(super) fn entry_of_header(node: &BlockNode) -> IndexEntry {
     let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
     if node.failed {

@@ -28,7 +28,7 @@ use crate::store::layout::REBUILT_FLAG;
 use crate::store::{
     BlockFiles, BlockFilesOptions, BlockSource, DataDir, FlatFilePos, IndexDb, IndexEntry,
 };
-use crate::sync::block::check::check_bytes;
+use crate::sync::block::check::{History, check_bytes};
 use crate::sync::block::step::BlockFault;
 use crate::sync::swift;
 use crate::wire::{BlockView, genesis_block};
@@ -239,7 +239,7 @@ impl Inventory {
                     continue;
                 }
             };
-            match check_bytes(&self.tree, id, false, bytes) {
+            match check_bytes(&self.tree, id, History::New, bytes) {
                 Ok(block) => {
                     let tx_count = block.view().tx_count() as u32;
                     return Ok(Verdict::Good { place, tx_count });

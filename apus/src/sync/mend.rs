@@ -146,7 +146,7 @@ fn mend_file(
 /// The block at a place, or words for what is wrong with the bytes there.
 fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
     let (shared, _) = node.split();
-    match shared.read(step).and_then(|bytes| shared.check(step, bytes)) {
+    match shared.checked(step) {
         Ok(block) => Ok(Ok(block)),
         Err(BlockFault::Store(error)) => Err(error),
         Err(BlockFault::Damaged(what)) => Ok(Err(what)),

@@ -1,4 +1,4 @@
-//! An opened data directory with everything that lives in memory beside it.
+//! An opened data directory, with everything that is kept in memory for it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,7 +27,7 @@ use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::wire::{BlockView, Cursor, Header, Network, genesis_block};
 
-/// Bytes that a transaction takes on average, for the weight of blocks whose size is not at hand.
+/// The bytes of an average transaction, for the weight of blocks whose size is not known.
 const TX_BYTES: u64 = 500;
 
 /// An opened data directory.
@@ -47,20 +47,19 @@ pub(super) struct Node {
     pub pruned: bool,
 }
 
-/// Which coins to work on.
+/// The UTXO set to work on.
 #[derive(Clone, Copy)]
 pub(super) enum Coins<'a> {
-    /// Those of the data directory.
+    /// That of the data directory.
     InPlace,
-    /// A set that is being built apart from them, to take their place.
-    Beside(&'a Rebuild),
-    /// Those of the data directory, of which nothing is made or changed. Pruned block files are
-    /// welcome.
+    /// A new set, which is built next to that of the data directory and is to take its place.
+    New(&'a Rebuild),
+    /// That of the data directory, of which nothing is made or changed. Block files may be pruned.
     ReadOnly,
 }
 
 impl Node {
-    /// Opens the data directory, making what is missing, down to the genesis block, unless it is
+    /// Opens the data directory, and makes what is missing, the genesis block included, unless it is
     /// only read.
     pub fn open(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Self, SyncError> {
         let network = &options.network;
@@ -71,7 +70,7 @@ impl Node {
         refuse_blocks_not_indexed(&dir, network, &index)?;
         let chainstate_path = match coins {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
-            Coins::Beside(rebuild) => rebuild.prepare(disk)?,
+            Coins::New(rebuild) => rebuild.prepare(disk)?,
         };
         let create_if_missing = !read_only;
         let tables =
@@ -114,7 +113,7 @@ impl Node {
         Ok(node)
     }
 
-    /// The ledger to change, beside what is shared.
+    /// The parts that threads share, and the ledger, which may be changed meanwhile.
     pub fn split(&mut self) -> (Shared<'_>, &mut Ledger) {
         let shared = Shared {
             network: &self.options.network,
@@ -161,7 +160,7 @@ impl Node {
         Ok(())
     }
 
-    /// Makes the chainstate's best block the tip, and tells the tree which blocks are stored.
+    /// Makes the chainstate's best block the tip, and marks stored blocks as available in the tree.
     fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
         let best = self.chainstate.best_block()?;
         let tip = match best {
@@ -198,7 +197,7 @@ impl Node {
         }
     }
 
-    /// A source's copy of a block is bad: another one is tried, or the block is not at hand. The
+    /// Forgets a source's bad copy of a block: another is tried, or the block is not available. The
     /// bad copy does not count for which of two equal chains came first either.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
         match self.sources.forget(id, place) {
@@ -235,7 +234,7 @@ pub(super) fn open_directory(
     }
     let how = DataDirOptions {
         blocks_dir: options.blocks_dir.clone(),
-        // Whoever reads says of a block that is missing what it is missing for.
+        // Readers report missing blocks themselves, and for what each is needed.
         prune: read_only,
         read_only,
         ..DataDirOptions::default()
@@ -243,8 +242,8 @@ pub(super) fn open_directory(
     Ok(DataDir::open(disk, &options.datadir, &options.network, how)?)
 }
 
-/// An error if there are blocks in the directory that the index has yet to learn of: new ones would
-/// be written over them.
+/// An error if the directory has blocks that are not in its index, since new ones would be written
+/// over them.
 fn refuse_blocks_not_indexed(
     dir: &DataDir,
     network: &Network,
@@ -264,7 +263,7 @@ fn refuse_blocks_not_indexed(
     for item in source.scan_headers() {
         let SourceItem::Block(block) = item? else { continue };
         let header = Header::parse(&mut Cursor::new(&block.bytes));
-        // A crash may have left the genesis block alone.
+        // A crash may have left only the genesis block.
         if !header.is_ok_and(|header| header.hash() == network.genesis_hash) {
             let what = "there are blocks here and no index of them: `apus reindex --index` makes \
                 one; or read them into another directory (--from this one --datadir another)";
@@ -274,7 +273,7 @@ fn refuse_blocks_not_indexed(
     Ok(())
 }
 
-/// A block's place and weight, if its bytes are at hand.
+/// A block's place and weight, if its bytes are available.
 pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
     let entry = node.entry(id);
     if let Some(pos) = entry.block_pos() {
@@ -298,12 +297,13 @@ pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
     }
 }
 
-/// Says what is going on where no block is being connected.
+/// Shows an observer the beginning of a phase in which no block is connected.
 pub(super) fn observe(observer: &dyn Observer, phase: Phase, node: &Node) {
     share_of(observer, phase, node)(0.0);
 }
 
-/// Shows an observer the share of a phase that is done, where no block is being connected.
+/// Returns a function that shows an observer which share of a phase is done, in which no block is
+/// connected.
 pub(super) fn share_of<'a>(
     observer: &'a dyn Observer,
     phase: Phase,
@@ -321,7 +321,7 @@ pub(super) fn share_of<'a>(
     begun.share_to(observer)
 }
 
-/// Seconds since 1970, which header rules measure the future by.
+/// The present time in seconds since 1970. Headers too far ahead of it are refused.
 pub(super) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

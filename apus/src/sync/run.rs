@@ -61,7 +61,7 @@ pub fn sync_on(
         if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
             drop(node);
             let beside = rebuild.insert(Rebuild::begin(disk, options)?);
-            node = Node::open(options, disk, Coins::Beside(beside))?;
+            node = Node::open(options, disk, Coins::New(beside))?;
         }
         bound_cache(&mut node);
         let scanning = Instant::now();
@@ -144,7 +144,7 @@ pub fn reindex_on(
         let started = Instant::now();
         let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
         let rebuild = Rebuild::begin(disk, options)?;
-        let mut node = Node::open(options, disk, Coins::Beside(&rebuild))?;
+        let mut node = Node::open(options, disk, Coins::New(&rebuild))?;
         if let Err(error) = shrink::check_reach(&node) {
             let Node { chainstate, dir, .. } = node;
             let has_begun = !chainstate.is_empty();
@@ -224,7 +224,7 @@ fn run(
     }
     let mut saved = None;
     match hints {
-        Some(hints) if !swift::build::is_behind(node, hints) => {
+        Some(hints) if !swift::build::is_past(node, hints) => {
             if !interrupted {
                 interrupted =
                     swift::build::build(node, hints, observer, stop)? == Activated::Stopped;

@@ -1,9 +1,12 @@
-//! One block, whichever way it goes: read, checked as far as that goes without coins, laid out by
-//! the coins that it needs and creates, and checked with those coins. Does not know who asks.
+//! One block, whichever way of syncing it goes.
+//!
+//! [`shared::Shared::checked`] reads it and checks all rules that need no coins;
+//! [`prepare::Prepared`] lays out which coins it spends and creates; with the coins that it spends,
+//! [`validate::Validation`] checks the rest and encodes the undo data. Nothing here knows where
+//! coins come from, or in which order blocks do.
 
 pub(super) mod check;
 pub(super) mod prepare;
 pub(super) mod shared;
-pub(super) mod spends;
 pub(super) mod step;
 pub(super) mod validate;

@@ -1,8 +1,7 @@
-//! The first half of a worker's job: from a block's bytes to a checked block that says which
-//! coins it needs from outside and which it leaves behind.
+//! The coins of one block: which it needs from outside, and which it creates for other blocks.
 //!
-//! Outputs that are spent inside their own block (about a tenth) never reach the cache: they are
-//! found here, off the thread that connects.
+//! Outputs that are spent inside their own block (about a tenth) are found here and concern nobody
+//! else.
 
 use hashbrown::HashMap;
 
@@ -12,21 +11,30 @@ use crate::rules::CheckedBlock;
 use crate::sync::sources::BlockBytes;
 use crate::wire::{OutPoint, is_unspendable};
 
-/// A block whose rules without coins all passed, with its dealings in coins laid out.
+/// A block that passed all rules without coins, with the coins that it spends and creates.
 pub(crate) struct Prepared {
     pub block: CheckedBlock<BlockBytes>,
     pub height: u32,
     /// For every input but the coinbase's, in order, where its coin comes from.
     pub sources: Vec<CoinSource>,
-    /// The outpoints that the block spends and did not create, in order of inputs.
+    /// The outpoints that the block spends and did not create, in the order of its inputs.
     pub external: Vec<OutPoint>,
-    /// The coins that it leaves behind, the coinbase's first.
+    /// The coins that it creates and does not spend itself, the coinbase's first.
     pub created: Vec<(OutPoint, Coin)>,
-    /// How many of `created` are the coinbase's.
+    /// The number of coins in `created` that are the coinbase's.
     pub created_by_coinbase: usize,
-    /// The first input that spends what its own block does not offer (any more): the index of its
-    /// transaction, and the outpoint.
-    pub fault: Option<(usize, OutPoint)>,
+    /// The first input that spends an output of its own block which is not there: it never was, was
+    /// spent already, or comes later in the block.
+    pub missing_inside: Option<MissingCoin>,
+}
+
+/// An input without a coin to spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MissingCoin {
+    /// The position in the block of the transaction that spends it.
+    pub tx: usize,
+    /// What it spends.
+    pub outpoint: OutPoint,
 }
 
 /// Where the coin that an input spends comes from.
@@ -46,27 +54,27 @@ impl Prepared {
         let mut outputs = Outputs::of(&block);
         let mut sources = Vec::with_capacity(inputs);
         let mut external = Vec::with_capacity(inputs);
-        let mut fault = None;
+        let mut missing_inside = None;
         for (index, tx) in view.txs().enumerate().skip(1) {
             for input in tx.inputs() {
                 let outpoint = input.outpoint();
                 match outputs.spend(&outpoint, index) {
-                    Spend::Elsewhere => {
+                    SpentInside::Elsewhere => {
                         sources.push(CoinSource::External(external.len() as u32));
                         external.push(outpoint);
                     }
-                    Spend::Inside(tx) => {
+                    SpentInside::Here(tx) => {
                         sources.push(CoinSource::Inside { tx, vout: outpoint.vout });
                     }
-                    Spend::Never => {
-                        fault.get_or_insert((index, outpoint));
+                    SpentInside::Missing => {
+                        missing_inside.get_or_insert(MissingCoin { tx: index, outpoint });
                         sources.push(CoinSource::External(u32::MAX));
                     }
                 }
             }
         }
         let (created, created_by_coinbase) = outputs.left(&block, height);
-        Self { height, sources, external, created, created_by_coinbase, fault, block }
+        Self { height, sources, external, created, created_by_coinbase, missing_inside, block }
     }
 
     /// The coin that the output `vout` of the block's own transaction `tx` is.
@@ -75,32 +83,45 @@ impl Prepared {
         Coin::new(output.value().unsigned_abs(), output.script(), self.height, tx == 0)
     }
 
-    /// The transaction that spends the outpoint at `index` of [`Prepared::external`].
-    pub fn tx_of_external(&self, index: usize) -> usize {
+    /// The first input without a coin, if only the first `found` of [`Prepared::external`] have one.
+    pub fn first_missing(&self, found: usize) -> Option<MissingCoin> {
+        let outside = self
+            .external
+            .get(found)
+            .map(|outpoint| MissingCoin { tx: self.tx_of_external(found), outpoint: *outpoint });
+        outside.into_iter().chain(self.missing_inside).min_by_key(|missing| missing.tx)
+    }
+
+    /// The position of the transaction that spends the outpoint at `index` of
+    /// [`Prepared::external`].
+    fn tx_of_external(&self, index: usize) -> usize {
         let wanted = CoinSource::External(index as u32);
         let mut sources = self.sources.iter();
-        for (tx, view) in self.block.view().txs().enumerate().skip(1) {
-            if sources.by_ref().take(view.input_count()).any(|source| *source == wanted) {
-                return tx;
-            }
-        }
-        0
+        let txs = self.block.view().txs().enumerate().skip(1);
+        txs.map(|(tx, view)| (tx, view.input_count()))
+            .find(|(_, inputs)| sources.by_ref().take(*inputs).any(|source| *source == wanted))
+            .map(|(tx, _)| tx)
+            .expect("every external outpoint is an input's")
     }
 }
 
-/// A block's outputs while its inputs are walked.
+/// The outputs of a block while its inputs are visited in order.
 struct Outputs {
     tx_by_txid: HashMap<Hash, u32>,
     /// Index of each transaction's first output among all outputs of the block.
     first: Vec<u32>,
-    /// For each output, whether it cannot be spent (any more).
+    /// For each output, whether it can no longer be spent, or never could.
     gone: Vec<bool>,
 }
 
-enum Spend {
+/// What an input finds among the outputs of its own block.
+enum SpentInside {
+    /// The outpoint is not of this block.
     Elsewhere,
-    Inside(u32),
-    Never,
+    /// An output of the transaction at this position, which is spent now.
+    Here(u32),
+    /// The outpoint is of this block, and there is nothing to spend.
+    Missing,
 }
 
 impl Outputs {
@@ -118,19 +139,19 @@ impl Outputs {
         Self { tx_by_txid, first, gone }
     }
 
-    /// Takes the output for the transaction at `spender`, if it is one of this block's.
-    fn spend(&mut self, outpoint: &OutPoint, spender: usize) -> Spend {
-        let Some(&tx) = self.tx_by_txid.get(&outpoint.txid) else { return Spend::Elsewhere };
+    /// Spends an output for the transaction at position `spender`.
+    fn spend(&mut self, outpoint: &OutPoint, spender: usize) -> SpentInside {
+        let Some(&tx) = self.tx_by_txid.get(&outpoint.txid) else { return SpentInside::Elsewhere };
         let (first, end) = (self.first[tx as usize], self.first[tx as usize + 1]);
         let index = u64::from(first) + u64::from(outpoint.vout);
         if tx as usize >= spender || index >= u64::from(end) || self.gone[index as usize] {
-            return Spend::Never;
+            return SpentInside::Missing;
         }
         self.gone[index as usize] = true;
-        Spend::Inside(tx)
+        SpentInside::Here(tx)
     }
 
-    /// What is left when all inputs are walked: coins, and how many are the coinbase's.
+    /// The coins that are left after all inputs, and how many of them are the coinbase's.
     fn left(
         &self,
         block: &CheckedBlock<BlockBytes>,

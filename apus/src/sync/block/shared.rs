@@ -1,4 +1,6 @@
-use super::check::check_bytes;
+//! What all threads of a sync may read, and how one of them comes to a checked block.
+
+use super::check::{History, check_bytes};
 use super::prepare::Prepared;
 use super::step::{BlockFault, Step};
 use crate::chain::Tree;
@@ -9,7 +11,7 @@ use crate::sync::clock::{Clock, Stage};
 use crate::sync::sources::{BlockBytes, Place, Sources};
 use crate::wire::Network;
 
-/// What every thread may read.
+/// The parts of a node that every thread may read.
 pub(crate) struct Shared<'a> {
     pub network: &'a Network,
     pub tree: &'a Tree,
@@ -22,19 +24,29 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// [`Shared::prepare`] without a look at coins.
-    pub fn check_only(&self, step: Step) -> Result<Prepared, BlockFault> {
+    /// Reads the block of a step and checks all rules that need no coins.
+    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
         let bytes = {
             let _timer = self.clock.start(Stage::Read);
             self.read(step)?
         };
+        let history = match step.place {
+            Place::Stored(_) => History::CheckedBefore,
+            Place::Source(_) => History::New,
+        };
         let _timer = self.clock.start(Stage::Check);
-        let height = self.tree.node(step.id).height;
-        Ok(Prepared::new(self.check(step, bytes)?, height))
+        check_bytes(self.tree, step.id, history, bytes)
     }
 
-    /// Reads a block's bytes, which may be any.
-    pub fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
+    /// [`Shared::checked`], and lays out the coins that the block spends and creates.
+    pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
+        let block = self.checked(step)?;
+        let _timer = self.clock.start(Stage::Check);
+        Ok(Prepared::new(block, self.tree.node(step.id).height))
+    }
+
+    /// Reads the bytes at a step's place, whatever they are.
+    fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
         match step.place {
             Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
                 None => BlockFault::Damaged(error.what),
@@ -42,14 +54,5 @@ impl Shared<'_> {
             }),
             Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
         }
-    }
-
-    /// [`check_bytes`] of the block of a step.
-    pub fn check(
-        &self,
-        step: Step,
-        bytes: BlockBytes,
-    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-        check_bytes(self.tree, step.id, matches!(step.place, Place::Stored(_)), bytes)
     }
 }

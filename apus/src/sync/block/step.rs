@@ -1,24 +1,26 @@
+//! A block that is to be worked on, and why that may fail.
+
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::RuleError;
 use crate::sync::sources::Place;
 
-/// A block to connect, and where its bytes are.
+/// A block to work on, and where its bytes are.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     pub id: BlockId,
     pub place: Place,
-    /// About how much work it is, in bytes; for progress.
+    /// The work that the block is expected to take, in bytes of block; for progress.
     pub weight: u64,
 }
 
-/// Why a block could not be made ready.
+/// Why a block could not be read and checked.
 pub(crate) enum BlockFault {
-    /// The disk is to blame: it cannot be read.
+    /// The disk cannot be read.
     Store(StoreError),
-    /// The bytes at the step's place, stored or a source's, are not the block that is said to be
-    /// there; or a source's break a rule without their place in a chain. Another copy may be good.
+    /// The bytes at the step's place are not the block that belongs there, or cannot be told from
+    /// damage. Another copy of the block may be good.
     Damaged(String),
-    /// The block breaks a rule.
+    /// The block breaks a rule; every copy of it does.
     Rule(RuleError),
 }

@@ -1,60 +1,63 @@
-//! A block between taking its coins and being committed: its rules and scripts are checked by all
-//! workers, each claiming the next chunk.
+//! The rules about what a block spends, its scripts and its undo data, once its coins are known.
+//!
+//! The work is cut into chunks, so that all workers can take part in one block.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::prepare::{CoinSource, Prepared};
+use super::prepare::{CoinSource, MissingCoin, Prepared};
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::Coin;
 use crate::rules::{BlockContext, BlockSpends, Prevout, RuleError, TxScripts, is_bip30_repeat};
-use crate::wire::{Network, OutPoint, ScriptFlags, TxView, put_compact_size};
+use crate::wire::{Network, ScriptFlags, TxView, put_compact_size};
 
-/// Inputs in a chunk of script checks: at about 33 µs each, 4 ms of work, so that the last chunk
-/// of a block keeps no core waiting for long, and taking one costs nothing beside.
+/// The number of inputs in a chunk of script checks: at about 33 µs each, 4 ms of work, so that other
+/// cores do not wait long for the last chunk of a block, and taking a chunk costs next to nothing.
 const CHUNK_INPUTS: usize = 128;
 
-/// A block whose coins are taken from the cache and whose outputs are in it.
-pub(crate) struct InFlight {
+/// A block with the coins that it spends, while its rules and scripts are checked.
+pub(crate) struct Validation {
     pub id: BlockId,
     pub prepared: Prepared,
-    /// The coins of [`Prepared::external`]; fewer if one was missing.
+    /// The coins of [`Prepared::external`]; only those before the first that is missing.
     pub coins: Vec<Coin>,
-    /// The first input without coin: the index of its transaction, and the outpoint.
-    pub missing: Option<(usize, OutPoint)>,
-    /// Flags to check scripts with; `None` where they are assumed valid.
+    /// The flags that scripts are checked with; `None` where they are assumed valid.
     pub script_flags: Option<ScriptFlags>,
-    /// Median time past of the parent, and of every earlier block by height.
-    pub times: Times,
-    /// First input of each transaction among [`Prepared::sources`].
+    /// The first input without a coin.
+    missing: Option<MissingCoin>,
+    has_all_coins: bool,
+    parent_median_time_past: i64,
+    times: BranchTimes,
+    /// The position of each transaction's first input in [`Prepared::sources`].
     first_source: Vec<u32>,
     chunks: Vec<Chunk>,
     next_chunk: AtomicUsize,
     chunks_done: AtomicUsize,
-    /// Errors by chunk: the lowest is what Core would say.
+    /// Errors by chunk: the one of the lowest chunk is what Core would say.
     errors: Mutex<BTreeMap<usize, RuleError>>,
     undo: OnceLock<Vec<u8>>,
-    /// Whether its coins are taken and its outputs added.
-    coins_taken: bool,
 }
 
-/// Median times past that BIP68 may ask for.
-#[derive(Clone)]
-pub(crate) struct Times {
-    pub parent: i64,
-    pub by_height: Arc<Vec<u32>>,
-}
+/// The median time past of each block of a branch, by height. Locks relative to the time of the
+/// coin that is spent need it (BIP68).
+#[derive(Clone, Default)]
+pub(crate) struct BranchTimes(Arc<Vec<u32>>);
 
-impl Times {
+impl BranchTimes {
     /// The times of the branch that ends in `tip`.
-    pub fn of_branch(tree: &Tree, tip: BlockId) -> Arc<Vec<u32>> {
+    pub fn of(tree: &Tree, tip: BlockId) -> Self {
         let chain = ActiveChain::to(tree, tip);
         let at = |height| chain.at(height).map_or(0, |id| tree.median_time_past(id));
-        Arc::new((0..=tree.node(tip).height).map(at).collect())
+        Self(Arc::new((0..=tree.node(tip).height).map(at).collect()))
+    }
+
+    fn at(&self, height: u32) -> i64 {
+        self.0.get(height as usize).map_or(0, |time| i64::from(*time))
     }
 }
 
+/// A part of the work on one block.
 #[derive(Clone, Copy)]
 enum Chunk {
     /// All rules about amounts, locks and signature operations.
@@ -67,16 +70,18 @@ enum Chunk {
     ScriptsOfTx { tx: usize, first_input: usize, end_input: usize },
 }
 
-impl InFlight {
-    /// Readies a block for the workers.
+impl Validation {
+    /// Readies a block for its checks. `coins` are those of [`Prepared::external`], up to the first
+    /// that is missing; `times` are of a branch that the block is in.
     pub fn new(
+        tree: &Tree,
         id: BlockId,
         prepared: Prepared,
         coins: Vec<Coin>,
-        missing: Option<(usize, OutPoint)>,
         script_flags: Option<ScriptFlags>,
-        times: Times,
+        times: &BranchTimes,
     ) -> Self {
+        let missing = prepared.first_missing(coins.len());
         let mut first_source = vec![0, 0];
         for tx in prepared.block.view().txs().skip(1) {
             let last = first_source[first_source.len() - 1];
@@ -90,38 +95,39 @@ impl InFlight {
             }
         }
         Self {
-            coins_taken: missing.is_none(),
-            undo: OnceLock::new(),
             id,
             prepared,
             coins,
-            missing,
             script_flags,
-            times,
+            has_all_coins: missing.is_none(),
+            missing,
+            parent_median_time_past: tree.parent_median_time_past(id),
+            times: times.clone(),
             first_source,
             chunks,
             next_chunk: AtomicUsize::new(0),
             chunks_done: AtomicUsize::new(0),
             errors: Mutex::default(),
+            undo: OnceLock::new(),
         }
     }
 
-    /// A block that is refused before any of its coins is taken.
-    pub fn refused(id: BlockId, prepared: Prepared, error: RuleError) -> Self {
-        let times = Times { parent: 0, by_height: Arc::default() };
-        let mut block = Self::new(id, prepared, Vec::new(), None, None, times);
+    /// A block that breaks a rule which is asked before any of its coins is looked for.
+    pub fn refused(tree: &Tree, id: BlockId, prepared: Prepared, error: RuleError) -> Self {
+        let mut block = Self::new(tree, id, prepared, Vec::new(), None, &BranchTimes::default());
         block.chunks.clear();
-        block.coins_taken = false;
+        block.has_all_coins = false;
         block.errors = Mutex::new(BTreeMap::from([(0, error)]));
         block
     }
 
-    /// Whether its coins are taken from the cache and its outputs added to it.
-    pub fn coins_taken(&self) -> bool {
-        self.coins_taken
+    /// Whether a coin was found for every input; if not, none was taken for good.
+    pub fn has_all_coins(&self) -> bool {
+        self.has_all_coins
     }
 
-    /// Works on the block until no chunk is left to claim; true for whoever finished the last.
+    /// Works on the block until every chunk is claimed. Returns whether this call finished the last
+    /// chunk.
     pub fn work(&self, network: &Network) -> bool {
         let mut finished_last = false;
         loop {
@@ -141,18 +147,18 @@ impl InFlight {
         self.chunks_done.load(Ordering::Acquire) == self.chunks.len()
     }
 
-    /// The error that Core would give, once all is done.
+    /// The error that Core would give for the block, once every chunk is done.
     pub fn take_error(&self) -> Option<RuleError> {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.pop_first().map(|(_, error)| error)
     }
 
-    /// Inputs, the coinbase's left out.
+    /// The number of inputs, without the coinbase's.
     pub fn input_count(&self) -> usize {
         self.prepared.sources.len()
     }
 
-    /// By how many coins the UTXO set has grown.
+    /// The number of coins by which the block makes the UTXO set grow.
     pub fn coins_gained(&self) -> i64 {
         let prepared = &self.prepared;
         let overwrites = is_bip30_repeat(prepared.height, prepared.block.hash());
@@ -181,22 +187,17 @@ impl InFlight {
         let context = BlockContext {
             network,
             height: self.prepared.height,
-            parent_median_time_past: self.times.parent,
+            parent_median_time_past: self.parent_median_time_past,
         };
         let block = &self.prepared.block;
         let mut spends = BlockSpends::new(block, context);
-        let time_at = |height: u32| {
-            self.times.by_height.get(height as usize).map_or(0, |time| i64::from(*time))
-        };
         let mut scripts = Vec::new();
         for index in 1..block.view().tx_count() {
-            if let Some((tx, outpoint)) = &self.missing
-                && *tx == index
-            {
-                return Err(RuleError::missing_or_spent(&block.txids()[index], outpoint));
+            if let Some(missing) = self.missing.filter(|missing| missing.tx == index) {
+                return Err(RuleError::missing_or_spent(&block.txids()[index], &missing.outpoint));
             }
             self.with_prevouts(index, &mut scripts, |_, prevouts| {
-                spends.tx(index, prevouts, time_at)
+                spends.tx(index, prevouts, |height| self.times.at(height))
             })?;
         }
         spends.finish().map(|_| ())
@@ -216,7 +217,7 @@ impl InFlight {
     }
 
     /// Calls `work` with the transaction at `index` and the coins that it spends. `scripts` is
-    /// scratch space for scripts in full.
+    /// scratch space for their scripts, decompressed.
     fn with_prevouts<T>(
         &self,
         index: usize,
@@ -261,10 +262,37 @@ impl InFlight {
         &self.prepared.sources[first as usize..end as usize]
     }
 
-    /// The undo data, once all is done: for every transaction but the coinbase, the coins that it
+    /// The undo data, once every chunk is done: for every transaction but the coinbase, the coins that it
     /// spent (Core's `CBlockUndo`).
     pub fn undo(&self) -> &[u8] {
         self.undo.get().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A rule that a block breaks, and the block, to be tried with other coins.
+pub(crate) struct Refused {
+    pub error: RuleError,
+    pub prepared: Prepared,
+}
+
+/// Checks all rules about what a block spends, and with `flags` its scripts, in this thread.
+/// `coins` and `times` are as for [`Validation::new`].
+///
+/// # Errors
+/// The reason that Core would give if these were the block's coins.
+pub(crate) fn check_spends(
+    tree: &Tree,
+    id: BlockId,
+    prepared: Prepared,
+    coins: Vec<Coin>,
+    flags: Option<ScriptFlags>,
+    times: &BranchTimes,
+) -> Result<Validation, Box<Refused>> {
+    let block = Validation::new(tree, id, prepared, coins, flags, times);
+    block.work(tree.network());
+    match block.take_error() {
+        Some(error) => Err(Box::new(Refused { error, prepared: block.prepared })),
+        None => Ok(block),
     }
 }
 

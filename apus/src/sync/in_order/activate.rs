@@ -1,17 +1,17 @@
-//! From the tip to the best valid chain, whatever that takes (Core's `ActivateBestChain`).
+//! From the tip to the best valid chain, over any reorganisation (Core's `ActivateBestChain`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connect::{Connector, Outcome};
-use super::disconnect::disconnect_tip;
+use super::disconnect::{Disconnected, disconnect_tip};
 use super::pipeline::with_workers;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::sync::assumevalid::Assumed;
 use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::block::validate::Times;
+use crate::sync::block::validate::BranchTimes;
 use crate::sync::clock::Stage;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
@@ -49,7 +49,7 @@ fn activate(
             }
             observe(observer, Phase::Disconnecting, node);
             let (shared, ledger) = node.split();
-            if let Err((step, what)) = disconnect_tip(&shared, ledger)? {
+            if let Disconnected::Damaged(step, what) = disconnect_tip(&shared, ledger)? {
                 take_another_copy(node, step, &what)?;
             }
         }
@@ -70,7 +70,7 @@ fn activate(
             }
             Outcome::Damaged(step, what) => {
                 if let Err(error) = take_another_copy(node, step, &what) {
-                    // Nothing is in flight: what was connected before it is kept.
+                    // No block is in flight: those connected before this one are kept.
                     let (shared, ledger) = node.split();
                     ledger.commit(&shared, observer)?;
                     return Err(error);
@@ -86,7 +86,7 @@ fn is_high_enough(node: &Node) -> bool {
     node.options.stop_at_height.is_some_and(|stop_at| height >= stop_at)
 }
 
-/// The blocks behind `fork` up to `best`, or up to the height to stop at.
+/// The blocks after `fork` up to `best`, or up to the height to stop at.
 fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let Some(top) = node.tree.ancestor(best, top) else { return Vec::new() };
@@ -105,7 +105,7 @@ fn connect(
     let threads = node.options.threads;
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
     let last = steps.last().map_or(node.tip(), |step| step.id);
-    let times = Times::of_branch(&node.tree, last);
+    let times = BranchTimes::of(&node.tree, last);
     let (shared, ledger) = node.split();
     with_workers(&shared, steps, threads, |workers| {
         let mut connector = Connector {
@@ -126,8 +126,8 @@ fn connect(
     })
 }
 
-/// Stores the blocks of sources that are valid as far as can be told and not part of the best
-/// chain, as Core does: they may become part of it later.
+/// Stores the blocks of sources that are not part of the best chain and break no rule that can be
+/// checked without coins, as Core does: a later block may make them part of it.
 pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<(), SyncError> {
     let side: Vec<BlockId> = node
         .tree
@@ -141,7 +141,7 @@ pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<
                 break;
             }
             let step = Step { id, place: Place::Source(place), weight: 0 };
-            let prepared = node.split().0.check_only(step);
+            let prepared = node.split().0.prepare(step);
             match prepared {
                 Ok(prepared) => {
                     let (shared, ledger) = node.split();

@@ -1,5 +1,6 @@
-//! The connector: takes and adds coins block by block, retires blocks whose checks are finished,
-//! takes back those behind one that failed, and commits.
+//! The thread that connects blocks in order of height: it takes the coins that each spends, adds
+//! those that it creates, makes blocks whose checks are finished the tip, takes back those after an
+//! invalid one, and commits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::sync::assumevalid::Assumed;
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::block::validate::{InFlight, Times};
+use crate::sync::block::validate::{BranchTimes, Validation};
 use crate::sync::clock::Stage;
 use crate::sync::commit::Ledger;
 use crate::sync::outcome::Counts;
@@ -26,11 +27,11 @@ use crate::wire::OutPoint;
 pub(super) enum Outcome {
     /// Every step is connected.
     Done,
-    /// Someone asked to stop.
+    /// Somebody asked to stop.
     Stopped,
-    /// This step breaks a rule.
+    /// The block of this step breaks a rule.
     Invalid(Step, RuleError),
-    /// This step's bytes are not what its header promises.
+    /// The bytes at this step's place are not the block that belongs there.
     Damaged(Step, String),
 }
 
@@ -40,22 +41,26 @@ pub(super) struct Connector<'a> {
     pub steps: &'a [Step],
     pub ledger: &'a mut Ledger,
     pub assumed: Assumed,
-    pub times: Arc<Vec<u32>>,
+    pub times: BranchTimes,
     pub observer: &'a dyn Observer,
     pub stop: &'a AtomicBool,
     pub weight_total: u64,
     pub weight_done: u64,
-    pub in_flight: VecDeque<Arc<InFlight>>,
-    /// Steps connected and steps retired, counted from the first.
+    /// Blocks whose coins are taken and added, and whose checks may not be finished.
+    pub in_flight: VecDeque<Arc<Validation>>,
+    /// How many steps' coins are taken and added.
     pub connected: usize,
+    /// How many steps' checks are finished; the last of these is the tip.
     pub retired: usize,
 }
 
-/// Why the connector takes no further block for now.
+/// Why the connector takes no further block until none is in flight.
 enum Halt {
-    /// It goes on once everything in flight is retired and committed.
+    /// It is time to commit; after that it goes on.
     Commit,
+    /// Somebody asked to stop.
     Stop,
+    /// The next block cannot be connected.
     Fault(BlockFault),
 }
 
@@ -144,17 +149,17 @@ impl Connector<'_> {
             self.refuse(&step, prepared, RuleError::bip30());
             return Ok(());
         }
-        let (coins, missing) = self.spend(&prepared)?;
-        if missing.is_some() {
+        let coins = self.spend(&prepared)?;
+        if prepared.first_missing(coins.len()).is_some() {
             let taken = prepared.external.iter().zip(&coins);
             taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
-            // The coins are again as they were before the block, which is what BIP30 asks about.
+            // The UTXO set is again as it was before the block, which is what BIP30 asks about.
             if bip30 == Bip30Check::Implied && self.overwrites(&prepared)? {
                 self.refuse(&step, prepared, RuleError::bip30());
                 return Ok(());
             }
         } else {
-            // Where BIP30 is not looked up it cannot be broken: the UTXO set is not the chain's.
+            // Where BIP30 is not looked up, no valid chain breaks it: this UTXO set is another's.
             self.add(&prepared).map_err(|error| {
                 StoreError::new(self.shared.chainstate.dir(), format!("the coin {error}"))
             })?;
@@ -162,29 +167,24 @@ impl Connector<'_> {
         let node = self.shared.tree.node(step.id);
         let flags = (!self.assumed.covers(self.shared.tree, step.id))
             .then(|| script_flags(self.shared.network, node.height, &node.hash));
-        let parent = self.shared.tree.parent_median_time_past(step.id);
-        let times = Times { parent, by_height: Arc::clone(&self.times) };
-        let block = InFlight::new(step.id, prepared, coins, missing, flags, times);
+        let tree = self.shared.tree;
+        let block = Validation::new(tree, step.id, prepared, coins, flags, &self.times);
         let block = Arc::new(block);
         workers.check(&block);
         self.in_flight.push_back(block);
         Ok(())
     }
 
-    /// The coins that a block spends, up to the first that is missing.
-    #[expect(clippy::type_complexity, reason = "coins, and the input without one")]
-    fn spend(
-        &self,
-        prepared: &Prepared,
-    ) -> Result<(Vec<Coin>, Option<(usize, OutPoint)>), StoreError> {
+    /// Takes the coins of [`Prepared::external`] from the UTXO set, up to the first that is missing.
+    fn spend(&self, prepared: &Prepared) -> Result<Vec<Coin>, StoreError> {
         let cache = self.shared.cache;
         let mut coins = Vec::with_capacity(prepared.external.len());
-        let mut missing = None;
+        let mut is_missing = false;
         for (outpoint, lookup) in
             prepared.external.iter().zip(cache.spend_batch(&prepared.external))
         {
             let lookup = match lookup {
-                // Perhaps not so any more: the same outpoint may have come twice.
+                // The block may spend an outpoint twice: then the first time made it known.
                 Lookup::Unknown => cache.spend(outpoint),
                 known => known,
             };
@@ -196,17 +196,13 @@ impl Connector<'_> {
                 }),
             };
             match coin {
-                // Behind the first that is missing all go back where they came from.
-                Some(coin) if missing.is_some() => cache.restore(outpoint, &coin),
+                // After the first that is missing, all are put back.
+                Some(coin) if is_missing => cache.restore(outpoint, &coin),
                 Some(coin) => coins.push(coin),
-                None if missing.is_none() => missing = Some(*outpoint),
-                None => {}
+                None => is_missing = true,
             }
         }
-        let missing = missing.map(|outpoint| (prepared.tx_of_external(coins.len()), outpoint));
-        let first = |fault: &(usize, OutPoint)| fault.0;
-        let fault = [missing, prepared.fault].into_iter().flatten().min_by_key(first);
-        Ok((coins, fault))
+        Ok(coins)
     }
 
     fn add(&self, prepared: &Prepared) -> Result<(), crate::coins::Overwritten> {
@@ -216,7 +212,7 @@ impl Connector<'_> {
         self.shared.cache.add_batch(others, Overwrite::Never)
     }
 
-    /// How it is found out whether a block keeps BIP30.
+    /// How to find out whether a block keeps BIP30.
     fn bip30(&self, step: &Step) -> Bip30Check {
         let (tree, network) = (self.shared.tree, self.shared.network);
         let node = tree.node(step.id);
@@ -225,9 +221,10 @@ impl Connector<'_> {
         bip30_check(network, node.height, &node.hash, matches)
     }
 
-    /// A block refused before any of its coins is taken, in its place after those in flight.
+    /// Queues a block that is refused before any of its coins is taken, after those in flight.
     fn refuse(&mut self, step: &Step, prepared: Prepared, error: RuleError) {
-        self.in_flight.push_back(Arc::new(InFlight::refused(step.id, prepared, error)));
+        let block = Validation::refused(self.shared.tree, step.id, prepared, error);
+        self.in_flight.push_back(Arc::new(block));
     }
 
     /// Whether a block creates a coin that exists before it.
@@ -250,7 +247,7 @@ impl Connector<'_> {
         Ok(false)
     }
 
-    /// Retires blocks from the front while their checks are finished.
+    /// Makes the blocks in flight the tip, one after another, while their checks are finished.
     fn retire(&mut self) -> Result<Option<Outcome>, StoreError> {
         while self.in_flight.front().is_some_and(|block| block.is_done()) {
             let Some(block) = self.in_flight.pop_front() else { break };
@@ -267,13 +264,13 @@ impl Connector<'_> {
         Ok(None)
     }
 
-    /// Takes back `failed` and all blocks connected behind it, last first.
-    fn take_back(&mut self, failed: &Arc<InFlight>) {
+    /// Takes back the coins of `failed` and of all blocks connected after it, last first.
+    fn take_back(&mut self, failed: &Arc<Validation>) {
         let cache = self.shared.cache;
         self.in_flight.push_front(Arc::clone(failed));
         while let Some(block) = self.in_flight.pop_back() {
             // Workers may still be checking it; they only read what the block holds.
-            if !block.coins_taken() {
+            if !block.has_all_coins() {
                 continue;
             }
             let created: Vec<OutPoint> = block.prepared.created.iter().map(|c| c.0).collect();

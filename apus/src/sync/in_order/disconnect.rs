@@ -1,4 +1,4 @@
-//! Taking the tip back: its outputs are removed and the coins that it spent come back from its
+//! Disconnecting the tip: its outputs are removed, and the coins that it spent are restored from its
 //! undo data (Core's `DisconnectBlock`).
 
 use crate::chain::BlockId;
@@ -11,19 +11,23 @@ use crate::sync::commit::Ledger;
 use crate::sync::sources::Place;
 use crate::wire::{BlockView, OutPoint, TxView, is_unspendable};
 
-/// The tip's stored bytes are not the block: the step that reads them, and what is wrong.
-type Damaged = (Step, String);
+/// What became of the tip.
+pub(super) enum Disconnected {
+    /// It is disconnected.
+    Done,
+    /// It is still the tip: the bytes that this step reads are not the block, for this reason.
+    Damaged(Step, String),
+}
 
-/// Disconnects the tip. Nothing may be in flight. Where its stored bytes are not the block, nothing
-/// happens, and the inner result says what is wrong with them.
+/// Disconnects the tip. No block may be in flight.
 ///
 /// # Errors
 /// The block is not stored, or its undo data cannot be read or does not fit it.
 pub(super) fn disconnect_tip(
     shared: &Shared,
     ledger: &mut Ledger,
-) -> Result<Result<(), Damaged>, StoreError> {
-    let Some(tip) = ledger.active.tip() else { return Ok(Ok(())) };
+) -> Result<Disconnected, StoreError> {
+    let Some(tip) = ledger.active.tip() else { return Ok(Disconnected::Done) };
     let entry = ledger.entries[tip.index()];
     let missing = |what: &str| {
         let path = shared.files.block_path(entry.file);
@@ -34,12 +38,12 @@ pub(super) fn disconnect_tip(
         .undo_pos()
         .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
     let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
-    // A block that is checked again, to the last byte, names the coins that it created and spent.
-    let block = match shared.read(step).and_then(|bytes| shared.check(step, bytes)) {
+    // The block is checked to its last byte, since it says which coins it created and spent.
+    let block = match shared.checked(step) {
         Ok(block) => block,
         Err(BlockFault::Store(error)) => return Err(error),
-        Err(BlockFault::Damaged(what)) => return Ok(Err((step, what))),
-        Err(BlockFault::Rule(error)) => return Ok(Err((step, error.to_string()))),
+        Err(BlockFault::Damaged(what)) => return Ok(Disconnected::Damaged(step, what)),
+        Err(BlockFault::Rule(error)) => return Ok(Disconnected::Damaged(step, error.to_string())),
     };
     let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
     let mut spent = Vec::new();
@@ -50,7 +54,7 @@ pub(super) fn disconnect_tip(
         })?;
     undo_block(shared, ledger, tip, block.view(), spent);
     ledger.active.pop();
-    Ok(Ok(()))
+    Ok(Disconnected::Done)
 }
 
 fn undo_block<B: AsRef<[u8]>>(

@@ -1,5 +1,5 @@
-//! In order of height: blocks take their coins from the UTXO set, and the best valid chain becomes
-//! the active one.
+//! Syncing in order of height: each block takes the coins that it spends from the UTXO set, and the
+//! best valid chain becomes the active one.
 
 pub(super) mod activate;
 mod connect;

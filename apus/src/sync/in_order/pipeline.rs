@@ -7,9 +7,10 @@
 //!                       look coins up         add coins       a chunk at a time
 //! ```
 //!
-//! The connector does the bookkeeping that has to be in order and nothing else. Workers prefer
-//! jobs to tickets: what is oldest is finished first.
+//! The connector (`connect.rs`) does what has to be done in order, and nothing else. Workers prefer
+//! jobs to tickets, so that the oldest block is finished first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -21,47 +22,50 @@ use crate::disk::StoreError;
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::block::validate::InFlight;
+use crate::sync::block::validate::Validation;
 use crate::sync::clock::Stage;
 use crate::sync::threads;
 use crate::wire::OutPoint;
 
-/// Blocks that workers may be ahead of the connector: at 2 MB each with their offsets, 64 MB.
+/// The number of blocks by which workers may be ahead of the connector: at 2 MB each with their
+/// offsets, 64 MB.
 const AHEAD_MAX: usize = 32;
 
-/// Connected blocks whose checks are not finished: enough that every core has work while the
-/// connector is at another block, and few enough that undoing them is quick.
+/// The largest number of blocks in flight: connected, but not finished with their checks. Enough
+/// that every core has work while the connector is at another block, and few enough that taking
+/// them back is quick.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// How often the connector looks up from waiting.
+/// How long the connector waits for news before it looks at whether to stop.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What workers tell the connector.
+/// What other threads report to the connector.
 enum Event {
-    /// The block of this step is ready, or cannot be.
+    /// The block of this step is ready to be connected, or cannot be made ready.
     Prepared(usize, Box<Result<Prepared, BlockFault>>),
     /// All checks of some block are finished.
     Checked,
     /// Tables could not be merged.
     MergeFailed(StoreError),
-    /// A worker has panicked: what it was at will never be finished.
+    /// A worker has panicked: what it was working on will never be finished.
     Panicked,
 }
 
 /// The connector's ends of the queues.
 pub(crate) struct Workers {
     tickets: Sender<usize>,
-    jobs: Sender<Arc<InFlight>>,
+    jobs: Sender<Arc<Validation>>,
     events: Receiver<Event>,
     threads: usize,
     next_ticket: usize,
     steps: usize,
-    ready: std::collections::BTreeMap<usize, Result<Prepared, BlockFault>>,
+    ready: BTreeMap<usize, Result<Prepared, BlockFault>>,
     merges: Sender<()>,
     failed: Option<StoreError>,
 }
 
-/// Runs `connect` with workers that make `steps` ready ahead of it, and ends them after it.
+/// Runs `connect` with workers that make the blocks of `steps` ready ahead of it. All threads end
+/// with it.
 pub(crate) fn with_workers<T>(
     shared: &Shared,
     steps: &[Step],
@@ -71,15 +75,15 @@ pub(crate) fn with_workers<T>(
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
     // Every worker may take part in every block that is in flight.
     let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
-    // A worker must never wait here, for the connector may be waiting to hand it a job. Tickets and
-    // room in flight bound what is under way.
+    // Unbounded, since a worker must never wait here: the connector may be waiting to give it a
+    // job. The numbers of tickets and of blocks in flight bound what can be queued.
     let (event_queue, events) = unbounded();
-    // One wish is enough: a merge goes on until nothing is left to merge.
+    // One request is enough: a merge goes on until nothing is left to merge.
     let (merges, merge_queue) = bounded(1);
     thread::scope(|scope| {
         let events_of_merger = event_queue.clone();
         threads::spawn(scope, "apus-merge", move || {
-            shared.merge_on_demand(&merge_queue, &events_of_merger);
+            merge_on_request(shared, &merge_queue, &events_of_merger);
         });
         for number in 0..threads {
             let worker = Worker {
@@ -92,7 +96,7 @@ pub(crate) fn with_workers<T>(
             threads::spawn(scope, format!("apus-work-{number}"), move || worker.run());
         }
         drop((ticket_queue, job_queue, event_queue));
-        let ready = std::collections::BTreeMap::new();
+        let ready = BTreeMap::new();
         let (next_ticket, steps) = (0, steps.len());
         let failed = None;
         connect(&mut Workers {
@@ -136,7 +140,7 @@ impl Workers {
     }
 
     /// Gives a connected block to all workers.
-    pub fn check(&self, block: &Arc<InFlight>) {
+    pub fn check(&self, block: &Arc<Validation>) {
         for _ in 0..self.threads {
             if self.jobs.send(Arc::clone(block)).is_err() {
                 return;
@@ -144,13 +148,13 @@ impl Workers {
         }
     }
 
-    /// Has tables merged beside all this, if there are too many for quick look-ups.
+    /// Has tables merged in the background, if there are too many for quick look-ups.
     pub fn merge(&self) {
-        // A full queue means that a wish is waiting already.
+        // If the queue is full, a request is waiting already.
         let _ = self.merges.try_send(());
     }
 
-    /// An error of the disk that happened beside.
+    /// The error of the disk that ended a merge in the background, if one did.
     pub fn take_failure(&mut self) -> Option<StoreError> {
         self.failed.take()
     }
@@ -184,47 +188,58 @@ struct Worker<'a> {
     shared: &'a Shared<'a>,
     steps: &'a [Step],
     tickets: Receiver<usize>,
-    jobs: Receiver<Arc<InFlight>>,
+    jobs: Receiver<Arc<Validation>>,
     events: Sender<Event>,
+}
+
+/// The next thing for a worker to do.
+enum Task {
+    /// Take part in the checks of a connected block.
+    Check(Arc<Validation>),
+    /// Make the block of this step ready to be connected.
+    Prepare(usize),
+    /// Nothing will follow.
+    End,
 }
 
 impl Worker<'_> {
     fn run(mut self) {
-        while let Some(event) = self.next() {
+        loop {
+            let event = match self.next() {
+                Task::Check(block) => self.check(&block),
+                Task::Prepare(step) => Some(self.prepare(step)),
+                Task::End => return,
+            };
             if event.is_some_and(|event| self.events.send(event).is_err()) {
                 return;
             }
         }
     }
 
-    /// Does the next piece of work; `None` when there will be no more.
-    fn next(&mut self) -> Option<Option<Event>> {
-        if let Ok(job) = self.jobs.try_recv() {
-            return Some(self.check(&job));
+    /// Waits for the next task; checks come before blocks to be made ready.
+    fn next(&mut self) -> Task {
+        if let Ok(block) = self.jobs.try_recv() {
+            return Task::Check(block);
         }
-        select! {
-            recv(self.jobs) -> job => match job {
-                Ok(job) => Some(self.check(&job)),
-                Err(_) => None,
-            },
-            recv(self.tickets) -> ticket => match ticket {
-                Ok(index) => Some(Some(self.prepare(index))),
-                Err(_) => {
-                    self.tickets = never();
-                    Some(None)
-                }
-            },
+        loop {
+            select! {
+                recv(self.jobs) -> block => return block.map_or(Task::End, Task::Check),
+                recv(self.tickets) -> ticket => match ticket {
+                    Ok(step) => return Task::Prepare(step),
+                    Err(_) => self.tickets = never(),
+                },
+            }
         }
     }
 
-    fn check(&self, block: &InFlight) -> Option<Event> {
+    fn check(&self, block: &Validation) -> Option<Event> {
         let _timer = self.shared.clock.start(Stage::Validate);
         block.work(self.shared.network).then_some(Event::Checked)
     }
 
-    fn prepare(&self, index: usize) -> Event {
-        let prepared = self.shared.prepare(self.steps[index]);
-        Event::Prepared(index, Box::new(prepared))
+    fn prepare(&self, step: usize) -> Event {
+        let prepared = prepare_with_coins(self.shared, self.steps[step]);
+        Event::Prepared(step, Box::new(prepared))
     }
 }
 
@@ -236,56 +251,53 @@ impl Drop for Worker<'_> {
     }
 }
 
-impl Shared<'_> {
-    /// Merges tables whenever somebody asks, until nobody can any more.
-    fn merge_on_demand(&self, wishes: &Receiver<()>, events: &Sender<Event>) {
-        while wishes.recv().is_ok() {
-            loop {
-                let _timer = self.clock.start(Stage::Merge);
-                tracing::debug!(bytes = self.chainstate.disk_bytes(), "merging tables");
-                match self.pool.install(|| self.chainstate.merge()) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        let _ = events.send(Event::MergeFailed(error));
-                        return;
-                    }
+/// Merges tables whenever it is requested, until nobody can request it any more.
+fn merge_on_request(shared: &Shared, requests: &Receiver<()>, events: &Sender<Event>) {
+    while requests.recv().is_ok() {
+        loop {
+            let _timer = shared.clock.start(Stage::Merge);
+            tracing::debug!(bytes = shared.chainstate.disk_bytes(), "merging tables");
+            match shared.pool.install(|| shared.chainstate.merge()) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    let _ = events.send(Event::MergeFailed(error));
+                    return;
                 }
             }
         }
     }
+}
 
-    /// From where a block is to a block whose rules without coins all passed, with the coins that
-    /// it spends in the cache.
-    pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
-        let prepared = self.check_only(step)?;
-        let _timer = self.clock.start(Stage::LookUp);
-        self.prefetch(&prepared).map_err(BlockFault::Store)?;
-        Ok(prepared)
-    }
+/// Prepares the block of a step, and brings the coins that it spends into the cache.
+fn prepare_with_coins(shared: &Shared, step: Step) -> Result<Prepared, BlockFault> {
+    let prepared = shared.prepare(step)?;
+    let _timer = shared.clock.start(Stage::LookUp);
+    prefetch(shared, &prepared).map_err(BlockFault::Store)?;
+    Ok(prepared)
+}
 
-    /// Brings the coins that a block spends from the tables into the cache, where they are
-    /// neither there nor created by a block that is yet to be connected.
-    fn prefetch(&self, prepared: &Prepared) -> Result<(), StoreError> {
-        if self.chainstate.is_empty() {
-            return Ok(());
-        }
-        let generation = self.cache.generation();
-        let unknown = self.cache.unknown(&prepared.external);
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let wanted: Vec<OutPoint> =
-            unknown.into_iter().map(|index| prepared.external[index]).collect();
-        let found = self.chainstate.get_many(&wanted)?;
-        let coins: Vec<(OutPoint, Coin)> = wanted
-            .into_iter()
-            .zip(found)
-            .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
-            .collect();
-        self.cache.fill_batch(generation, &coins);
-        Ok(())
+/// Brings the coins that a block spends from the tables into the cache, if they are not there and
+/// no block that is yet to be connected creates them.
+fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
+    let Shared { chainstate, cache, .. } = shared;
+    if chainstate.is_empty() {
+        return Ok(());
     }
+    let generation = cache.generation();
+    let unknown = cache.unknown(&prepared.external);
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let wanted: Vec<OutPoint> = unknown.into_iter().map(|index| prepared.external[index]).collect();
+    let found = chainstate.get_many(&wanted)?;
+    let coins: Vec<(OutPoint, Coin)> = wanted
+        .into_iter()
+        .zip(found)
+        .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
+        .collect();
+    cache.fill_batch(generation, &coins);
+    Ok(())
 }
 
 #[cfg(test)]

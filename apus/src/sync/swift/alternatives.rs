@@ -1,7 +1,9 @@
-//! Undo data that more than one record of a rev file may be. A stale block's stands there too, and
-//! may have the shape of its sibling's, the checksum (over the parent's hash) and coins that pass
-//! every rule. Only the sums tell them apart: where these do not agree, other records take the
-//! places of those that were used, until they do.
+//! Blocks for which a rev file has more than one record that may be their undo data.
+//!
+//! The undo data of a stale block stands there too. It may have the shape of its sibling's, the same
+//! checksum (over the hash of their parent), and coins that pass every rule. Only the sums tell the
+//! two apart: where the sums do not agree, other records are tried in the place of those that were
+//! used, until they do.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,52 +12,53 @@ use rayon::prelude::*;
 use super::fault::Fault;
 use super::job::Job;
 use super::tally::push_coin;
-use super::undo::{UndoAt, external_coins};
+use super::undo::{UndoAt, UndoWritten, external_coins};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::script_flags;
 use crate::store::{FlatFilePos, IndexEntry, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, Salt};
 use crate::sync::block::shared::Shared;
-use crate::sync::block::spends::check_spends;
 use crate::sync::block::step::Step;
+use crate::sync::block::validate::check_spends;
 use crate::sync::sources::Place;
 
-/// Combinations that are tried, at most. Each is a chance in 2^256 that sums agree though what
-/// they are of does not.
+/// The largest number of combinations that are tried. Each has one chance in 2^256 to make the sums
+/// agree though the coins do not.
 const COMBINATIONS_MAX: usize = 1 << 16;
 
-/// Undo data that passes every rule in the place of what was used of a block.
+/// Other undo data with which a block passes every rule, too.
 struct Alternative<A> {
     payload: Vec<u8>,
-    /// What the sums gain by it: what was used as created, this as spent.
+    /// What it adds to the sums: the coins that were used as created, its own as spent.
     difference: A,
 }
 
-/// A block whose undo data can be another.
+/// A block with other undo data to choose from.
 struct Choice<A> {
-    /// Index among the undo data that was written.
+    /// The block's index among the undo data that was written.
     written: usize,
     others: Vec<Alternative<A>>,
 }
 
-/// Where the undo data of a block that came from a source was written, and where it came from.
+/// The undo data that was used of a block: where it came from, and where it was written.
 struct Used<'a> {
     step: Step,
     entry: &'a IndexEntry,
     pos: FlatFilePos,
-    /// The source file next to whose rev file it was first looked for, and at which record.
+    /// The number of the source file whose rev file was searched first.
     file: u32,
+    /// The record with which that search began.
     guess: usize,
 }
 
-/// Looks for other undo data with which `aggregate` is balanced. If there is, it is written, and
-/// `written` says where it is; else nothing changes.
+/// Looks for other undo data with which `aggregate` is balanced. If there is such, it is written, and
+/// `written` names it; otherwise nothing changes.
 pub(super) fn balance<A: Aggregate>(
     job: &Job,
     entries: &[IndexEntry],
     aggregate: &mut A,
-    written: &mut [(BlockId, u32)],
+    written: &mut [UndoWritten],
 ) -> Result<(), Fault> {
     let shared = job.shared;
     let used = used(job, entries, written);
@@ -75,7 +78,7 @@ pub(super) fn balance<A: Aggregate>(
     let Some((chosen, balanced)) = combine(job.salt, aggregate, &choices) else { return Ok(()) };
     for (choice, at) in choices.iter().zip(chosen) {
         let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
-        let (id, pos) = &mut written[choice.written];
+        let UndoWritten { id, pos } = &mut written[choice.written];
         let entry = &entries[id.index()];
         let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
         let undo = UndoRecord { file, height, prev, payload: &other.payload };
@@ -85,15 +88,15 @@ pub(super) fn balance<A: Aggregate>(
     Ok(())
 }
 
-/// What is known of each piece of undo data that was written; none where it was ours before.
+/// The origin of each piece of undo data that was written; `None` where it was stored before.
 fn used<'a>(
     job: &Job,
     entries: &'a [IndexEntry],
-    written: &[(BlockId, u32)],
+    written: &[UndoWritten],
 ) -> Vec<Option<Used<'a>>> {
     let sources = job.plan.steps.iter().zip(&job.plan.undo);
     let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
-    let of_block = |(id, pos): &(BlockId, u32)| {
+    let of_block = |UndoWritten { id, pos }: &UndoWritten| {
         let UndoAt::Source { file, guess } = *sources.get(id)? else { return None };
         let entry = &entries[id.index()];
         let step = Step { id: *id, place: Place::Stored(entry.block_pos()?), weight: 0 };
@@ -103,8 +106,8 @@ fn used<'a>(
     written.iter().map(of_block).collect()
 }
 
-/// Records of rev files that are not what was used of any block, by source file and number of
-/// spending transactions. There are few: each other one is a block's of this chain alone.
+/// Records of rev files that were used for no block, by source file and number of spending
+/// transactions. There are few, since nearly every record is of a block of this chain.
 type Spare = HashMap<(u32, u32), Vec<usize>>;
 
 fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> {
@@ -137,7 +140,7 @@ fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> 
     Ok(spare)
 }
 
-/// The undo data among `spare` with which the block passes every rule too.
+/// The undo data among `spare` with which the block passes every rule, too.
 fn alternatives<A: Aggregate>(
     job: &Job,
     used: &Used,
@@ -170,8 +173,8 @@ fn alternatives<A: Aggregate>(
     Ok(others)
 }
 
-/// What the sums gain if a block spends what `other` says and not what `used` says; nothing if a
-/// rule forbids it.
+/// What is added to the sums if a block spends the coins of `other` and not those of `used`; `None`
+/// if a rule forbids it.
 fn difference<A: Aggregate>(
     job: &Job,
     shared: &Shared,
@@ -180,14 +183,14 @@ fn difference<A: Aggregate>(
     other: &[u8],
 ) -> Result<Option<A>, Fault> {
     let node = shared.tree.node(step.id);
-    let prepared = shared.check_only(step).map_err(|error| Fault::of_block(step, error))?;
+    let prepared = shared.prepare(step).map_err(|error| Fault::of_block(step, error))?;
     let (Ok(before), Ok(after)) =
         (external_coins(&prepared, used), external_coins(&prepared, other))
     else {
         return Ok(None);
     };
     let flags = Some(script_flags(shared.network, node.height, &node.hash));
-    let checked = check_spends(shared, &job.times, step.id, prepared, after, flags);
+    let checked = check_spends(shared.tree, step.id, prepared, after, flags, &job.times);
     let Ok(block) = checked else { return Ok(None) };
     let (mut created, mut spent) = (Elements::default(), Elements::default());
     let outpoints = &block.prepared.external;
@@ -201,8 +204,8 @@ fn difference<A: Aggregate>(
     Ok(Some(difference))
 }
 
-/// A combination that is balanced: for each choice 0 for what was used, or the number of another,
-/// counted from 1; and the sums with it.
+/// The first combination with which the sums are balanced, and those sums. For each choice it has 0
+/// for what was used, or the number of an alternative, counted from 1.
 fn combine<A: Aggregate>(
     salt: &Salt,
     aggregate: &A,

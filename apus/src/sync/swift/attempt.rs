@@ -10,10 +10,9 @@ use super::fault::Fault;
 use super::finish::{WRITERS_PER_CORE, commit, prove};
 use super::job::Job;
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
-use super::resume::{State, Work, begin, new_salt};
+use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
 use crate::swiftsync::Aggregate;
-use crate::sync::block::validate::Times;
 use crate::sync::checked::Checked;
 use crate::sync::commit::Ledger;
 use crate::sync::hints_file::HintsFile;
@@ -38,9 +37,8 @@ pub(super) fn attempt<A: Aggregate>(
     let (work, state) = begin::<A>(node, hints, plan, &directory)?;
     let every = node.options.save_every;
     let before = state.gathered.tally.counts;
-    let times = Times::of_branch(&node.tree, plan.target);
     let (shared, ledger) = node.split();
-    let mut job = Job::new(&shared, hints, plan, &work.salt, times, &state.done);
+    let mut job = Job::new(&shared, hints, plan, &work.salt, &state.done);
     job.survivors = Some(&work.survivors);
     job.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
     tracing::debug!(mode = ?plan.mode, blocks = job.todo().len(), "working through blocks");
@@ -60,7 +58,7 @@ pub(super) fn attempt<A: Aggregate>(
 fn complete<A: Aggregate>(
     job: &Job,
     ledger: &mut Ledger,
-    work: &Work,
+    work: &Workspace,
     state: State<A>,
     before: Counts,
     observer: &dyn Observer,
@@ -108,9 +106,8 @@ pub(crate) fn verify<A: Aggregate>(
 ) -> Result<Option<Tally>, Fault> {
     let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
     let threads = node.options.threads;
-    let times = Times::of_branch(&node.tree, plan.target);
     let (shared, ledger) = node.split();
-    let job = Job::new(&shared, hints, plan, &salt, times, &HashSet::new());
+    let job = Job::new(&shared, hints, plan, &salt, &HashSet::new());
     let mut coordinator = Coordinator::<A>::new(&job, ledger, State::new(&salt), observer, None);
     if coordinator.run(threads, stop)? == Ended::Stopped {
         return Ok(None);

@@ -1,3 +1,5 @@
+//! SwiftSync over all branches that the hints may be for.
+
 use std::sync::atomic::AtomicBool;
 
 use super::attempt::attempt;
@@ -18,10 +20,10 @@ use crate::sync::outcome::{Activated, SavedBlocks};
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
 
-/// Builds the chainstate of `node` up to the height of `hints`, in the place of what it holds, and
-/// makes that block the tip. Interrupted, it carries on when it is called again.
+/// Builds the chainstate of `node`, which has no coins yet, up to the height of `hints`, and makes the block
+/// there the tip. Interrupted, it carries on when it is called again.
 ///
-/// Where nobody says which block it is, each that is available at that height is tried.
+/// If no block is assumed valid, every block that is available at that height is tried.
 ///
 /// # Errors
 /// Hints, blocks or undo data are wrong, or do not reach as far as needed. Nothing is committed
@@ -106,8 +108,8 @@ fn build_branch(
     }
 }
 
-/// Whether a block whose bytes at this place are damaged may be had elsewhere; for a stored one,
-/// the search itself says what is missing.
+/// Whether there may be another copy of a block whose bytes at this place are damaged. For a stored
+/// block, the search for one reports what is missing.
 fn may_have_another_copy(node: &Node, step: &Step) -> bool {
     matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
 }
@@ -119,13 +121,13 @@ pub(crate) fn saved_blocks(node: &Node, hints: &HintsFile) -> Result<SavedBlocks
     Ok(SavedBlocks { done, total: hints.reader.height() })
 }
 
-/// Whether the chainstate is past what the hints can build: the block at their height is active.
-pub(crate) fn is_behind(node: &Node, hints: &HintsFile) -> bool {
+/// Whether the tip is at the hints' height or above, so that the hints are of no more use.
+pub(crate) fn is_past(node: &Node, hints: &HintsFile) -> bool {
     node.ledger.active.height().is_some_and(|height| height >= hints.reader.height())
 }
 
-/// Whether there are coins already, and not all that the hints can build: SwiftSync then builds a
-/// whole set beside them.
+/// Whether there are coins already, but not up to the hints' height: SwiftSync then builds a whole
+/// new set next to them.
 pub(crate) fn has_to_start_over(node: &Node, hints: &HintsFile) -> bool {
-    node.ledger.active.height().is_some_and(|height| height > 0) && !is_behind(node, hints)
+    node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, hints)
 }

@@ -22,9 +22,10 @@ use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 use super::fault::Fault;
 use super::job::{FinishedBlock, Job};
 use super::recent::Recent;
-use super::resume::{State, Work};
-use super::saved::Saved;
+use super::resume::{State, Workspace};
+use super::saved::{Saved, SavedUndo};
 use super::tally::Gathered;
+use super::undo::UndoWritten;
 use super::worker::Worker;
 use crate::disk::Disk;
 use crate::swiftsync::Aggregate;
@@ -46,7 +47,7 @@ pub(super) enum Ended {
 
 /// Where progress is saved, and what of it does not change.
 pub(super) struct Saving<'a> {
-    pub work: &'a Work,
+    pub work: &'a Workspace,
     pub disk: &'a Disk,
     pub path: PathBuf,
     /// How often.
@@ -152,7 +153,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             self.ledger.note_stored(step.id, pos, block.tx_count, shared.network.segwit_height);
         }
         if let Some(pos) = block.undo_pos {
-            self.state.undo.push((step.id, pos));
+            self.state.undo.push(UndoWritten { id: step.id, pos });
         }
         self.state.done.insert(shared.tree.node(step.id).height);
         self.weight_done += step.weight;
@@ -164,7 +165,10 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
         self.ledger.write_index(self.job.shared.files).map_err(Fault::Store)?;
         let survivors = work.survivors.save().map_err(Fault::Store)?;
-        let height_of = |id| self.job.shared.tree.node(id).height;
+        let saved_undo = |undo: &UndoWritten| SavedUndo {
+            height: self.job.shared.tree.node(undo.id).height,
+            pos: undo.pos,
+        };
         let saved = Saved {
             key: work.key.clone(),
             salt: work.salt.as_bytes().to_vec(),
@@ -173,7 +177,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             done: Saved::bits(&self.state.done),
             survivors: survivors.to_bytes(),
             recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
-            undo: self.state.undo.iter().map(|(id, pos)| (height_of(*id), *pos)).collect(),
+            undo: self.state.undo.iter().map(saved_undo).collect(),
         };
         if let Some(directory) = path.parent() {
             disk.create_dir_all(directory).map_err(Fault::Store)?;
@@ -253,7 +257,7 @@ mod tests {
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
         let salt = Salt::new([0; 64]);
         let (shared, ledger) = node.split();
-        let job = Job::new(&shared, &hints, &plan, &salt, Default::default(), &Default::default());
+        let job = Job::new(&shared, &hints, &plan, &salt, &Default::default());
         let state = State::<SumAggregate>::new(&salt);
         let stop = AtomicBool::new(false);
         let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, &stop);

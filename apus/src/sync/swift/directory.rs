@@ -1,3 +1,5 @@
+//! The directory that a SwiftSync works in, and the progress saved there.
+
 use std::path::{Path, PathBuf};
 
 use super::saved::Saved;
@@ -5,7 +7,7 @@ use crate::disk::{Disk, StoreError};
 use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 
-/// The directory, beside Core's `chainstate`, that a SwiftSync works in.
+/// The directory, next to Core's `chainstate`, that a SwiftSync works in.
 pub const DIRECTORY: &str = "swiftsync";
 
 /// Removes what an interrupted SwiftSync has left.
@@ -13,13 +15,13 @@ pub(crate) fn forget(node: &Node) -> Result<(), StoreError> {
     remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
 }
 
-/// How many blocks an interrupted SwiftSync has done and saved, if there is one.
+/// The number of blocks that an interrupted SwiftSync has done and saved; `None` if there is none.
 pub(crate) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
     let bytes = disk.read(saved_path(&network_dir.join(DIRECTORY)))?;
     Ok(bytes.and_then(|bytes| Some(Saved::parse(&bytes)?.blocks_done())))
 }
 
-/// Removes a directory that SwiftSync has worked in.
+/// Removes the directory of a SwiftSync and all files in it, if it exists.
 pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
     if !directory.is_dir() {
         return Ok(());
@@ -30,7 +32,7 @@ pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), Stor
     disk.remove_empty_dir(directory)
 }
 
-/// What an interrupted SwiftSync with the same hints has saved.
+/// The progress that an interrupted SwiftSync with the same hints has saved.
 pub(super) fn saved(node: &Node, hints: &HintsFile) -> Result<Option<Saved>, StoreError> {
     let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
     Ok(saved.filter(|saved| saved.key.hints == hints.digest()))
@@ -41,7 +43,7 @@ pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, Store
     Ok(bytes.and_then(|bytes| Saved::parse(&bytes)))
 }
 
-/// Where progress is saved.
+/// The file that progress is saved in.
 pub(crate) fn saved_path(directory: &Path) -> PathBuf {
     directory.join("progress")
 }

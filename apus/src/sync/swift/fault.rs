@@ -1,3 +1,5 @@
+//! The ways in which a SwiftSync fails, and the error that each becomes.
+
 use std::path::PathBuf;
 
 use super::directory::DIRECTORY;
@@ -13,17 +15,17 @@ use crate::sync::node::Node;
 use crate::sync::outcome::Refusal;
 use crate::sync::sources::Place;
 
-/// Why SwiftSync cannot go on.
+/// Why a SwiftSync cannot go on.
 pub(crate) enum Fault {
     /// The disk is to blame.
     Store(StoreError),
-    /// The hints are.
+    /// The hints are to blame.
     Hints(HintsError),
-    /// The bytes of a block are: another copy may be good.
+    /// The bytes at the step's place are not its block; another copy may be good.
     Damaged(Step, String),
     /// The block breaks a rule, or its undo data is wrong.
     Rule(Step, RuleError),
-    /// There is nowhere any undo data for a block.
+    /// No undo data for a block was found.
     NoUndo(StoreError),
     /// The undo data of a block is damaged, or another block's.
     Undo { id: BlockId, path: PathBuf, what: String },
@@ -31,12 +33,12 @@ pub(crate) enum Fault {
     Chain(String),
     /// There is too little memory to begin.
     Memory(String),
-    /// What was asked for cannot be done.
+    /// What was asked for cannot be done with what there is.
     Usage(String),
 }
 
 impl Fault {
-    /// What a block could not be made ready for.
+    /// The fault of a block that could not be read and checked.
     pub fn of_block(step: Step, fault: BlockFault) -> Self {
         match fault {
             BlockFault::Store(error) => Self::Store(error),
@@ -45,7 +47,7 @@ impl Fault {
         }
     }
 
-    /// Whether another branch that reaches the hints' height may do better.
+    /// Whether another branch that reaches the hints' height may succeed.
     pub fn is_of_branch(&self) -> bool {
         match self {
             Self::Store(_) | Self::Usage(_) | Self::Memory(_) => false,
@@ -58,11 +60,11 @@ impl Fault {
         }
     }
 
-    /// Whether what was saved is worth carrying on from when the cause is gone.
+    /// Whether a later run may carry on from what was saved, once the cause is gone.
     pub fn keeps_progress(&self, node: &Node) -> bool {
         let directory = node.dir.path().join(DIRECTORY);
         match self {
-            // What was put aside came back damaged: carrying on would end here again.
+            // What was saved came back damaged: carrying on would end here again.
             Self::Store(error) => error.source.is_some() || !error.path.starts_with(&directory),
             Self::Memory(_) => true,
             _ => false,

@@ -1,5 +1,5 @@
-//! The end of a SwiftSync: the proof, and then block and undo files, index, tables and best block,
-//! in the order that a crash may cut anywhere.
+//! The end of a SwiftSync: the proof, and then the commit of block and undo files, index, tables and
+//! best block, in an order that a crash may interrupt anywhere.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use std::thread;
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::tally::Gathered;
-use crate::chain::BlockId;
+use super::undo::UndoWritten;
 use crate::coins::{Bulk, Survivors, WriteError};
 use crate::disk::{OnShare, Share};
 use crate::hash::Hash;
@@ -19,14 +19,14 @@ use crate::sync::clock::Stage;
 use crate::sync::commit::Ledger;
 use crate::sync::threads;
 
-/// Threads for each core that write tables: one waits for the disk while another sorts.
+/// Threads that write tables, for each core: one waits for the disk while another sorts.
 pub(super) const WRITERS_PER_CORE: usize = 2;
-/// Parts of the coins that each thread writes: enough to even out, and few enough that tables
-/// are not cut short.
+/// Parts of the coins that each thread writes: enough that all threads end at about the same time,
+/// and few enough that tables reach their full length.
 const PARTS_PER_WRITER: usize = 4;
 
-/// The proof: whatever was created and does not stay was spent, exactly once, and what stays is no
-/// more than the subsidies.
+/// The proof: every output that was created and is not hinted as unspent was spent exactly once, and
+/// what is unspent is no more than the subsidies.
 pub(super) fn prove<A: Aggregate>(
     gathered: &Gathered<A>,
     plan: &Plan,
@@ -61,7 +61,7 @@ pub(super) fn prove<A: Aggregate>(
     }
 }
 
-/// A coinbase that came twice.
+/// A coinbase transaction that two blocks have, with their heights.
 fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
     let mut sorted = coinbases.to_vec();
     sorted.sort_unstable();
@@ -69,14 +69,14 @@ fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
     Some((pair[0].0, pair[0].1, pair[1].1))
 }
 
-/// Makes the target the best block on disk: writes the index, the coins that stay as tables, and
-/// then that.
+/// Makes the target the best block on disk: writes the index, the unspent coins as tables, and then
+/// the best block.
 pub(super) fn commit(
     shared: &Shared,
     ledger: &mut Ledger,
     plan: &Plan,
     survivors: &Survivors,
-    undo: &[(BlockId, u32)],
+    undo: &[UndoWritten],
     writers: usize,
     report: OnShare,
 ) -> Result<(), Fault> {
@@ -86,7 +86,7 @@ pub(super) fn commit(
             ledger.change(step.id).status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
         }
     }
-    for (id, pos) in undo {
+    for UndoWritten { id, pos } in undo {
         let entry = ledger.change(*id);
         entry.undo_pos = *pos;
         entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
@@ -98,7 +98,7 @@ pub(super) fn commit(
     bulk.commit(&best).map_err(Fault::Store)
 }
 
-/// Sorts the coins that stay and writes them as the bottom level, all parts at once.
+/// Sorts the unspent coins and writes them as the bottom level of the tables, on all threads.
 fn write_tables(
     survivors: &Survivors,
     bulk: &Bulk,

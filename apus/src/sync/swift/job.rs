@@ -1,7 +1,6 @@
 //! What all threads of one SwiftSync work on.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::plan::Plan;
@@ -10,6 +9,7 @@ use crate::coins::Survivors;
 use crate::store::FlatFilePos;
 use crate::swiftsync::Salt;
 use crate::sync::block::shared::Shared;
+use crate::sync::block::validate::BranchTimes;
 use crate::sync::hints_file::HintsFile;
 
 /// The blocks to work through, and what every thread needs for it.
@@ -22,8 +22,8 @@ pub(super) struct Job<'a> {
     pub survivors: Option<&'a Survivors>,
     /// The coins that the last blocks spend; `None` if none of them is looked for.
     pub recent: Option<&'a Recent>,
-    /// Median times past of the plan's chain, by height.
-    pub times: Arc<Vec<u32>>,
+    /// Median times past of the plan's chain.
+    pub times: BranchTimes,
     /// Steps to do, as indices of the plan's.
     todo: Vec<usize>,
     /// How many of `todo` were taken by a worker.
@@ -37,11 +37,11 @@ impl<'a> Job<'a> {
         hints: &'a HintsFile,
         plan: &'a Plan,
         salt: &'a Salt,
-        times: Arc<Vec<u32>>,
         done: &HashSet<u32>,
     ) -> Self {
         let is_done = |step: &usize| done.contains(&shared.tree.node(plan.steps[*step].id).height);
         let todo = (0..plan.steps.len()).filter(|step| !is_done(step)).collect();
+        let times = BranchTimes::of(shared.tree, plan.target);
         let (survivors, recent, taken) = (None, None, AtomicUsize::new(0));
         Self { shared, hints, plan, salt, survivors, recent, times, todo, taken }
     }

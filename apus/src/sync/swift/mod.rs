@@ -1,9 +1,11 @@
-//! SwiftSync: the chainstate from blocks in any order, on all cores, without a look-up. Hints say
-//! which outputs stay; every other one meets its spending in the aggregate, and only when the sums
-//! agree does anything become visible.
+//! SwiftSync: the chainstate from blocks in any order, on all cores, without a look-up.
+//!
+//! Hints say which outputs are unspent at their height. Every other output is spent by some block,
+//! and so enters two sums: once when it is created, once when it is spent. Only if the sums agree
+//! does anything but blocks become visible.
 //!
 //! ```text
-//! blocks ─► check ─┬─► outputs that stay ────────► survivors ─────► tables ─► commit
+//! blocks ─► check ─┬─► unspent outputs ───────────► survivors ─────► tables ─► commit
 //!                  └─► other outputs, and inputs ─► two sums ─► equal? ──┘
 //! ```
 

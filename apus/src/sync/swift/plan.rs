@@ -1,5 +1,5 @@
-//! What a SwiftSync is to do, and whether it may: everything that can be known to be wrong before
-//! the first block is read.
+//! The blocks that a SwiftSync works through, and everything that can be found wrong before the first
+//! of them is read.
 
 use std::collections::HashMap;
 
@@ -23,12 +23,12 @@ use crate::wire::Network;
 /// (`MIN_BLOCKS_TO_KEEP`).
 pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 
-/// What is proved, and of what the sums are.
+/// What is proved, and what is summed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// The blocks are taken as valid but for rules that need no coins; sums of outpoints.
+    /// The blocks are assumed valid, except for rules that need no coins; outpoints are summed.
     AssumeValid,
-    /// Every rule and script is checked with the coins that undo data holds; sums of coins.
+    /// Every rule and script is checked with the coins of undo data; outpoints with coins are summed.
     Full,
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The way to `target`.
+    /// The plan for all blocks up to `target`.
     ///
     /// # Errors
-    /// A block or its undo data is not there, or the chain ends where no hints can be complete.
+    /// A block or its undo data is not available, or the chain ends where no hints can be complete.
     pub fn new(node: &Node, target: BlockId, mode: Mode) -> Result<Self, Fault> {
         let chain = ActiveChain::to(&node.tree, target);
         no_coinbase_between_bip30_twins(node, &chain)?;
@@ -70,14 +70,14 @@ impl Plan {
         Ok(Self { mode, target, chain, steps, undo, undo_copies, bip34_matches })
     }
 
-    /// Whether nothing but BIP30 keeps the coinbase of a block from coming twice.
+    /// Whether only BIP30 keeps the coinbase of a block from coming twice.
     pub fn needs_bip30(&self, network: &Network, height: u32, hash: &Hash) -> bool {
         let bip34 = height > network.bip34_height && self.bip34_matches;
         bip30_check(network, height, hash, bip34) == Bip30Check::LookUp
     }
 
-    /// The blocks whose undo data must be there for reorganisations and for bitcoind's check at
-    /// its start: the last ones below the target, it included.
+    /// The blocks whose undo data is needed for reorganisations and for the check that bitcoind makes
+    /// when it starts: the target and the last ones below it.
     pub fn recent(&self) -> impl Iterator<Item = BlockId> + '_ {
         let height = self.chain.height().unwrap_or(0);
         let first = (height + 1).saturating_sub(UNDO_BLOCKS_MIN).max(1);
@@ -85,8 +85,8 @@ impl Plan {
     }
 }
 
-/// What is proved, and the blocks at the hints' height that it may be proved of, best first. Where
-/// somebody vouches for a block there is one; else the hints alone can tell which one they are for.
+/// What is proved, and the blocks at the hints' height for which it may be proved, best first. If a
+/// block is assumed valid there is one; otherwise only the proof shows which block the hints are for.
 ///
 /// # Errors
 /// The hints go beyond the headers, or nobody vouches for the blocks.
@@ -160,8 +160,8 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
 /// says, or in the rev file next to a block file that a copy of the block lies in.
 fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
     let copies = UndoCopies::open(node).map_err(Fault::Store)?;
-    // In a rev file the records lie in the order in which the blocks were connected: about by
-    // height.
+    // In a rev file, records lie in the order in which the blocks were connected: about that of
+    // their heights.
     let mut by_height: Vec<usize> = (0..steps.len()).collect();
     by_height.sort_unstable_by_key(|index| node.tree.node(steps[*index].id).height);
     let mut undo = vec![None; steps.len()];
@@ -186,7 +186,7 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
             node.files.undo_path(0).parent().unwrap_or(node.dir.path()),
             format!(
                 "no undo data for block {first}: checking everything with hints needs the rev \
-                 files beside the block files; with the blocks assumed valid \
+                 files next to the block files; with the blocks assumed valid \
                  (--assumevalid=HASH), or without --hints, it works without"
             ),
         ))

@@ -1,51 +1,54 @@
-//! Rules and undo data for the last blocks of a SwiftSync that sums outpoints: the outpoints that
-//! they spend are collected first, and whoever comes upon such an output keeps its coin. It was
-//! created by a block of the chain, so that every rule but the scripts can be checked with it.
+//! Rules and undo data for the last blocks of a SwiftSync that sums outpoints.
+//!
+//! The outpoints that the last blocks spend are collected first; whichever worker meets such an
+//! output keeps its coin. Since a block of the chain created it, all rules but the scripts can be
+//! checked with it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use super::fault::Fault;
 use super::plan::Plan;
+use super::undo::UndoWritten;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::hash::Hash;
 use crate::store::{IndexEntry, UndoRecord};
 use crate::sync::block::shared::Shared;
-use crate::sync::block::spends::check_spends;
 use crate::sync::block::step::Step;
+use crate::sync::block::validate::{BranchTimes, check_spends};
 use crate::sync::node::{Node, step};
 use crate::sync::sources::Place;
 use crate::wire::{Cursor, OutPoint, put_compact_size};
 
-/// Bits of the first look at a txid: with at most 3 million transactions of interest, as 288 full
-/// blocks spend from, one in six of the others is looked up in vain. 2 MiB, which caches hold.
+/// Bits of the filter of txids. 288 full blocks spend from at most 3 million transactions; then one
+/// in six of all others passes the filter and is looked up in vain. 2 MiB, which fit into caches.
 const FILTER_BITS: usize = 1 << 24;
 
 /// The coins that the last blocks spend.
 pub(super) struct Recent {
     blocks: Vec<BlockId>,
-    /// Index in `coins`, which follows the outpoints' order.
+    /// For each outpoint, its index in `coins`.
     wanted: HashMap<OutPoint, u32>,
     filter: Vec<u64>,
     coins: Vec<OnceLock<Coin>>,
 }
 
 impl Recent {
-    /// Reads the last blocks of `plan` and notes what they spend and do not create themselves.
+    /// Reads the last blocks of `plan` and collects what they spend and did not create themselves.
     pub fn collect(node: &mut Node, plan: &Plan) -> Result<Self, Fault> {
         let blocks: Vec<BlockId> = plan.recent().collect();
         let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();
         let (shared, _) = node.split();
         let collected: Result<Vec<Vec<OutPoint>>, Fault> = shared.pool.install(|| {
-            let prepare = |step| shared.check_only(step).map_err(|e| Fault::of_block(step, e));
+            let prepare = |step| shared.prepare(step).map_err(|e| Fault::of_block(step, e));
             steps.into_par_iter().map(|step| Ok(prepare(step)?.external)).collect()
         });
         let mut outpoints: Vec<OutPoint> = collected?.into_iter().flatten().collect();
         outpoints.sort_unstable();
-        // Blocks that are not valid may spend one twice.
+        // Invalid blocks may spend an outpoint twice.
         outpoints.dedup();
         let mut filter = vec![0; FILTER_BITS / 64];
         let mut wanted = HashMap::with_capacity(outpoints.len());
@@ -58,37 +61,37 @@ impl Recent {
         Ok(Self { blocks, wanted, filter, coins })
     }
 
-    /// Whether there is anything to look out for.
+    /// Whether the last blocks spend anything.
     pub fn wants_any(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Memory that it takes once every coin is found, at about 100 bytes an outpoint and its place,
-    /// and 100 a coin and its script.
+    /// Bytes of memory once every coin is found: about 100 for each outpoint with its index, and 100
+    /// for each coin with its script.
     pub fn bytes(&self) -> u64 {
         (self.filter.len() * 8 + self.coins.len() * 200) as u64
     }
 
-    /// Whether outputs of this transaction may be wanted.
+    /// Whether the last blocks may spend an output of this transaction; never wrong with "no".
     #[inline]
     pub fn may_want(&self, txid: &Hash) -> bool {
         let bit = filter_bit(txid);
         self.filter[bit / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Whether one of the last blocks spends this.
+    /// Whether one of the last blocks spends this outpoint.
     pub fn wants(&self, outpoint: &OutPoint) -> bool {
         self.wanted.contains_key(outpoint)
     }
 
-    /// Keeps a coin if it is wanted.
+    /// Keeps a coin if one of the last blocks spends it.
     pub fn keep(&self, outpoint: &OutPoint, coin: impl FnOnce() -> Coin) {
         if let Some(index) = self.wanted.get(outpoint) {
             self.coins[*index as usize].get_or_init(coin);
         }
     }
 
-    /// The coins kept so far: for each its index as CompactSize and its form in undo data.
+    /// The coins kept so far: each as its index (CompactSize) and its form in undo data.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (index, coin) in self.coins.iter().enumerate() {
@@ -100,7 +103,7 @@ impl Recent {
         bytes
     }
 
-    /// Takes back what [`Recent::to_bytes`] wrote; nothing if it was anything else.
+    /// Takes up the coins that [`Recent::to_bytes`] wrote; `None`, and no coin, for other bytes.
     pub fn restore(&self, bytes: &[u8]) -> Option<()> {
         let mut cursor = Cursor::new(bytes);
         let mut kept = Vec::new();
@@ -114,18 +117,17 @@ impl Recent {
         Some(())
     }
 
-    /// Checks every rule of the last blocks, which are all stored, but the scripts, and writes
-    /// their undo data where there is none that says the same; where it is. `times` are the median
-    /// times past of the chain, by height.
+    /// Checks all rules but the scripts of the last blocks, which are all stored, and writes their
+    /// undo data where the stored one is missing or another. Returns what was written where.
     ///
     /// # Errors
-    /// A block breaks a rule; then nothing is written.
+    /// A block breaks a rule; then no undo data is written.
     pub fn write_undo(
         &self,
         shared: &Shared,
         entries: &[IndexEntry],
-        times: &Arc<Vec<u32>>,
-    ) -> Result<Vec<(BlockId, u32)>, Fault> {
+        times: &BranchTimes,
+    ) -> Result<Vec<UndoWritten>, Fault> {
         let encoded: Result<Vec<_>, Fault> = shared.pool.install(|| {
             let check = |id: &BlockId| self.undo_to_write(shared, *id, &entries[id.index()], times);
             self.blocks.par_iter().map(check).collect()
@@ -136,27 +138,28 @@ impl Recent {
             let entry = &entries[id.index()];
             let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
             let undo = UndoRecord { file, height, prev, payload: &payload };
-            written.push((*id, shared.files.append_undo(undo).map_err(Fault::Store)?));
+            let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+            written.push(UndoWritten { id: *id, pos });
         }
         Ok(written)
     }
 
-    /// The undo data of one block that keeps the rules, unless it is there.
+    /// Checks one block. Returns its undo data, unless the same is stored already.
     fn undo_to_write(
         &self,
         shared: &Shared,
         id: BlockId,
         entry: &IndexEntry,
-        times: &Arc<Vec<u32>>,
+        times: &BranchTimes,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Some(pos) = entry.block_pos() else { return Ok(None) };
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
-        let prepared = shared.check_only(step).map_err(|e| Fault::of_block(step, e))?;
-        // An output of this block or a later one is not there to be spent yet.
+        let prepared = shared.prepare(step).map_err(|e| Fault::of_block(step, e))?;
+        // An output of this block or of a later one cannot be spent here.
         let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);
         let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();
-        let block = check_spends(shared, times, id, prepared, coins, None)
-            .map_err(|refused| Fault::Rule(step, refused.0))?;
+        let block = check_spends(shared.tree, id, prepared, coins, None, times)
+            .map_err(|refused| Fault::Rule(step, refused.error))?;
         let stored = entry.undo_pos().map(|pos| shared.files.read_undo(pos, &entry.header.prev));
         let is_there = matches!(stored, Some(Ok(stored)) if stored == block.undo());
         Ok((!is_there).then(|| block.undo().to_vec()))

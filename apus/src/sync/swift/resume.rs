@@ -7,9 +7,9 @@ use super::directory::{load, remove_directory};
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
-use super::saved::{Key, Saved};
+use super::saved::{Key, Saved, SavedUndo};
 use super::tally::Gathered;
-use crate::chain::BlockId;
+use super::undo::UndoWritten;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{Aggregate, Salt};
@@ -28,8 +28,8 @@ const SURVIVORS_PERCENT: usize = 70;
 /// way it stays below 500 MiB.
 const SURVIVORS_BYTES_MAX: usize = 200 << 20;
 
-/// What a SwiftSync works with from its beginning to its end.
-pub(super) struct Work {
+/// What a SwiftSync works with, from its beginning to its end.
+pub(super) struct Workspace {
     pub key: Key,
     pub salt: Salt,
     pub survivors: Survivors,
@@ -43,8 +43,8 @@ pub(super) struct State<A> {
     pub gathered: Gathered<A>,
     /// Heights of blocks that are done.
     pub done: HashSet<u32>,
-    /// Blocks whose undo data was written, and where, which the index does not know yet.
-    pub undo: Vec<(BlockId, u32)>,
+    /// Undo data that was written so far.
+    pub undo: Vec<UndoWritten>,
 }
 
 impl<A: Aggregate> State<A> {
@@ -64,7 +64,7 @@ pub(super) fn begin<A: Aggregate>(
     hints: &HintsFile,
     plan: &Plan,
     directory: &Path,
-) -> Result<(Work, State<A>), Fault> {
+) -> Result<(Workspace, State<A>), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
     let kind = format!("{:?} {:?}", plan.mode, node.options.aggregate);
@@ -85,13 +85,13 @@ pub(super) fn begin<A: Aggregate>(
     {
         let (salt, survivors, state) = taken;
         tracing::debug!(blocks = state.done.len(), "carrying on with an interrupted SwiftSync");
-        return Ok((Work { key, salt, survivors, recent, share }, state));
+        return Ok((Workspace { key, salt, survivors, recent, share }, state));
     }
     remove_directory(&disk, directory).map_err(Fault::Store)?;
     let salt = new_salt(directory).map_err(Fault::Store)?;
     let survivors = Survivors::new(&disk, directory, memory);
     let state = State::new(&salt);
-    Ok((Work { key, salt, survivors, recent, share }, state))
+    Ok((Workspace { key, salt, survivors, recent, share }, state))
 }
 
 /// A salt that nobody can foresee; `place` is what an error names.
@@ -102,7 +102,7 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 
 /// Workers, and memory for coins, as many and as much as there is room for.
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
-    // One more than there are cores, since one or another waits for the disk; one alone stays so.
+    // One more than there are cores, since one or another waits for the disk. With one core there is one worker.
     let threads = node.options.threads;
     let workers = if threads > 1 { threads + 1 } else { 1 };
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
@@ -129,8 +129,9 @@ fn take_up<A: Aggregate>(
     }
     let height = plan.chain.height().unwrap_or(0);
     let done = (1..=height).filter(|height| saved.is_done(*height)).collect();
-    let undo = saved.undo.iter();
-    let undo = undo.filter_map(|(height, pos)| Some((plan.chain.at(*height)?, *pos))).collect();
+    let written =
+        |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, pos: undo.pos });
+    let undo = saved.undo.iter().filter_map(written).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
     Some((salt, survivors, State { gathered, done, undo }))
 }

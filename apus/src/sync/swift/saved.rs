@@ -1,5 +1,5 @@
-//! The progress of a SwiftSync on disk. It holds the salt, so that only its owner may read it,
-//! and is removed when the salt has done its work.
+//! The saved progress of a SwiftSync. The file holds the salt, so only its owner may read it, and it
+//! is removed when the SwiftSync ends.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::wire::{Cursor, ParseError};
 /// First bytes of the file, the last one its version.
 const MAGIC: &[u8; 8] = b"apusss\x00\x01";
 
-/// What a run has to have in common with the one that was interrupted.
+/// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
     /// The block at the hints' height.
@@ -22,7 +22,7 @@ pub(super) struct Key {
     pub hints: Hash,
 }
 
-/// What has to be known to carry on.
+/// All that is needed to carry on.
 pub(super) struct Saved {
     pub key: Key,
     pub salt: Vec<u8>,
@@ -31,10 +31,17 @@ pub(super) struct Saved {
     /// A bit for each height, bit 0 of a byte first: whether the block is done.
     pub done: Vec<u8>,
     pub survivors: Vec<u8>,
-    /// Coins that the last blocks spend.
+    /// Coins that the last blocks spend ([`super::recent::Recent::to_bytes`]).
     pub recent: Vec<u8>,
-    /// Heights, and where undo data was written.
-    pub undo: Vec<(u32, u32)>,
+    /// Undo data that was written so far.
+    pub undo: Vec<SavedUndo>,
+}
+
+/// Undo data of the block at a height, and where it starts in the rev file of the block's number.
+#[derive(Clone, Copy)]
+pub(super) struct SavedUndo {
+    pub height: u32,
+    pub pos: u32,
 }
 
 impl Saved {
@@ -51,7 +58,7 @@ impl Saved {
         put_bytes(&mut out, &self.survivors);
         put_bytes(&mut out, &self.recent);
         out.extend_from_slice(&(self.undo.len() as u64).to_le_bytes());
-        for (height, pos) in &self.undo {
+        for SavedUndo { height, pos } in &self.undo {
             out.extend_from_slice(&height.to_le_bytes());
             out.extend_from_slice(&pos.to_le_bytes());
         }
@@ -84,7 +91,7 @@ impl Saved {
         let recent = bytes(cursor)?.to_vec();
         let mut undo = Vec::new();
         for _ in 0..cursor.u64()? {
-            undo.push((cursor.u32()?, cursor.u32()?));
+            undo.push(SavedUndo { height: cursor.u32()?, pos: cursor.u32()? });
         }
         Ok(Self { key, salt, aggregate, tally, done, survivors, recent, undo })
     }
@@ -109,7 +116,7 @@ impl Saved {
     }
 }
 
-/// Parts can be longer than what a CompactSize of a message may say.
+/// Appends bytes after their length, which may be more than a CompactSize of a message allows.
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     out.extend_from_slice(bytes);

@@ -1,3 +1,5 @@
+//! What the workers of a SwiftSync sum up.
+
 use crate::coins::Coin;
 use crate::hash::Hash;
 use crate::swiftsync::{Aggregate, Elements, Salt};
@@ -16,21 +18,22 @@ impl<A: Aggregate> Gathered<A> {
         Self { aggregate: A::new(salt), tally: Tally::default() }
     }
 
-    /// Adds what somebody else has gathered.
+    /// Adds what another worker has gathered.
     pub fn add(&mut self, other: Self) {
         self.aggregate.combine(&other.aggregate);
         self.tally.add(other.tally);
     }
 }
 
-/// Sums beside the aggregate.
+/// Counts and amounts that are summed next to the aggregate.
 #[derive(Clone, Default)]
 pub(crate) struct Tally {
-    /// Outputs that stay, and their amounts in satoshi.
+    /// The number of unspent outputs.
     pub coins: u64,
+    /// Their amounts, in satoshi.
     pub amount: u64,
     pub counts: Counts,
-    /// Txids of the coinbases that nothing but BIP30 keeps apart, and their heights.
+    /// Txids and heights of the coinbases that only BIP30 keeps from coming twice.
     pub coinbases: Vec<(Hash, u32)>,
 }
 
@@ -42,7 +45,7 @@ impl Tally {
         self.amount = self.amount.saturating_add(amount);
     }
 
-    /// Adds what another worker has.
+    /// Adds another tally.
     pub fn add(&mut self, other: Self) {
         self.coins += other.coins;
         self.amount = self.amount.saturating_add(other.amount);
@@ -56,8 +59,8 @@ impl Tally {
     }
 }
 
-/// Adds a coin to the elements of a sum: outpoint, then coin as the chainstate holds it, which
-/// tells height, coinbase flag, amount and script.
+/// Adds a coin to the elements of a sum: its outpoint, and then the coin as in the chainstate, which
+/// says height, coinbase flag, amount and script.
 pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
     elements.push_with(|bytes| {
         bytes.extend_from_slice(&outpoint.to_bytes());

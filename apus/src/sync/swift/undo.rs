@@ -1,5 +1,5 @@
-//! Where the coins that blocks spend come from when nobody looks them up: undo data, ours or a
-//! source's. It is not trusted: the sums prove it, with the hints.
+//! Undo data, from which a SwiftSync takes the coins that blocks spend: the data directory's own or
+//! a source's. It is not trusted: the sums prove it together with the hints.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::disk::{Disk, StoreError};
 use crate::store::{FlatFilePos, IndexDb, UndoFile};
 use crate::sync::block::prepare::{CoinSource, Prepared};
 use crate::sync::block::shared::Shared;
-use crate::sync::block::spends::Refused;
 use crate::sync::block::step::Step;
+use crate::sync::block::validate::Refused;
 use crate::sync::clock::Stage;
 use crate::sync::node::Node;
 
@@ -23,20 +23,29 @@ use crate::sync::node::Node;
 pub(crate) enum UndoAt {
     /// In the data directory.
     Stored(FlatFilePos),
-    /// In the rev file beside the source file `file`, perhaps as its record `guess`.
+    /// In the rev file next to the source file `file`; most likely it is the record `guess`.
     Source { file: u32, guess: usize },
+}
+
+/// Undo data that was appended to the data directory, and that the block index does not know yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UndoWritten {
+    /// The block.
+    pub id: BlockId,
+    /// Where it starts, in the rev file with the number of the block's own file.
+    pub pos: u32,
 }
 
 /// The rev files of all sources, by the number of the source file that each is next to.
 #[derive(Default)]
 pub(crate) struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
-    /// By index of a block, the source file and the record that a source's block index names.
+    /// For each block, by index, the source file and the record that a source's block index names.
     named: HashMap<usize, (u32, usize)>,
 }
 
 impl UndoCopies {
-    /// Finds them and walks their frames, and reads the block indexes next to them.
+    /// Finds all rev files, lists their records, and reads the block indexes next to them.
     pub fn open(node: &Node) -> Result<Self, StoreError> {
         let mut copies = Self::default();
         let mut directories: HashMap<&Path, HashMap<u32, u32>> = HashMap::new();
@@ -91,7 +100,7 @@ impl UndoCopies {
         Some(UndoAt::Source { file, guess })
     }
 
-    /// All of them.
+    /// All rev files, with the numbers of their source files.
     pub fn files(&self) -> impl Iterator<Item = (u32, &UndoFile)> {
         self.files.iter().map(|(file, undo)| (*file, &**undo))
     }
@@ -116,24 +125,25 @@ impl UndoCopies {
         }
     }
 
-    /// Gives `check` the coins of [`Prepared::external`] as one record after another that may be
-    /// the block's says, until it takes them: siblings have the same parent and so the same
-    /// checksum. `payload` is scratch space, and holds the record that was taken.
+    /// Calls `check` with the coins of [`Prepared::external`] that each record holds which may be
+    /// the block's, until it accepts them. There may be several, since the undo data of siblings
+    /// has the same checksum, over the hash of their parent. `payload` is scratch space, and holds
+    /// the accepted record at the end.
     ///
     /// # Errors
-    /// The first rule that `check` finds broken, or there is no record that has the block's shape.
+    /// The first rule that `check` finds broken, or that no record has the block's shape.
     pub fn check_with<T>(
         &self,
         shared: &Shared,
         (step, at): (Step, UndoAt),
         prepared: Prepared,
         payload: &mut Vec<u8>,
-        mut check: impl FnMut(Prepared, Vec<Coin>) -> Result<T, Refused>,
+        mut check: impl FnMut(Prepared, Vec<Coin>) -> Result<T, Box<Refused>>,
     ) -> Result<T, Fault> {
         let prev = &shared.tree.node(step.id).header.prev;
         let tx_count = prepared.block.view().tx_count();
         let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
-        let mut what = "there is none for this block".to_string();
+        let mut what = "there is none for this block next to its source".to_string();
         let (started, mut checking) = (Instant::now(), Duration::ZERO);
         let mut takes = |undo: &[u8]| {
             let Some(prepared) = left.take() else { return false };
@@ -148,7 +158,7 @@ impl UndoCopies {
             match check(prepared, coins) {
                 Ok(block) => taken = Some(block),
                 Err(refused) => {
-                    let (error, prepared) = *refused;
+                    let Refused { error, prepared } = *refused;
                     left = Some(prepared);
                     broken.get_or_insert(error);
                 }
@@ -159,7 +169,7 @@ impl UndoCopies {
         match at {
             UndoAt::Stored(pos) => match shared.files.read_undo_into(pos, prev, payload) {
                 Ok(()) => drop(takes(payload)),
-                // It can be read and is damaged.
+                // The file can be read, and the record is damaged.
                 Err(error) if error.source.is_none() => what = error.to_string(),
                 Err(error) => return Err(Fault::Store(error)),
             },
@@ -181,8 +191,8 @@ impl UndoCopies {
     }
 }
 
-/// The coins of [`Prepared::external`], taken from undo data; those that the block itself created
-/// must be as it created them, and those from outside must be older.
+/// The coins of [`Prepared::external`] as undo data has them. In it, coins that the block itself
+/// created must be as it created them, and all others must be of earlier blocks.
 pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, String> {
     let mut coins = Vec::with_capacity(prepared.external.len());
     let mut wrong = None;
@@ -203,7 +213,10 @@ pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coi
     });
     parsed.map_err(|error| error.to_string())?;
     match wrong {
-        Some(outpoint) => Err(format!("the coin {outpoint} cannot be as it says")),
+        Some(outpoint) => Err(format!(
+            "its coin for {outpoint} is not the one that the block created, or not of an earlier \
+             block"
+        )),
         None => Ok(coins),
     }
 }

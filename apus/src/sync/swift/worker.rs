@@ -13,19 +13,19 @@ use crate::rules::{CheckedBlock, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements};
 use crate::sync::block::prepare::Prepared;
-use crate::sync::block::spends::check_spends;
 use crate::sync::block::step::Step;
-use crate::sync::block::validate::InFlight;
+use crate::sync::block::validate::Validation;
+use crate::sync::block::validate::check_spends;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
 
-/// One worker's own.
+/// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a, A> {
     job: &'a Job<'a>,
     survivors: Option<SurvivorWriter<'a>>,
     gathered: Gathered<A>,
-    /// Scratch space, kept from block to block.
+    /// Scratch space of one block, kept so that the next one need not allocate.
     unspent: Vec<u32>,
     undo: Vec<u8>,
     script: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Worker<'a, A> {
     spent: Batch,
 }
 
-/// Elements for the aggregate, of one block.
+/// What one block adds to one of the two sums: outpoints alone, or outpoints with coins.
 #[derive(Default)]
 struct Batch {
     outpoints: Vec<[u8; 36]>,
@@ -78,11 +78,11 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         Ok(self.gathered)
     }
 
-    /// A block whose scripts and amounts are taken as valid.
+    /// Works on a block whose scripts and amounts are assumed valid.
     fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
-        let block = self.checked(step)?;
+        let block = shared.checked(step).map_err(|fault| Fault::of_block(step, fault))?;
         let height = shared.tree.node(step.id).height;
         {
             let _timer = shared.clock.start(Stage::Sum);
@@ -101,12 +101,11 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         Ok(self.done(index, &block, stored, None, Counts { inputs, ..Counts::default() }))
     }
 
-    /// A block of which every rule and script is checked with the coins of its undo data.
+    /// Works on a block of which every rule and script is checked, with the coins of its undo data.
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
-        let block = self.checked(step)?;
-        let prepared = Prepared::new(block, shared.tree.node(step.id).height);
+        let prepared = shared.prepare(step).map_err(|fault| Fault::of_block(step, fault))?;
         let block = self.validate(index, prepared)?;
         let prepared = &block.prepared;
         {
@@ -128,18 +127,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         Ok(self.done(index, &prepared.block, stored, undo_pos, counts))
     }
 
-    fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, Fault> {
-        let shared = self.job.shared;
-        let bytes = {
-            let _timer = shared.clock.start(Stage::Read);
-            shared.read(step).map_err(|error| Fault::of_block(step, error))?
-        };
-        let _timer = shared.clock.start(Stage::Check);
-        shared.check(step, bytes).map_err(|error| Fault::of_block(step, error))
-    }
-
     /// Checks all rules that need coins, and the scripts.
-    fn validate(&mut self, index: usize, prepared: Prepared) -> Result<InFlight, Fault> {
+    fn validate(&mut self, index: usize, prepared: Prepared) -> Result<Validation, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let step = plan.steps[index];
         let node = shared.tree.node(step.id);
@@ -148,7 +137,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let (copies, payload) = (&plan.undo_copies, &mut self.undo);
         copies.check_with(shared, source, prepared, payload, |prepared, coins| {
             let _timer = shared.clock.start(Stage::Validate);
-            check_spends(shared, &self.job.times, step.id, prepared, coins, Some(flags))
+            check_spends(shared.tree, step.id, prepared, coins, Some(flags), &self.job.times)
         })
     }
 
@@ -164,7 +153,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         height: u32,
     ) -> Result<(), Fault> {
         let recent = self.job.recent;
-        // Of the transaction at hand, whether any of its outputs may be wanted.
+        // Set if an output of the present transaction may be wanted.
         let mut recent_of_tx = None;
         let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
         let hints = self.job.hints.reader.as_ref();
@@ -229,7 +218,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         })
     }
 
-    /// Appends a block that came from a source to our own files.
+    /// Appends a block that came from a source to the data directory's files.
     fn store(
         &self,
         step: Step,
@@ -244,7 +233,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         pos.map(Some).map_err(Fault::Store)
     }
 
-    /// Appends undo data that came from a source.
+    /// Appends undo data that came from a source to the data directory's files.
     fn store_undo(
         &self,
         index: usize,

@@ -163,7 +163,7 @@ fn what_goes_wrong_between_blocks_is_refused() {
     let amount = chain.spendable(Kind::OpTrue)[0].amount;
     for (claimed, due) in [
         (world.height() - 2, UNBALANCED),
-        (world.height(), block(&["its undo data is wrong", "cannot be as it says"])),
+        (world.height(), block(&["its undo data is wrong", "not of an earlier block"])),
     ] {
         let mut model = world.model.clone();
         let spent = &mut model.blocks[world.height() as usize - 1].undo[0][0];

@@ -56,7 +56,7 @@ const EDITS: [Edit; 9] = [
     },
     Edit {
         name: "a height is the block's own",
-        due: Due(Blame::Block, &["its undo data is wrong", "cannot be as it says"]),
+        due: Due(Blame::Block, &["its undo data is wrong", "not of an earlier block"]),
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height && coin.height > 70,
         change: |coin, height| coin.height = height,
         as_long: true,
@@ -94,7 +94,7 @@ const EDITS: [Edit; 9] = [
     },
     Edit {
         name: "a coin of the block itself is another",
-        due: Due(Blame::Block, &["its undo data is wrong", "cannot be as it says"]),
+        due: Due(Blame::Block, &["its undo data is wrong", "not of an earlier block"]),
         wanted: |coin, height| coin.height == height,
         change: |coin, _| coin.amount += 1,
         as_long: false,
