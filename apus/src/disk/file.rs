@@ -30,8 +30,9 @@ pub struct File {
 }
 
 impl Disk {
-    /// The alignment of memory, offset and length with which [`File::is_direct`] files are read and
-    /// written. What the file system does not accept with it goes through the page cache.
+    /// The alignment, in bytes, of memory, offset and length with which [`File::is_direct`] files
+    /// are read and written. What the file system does not accept with it goes through the page
+    /// cache.
     pub const DIRECT_BYTES: usize = 4096;
 
     /// The file system of this machine.

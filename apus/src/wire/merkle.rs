@@ -1,6 +1,6 @@
 use crate::hash::{Hash, sha256d_pairs};
 
-/// A merkle root, and whether its list of hashes may not be the only one with this root.
+/// A merkle root, and whether another list of hashes may have the same root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MerkleRoot {
     /// The root; zero for an empty list.

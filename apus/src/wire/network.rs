@@ -95,7 +95,7 @@ pub struct Network {
     pub pow_target_timespan: u32,
     /// Seconds that are meant to lie between two blocks.
     pub pow_target_spacing: u32,
-    /// Whether a block that comes 20 minutes after its parent may have the minimum difficulty, as
+    /// Whether a block more than 20 minutes after its parent may have the minimum difficulty, as
     /// on the testnets.
     pub pow_allow_min_difficulty: bool,
     /// Whether the two rules of BIP94 are enforced.
