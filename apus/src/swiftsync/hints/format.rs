@@ -15,9 +15,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 4] = [Self::Bip456, Self::Booster, Self::Bitset, Self::Compressed];
-
     /// The name that users know the format by.
     pub fn name(self) -> &'static str {
         match self {
