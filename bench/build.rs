@@ -1,5 +1,6 @@
-//! Tells the benchmarks where the chain data is that does not ship with the repository, and has
-//! the program start without the engine's random generator, as `apus` does (its build.rs).
+//! Two things that the compiler needs to be told: where chain data is that may not ship with the
+//! repository, and that the program starts without the engine's random generator, as `apus` does
+//! (see its build.rs).
 
 use std::path::Path;
 

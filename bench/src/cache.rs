@@ -1,5 +1,5 @@
-//! A sync of the coins cache costs what changed and not what is cached (Bitcoin Core PR 28280), and
-//! a cached coin takes fewer bytes than Core's 154.
+//! The cost of a sync of the coins cache, which depends on what changed and not on what is cached
+//! (Bitcoin Core PR 28280), and the memory of a cached coin, of which Core takes 154 bytes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,47 +7,48 @@ use std::collections::HashMap;
 use apus::coins::{Coin, CoinsCache, Overwrite};
 use apus::hash::Hash;
 use apus::wire::OutPoint;
+use apus_testchain::Rng;
 
-use crate::measure::{Effort, Random, quick_digest};
+use crate::measure::{Effort, quick_digest};
 use crate::report::{Cell, Report, Table, duration};
 use crate::svg::{Lines, Series};
 use crate::{Result, machine};
 
 /// What Core takes for a cached coin, all included (docs/design.md, 5).
 const CORE_BYTES_PER_COIN: f64 = 154.0;
-/// Coins given to the cache together: about a block's.
+/// Coins given to the cache in one call, about as many as a block creates.
 const BATCH: usize = 3_000;
 
-/// How much of everything.
+/// The size of this benchmark.
 #[derive(Clone, Debug)]
 pub struct Size {
-    /// Runs.
+    /// The number of runs.
     pub effort: Effort,
-    /// Coins in the cache.
+    /// The numbers of cached coins, one measurement for each.
     pub cached: Vec<usize>,
-    /// Those of them that change before each sync.
+    /// The number of coins that change before each sync.
     pub changed: usize,
 }
 
 impl Size {
-    /// For figures.
+    /// The size for published figures.
     pub fn full() -> Self {
         let cached = vec![10_000, 100_000, 1_000_000, 10_000_000];
         Self { effort: Effort::FULL, cached, changed: 1_000 }
     }
 
-    /// For a first look: a tenth.
+    /// A tenth of the full size, for a first look.
     pub fn quick() -> Self {
         Self { cached: vec![1_000, 10_000, 100_000, 1_000_000], ..Self::full() }
     }
 
-    /// For tests.
+    /// The size for tests.
     pub fn small() -> Self {
         Self { effort: Effort::SMALL, cached: vec![200, 2_000], changed: 100 }
     }
 }
 
-/// What was measured with so many coins cached.
+/// The results for one number of cached coins.
 struct Figure {
     cached: usize,
     sync_s: f64,
@@ -57,10 +58,10 @@ struct Figure {
     digest: u64,
 }
 
-/// Measures a sync at each size.
+/// Measures a sync for each number of cached coins.
 ///
 /// # Errors
-/// A sync handed out something else than what had changed.
+/// A sync handed out something other than what had changed.
 pub fn run(size: &Size) -> Result<Report> {
     let figures: Vec<Figure> =
         size.cached.iter().map(|cached| figure(size, *cached)).collect::<Result<_>>()?;
@@ -156,7 +157,7 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
     drop(cache);
     let (scan_s, scanned) = scan(size.effort, cached, &changed);
     if scanned != digest {
-        return Err("the sync handed out something else than what had changed".into());
+        return Err("the sync handed out something other than what had changed".into());
     }
     Ok(Figure {
         cached,
@@ -168,7 +169,7 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
     })
 }
 
-/// The dumber way: marks in a hash map, all of which is walked.
+/// The plain way to compare with: a hash map with marks, all of which is walked.
 fn scan(effort: Effort, cached: usize, changed: &[(OutPoint, Coin)]) -> (f64, u64) {
     let entries = (0..cached).map(coin).map(|(outpoint, coin)| (outpoint, (coin, false)));
     let map: RefCell<HashMap<OutPoint, (Coin, bool)>> = RefCell::new(entries.collect());
@@ -189,9 +190,9 @@ fn scan(effort: Effort, cached: usize, changed: &[(OutPoint, Coin)]) -> (f64, u6
     (time.as_secs_f64(), sum)
 }
 
-/// The `i`-th coin: pays to a witness key hash, three a transaction.
+/// The `i`-th coin, which pays to a witness key hash. Three coins share a transaction.
 fn coin(i: usize) -> (OutPoint, Coin) {
-    let mut random = Random(i as u64 / 3);
+    let mut random = Rng::from_state(i as u64 / 3);
     let mut txid = Hash::ZERO;
     random.fill(&mut txid.0);
     let mut script = [0; 22];

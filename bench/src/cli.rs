@@ -10,7 +10,7 @@ use crate::process::Programs;
 use crate::report::Report;
 use crate::{Result, cache, chain, growth, kernels, survivors, trials};
 
-/// Measures Apus, beside what others take; writes tables, JSON and plots.
+/// Measures Apus and what it is compared with; writes tables, JSON and plots.
 #[derive(Parser)]
 #[command(name = "apus-bench", version)]
 struct Cli {
@@ -22,13 +22,13 @@ struct Cli {
 
 #[derive(Args, Clone)]
 struct Common {
-    /// Where chains and data directories are made; chains stay there for the next time
+    /// Directory for chains and data directories; chains are kept there for the next time
     #[arg(long, global = true, default_value = "target/bench", value_name = "DIR")]
     dir: PathBuf,
-    /// Where JSON and plots go
+    /// Directory for JSON and plots
     #[arg(long, global = true, default_value = "docs/bench", value_name = "DIR")]
     out: PathBuf,
-    /// A tenth of everything, in some minutes, into DIR/quick rather than --out
+    /// Measure a tenth of everything, in some minutes, and write into DIR/quick instead of --out
     #[arg(long, global = true)]
     quick: bool,
     /// Another `apus` than the one built into this program
@@ -37,7 +37,7 @@ struct Common {
     /// Runs of each reindex without scripts
     #[arg(long, global = true, default_value_t = 3, value_name = "N")]
     runs: usize,
-    /// Runs of each reindex with every script; 0: none, nor Core's
+    /// Runs of each reindex with every script; 0 for none, of Core's engine either
     #[arg(long, global = true, default_value_t = 1, value_name = "N")]
     full_runs: usize,
 }
@@ -52,25 +52,25 @@ enum Command {
         #[arg(long, value_name = "N")]
         records: Option<u64>,
     },
-    /// Hints: encoding and decoding, and their sizes in all forms
+    /// Hints: encoding and decoding, and their sizes in all formats
     Hints {
-        /// Hints files in the format bip456 whose sizes are to be told too
+        /// Hints files in the format bip456 whose sizes are reported too
         files: Vec<PathBuf>,
     },
-    /// A sync of the coins cache, and bytes a cached coin
+    /// A sync of the coins cache, and the memory of a cached coin
     Cache,
-    /// A whole chain, beside Core's engine and the scripts alone
+    /// A whole chain by Apus and by Core's engine, and its scripts alone
     Chain {
         /// MB of blocks
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
-        /// MiB for cached coins, as a list
+        /// MiB for cached coins, as a list; one run for each
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         dbcache: Option<Vec<usize>>,
     },
-    /// How the cost grows with the chain
+    /// The cost of longer and longer chains
     Growth {
-        /// MB of blocks of the longest
+        /// MB of blocks of the longest chain
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
     },
@@ -79,7 +79,7 @@ enum Command {
     Trials {
         #[arg(value_enum)]
         kind: trials::Kind,
-        /// For how long
+        /// Minutes after which no further trial begins
         #[arg(long, default_value_t = 10.0, value_name = "N")]
         minutes: f64,
         /// Seed of the first trial; each further one has the next
@@ -137,7 +137,7 @@ enum Command {
     },
 }
 
-/// Runs the program with the process's arguments.
+/// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -200,7 +200,7 @@ fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Each benchmark in a process of its own, so that none inherits memory from the one before.
+/// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
     for name in ["kernels", "cache", "chain", "growth"] {

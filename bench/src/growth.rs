@@ -1,5 +1,5 @@
-//! How the cost grows: ever longer beginnings of one chain, with a cache that holds every coin and
-//! with one that holds a tenth.
+//! The cost of longer and longer beginnings of one chain, with a cache that holds every coin and
+//! with one that holds a tenth of them.
 
 use std::path::Path;
 
@@ -10,37 +10,37 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table, three_digits};
 use crate::svg::{Lines, Series};
 
-/// Bytes of a cached coin, at most (`apus::coins`).
+/// The most memory of a cached coin in bytes (`apus::coins`).
 const COIN_BYTES: u64 = 104;
-/// MiB below which the cache's 64 shards are full while empty.
+/// The MiB that the cache's 64 shards take while they are empty.
 const DBCACHE_MIN: usize = 8;
-/// Beginnings of the chain, as shares of its busy blocks.
+/// The beginnings of the chain, as shares of its busy blocks.
 const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
 
-/// What is run.
+/// The chain and the runs on it.
 #[derive(Clone, Debug)]
 pub struct Size {
     /// The chain whose beginnings are used.
     pub shape: Shape,
-    /// Runs of each without scripts; the median counts.
+    /// The number of runs of each without scripts, of which the median counts.
     pub runs: usize,
-    /// Runs of each with every script; 0 leaves them out.
+    /// The number of runs of each with every script. 0 leaves them out.
     pub full_runs: usize,
 }
 
 impl Size {
-    /// For figures: 0.5, 1, 2 and 4 GB.
+    /// The size for published figures: 0.5, 1, 2 and 4 GB.
     pub fn full() -> Self {
         Self { shape: Shape::of_size(4_000_000_000), runs: 3, full_runs: 1 }
     }
 
-    /// For tests.
+    /// The size for tests.
     pub fn small() -> Self {
         Self { shape: Shape::small(1_500_000), runs: 1, full_runs: 1 }
     }
 }
 
-/// One run and what it was.
+/// One run and its options.
 struct Point {
     scripts: &'static str,
     cache: &'static str,
@@ -48,10 +48,10 @@ struct Point {
     run: Run,
 }
 
-/// Makes the chain, or takes it from `dir`, and rebuilds the UTXO set at each height.
+/// Makes the chain, or takes it from `dir`, and rebuilds the UTXO set up to each height.
 ///
 /// # Errors
-/// Anything fails, or two runs come to different UTXO sets at the same height.
+/// A run fails, or two runs end with different UTXO sets at the same height.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let chain = MadeChain::make(&size.shape, programs, dir)?;
     let mut runner = Runner::new(programs, &chain, dir)?;
@@ -87,7 +87,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Whole MiB, at least what the cache takes with hardly a coin in it.
+/// The MiB for so many coins, and at least what the cache takes with hardly a coin in it.
 fn mib(bytes: u64) -> usize {
     usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(DBCACHE_MIN)
 }

@@ -1,38 +1,39 @@
-//! Benchmarks of Apus, and the programs compared with. Nobody else builds those.
+//! Benchmarks of Apus against other programs and libraries, which only this crate depends on.
 //!
 //! `cargo run --release -p apus-bench` measures everything and writes `docs/bench/`; each benchmark
-//! has a small size that the tests run. Whoever computes a result says its digest, and different
-//! digests of the same work are an error: what is wrong is not fast.
+//! has a small size that the tests run. Every measured way to compute a result reports a digest of
+//! it, and two digests for the same work are an error, so that nothing is fast by being wrong.
 
-/// Commands and options.
+/// The command line.
 pub mod cli;
 
-/// Single operations, before and after, and beside other crates.
+/// Single operations: done in the way Bitcoin Core left behind, as Apus does them, and by other
+/// crates.
 pub mod kernels;
-/// What a sync of the coins cache costs, and what a cached coin takes.
+/// The time of a sync of the coins cache, and the memory of a cached coin.
 pub mod cache;
-/// What SwiftSync leaves over, on its way to tables.
+/// The coins that SwiftSync finds unspent, from the workers to the tables.
 pub mod survivors;
-/// A whole chain, beside Bitcoin Core's engine and the scripts alone.
+/// A whole chain by Apus and by Bitcoin Core's engine, and its scripts alone.
 pub mod chain;
-/// How the cost grows with the chain.
+/// The cost of longer and longer chains.
 pub mod growth;
 
-/// Random trials: kills, full disks, damaged files.
+/// Random trials: kills, full disks and damaged files.
 pub mod trials;
 
-/// The machine that is measured on.
+/// The machine that the figures are from.
 pub mod machine;
-/// Time of a function: warm-up, several runs, median.
+/// The time of a function: warm-up, several runs, median.
 pub mod measure;
-/// Time, CPU time and memory of a process.
+/// The time, CPU time and memory of a process.
 pub mod process;
-/// Results: tables as text and JSON.
+/// Results as tables, in text and JSON.
 pub mod report;
-/// Plots.
+/// Plots of the results.
 pub mod svg;
 
-/// What goes wrong: told to the user, and the end of the benchmark.
+/// An error, which ends the benchmark and is shown to the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
-/// What a benchmark returns.
+/// The result of whatever may fail in a benchmark.
 pub type Result<T> = std::result::Result<T, Error>;

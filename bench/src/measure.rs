@@ -1,33 +1,33 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How often something is measured.
+/// The number of runs of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Runs that are not counted.
+    /// The number of runs before those that count.
     pub warm_up: usize,
-    /// Runs at least.
+    /// The least number of runs.
     pub runs_min: usize,
-    /// Runs at most.
+    /// The largest number of runs.
     pub runs_max: usize,
     /// No further run is started after this time, once there are `runs_min`.
     pub budget: Duration,
 }
 
 impl Effort {
-    /// For what is measured.
+    /// The effort for published figures.
     pub const FULL: Self =
         Self { warm_up: 2, runs_min: 5, runs_max: 500, budget: Duration::from_millis(700) };
-    /// For tests: that it works at all.
+    /// The effort for tests, which only show that a measurement works.
     pub const SMALL: Self =
         Self { warm_up: 0, runs_min: 1, runs_max: 2, budget: Duration::from_millis(5) };
 
-    /// The median time of `run`, and what its last run returned.
+    /// The median time of `run`, and the result of its last run.
     pub fn time<T>(&self, mut run: impl FnMut() -> T) -> (Duration, T) {
         self.time_with(|| (), |()| run())
     }
 
-    /// [`Effort::time`] of `run` alone, before each of which `prepare` makes its input.
+    /// The same, with an input that `prepare` makes before each run; its time does not count.
     pub fn time_with<I, T>(
         &self,
         mut prepare: impl FnMut() -> I,
@@ -51,19 +51,20 @@ impl Effort {
     }
 }
 
-/// The middle one of some durations; zero of none.
+/// The middle one of some durations, or zero if there are none.
 pub fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// A digest of bytes, to be added to those of other bytes in any order.
+/// A digest of bytes. Digests are added, so that their order does not matter.
 pub fn digest(bytes: &[u8]) -> u64 {
     let hash = apus::hash::sha256(bytes);
     u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
 }
 
-/// A cheap digest of short byte strings, where hashing would be most of the time measured.
+/// `sum` with a cheap digest of a short byte string added, for where hashing would take most of the
+/// measured time.
 #[inline]
 pub fn quick_digest(sum: u64, bytes: &[u8]) -> u64 {
     let mut state = bytes.len() as u64;
@@ -74,32 +75,6 @@ pub fn quick_digest(sum: u64, bytes: &[u8]) -> u64 {
         state ^= state >> 29;
     }
     sum.wrapping_add(state)
-}
-
-/// Numbers that look random and are the same in every run (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`, which is not 0.
-    pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
-    }
-
-    /// Fills bytes.
-    pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
-        }
-    }
 }
 
 #[cfg(test)]

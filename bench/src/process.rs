@@ -8,48 +8,48 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// With this in its environment, this program is `apus`, arguments and all; so what is measured is
-/// always of the same build.
+/// An environment variable with which this program acts as `apus`, so that both are always of the
+/// same build.
 pub const AS_APUS: &str = "APUS_BENCH_AS_APUS";
 
-/// What a child process took, from its start until it was gone, by the operating system's account.
+/// The cost of a child process from its start to its end, as the operating system accounts for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Wall clock.
+    /// Wall-clock time.
     pub elapsed: Duration,
-    /// On all cores, in user mode and in the system.
+    /// CPU time on all cores, in user mode and in the kernel.
     pub cpu: Duration,
-    /// Most memory that it had in RAM, in bytes.
+    /// Peak resident memory in bytes.
     pub peak_bytes: u64,
-    /// CPU time of everything else on the machine meanwhile: where it is much, the figures are of
-    /// little use. Zero where the system does not tell.
+    /// CPU time of everything else on the machine meanwhile. Where it is large, the figures are of
+    /// little use. Zero where the system does not report it.
     pub others_cpu: Duration,
 }
 
-/// Which programs are run.
+/// The programs that benchmarks start.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// This one.
+    /// The file of this program.
     own: PathBuf,
-    /// Another `apus` than the one inside this program.
+    /// An `apus` to use instead of the one inside this program.
     apus: Option<PathBuf>,
 }
 
 impl Programs {
-    /// This program, and `apus` from `apus` if that is given.
+    /// This program, with the given `apus` if there is one.
     pub fn new(apus: Option<PathBuf>) -> Result<Self> {
-        // The file that runs, even if a newer build takes its place meanwhile.
+        // The file that is running, even if a newer build replaces it meanwhile.
         let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
         let own = if running.exists() { running } else { std::env::current_exe()? };
         Ok(Self { own, apus })
     }
 
-    /// With `own` as this program: a test is not.
+    /// The same with `own` as this program, for tests, which are other programs.
     pub fn of(own: &Path) -> Self {
         Self { own: own.to_path_buf(), apus: None }
     }
 
-    /// `apus`, to be given arguments.
+    /// A command that runs `apus`, without arguments.
     pub fn apus(&self) -> Command {
         match &self.apus {
             Some(path) => Command::new(path),
@@ -61,7 +61,7 @@ impl Programs {
         }
     }
 
-    /// This program, to be given arguments.
+    /// A command that runs this program, without arguments.
     pub fn own(&self) -> Command {
         let mut command = Command::new(&self.own);
         command.env_remove(AS_APUS);
@@ -69,12 +69,13 @@ impl Programs {
     }
 }
 
-/// Runs `command`; what it printed on standard output, and what it took.
+/// Runs `command` and returns what it printed on standard output, with its cost.
 ///
-/// The process should be small that calls this: a child's peak counts from the fork on.
+/// The calling process should be small, because its own memory counts towards the child's peak from
+/// the fork on.
 ///
 /// # Errors
-/// It cannot be started, or ends with anything but success.
+/// The command cannot be started, or does not end with success.
 pub fn run(mut command: Command) -> Result<(String, Usage)> {
     let file = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
@@ -126,7 +127,7 @@ fn wait4(pid: u32) -> Result<(ExitStatus, Usage)> {
     Ok((ExitStatus::from_raw(status), usage))
 }
 
-/// Time that all cores together were not idle since the machine started.
+/// The time that all cores together were not idle since the machine started.
 fn busy() -> Duration {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
@@ -137,7 +138,7 @@ fn busy() -> Duration {
     Duration::from_millis(counted.map(|(_, ticks)| ticks * 10).sum())
 }
 
-/// CPU time of the calling thread.
+/// The CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)

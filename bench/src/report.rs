@@ -4,55 +4,55 @@ use serde_json::{Map, Value, json};
 
 use crate::{Result, machine};
 
-/// What a cell of a table holds; JSON has the plain number.
+/// The content of a cell. JSON gets the plain number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing is known.
+    /// An empty cell.
     Empty,
-    /// Words.
+    /// A text.
     Text(String),
-    /// A time.
+    /// A time in seconds.
     Seconds(f64),
-    /// So many.
+    /// A count.
     Count(u64),
-    /// Bytes of memory or disk.
+    /// An amount of memory or disk space in bytes.
     Bytes(u64),
-    /// A measure whose unit the column says.
+    /// A measure in the unit that the column's head names.
     Number(f64),
-    /// So many times another value.
+    /// The ratio to another value.
     Ratio(f64),
 }
 
-/// A table whose columns have a key for JSON and a head for people.
+/// A table. Each column has a key for JSON and a head for readers.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What it shows.
+    /// The table's title.
     pub title: String,
     columns: Vec<(String, String)>,
     rows: Vec<Vec<Cell>>,
 }
 
-/// Everything that one benchmark found out.
+/// The results of one benchmark.
 pub struct Report {
-    /// The benchmark, which names its files.
+    /// The name of the benchmark and of its files.
     pub name: &'static str,
     facts: Value,
-    /// What a reader should know: what was measured how.
+    /// Notes for the reader on what was measured and how.
     pub notes: Vec<String>,
-    /// The figures.
+    /// The tables of figures.
     pub tables: Vec<Table>,
-    /// Plots: the file's name without its ending, and the SVG.
+    /// The plots: file name without its ending, and SVG.
     pub plots: Vec<(String, String)>,
 }
 
 impl Report {
-    /// An empty report, on this machine now.
+    /// An empty report with the facts of this machine.
     pub fn new(name: &'static str) -> Self {
         let facts = machine::facts();
         Self { name, facts, notes: Vec::new(), tables: Vec::new(), plots: Vec::new() }
     }
 
-    /// As text for a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = format!("# {}\n{}\n", self.name, machine::line(&self.facts));
         for note in &self.notes {
@@ -64,7 +64,7 @@ impl Report {
         out
     }
 
-    /// As JSON: every table a list of objects.
+    /// The report as JSON. Each table is a list of objects.
     pub fn json(&self) -> Value {
         let tables: Map<String, Value> =
             self.tables.iter().map(|table| (table.title.clone(), table.json())).collect();
@@ -76,7 +76,7 @@ impl Report {
         })
     }
 
-    /// Writes `NAME.json` and the plots into `directory`.
+    /// Writes the report as `NAME.json`, and its plots, into `directory`.
     pub fn write(&self, directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)?;
         let json = serde_json::to_string_pretty(&self.json())?;
@@ -101,7 +101,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The rows.
+    /// The table's rows.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
@@ -152,7 +152,7 @@ impl Cell {
         Self::Text(format!("{digest:016x}"))
     }
 
-    /// As shown in a table.
+    /// The cell as it is shown in a table.
     pub fn text(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -195,7 +195,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// A number with three digits that count.
+/// A number with three significant digits.
 pub fn three_digits(number: f64) -> String {
     match number.abs() {
         n if n >= 99.95 => format!("{number:.0}"),

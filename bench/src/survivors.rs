@@ -1,4 +1,5 @@
-//! SwiftSync's survivors: gathered by all cores, sorted, written as tables.
+//! SwiftSync's survivors, the coins that stay unspent: gathered by all cores, sorted, and written
+//! as tables.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -8,29 +9,30 @@ use apus::coins::{Chainstate, CoinParts, SurvivorWriter, Survivors, WriteError};
 use apus::disk::Disk;
 use apus::hash::Hash;
 use apus::leveldb::Options;
+use apus_testchain::Rng;
 use rayon::prelude::*;
 use serde_json::json;
 
 use crate::Result;
-use crate::measure::{Random, quick_digest};
+use crate::measure::quick_digest;
 
-/// How much of everything.
+/// The size of this benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Coins that survive.
+    /// The number of coins.
     pub count: u64,
-    /// Memory for them.
+    /// The memory that they may take before they go to files, in bytes.
     pub memory_bytes: usize,
-    /// Threads that write tables.
+    /// The number of threads that write tables.
     pub writers: usize,
     /// Whether the result is read back.
     pub check: bool,
 }
 
-/// Coins of one transaction, on average, on mainnet.
+/// The average number of coins of one transaction on mainnet.
 const OUTPUTS: u64 = 3;
 
-/// Gathers and writes coins in a new directory below `dir`, and says what each step took.
+/// Gathers and writes coins in a new directory below `dir`, and returns the time of each step.
 ///
 /// # Errors
 /// The disk fails, or what was written is not what was gathered.
@@ -43,7 +45,7 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let parts: Vec<_> = (0..threads).map(|i| i * size.count / threads).collect();
     let part = |i: &u64| (*i, (*i + size.count.div_ceil(threads)).min(size.count));
 
-    // What making the coins alone takes.
+    // The time of making the coins alone, to be subtracted.
     let (start, begun) = (Instant::now(), cpu_time());
     let made: u64 = parts
         .par_iter()
@@ -89,7 +91,7 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let peak = memory_peak()?;
     let digest = if size.check { read_back(&chainstate)? } else { made };
     if digest != made {
-        return Err("the chainstate holds something else than was gathered".into());
+        return Err("the chainstate holds something other than was gathered".into());
     }
     let each_ns = |time: Duration| (time.as_secs_f64() * 1e9 / count as f64).round();
     let writers = size.writers.max(1) as f64;
@@ -108,13 +110,14 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     }))
 }
 
-/// CPU time of this process so far.
+/// The CPU time of this process so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Coins `from` to `to`, shaped like today's; returns a digest of them in any order.
+/// Hands out the coins numbered `from` to `to`, shaped like today's. The result is a digest that
+/// does not depend on their order.
 fn make(
     (from, to): (u64, u64),
     mut take: impl FnMut(&Hash, u32, &CoinParts) -> Result<()>,
@@ -122,9 +125,9 @@ fn make(
     let (mut digest, mut i) = (0, from);
     let (mut txid, mut script) = (Hash::ZERO, [0; 35]);
     while i < to {
-        let mut random = Random(!i);
+        let mut random = Rng::from_state(!i);
         if i.is_multiple_of(OUTPUTS) || i == from {
-            Random(i / OUTPUTS).fill(&mut txid.0);
+            Rng::from_state(i / OUTPUTS).fill(&mut txid.0);
         }
         random.fill(&mut script);
         // P2WPKH three times of four, else P2PKH or P2TR.

@@ -1,5 +1,5 @@
-//! Plots as SVG that reads well on light and dark pages: a background and colours of its own for
-//! each, by the page's colour scheme.
+//! Plots as SVG. They follow the page's colour scheme, with a background and colours for light and
+//! for dark pages.
 
 use std::fmt::Write;
 
@@ -7,52 +7,52 @@ use crate::report::three_digits;
 
 /// A line or a set of points.
 pub struct Series {
-    /// What the legend says.
+    /// The series' name in the legend.
     pub name: String,
-    /// x and y; both above 0 where an axis is logarithmic.
+    /// The points as x and y. On a logarithmic axis values are above 0.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Lines over one x axis.
+/// A plot of lines over one x axis.
 pub struct Lines<'a> {
     /// The plot's title.
     pub title: &'a str,
-    /// What x is, with its unit.
+    /// The label of the x axis, with its unit.
     pub x: &'a str,
-    /// What y is, with its unit.
+    /// The label of the y axis, with its unit.
     pub y: &'a str,
     /// Whether y is logarithmic; x always is.
     pub log_y: bool,
-    /// How a number on an axis is written.
+    /// Formats a number on the x axis.
     pub x_label: fn(f64) -> String,
-    /// The same for y.
+    /// Formats a number on the y axis.
     pub y_label: fn(f64) -> String,
     /// At most six lines.
     pub series: Vec<Series>,
 }
 
-/// Rows of marks on one logarithmic axis.
+/// A plot of rows of marks on one logarithmic axis.
 pub struct Dots<'a> {
     /// The plot's title.
     pub title: &'a str,
-    /// What the axis is.
+    /// The label of the axis.
     pub x: &'a str,
-    /// How a number on the axis is written.
+    /// Formats a number on the axis.
     pub label: fn(f64) -> String,
-    /// Who the marks belong to, at most six, those without a name left out of the legend; the
-    /// first is drawn last and filled.
+    /// The kinds of marks, at most six. Those without a name are left out of the legend; the first
+    /// is drawn last and filled.
     pub kinds: Vec<&'a str>,
-    /// Rows: a name, and marks as index of a kind and value.
+    /// The rows: a name, and marks as the index of a kind and a value.
     pub rows: Vec<(String, Vec<(usize, f64)>)>,
 }
 
-/// Horizontal bars from zero.
+/// A plot of horizontal bars from zero.
 pub struct Bars<'a> {
     /// The plot's title.
     pub title: &'a str,
-    /// What the axis is.
+    /// The label of the axis.
     pub x: &'a str,
-    /// Name, value, index of its colour.
+    /// The bars: name, value, and index of its colour.
     pub bars: Vec<(String, f64, usize)>,
 }
 
@@ -181,10 +181,10 @@ impl Bars<'_> {
     }
 }
 
-/// From values to places.
+/// A scale from values to places on the page.
 struct Axis {
     log: bool,
-    /// Values at both ends, logarithms where it is logarithmic.
+    /// The values at both ends, or their logarithms on a logarithmic scale.
     ends: (f64, f64),
     places: (f64, f64),
 }
@@ -210,7 +210,7 @@ impl Axis {
         self.places.0 + share * (self.places.1 - self.places.0)
     }
 
-    /// Powers of ten, or about five round numbers from zero on.
+    /// The marks of an axis: powers of ten, or about five round numbers from zero.
     fn ticks(&self) -> Vec<f64> {
         if self.log {
             let (first, last) = (self.ends.0.ceil() as i32, self.ends.1.floor() as i32);
@@ -246,7 +246,7 @@ fn style() -> String {
     format!("{STYLE_LIGHT}{light}@media (prefers-color-scheme:dark){{\n{STYLE_DARK}{dark}}}")
 }
 
-/// Names below the title, each with its colour; where they end.
+/// Draws the legend below the title, and returns the place where it ends.
 fn legend<'a>(out: &mut String, names: impl Iterator<Item = (&'a str, bool)>) -> f64 {
     let (left, mut x, mut y) = (18.0, 18.0, 44.0);
     for (color, (name, filled)) in names.enumerate().filter(|(_, (name, _))| !name.is_empty()) {

@@ -1,4 +1,4 @@
-//! Small sizes of what `apus-bench` measures: that everything runs and comes to the same results.
+//! Each benchmark in a small size: it runs, and all ways to do the same have the same result.
 //! No time is asserted.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
 }
 
-/// The objects of a table.
+/// The rows of a table as JSON objects.
 fn rows(report: &Report, table: &str) -> Vec<serde_json::Value> {
     let json = report.json();
     json["tables"][table].as_array().unwrap_or_else(|| panic!("no table {table}: {json}")).clone()

@@ -1,4 +1,4 @@
-//! Bitcoin Core's own engine, as a child process: libbitcoinkernel.
+//! Bitcoin Core's own engine (libbitcoinkernel), run in a process of its own.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Result, machine};
 
-/// Script threads beside the main one: Core's own choice (`-par=0`).
+/// The number of script threads in addition to the main one, as Core chooses it (`-par=0`).
 pub fn worker_threads() -> i32 {
     i32::try_from(machine::cores()).unwrap_or(i32::MAX).saturating_sub(1).min(15)
 }

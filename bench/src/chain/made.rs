@@ -1,4 +1,4 @@
-//! Chains that are made once and kept.
+//! Generated chains, which are kept in files for the next time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,30 @@ use crate::process::{self, Programs};
 
 /// Bytes of the chain that docs/design.md's figures are of.
 pub const SIZE_DEFAULT: u64 = 2_100_000_000;
-/// Busy blocks of that chain; other sizes have blocks of the same size.
+/// The number of busy blocks of that chain. Chains of other sizes have blocks of the same size.
 const BUSY_DEFAULT: u64 = 1_800;
 
-/// Which chain: the same shape gives the same bytes.
+/// The shape of a chain. The same shape gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of all busy blocks.
+    /// The size of all busy blocks together, in bytes.
     pub bytes: u64,
-    /// Busy blocks; before them 150 quiet ones, after them 2,100 empty ones.
+    /// The number of busy blocks, which come after 150 quiet ones and before 2,100 empty ones.
     pub busy: u32,
-    /// Keys that outputs are locked with.
+    /// The number of keys that outputs are locked with.
     pub keys: u32,
-    /// Everything random follows from it.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
 impl Shape {
-    /// Blocks like mainnet's, of about 1.17 MB, `bytes` together.
+    /// A chain of blocks like mainnet's, about 1.17 MB each and `bytes` together.
     pub fn of_size(bytes: u64) -> Self {
         let busy = (bytes * BUSY_DEFAULT).div_ceil(SIZE_DEFAULT).max(20);
         Self { bytes, busy: u32::try_from(busy).unwrap_or(u32::MAX), keys: 4_096, seed: 1 }
     }
 
-    /// For tests: 25 busy blocks and few keys.
+    /// A chain for tests, with 25 busy blocks and few keys.
     pub fn small(bytes: u64) -> Self {
         Self { bytes, busy: 25, keys: 16, seed: 1 }
     }
@@ -45,7 +45,7 @@ impl Shape {
         Spec { keys: self.keys, mix: Mix::mainnet(), ..spec }
     }
 
-    /// Height of the last block of the first `share` of the busy ones.
+    /// The height at which `share` of the busy blocks have come.
     pub fn height_at(&self, share: f64) -> u32 {
         self.spec().quiet_blocks + (f64::from(self.busy) * share).round() as u32
     }
@@ -55,19 +55,19 @@ impl Shape {
     }
 }
 
-/// A chain in a file of framed blocks, and what its maker knows of it.
+/// A chain in a file of framed blocks, with what its generator knows of it.
 #[derive(Clone, Debug)]
 pub struct MadeChain {
-    /// Name of its file.
+    /// The name of the chain's file.
     pub name: String,
-    /// The file.
+    /// The path of the chain's file.
     pub path: PathBuf,
     /// Tip, height, bytes, inputs, outputs, unspent coins and their amount.
     pub facts: Value,
 }
 
 impl MadeChain {
-    /// Takes the chain from `dir`, or has a child process make it there.
+    /// The chain in `dir`. Where it is missing, a child process makes it.
     pub fn make(shape: &Shape, programs: &Programs, dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
         let name = shape.name();
@@ -90,23 +90,24 @@ impl MadeChain {
         Ok(Self { name, path, facts })
     }
 
-    /// Hash of the last block.
+    /// The hash of the last block.
     pub fn tip(&self) -> &str {
         self.facts["tip"].as_str().unwrap_or_default()
     }
 
-    /// Bytes of all blocks.
+    /// The size of all blocks in bytes.
     pub fn bytes(&self) -> u64 {
         self.count("bytes")
     }
 
-    /// A number among the facts.
+    /// One of the facts, which is a number.
     pub fn count(&self, key: &str) -> u64 {
         self.facts[key].as_u64().unwrap_or(0)
     }
 }
 
-/// Makes the chain, in this process: `file` takes the blocks, `facts` what is known of them.
+/// Makes a chain in this process, and writes its blocks to `file` and what is known of it to
+/// `facts`.
 pub fn make(shape: &Shape, file: &Path, facts: &Path) -> Result<()> {
     let mut generator = Generator::new(shape.spec());
     let unfinished = file.with_extension("unfinished");

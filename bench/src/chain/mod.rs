@@ -1,5 +1,5 @@
-//! A whole generated chain: `apus sync` and `apus reindex` beside Bitcoin Core's own engine and
-//! beside what the scripts alone cost, each in a process of its own, in one go.
+//! A whole generated chain by `apus sync`, by `apus reindex` and by Bitcoin Core's own engine, and
+//! the cost of its scripts alone. Each runs in a process of its own, all in one session.
 
 pub mod engine;
 pub mod made;
@@ -18,17 +18,17 @@ use crate::{Result, machine};
 use made::{MadeChain, Shape};
 use runs::{How, Run, Runner};
 
-/// What is run.
+/// The chain and the runs on it.
 #[derive(Clone, Debug)]
 pub struct Size {
     /// The chain.
     pub shape: Shape,
-    /// MiB for cached coins.
+    /// The amounts of memory for cached coins, in MiB.
     pub dbcaches: Vec<usize>,
-    /// Runs of each reindex without scripts; the median counts.
+    /// The number of runs of each reindex without scripts, of which the median counts.
     pub runs: usize,
-    /// Runs of each reindex that checks every script; 0 leaves them out, and Core's engine and
-    /// the scripts alone with them.
+    /// The number of runs of each reindex that checks every script. 0 leaves those out, and Core's
+    /// engine and the scripts alone too.
     pub full_runs: usize,
 }
 
@@ -39,24 +39,24 @@ impl Size {
         Self { shape: Shape::of_size(made::SIZE_DEFAULT), dbcaches, runs: 3, full_runs: 1 }
     }
 
-    /// For tests.
+    /// The size for tests.
     pub fn small() -> Self {
         Self { shape: Shape::small(1_500_000), dbcaches: vec![16, 450], runs: 1, full_runs: 1 }
     }
 }
 
-/// MiB that SwiftSync may use: Core's default.
+/// The memory that SwiftSync may use in MiB, Core's default.
 const SWIFTSYNC_DBCACHE: usize = 450;
 
-/// Everything measured on one chain.
+/// The results for one chain.
 struct Measured {
     chain: MadeChain,
     sync: Run,
     hints: Run,
-    /// SwiftSync, assumed valid, and with every script.
+    /// SwiftSync with scripts skipped, and with every script checked.
     swift: Run,
     swift_full: Option<Run>,
-    /// By dbcache: scripts skipped, and every script checked.
+    /// For each dbcache, a reindex with scripts skipped and one with every script checked.
     skipped: Vec<(usize, Run)>,
     full: Vec<(usize, Run)>,
     engine: Option<Run>,
@@ -66,7 +66,7 @@ struct Measured {
 /// Makes the chain, or takes it from `dir`, and runs everything on it.
 ///
 /// # Errors
-/// Anything fails, or two runs come to different UTXO sets.
+/// A run fails, or two runs end with different UTXO sets.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let measured = measure(size, programs, dir)?;
     let mut report = Report::new("chain");
@@ -147,7 +147,7 @@ fn core_without_scripts(chain: &MadeChain, dbcache: usize) -> Option<f64> {
 }
 
 impl Measured {
-    /// All runs: name, dbcache, run, and what Core takes for the same.
+    /// All runs: name, dbcache, run, and the time that Core takes for the same.
     fn runs(&self) -> Vec<(&'static str, Option<usize>, &Run, Option<f64>)> {
         let engine = self.engine.as_ref().map(Run::seconds);
         let mut all =
@@ -174,7 +174,7 @@ impl Measured {
         all
     }
 
-    /// Seconds that the scripts alone take if no core ever waits.
+    /// The time of the scripts alone if no core ever waited, in seconds.
     fn floor_s(&self) -> Option<f64> {
         let scripts = self.scripts.as_ref()?;
         Some(scripts.json["script_cpu_seconds"].as_f64()? / machine::cores() as f64)

@@ -17,11 +17,11 @@ pub const SYNC_DBCACHE: usize = 450;
 pub struct Run {
     /// What it took.
     pub usage: Usage,
-    /// What it said at its end.
+    /// The summary that the program printed at its end.
     pub json: Value,
-    /// Hash of the UTXO set that it left behind (`hash_serialized_3`).
+    /// The hash of the UTXO set that it left (`hash_serialized_3`).
     pub digest: Option<String>,
-    /// Runs that it is the median of.
+    /// The number of runs that this is the median of.
     pub runs: usize,
 }
 
@@ -32,32 +32,32 @@ impl Run {
     }
 }
 
-/// How to rebuild the UTXO set.
+/// The options of a rebuild of the UTXO set.
 #[derive(Clone, Copy, Default)]
 pub struct How<'a> {
     /// The block up to which scripts are skipped, or `0`.
     pub assumevalid: &'a str,
-    /// MiB for cached coins.
+    /// The memory for cached coins in MiB.
     pub dbcache: usize,
-    /// Up to this height.
+    /// The height to stop at, or `None` for the tip.
     pub stop: Option<u32>,
-    /// With the hints that [`Runner::hints`] made.
+    /// Whether to use the hints that [`Runner::hints`] made.
     pub hints: bool,
 }
 
-/// Runs programs on one data directory.
+/// Runs of programs on one data directory.
 pub struct Runner<'a> {
     programs: &'a Programs,
     chain: &'a MadeChain,
     datadir: PathBuf,
     copy: PathBuf,
     hints: PathBuf,
-    /// The UTXO set's hash by height.
+    /// The hash of the UTXO set at each height that a run ended at.
     digests: BTreeMap<u64, String>,
 }
 
 impl<'a> Runner<'a> {
-    /// On a new data directory in `dir`.
+    /// A runner on a new data directory in `dir`.
     pub fn new(programs: &'a Programs, chain: &'a MadeChain, dir: &Path) -> Result<Self> {
         let datadir = dir.join(format!("{}-datadir", chain.name));
         let copy = dir.join(format!("{}-datadir-core", chain.name));
@@ -80,7 +80,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Makes the data directory from the chain's file, scripts skipped.
+    /// Makes the data directory from the chain's file, with scripts skipped.
     pub fn sync(&mut self) -> Result<Run> {
         let mut command = self.apus(&["sync", "--json"]);
         command.arg("--from").arg(&self.chain.path);
@@ -96,7 +96,7 @@ impl<'a> Runner<'a> {
         Ok(run)
     }
 
-    /// Makes hints of the data directory's tip.
+    /// Makes hints for the tip of the data directory.
     pub fn hints(&mut self) -> Result<Run> {
         let mut command = self.apus(&["hints", "create", "--json", "--force"]);
         command.arg("-o").arg(&self.hints);
@@ -131,7 +131,7 @@ impl<'a> Runner<'a> {
         median(all)
     }
 
-    /// Checks all scripts and nothing else, `runs` times.
+    /// Checks all scripts, and nothing else, `runs` times.
     pub fn scripts_alone(&self, runs: usize) -> Result<Run> {
         let mut all = Vec::new();
         for _ in 0..runs.max(1) {
@@ -146,8 +146,8 @@ impl<'a> Runner<'a> {
         median(all)
     }
 
-    /// Core's engine rebuilds the UTXO set of a copy `runs` times, since it writes to what it is
-    /// given.
+    /// Has Core's engine rebuild the UTXO set `runs` times, of a copy, because it writes to the
+    /// directory that it is given.
     pub fn engine(&mut self, runs: usize) -> Result<Run> {
         copy_dir(&self.datadir, &self.copy)?;
         let mut all = Vec::new();
@@ -172,11 +172,11 @@ impl<'a> Runner<'a> {
     }
 
     fn run(&self, name: &str, command: Command) -> Result<Run> {
-        // What was written before is not to be written now.
+        // What earlier runs wrote is synced now, so that this run does not pay for it.
         rustix::fs::sync();
         let (output, usage) = process::run(command)?;
         let json = serde_json::from_str(output.lines().last().unwrap_or_default())
-            .map_err(|error| format!("{name} printed something else than JSON: {error}"))?;
+            .map_err(|error| format!("{name} printed something other than JSON: {error}"))?;
         eprintln!(
             "{name}: {:.2} s, {:.2} s of CPU (others: {:.2} s)",
             usage.elapsed.as_secs_f64(),
@@ -186,7 +186,7 @@ impl<'a> Runner<'a> {
         Ok(Run { usage, json, digest: None, runs: 1 })
     }
 
-    /// Asks for the hash of the UTXO set; an error if a run before has left another one at the
+    /// Asks for the hash of the UTXO set. It is an error if an earlier run left another set at the
     /// same height.
     fn check(&mut self, run: &mut Run) -> Result<()> {
         let (output, _) = process::run(self.apus(&["txoutset", "info"]))?;
@@ -202,7 +202,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The one of several runs that took neither longest nor shortest.
+/// The run with the median time.
 fn median(mut all: Vec<Run>) -> Result<Run> {
     all.sort_by_key(|run| run.usage.elapsed);
     let runs = all.len();
@@ -210,7 +210,7 @@ fn median(mut all: Vec<Run>) -> Result<Run> {
     Ok(Run { runs, ..median })
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with everything in it.
 fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -1,4 +1,5 @@
-//! The floor: every script of a chain checked, from blocks and undo data, and nothing else.
+//! The least time that a full check can take: every script of a chain is checked, with blocks and
+//! undo data read from files, and nothing else is done.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,15 +15,15 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::process::thread_cpu;
 
-/// What checking some blocks took.
+/// The cost of checking blocks.
 #[derive(Clone, Copy, Default)]
 struct Checked {
     inputs: u64,
-    /// On all cores, of the scripts themselves.
+    /// The time in the scripts themselves, on all cores.
     cpu: Duration,
 }
 
-/// Checks every script of a regtest directory on all cores, blocks in any order.
+/// Checks every script of a regtest directory on all cores, with blocks in any order.
 ///
 /// # Errors
 /// A block or its undo data is missing or broken, or a script fails.

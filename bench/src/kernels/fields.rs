@@ -1,5 +1,5 @@
-//! Blocks and undo data field by field, as Bitcoin Core moved them before PR 31551: every integer,
-//! hash and script is a call of its own, obfuscated on the way.
+//! Blocks and undo data read and written field by field, as Bitcoin Core did before PR 31551: each
+//! integer, hash and script by a call of its own, which also obfuscates it.
 
 use apus::coins::{Coin, CompactScript, compress_amount};
 use apus::hash::{Hash, Sha256d};
@@ -7,7 +7,7 @@ use apus::store::Obfuscation;
 use apus::wire::{Cursor, put_compact_size, put_varint};
 use bitcoin::io::{Error, ErrorKind, Read, Result, Write};
 
-/// A stream of hidden bytes, revealed or hidden with each call.
+/// A stream of obfuscated bytes; each call obfuscates what it reads or writes.
 pub struct Hidden<T> {
     inner: T,
     obfuscation: Obfuscation,
@@ -16,7 +16,7 @@ pub struct Hidden<T> {
 }
 
 impl<T> Hidden<T> {
-    /// `inner` stands at `position` of its file.
+    /// A stream over `inner`, whose next byte is at `position` of its file.
     pub fn new(inner: T, obfuscation: Obfuscation, position: u64) -> Self {
         Self { inner, obfuscation, position, scratch: Vec::new() }
     }
@@ -46,7 +46,7 @@ impl<T: std::io::Write> Write for Hidden<T> {
     }
 }
 
-/// Passes bytes on and hashes them (Core's `HashVerifier` and `HashedSourceWriter`).
+/// A stream that passes bytes on and hashes them (Core's `HashVerifier` and `HashedSourceWriter`).
 struct Hashed<T> {
     inner: T,
     hasher: Sha256d,
@@ -77,7 +77,7 @@ impl<T: Read> Hashed<T> {
         })
     }
 
-    /// Byte by byte, which are kept in `raw` too.
+    /// Reads a VARINT byte by byte, and appends the bytes to `raw`.
     fn varint(&mut self, raw: &mut Vec<u8>) -> Result<u64> {
         let mut value = 0u64;
         loop {
@@ -118,7 +118,7 @@ impl<T: Write> Hashed<&mut T> {
         self.inner.write_all(bytes)
     }
 
-    /// Byte by byte, as Core's `WriteVarInt`.
+    /// Writes a VARINT byte by byte (Core's `WriteVarInt`).
     fn put_varint(&mut self, value: u64) -> Result<()> {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, value);
@@ -146,13 +146,13 @@ impl<T: Write> Hashed<&mut T> {
     }
 }
 
-/// Bytes of a compressed script behind its leading VARINT.
+/// The number of bytes of a compressed script after its leading VARINT.
 fn script_tail(script: &[u8]) -> usize {
     let head = script.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
     script.len().saturating_sub(head)
 }
 
-/// A record's magic and length, each read by a call.
+/// Reads a record's magic and its length, each by a call.
 pub fn read_frame(from: &mut impl Read, magic: [u8; 4]) -> Result<u32> {
     let (mut found, mut len) = ([0; 4], [0; 4]);
     from.read_exact(&mut found)?;
@@ -163,13 +163,13 @@ pub fn read_frame(from: &mut impl Read, magic: [u8; 4]) -> Result<u32> {
     Ok(u32::from_le_bytes(len))
 }
 
-/// A record's magic and length, each written by a call.
+/// Writes a record's magic and its length, each by a call.
 pub fn write_frame(to: &mut impl Write, magic: [u8; 4], len: usize) -> Result<()> {
     to.write_all(&magic)?;
     to.write_all(&(len as u32).to_le_bytes())
 }
 
-/// The spent coins of each transaction, and their checksum verified.
+/// Reads the spent coins of each transaction, and verifies their checksum.
 pub fn read_undo(from: impl Read, prev: &Hash) -> Result<Vec<Vec<Coin>>> {
     let (mut from, mut raw) = (Hashed::new(from, prev), Vec::new());
     let mut spent = Vec::new();
@@ -186,7 +186,7 @@ pub fn read_undo(from: impl Read, prev: &Hash) -> Result<Vec<Vec<Coin>>> {
     }
 }
 
-/// The opposite of [`read_undo`].
+/// Writes what [`read_undo`] reads.
 pub fn write_undo(to: &mut impl Write, prev: &Hash, spent: &[Vec<Coin>]) -> Result<()> {
     let mut to = Hashed::new(to, prev);
     to.put_count(spent.len())?;

@@ -4,27 +4,27 @@ use crate::Result;
 use crate::report::{Cell, Table, duration, three_digits};
 use crate::svg::Dots;
 
-/// Who did it; the order of the plot's legend.
+/// Who performs an operation, in the order of the plot's legend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Apus.
     Apus,
-    /// The way before: field by field, byte by byte.
+    /// The former way: field by field or byte by byte.
     Small,
-    /// Another crate, or another way through one.
+    /// Another crate, or another way to use one.
     Other,
-    /// Figures from elsewhere.
+    /// A figure that was not measured here.
     Core,
 }
 
-/// What one run of an operation goes through.
+/// The amount of work in one run of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// Nothing that makes a rate.
+    /// A single operation, for which a rate says nothing.
     One,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(usize),
-    /// So many records; the time shown is that of one.
+    /// A number of records. The time shown is that of one.
     Records(u64),
 }
 
@@ -37,17 +37,17 @@ struct Figure {
     digest: Option<u64>,
 }
 
-/// Times of operations, several ways for each.
+/// The times of operations, each performed in several ways.
 #[derive(Default)]
 pub struct Figures {
     figures: Vec<Figure>,
 }
 
 impl Figures {
-    /// Adds how long it took to do `what` by the way `by`, and the digest of what came out.
+    /// Adds the time of the operation `what` done in the way `by`, with a digest of its result.
     ///
     /// # Errors
-    /// Another way to do the same came to something else.
+    /// Another way to do the same had another result.
     pub fn add(
         &mut self,
         what: &'static str,
@@ -73,13 +73,13 @@ impl Figures {
         Ok(())
     }
 
-    /// Adds a figure from elsewhere.
+    /// Adds a figure that was not measured here.
     pub fn core(&mut self, what: &'static str, by: &str, seconds: f64) {
         let (kind, amount, digest) = (Kind::Core, Amount::One, None);
         self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
     }
 
-    /// All of them, the ways to do the same together.
+    /// All times as a table, with the ways to do the same in rows next to each other.
     pub fn table(&self, title: &str) -> Table {
         let columns = [
             ("what", "what"),
@@ -107,7 +107,7 @@ impl Figures {
         table
     }
 
-    /// A row of dots for each operation.
+    /// All times as a plot with a row of dots for each operation.
     pub fn plot(&self, title: &str, x: &str) -> String {
         let row = |what: &'static str| {
             let same = self.figures.iter().filter(|figure| figure.what == what);
@@ -135,7 +135,7 @@ impl Figures {
         whats
     }
 
-    /// The first of Apus' ways.
+    /// The time of the first of Apus' ways, in seconds.
     fn apus(&self, what: &str) -> Option<f64> {
         let ours = |figure: &&Figure| figure.what == what && figure.kind == Kind::Apus;
         self.figures.iter().find(ours).map(|figure| figure.seconds)

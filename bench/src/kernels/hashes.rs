@@ -2,33 +2,34 @@ use std::hint::black_box;
 
 use apus::hash::{Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
 use apus::swiftsync::{Aggregate, Elements, MuHashAggregate, Salt, SumAggregate};
+use apus_testchain::Rng;
 use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
 
 use super::figures::Amount::{Bytes, Records};
 use super::figures::{Figures, Kind};
 use crate::Result;
-use crate::measure::{Effort, Random, digest};
+use crate::measure::{Effort, digest};
 
 const APUS: (Kind, &str) = (Kind::Apus, "Apus (sha2, or its own)");
 const BITCOIN: (Kind, &str) = (Kind::Other, "bitcoin_hashes 0.14 (of bitcoin 0.32)");
 const LONG_BYTES: usize = 1 << 20;
-/// Short ones timed together.
+/// Short messages that are timed together.
 const PAIRS: usize = 4096;
 const ELEMENTS: u64 = 512;
-/// Outpoint, height, amount and a short script, as in Core's MuHash of the UTXO set.
+/// The length of outpoint, height, amount and a short script, as in Core's MuHash of the UTXO set.
 const ELEMENT_BYTES: usize = 80;
-/// Outpoint, height and coinbase flag, amount and a usual script.
+/// The length of outpoint, height and coinbase flag, amount and a usual script.
 const COIN_BYTES: usize = 70;
-/// What a busy block creates.
+/// Outpoints that a busy block creates.
 const OUTPOINTS: usize = 8192;
 const SUM_WHATS: [&str; 2] = ["SHA-256 aggregate: outpoint", "SHA-256 aggregate: coin of 70 bytes"];
 const MUHASH_WHATS: [&str; 2] =
     ["MuHash aggregate: outpoint", "MuHash aggregate: coin of 70 bytes"];
 
-/// SHA-256 of much and of little, and MuHash.
+/// Measures SHA-256 of long and of short messages, and MuHash.
 pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let mut long = vec![0; LONG_BYTES];
-    Random(1).fill(&mut long);
+    Rng::from_state(1).fill(&mut long);
     let (time, hash) = effort.time(|| sha256(black_box(&long)));
     figures.add("SHA-256 of 1 MiB", APUS, Bytes(LONG_BYTES), time, digest(&hash))?;
     let (time, hash) = effort.time(|| theirs::Hash::hash(black_box(&long)).to_byte_array());
@@ -71,7 +72,7 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// SwiftSync's sums: outpoints in batches and one by one, then coins.
+/// Measures SwiftSync's aggregate: outpoints in batches and one by one, then coins.
 fn aggregates<A: Aggregate>(
     effort: Effort,
     bytes: &[u8],

@@ -5,20 +5,21 @@ use std::process::{Command, Stdio};
 use apus::swiftsync::hints::compressed::compress;
 use apus::swiftsync::hints::{Hints, open, statistics};
 use apus::wire::put_compact_size;
+use apus_testchain::Rng;
 
 use super::hints::{blocks, encode_file};
 use crate::Result;
-use crate::measure::Random;
 use crate::report::{Cell, Table};
 
-/// SYNTHETIC hints in the manner of mainnet's: blocks of up to 7,000 outputs, of which 2 to 10 %
-/// stay unspent, slowly changing along the chain. A part of them stands together: runs, as batches
-/// of payments leave them, and every second or third output of a run, as inscriptions do.
+/// Synthetic hints that resemble mainnet's: blocks of up to 7,000 outputs, of which 2 to 10 % are
+/// unspent, a share that changes slowly along the chain. Some unspent outputs stand together: in
+/// runs, as batches of payments leave them, and as every second or third output of a run, as
+/// inscriptions do.
 pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
-    let mut random = Random(10);
+    let mut random = Rng::from_state(10);
     let (mut percent, mut clusters) = (500i64, 60i64);
     let mut block = || {
-        let walk = |value: i64, step: i64, least: i64, most: i64, random: &mut Random| {
+        let walk = |value: i64, step: i64, least: i64, most: i64, random: &mut Rng| {
             (value + random.below(2 * step as u64 + 1) as i64 - step).clamp(least, most)
         };
         percent = walk(percent, 12, 130, 700, &mut random);
@@ -48,7 +49,7 @@ pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
     (0..count).map(|_| block()).collect()
 }
 
-/// Hints of all kinds in all forms, in bytes.
+/// A table of the sizes of several hints in all formats, in bytes.
 pub fn table(count: u64, files: &[PathBuf]) -> Result<Table> {
     let columns = [
         ("hints", "hints"),
@@ -104,8 +105,8 @@ fn row(name: String, elias_fano: Vec<u8>) -> Result<Vec<Cell>> {
     ])
 }
 
-/// For each block the number of indices, and each index as the distance from the one before, all
-/// as CompactSize.
+/// The plainest form to compare with: for each block the number of indices, and for each index its
+/// distance from the one before, all as CompactSize.
 fn gaps(hints: &dyn Hints) -> Result<Vec<u8>> {
     let (mut out, mut unspent) = (Vec::new(), Vec::new());
     for height in 1..=hints.height() {
@@ -120,7 +121,8 @@ fn gaps(hints: &dyn Hints) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// What a command line program makes of these bytes; nothing where there is no such program.
+/// The length of these bytes as a command line program compresses them, or `None` where that
+/// program is missing.
 fn packed_bytes(program: &str, level: &str, bytes: &[u8]) -> Option<u64> {
     let mut input = tempfile::tempfile().ok()?;
     input.write_all(bytes).ok()?;

@@ -3,20 +3,21 @@ use std::hint::black_box;
 use apus::swiftsync::hints::compressed::compress;
 use apus::swiftsync::hints::elias_fano::{BitOrder, decode};
 use apus::swiftsync::hints::{Bip456, Compressed, Format, Hints, HintsError, encoder};
+use apus_testchain::Rng;
 use hintsfile::{EliasFano, Hintsfile};
 
 use super::figures::Amount::{Bytes, Records};
 use super::figures::{Figures, Kind};
 use super::hint_sizes;
 use crate::Result;
-use crate::measure::{Effort, Random, digest};
+use crate::measure::{Effort, digest};
 
 const APUS: (Kind, &str) = (Kind::Apus, "Apus");
 const CRATE: (Kind, &str) = (Kind::Other, "hintsfile 0.2.1");
 
-/// Hints of blocks like today's: up to 7,000 outputs, of which one in twenty stays unspent.
+/// Hints of blocks like today's: up to 7,000 outputs, of which one in twenty is unspent.
 pub fn blocks(count: u64) -> Vec<Vec<u32>> {
-    let mut random = Random(9);
+    let mut random = Rng::from_state(9);
     let mut block = || {
         let outputs = 1 + random.below(7_000) as u32;
         (0..outputs).filter(|_| random.below(20) == 0).collect()
@@ -24,7 +25,7 @@ pub fn blocks(count: u64) -> Vec<Vec<u32>> {
     (0..count).map(|_| block()).collect()
 }
 
-/// The Elias-Fano code of draft BIP 456, and whole files of it, of so many blocks.
+/// Measures the Elias-Fano code of draft BIP 456, alone and in files of `count` blocks.
 pub fn run(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     let blocks = blocks(count);
     let indices = blocks.iter().map(|block| block.len() as u64).sum();
@@ -56,7 +57,7 @@ pub fn run(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     figures.add(what, CRATE, Bytes(file.len()), time, u64::from(height))
 }
 
-/// The compressed form, one thread and two, over hints with clusters.
+/// Measures the compressed format with one thread and with two, on hints with clusters.
 fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     let blocks = hint_sizes::clustered_blocks(count);
     let indices: u64 = blocks.iter().map(|block| block.len() as u64).sum();
@@ -70,7 +71,7 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
         [("expand hints, one index", Records(indices)), ("expand hints, as Elias-Fano", bytes)]
     {
         for (by, threads) in [("Apus", 1), ("Apus, 2 threads", 2)] {
-            // Opened anew, so that nothing is held decoded.
+            // Opened anew for each run, so that nothing is decoded before.
             let open = || Compressed::open(&file);
             let (time, sum) = effort.time_with(open, |hints| sum_of_all(&hints?, threads));
             figures.add(what, (Kind::Apus, by), amount, time, sum?)?;
@@ -80,7 +81,7 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     figures.add("open compressed hints", APUS, Bytes(file.len()), time, u64::from(height?))
 }
 
-/// The sum of all indices; each thread has its own part of the blocks.
+/// The sum of all indices, by threads that each read their own part of the blocks.
 fn sum_of_all(hints: &dyn Hints, threads: u32) -> Result<u64> {
     let part = &|thread: u32| {
         let (mut sum, mut unspent) = (0, Vec::new());
@@ -124,7 +125,7 @@ fn encode_file_with_crate(blocks: &[Vec<u32>]) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// Magic, version, height.
+/// The length of the head: magic, version, height.
 const HEAD_BYTES: usize = 9;
 
 /// The sum of all indices.

@@ -1,4 +1,5 @@
-//! Single operations: before and after as in Bitcoin Core PR 31551, and beside other crates.
+//! Single operations: in the ways Bitcoin Core worked before and after PR 31551, in Apus' way, and
+//! by other crates.
 
 mod fields;
 mod figures;
@@ -21,28 +22,28 @@ use crate::report::{Cell, Report, Table};
 use figures::Figures;
 pub use sample::Sample;
 
-/// How much of everything.
+/// The size of these benchmarks.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Runs of what is short.
+    /// The number of runs of short operations.
     pub effort: Effort,
-    /// Records in the tables.
+    /// The number of records in the tables.
     pub records: u64,
-    /// Blocks with hints.
+    /// The number of blocks with hints.
     pub hinted_blocks: u64,
 }
 
 impl Size {
-    /// For figures.
+    /// The size for published figures.
     pub const FULL: Self = Self { effort: Effort::FULL, records: 1_000_000, hinted_blocks: 4_000 };
-    /// For tests.
+    /// The size for tests.
     pub const SMALL: Self = Self { effort: Effort::SMALL, records: 20_000, hinted_blocks: 50 };
 }
 
 /// Measures everything on `sample`, with files in a new directory below `dir`.
 ///
 /// # Errors
-/// The disk fails, or two ways to do the same came to different results.
+/// The disk fails, or two ways to do the same had different results.
 pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
     std::fs::create_dir_all(dir)?;
     let scratch = tempfile::tempdir_in(dir)?;
@@ -92,10 +93,11 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Measures hints alone: speed, and the sizes of made ones and of those in `files` in all forms.
+/// Measures hints alone: speed, and the sizes in all formats of synthetic hints and of those in
+/// `files`.
 ///
 /// # Errors
-/// Two ways to do the same came to different results, or a file does not hold hints.
+/// Two ways to do the same had different results, or a file does not hold hints.
 pub fn run_hints(size: Size, files: &[PathBuf]) -> Result<Report> {
     let mut report = Report::new("hints");
     report.notes.push(
@@ -114,7 +116,7 @@ fn hints_tables(size: Size, files: &[PathBuf]) -> Result<[Table; 2]> {
     Ok([figures.table("hints"), sizes])
 }
 
-/// What Bitcoin Core gained on this block, on the machines of its own authors (ORIGINS.md).
+/// The gain of PR 31551 on this block, as Bitcoin Core's authors measured it on their machines.
 fn core_pr_31551() -> Table {
     let columns = [
         ("what", "what"),

@@ -9,14 +9,15 @@ use crate::Result;
 use crate::measure::{Effort, digest};
 
 const KEY: [u8; 8] = [0x1f, 0x8b, 0xe6, 0x42, 0x90, 0x3c, 0x77, 0xd5];
-/// Where in its file the buffer starts.
+/// The offset of the buffer in its file.
 const OFFSET: u64 = 3;
-/// What stays in the first cache.
+/// A buffer that fits the processor's first cache, in bytes.
 const CACHED_BYTES: usize = 16 << 10;
-/// Passes timed together over the small buffer, whose one pass is shorter than a clock's tick.
+/// Passes over the small buffer that are timed together, because one is shorter than the clock's
+/// resolution.
 const PASSES: usize = 64;
 
-/// Obfuscates the block byte by byte and in one pass, and a buffer that stays in the first cache.
+/// Obfuscates the block and a small buffer, each byte by byte and in one pass.
 pub fn run(effort: Effort, sample: &Sample, figures: &mut Figures) -> Result<()> {
     let in_cache = &sample.block[..CACHED_BYTES.min(sample.block.len())];
     for (what, plain, passes) in
@@ -44,7 +45,7 @@ fn one_pass(bytes: &mut [u8]) {
     Obfuscation::new(KEY).apply(bytes, OFFSET);
 }
 
-/// With a key whose length is known at run time alone, as Core had it.
+/// Byte by byte with a key whose length is known only at run time, as Core did it before.
 fn byte_by_byte(bytes: &mut [u8]) {
     let key = black_box(KEY.to_vec());
     let mut at = OFFSET as usize % key.len();

@@ -11,22 +11,22 @@ use crate::Result;
 
 /// A block and the coins that it spends.
 pub struct Sample {
-    /// Which block it is.
+    /// A description of the block.
     pub name: String,
     /// Whether it is the block that Core's own benchmarks use.
     pub is_413567: bool,
-    /// Its bytes.
+    /// The block's bytes.
     pub block: Vec<u8>,
-    /// Its height.
+    /// The block's height.
     pub height: u32,
-    /// Its parent.
+    /// The hash of the block's parent.
     pub prev: Hash,
-    /// What each transaction but the coinbase spends.
+    /// The coins that each transaction but the coinbase spends.
     pub spent: Vec<Vec<Coin>>,
 }
 
 impl Sample {
-    /// Mainnet's block 413567; where that file is absent, a generated block of 1 MB.
+    /// Mainnet's block 413567 or, where its file is missing, a generated block of 1 MB.
     pub fn large() -> Result<Self> {
         match option_env!("APUS_SHARED_DATA").map(Path::new) {
             Some(data) if data.join("block413567.raw").is_file() => Self::block_413567(data),
@@ -39,7 +39,7 @@ impl Sample {
         Self::generated(Spec { busy_blocks: 5, ..Spec::small(1) })
     }
 
-    /// What undo data holds of the block (Core's `CBlockUndo`).
+    /// The block's undo data (Core's `CBlockUndo`).
     pub fn encode_undo(&self) -> Vec<u8> {
         let mut undo = Vec::new();
         put_compact_size(&mut undo, self.spent.len() as u64);
@@ -55,7 +55,7 @@ impl Sample {
         let json = std::fs::read_to_string(data.join("block413567-spent_utxos.json"))?;
         let json: Vec<Value> = serde_json::from_str(&json)?;
         let coins = json.iter().map(coin_of_json).collect::<Option<Vec<_>>>();
-        let coins = coins.ok_or("block413567-spent_utxos.json holds something else than coins")?;
+        let coins = coins.ok_or("block413567-spent_utxos.json holds something other than coins")?;
         let name = format!("mainnet's block 413567, {} bytes", block.len());
         Self::new(name, block, 413_567, coins.into_iter())
             .map(|sample| Self { is_413567: true, ..sample })
@@ -79,7 +79,7 @@ impl Sample {
         }
         let last = blocks.into_iter().next_back().ok_or("a chain without blocks")?;
         let name = format!(
-            "a generated one of {} bytes, since block 413567 is not at hand",
+            "a generated one of {} bytes, since block 413567 is not available",
             last.bytes.len()
         );
         let view = BlockView::parse(&last.bytes[..])?;

@@ -9,10 +9,10 @@ use crate::Result;
 use crate::measure::{Effort, digest};
 
 const APUS: (Kind, &str) = (Kind::Apus, "Apus");
-/// Scripts timed together. Those with an uncompressed key take a hundred times as long as others.
+/// Scripts that are timed together. One with an uncompressed key takes a hundred times as long.
 const SCRIPTS: u64 = 512;
 
-/// Scripts of coins to the form in which the chainstate holds them, and back.
+/// Measures the compression of scripts to the form in which the chainstate holds them, and back.
 pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let key = SecretKey::from_slice(&[1; 32])?;
     let key = key.public_key(&Secp256k1::new()).serialize_uncompressed();

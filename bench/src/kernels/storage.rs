@@ -20,9 +20,9 @@ use crate::Result;
 use crate::measure::{Effort, digest};
 
 const KEY: [u8; 8] = [0x1f, 0x8b, 0xe6, 0x42, 0x90, 0x3c, 0x77, 0xd5];
-/// stdio's buffer in glibc, which Core's `AutoFile` reads and writes through.
+/// The size of stdio's buffer in glibc, through which Core's `AutoFile` reads and writes.
 const STDIO_BYTES: usize = 4096;
-/// Writes of one kind: more would fill the page cache.
+/// The number of writes of one kind. More would fill the page cache.
 const WRITES_MAX: usize = 60;
 
 const UNBUFFERED: (Kind, &str) = (Kind::Small, "field by field, a system call each");
@@ -30,14 +30,14 @@ const BUFFERED: (Kind, &str) = (Kind::Small, "field by field, 4 KiB buffer (as C
 const ONE_CALL: (Kind, &str) = (Kind::Other, "one call, fields in memory (as Core after)");
 const APUS: (Kind, &str) = (Kind::Apus, "Apus: one call, bytes at hand");
 
-/// What is written field by field.
+/// A record that is written field by field.
 #[derive(Clone, Copy)]
 enum Record {
     Block,
     Undo,
 }
 
-/// The same records in a file of fields and in Apus' block files.
+/// The same records in a file written field by field and in Apus' block files.
 struct Place<'a> {
     sample: &'a Sample,
     block: Block,
@@ -102,7 +102,7 @@ impl Place<'_> {
         figures.add(what, APUS, amount, time, digest(&buffer))
     }
 
-    /// The position of the record that Apus wrote.
+    /// The position of the block that Apus wrote.
     fn write_undo(&self, effort: Effort, figures: &mut Figures) -> Result<FlatFilePos> {
         let Sample { prev, height, .. } = self.sample;
         let (what, amount) = ("write undo", Bytes(self.undo.len()));
@@ -134,7 +134,7 @@ impl Place<'_> {
         figures.add(what, by, amount, time, digest_of_coins(&spent?))
     }
 
-    /// Writes one record after the other, field by field, without and with stdio's buffer.
+    /// Writes one record after another, field by field, without and with stdio's buffer.
     fn write_fields(&self, effort: Effort, record: Record, figures: &mut Figures) -> Result<()> {
         let (what, bytes) = match record {
             Record::Block => ("write block", &self.sample.block),
@@ -205,7 +205,7 @@ impl Place<'_> {
         Ok(File::create(&self.path).map(|_| ())?)
     }
 
-    /// Of the first record of the file of fields, `len` bytes behind magic and length.
+    /// The first `len` bytes of the first record's content in the file of fields.
     fn digest_of_record(&self, len: usize) -> Result<u64> {
         let mut bytes = vec![0; len + STORAGE_HEADER_BYTES as usize];
         std::io::Read::read_exact(&mut File::open(&self.path)?, &mut bytes)?;

@@ -1,10 +1,11 @@
-//! Tables in LevelDB's format: Apus' engine beside rusty-leveldb.
+//! Tables in LevelDB's format, by Apus and by rusty-leveldb.
 
 use std::path::Path;
 use std::time::Duration;
 
 use apus::disk::Disk;
 use apus::leveldb::{Db, Options};
+use apus_testchain::Rng;
 use rayon::prelude::*;
 use rusty_leveldb::LdbIterator;
 
@@ -12,18 +13,18 @@ use super::Size;
 use super::figures::Amount::Records;
 use super::figures::{Figures, Kind};
 use crate::Result;
-use crate::measure::{Effort, Random, quick_digest};
+use crate::measure::{Effort, quick_digest};
 
 const APUS: (Kind, &str) = (Kind::Apus, "Apus");
 const RUSTY: (Kind, &str) = (Kind::Other, "rusty-leveldb 4");
-/// Look-ups together: about what a block needs.
+/// Look-ups in one call, about as many as a block needs.
 const TOGETHER: usize = 5_000;
-/// Runs that are merged.
+/// The number of runs that are merged.
 const RUNS: usize = 4;
-/// 37 and 30 bytes, as those of a coin.
+/// A key of 37 and a value of 30 bytes, like a coin's.
 type Record = ([u8; 37], [u8; 30]);
 
-/// What was written, and what to look up.
+/// The records to write, and the keys to look up.
 struct Data {
     records: Vec<Record>,
     /// Keys of a quarter of the records, in random order.
@@ -46,7 +47,7 @@ pub fn run(size: Size, dir: &Path, figures: &mut Figures) -> Result<()> {
 impl Data {
     fn new(count: u64) -> Self {
         let records: Vec<Record> = (0..count).into_par_iter().map(record).collect();
-        let mut random = Random(6);
+        let mut random = Rng::from_state(6);
         let wanted = (0..(count / 4).max(1)).map(|_| records[random.below(count) as usize].0);
         let wanted = wanted.collect();
         let add = |sum, (key, value): &Record| quick_digest(quick_digest(sum, key), value);
@@ -58,15 +59,15 @@ impl Data {
         Records(self.records.len() as u64)
     }
 
-    /// The records that each of [`RUNS`] runs holds, so that they overlap everywhere.
+    /// The records of each of [`RUNS`] runs, distributed so that the runs overlap everywhere.
     fn run(&self, index: usize) -> impl Iterator<Item = (&[u8; 37], Option<&[u8; 30]>)> {
         self.records.iter().skip(index).step_by(RUNS).map(|(key, value)| (key, Some(value)))
     }
 }
 
-/// The `i`-th record in order of keys.
+/// The `i`-th record in the order of keys.
 fn record(i: u64) -> Record {
-    let mut random = Random(i);
+    let mut random = Rng::from_state(i);
     let (mut key, mut value) = ([0; 37], [0; 30]);
     random.fill(&mut key[9..]);
     random.fill(&mut value);
@@ -211,7 +212,7 @@ fn read_rusty(effort: Effort, data: &Data, dir: &Path, figures: &mut Figures) ->
     figures.add("get_many of 5000", by, wanted, time, sum)?;
     match scan_rusty(&mut db)? == data.digest {
         true => Ok(()),
-        false => Err("the tables hold something else than was written".into()),
+        false => Err("the tables hold something other than was written".into()),
     }
 }
 
@@ -220,7 +221,7 @@ fn ours(place: &Path) -> Result<Db> {
     Ok(Db::open(Disk::new(), place, options)?)
 }
 
-/// As Bitcoin Core sets LevelDB up: no compression, files of 32 MiB.
+/// The options that Bitcoin Core gives LevelDB: no compression, files of 32 MiB.
 fn theirs(place: &Path) -> Result<rusty_leveldb::DB> {
     let options = rusty_leveldb::Options {
         compressor: 0,

@@ -18,7 +18,7 @@ const BITCOIN: (Kind, &str) = (Kind::Other, "bitcoin 0.32");
 const SLICES: (Kind, &str) = (Kind::Other, "bitcoin_slices 0.10");
 const SLICES_SHA2: (Kind, &str) = (Kind::Other, "bitcoin_slices 0.10 with sha2");
 
-/// From bytes to amounts, txids and the merkle root.
+/// Measures the way from a block's bytes to amounts, txids and the merkle root.
 pub fn run(effort: Effort, sample: &Sample, figures: &mut Figures) -> Result<()> {
     let bytes = &sample.block[..];
     let amount = Bytes(bytes.len());

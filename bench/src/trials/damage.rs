@@ -1,4 +1,4 @@
-//! Flipped bits and cut files, in every kind of file.
+//! Trials with flipped bits and cut files, in each kind of file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,27 +11,27 @@ use super::world::{Ended, Found, STATES, State, Way, World, copy};
 use super::{Trial, Verdict};
 use crate::Result;
 
-/// What is done to a file.
+/// The damage to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
-    /// One bit is another.
+    /// One bit is flipped.
     Flip,
     /// The end is missing.
     Cut,
 }
 
-/// A command that meets a damaged file.
+/// A command that is run on a damaged file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meeting {
-    /// It ends at the tip, by one of the ways.
+    /// A way to the tip.
     Goes(Way),
-    /// It reads the UTXO set.
+    /// A command that reads the UTXO set.
     Info,
-    /// It proves the hints.
+    /// A command that verifies the hints.
     Verify,
 }
 
-/// Damages one file, runs a command on it, and repairs what that complains about.
+/// Damages one file, runs a command on it, and repairs what the command complains about.
 pub fn trial(world: &World, rng: &mut Rng, damage: Damage) -> Result<Trial> {
     let state = STATES[rng.below(STATES.len() as u64) as usize];
     let target = world.fresh("damaged")?;
@@ -74,7 +74,7 @@ pub fn trial(world: &World, rng: &mut Rng, damage: Damage) -> Result<Trial> {
     Ok((name, verdict))
 }
 
-/// A file at random, each kind as often as any other.
+/// A random file; each kind is as likely as any other.
 fn pick(rng: &mut Rng, target: &Path, inputs: &Path) -> Result<(String, PathBuf)> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for root in [target, inputs] {
@@ -90,7 +90,7 @@ fn pick(rng: &mut Rng, target: &Path, inputs: &Path) -> Result<(String, PathBuf)
     Ok((kind, file))
 }
 
-/// All files that hold anything, with their kind: directory, and name without numbers.
+/// All files that are not empty, with their kind: directory, and name without numbers.
 fn list(directory: &Path, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -110,14 +110,14 @@ fn list(directory: &Path, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
 
 /// The bytes with one bit flipped, or with the end cut off.
 fn damaged(rng: &mut Rng, damage: Damage, kind: &str, good: &[u8]) -> Vec<u8> {
-    // Most of a block file is room for blocks to come.
+    // Most of a block file is reserved for later blocks, so damage goes to the part in use.
     let is_roomy = kind.ends_with("blk.dat") || kind.ends_with("rev.dat");
     let used = good.iter().rposition(|byte| *byte != 0).map_or(good.len(), |last| last + 1);
     let end = if is_roomy && rng.percent(95) { used } else { good.len() } as u64;
     let mut bytes = good.to_vec();
     match damage {
         Damage::Flip => bytes[rng.below(end) as usize] ^= 1 << rng.below(8),
-        // Often the last bytes alone, as a crash would have it.
+        // Often only the last bytes are missing, as after a crash.
         Damage::Cut if rng.percent(40) => {
             let missing = (1 + rng.below(64)).min(end);
             bytes.truncate((end - missing) as usize);
@@ -127,7 +127,7 @@ fn damaged(rng: &mut Rng, damage: Damage, kind: &str, good: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A command that has to do with the file, and can be done with what the state has.
+/// A command that reads the file and that the state allows.
 fn meeting(rng: &mut Rng, state: State, kind: &str) -> Meeting {
     let all = match kind {
         _ if kind.ends_with("chain.hints") => {
@@ -155,7 +155,7 @@ fn meeting(rng: &mut Rng, state: State, kind: &str) -> Meeting {
     all[rng.below(all.len() as u64) as usize]
 }
 
-/// The arguments of a command, with hints and source from `inputs`.
+/// The arguments of a command, which takes hints and source from `inputs`.
 fn args(world: &World, meeting: Meeting, target: &Path, inputs: &Path) -> Vec<OsString> {
     let args = match meeting {
         Meeting::Goes(way) => world.args(way, target),
@@ -178,7 +178,7 @@ fn args(world: &World, meeting: Meeting, target: &Path, inputs: &Path) -> Vec<Os
     args.into_iter().map(input).collect()
 }
 
-/// Whether an error names a file, or where numbers change by themselves its directory.
+/// Whether an error names a file or, for files whose numbers change, its directory.
 fn names(ended: &Ended, file: &Path) -> bool {
     let has = |part: Option<&std::ffi::OsStr>| {
         part.is_some_and(|part| ended.text.contains(&*part.to_string_lossy()))
@@ -195,8 +195,9 @@ fn least(world: &World, state: State, meeting: Meeting) -> u64 {
     }
 }
 
-/// What a command left that ended well although a file was damaged: it never looked there, or
-/// mended it. The set must be right, and a reindex must come to the same or name what is damaged.
+/// The verdict on a command that ended well although a file was damaged, because it did not read
+/// the damaged part or repaired it. The set must be right, and a reindex must come to the same set
+/// or name the damage.
 fn went_well(world: &World, meeting: Meeting, least: u64, target: &Path) -> Result<Verdict> {
     if meeting == Meeting::Goes(Way::HintsCreate) {
         let made = fs::read(world.made_hints(target)).unwrap_or_default();
@@ -210,7 +211,7 @@ fn went_well(world: &World, meeting: Meeting, least: u64, target: &Path) -> Resu
             return Ok(Verdict::Lost(format!("it was at {least}, and now it is at {height}")));
         }
         Found::Wrong(what) => return Ok(Verdict::Wrong(what)),
-        // The command did not read what is damaged; this one does, and says so.
+        // The command did not read the damaged part. A reindex does, and must say so.
         Found::Unreadable(ended) if ended.is_crash() => {
             return Ok(Verdict::Crashed(ended.short()));
         }
@@ -231,18 +232,18 @@ fn went_well(world: &World, meeting: Meeting, least: u64, target: &Path) -> Resu
     })
 }
 
-/// A file that was damaged.
+/// A damaged file.
 struct Damaged<'a> {
     /// The data directory.
     target: &'a Path,
-    /// Where hints and source are.
+    /// The directory of hints and source.
     inputs: &'a Path,
     file: &'a Path,
-    /// What was in it.
+    /// The content before the damage.
     good: &'a [u8],
 }
 
-/// Gets to the right set after an error: by a reindex and a sync, or with a good copy of the file.
+/// Leads to the right set after an error: by a reindex and a sync, or with a good copy of the file.
 fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Result<Verdict> {
     let Damaged { target, inputs, file, good } = *damaged;
     let is_input = file.starts_with(inputs);
@@ -265,7 +266,7 @@ fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Re
         return Ok(Verdict::Crashed(format!("with a good copy: {}", again.short())));
     }
     if again.code != Some(0) {
-        // A good copy of the whole directory is what is left.
+        // The last resort is a good copy of the whole directory.
         let why = format!("with a good copy of the file: {}", again.short());
         return Ok(Verdict::Stuck(why));
     }

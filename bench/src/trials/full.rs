@@ -1,4 +1,5 @@
-//! A full disk: a tmpfs that the trial alone sees, filled by another file at a random moment.
+//! Trials with a full disk: a tmpfs that only the trial sees, which another file fills at a random
+//! moment.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,9 +13,9 @@ use super::world::{Ended, Found, State, WAYS, Way, World};
 use super::{Trial, Verdict};
 use crate::Result;
 
-/// Runs a command while the disk becomes full, again with the disk still full, and once more with
-/// room. Arguments: directory to mount on, state to copy (or nothing), MiB of the disk, bytes to
-/// leave, seconds to wait before that, directory for results; then the command.
+/// A script that runs a command while the disk becomes full, and once more with room. Its
+/// arguments: directory to mount on, state to copy (or nothing), size of the disk in MiB, bytes to
+/// leave, seconds to wait before filling it, directory for results; then the command.
 const SCRIPT: &str = r#"
 disk=$1 state=$2 size=$3 left=$4 wait=$5 results=$6
 shift 6
@@ -45,7 +46,7 @@ cp "$disk/d.hints" "$results/d.hints" 2>/dev/null
 exit 0
 "#;
 
-/// Lets a command run into a full disk, then with room.
+/// Runs a command while the disk becomes full, and again when it has room.
 pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let way = WAYS[rng.below(WAYS.len() as u64) as usize];
     let name = format!("full disk: {}", way.name());
@@ -71,7 +72,7 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"]);
     command.arg(&disk).arg(state).args(["400", &left.to_string(), &wait]).arg(&results);
-    // In a name space of its own, a process may not run what stands in another's /proc.
+    // In a namespace of its own, a process cannot run a file in another process's /proc.
     let program = Path::new(apus.get_program());
     let program = if program.starts_with("/proc") { &std::env::current_exe()? } else { program };
     command.arg(program).args(apus.get_args());
@@ -96,7 +97,7 @@ fn verdict(world: &World, way: Way, from: Option<State>, results: &Path) -> Resu
         let crashed = if first.is_crash() { first } else { second };
         return Ok(Verdict::Crashed(crashed.short()));
     }
-    // What was committed before must be there while the disk is full.
+    // What was committed before must be readable while the disk is full.
     let after = results.join("after");
     if let Some(state) = from.filter(|_| after.exists()) {
         let before = match world.read(&world.state(state))? {

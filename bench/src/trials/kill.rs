@@ -1,4 +1,4 @@
-//! kill -9 at random moments.
+//! Trials with kill -9 at random moments.
 
 use std::fs;
 use std::path::Path;
@@ -23,9 +23,9 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     world.start_from(from, &target)?;
     let _ = fs::remove_file(world.made_hints(&target));
     let name = format!("kill -9: {}", way.name());
-    // What is committed now must never be gone.
+    // What is committed by now must not be lost later.
     let mut committed = match from {
-        // It has committed nothing that could be read.
+        // Nothing has been committed yet that could be read.
         None | Some(State::SwiftUnfinished) => 0,
         Some(_) => match world.read(&target)? {
             Found::Right(height) => height,
@@ -56,7 +56,7 @@ fn lost(committed: u64, height: u64) -> Verdict {
     Verdict::Lost(format!("height {committed} was committed, and now it is {height}"))
 }
 
-/// Lets a way run to its end, where everything must be right.
+/// Runs a way to its end, after which everything must be right.
 pub fn end(world: &World, way: Way, target: &Path) -> Result<Verdict> {
     let ended = world.run(&world.args(way, target))?;
     if ended.is_crash() {
@@ -68,7 +68,7 @@ pub fn end(world: &World, way: Way, target: &Path) -> Result<Verdict> {
     right(world, way, target)
 }
 
-/// What is left of a way that ended well: right, or not.
+/// The verdict on what a way left that ended well.
 pub fn right(world: &World, way: Way, target: &Path) -> Result<Verdict> {
     if way == Way::HintsCreate {
         let made = fs::read(world.made_hints(target)).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Random trials of the real program: killed, on a full disk, with flipped bits and cut files.
 //!
-//! Whatever happens, either the program ends with an error that names the file, and the documented
-//! repair or a good copy leads to the right UTXO set; or the set is right. What is right comes from
-//! the generated chain, block by block, and not from the program. Each trial follows from its own
-//! seed, which is printed when it goes wrong: `--seed N --tries 1` repeats it.
+//! In each trial, either the UTXO set is right, or the program ends with an error that names the
+//! file, and the documented repair or a good copy then leads to the right set. The right sets come
+//! from the generated chain, block by block, and not from the program. Each trial follows from its
+//! own seed, which is printed when the trial fails; `--seed N --tries 1` repeats it.
 
 mod damage;
 mod full;
@@ -22,7 +22,7 @@ use crate::Result;
 use crate::process::Programs;
 pub use world::World;
 
-/// What is done to the program.
+/// The kind of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Kind {
     /// kill -9 at random moments of every command that writes
@@ -35,35 +35,35 @@ pub enum Kind {
     Cut,
 }
 
-/// How many trials, and from which seed on.
+/// The number of trials, and their seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// For how long.
+    /// The time after which no further trial begins.
     pub time: Duration,
-    /// How many at most.
+    /// The largest number of trials.
     pub tries: u64,
-    /// Of the first trial; each further one has the next.
+    /// The seed of the first trial. Each further trial has the next.
     pub seed: u64,
-    /// Of the chain that all of them use.
+    /// The seed of the chain that all trials use.
     pub chain: u64,
 }
 
-/// How a trial ended.
+/// The verdict on a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The UTXO set is right, and nothing was wrong before.
+    /// The UTXO set is right, and no command failed.
     Right,
-    /// An error that names the file, and the repair worked.
+    /// An error named the file, and the repair worked.
     Told,
-    /// An error that does not name the file; the repair worked.
+    /// An error did not name the file; the repair worked.
     Unnamed(String),
-    /// An error, and the documented repairs did not work. A good copy in a new directory does.
+    /// After an error the documented repairs did not work; a good copy in a new directory did.
     Stuck(String),
-    /// Committed coins are gone without a message.
+    /// Committed coins were lost without a message.
     Lost(String),
-    /// A wrong UTXO set, index or hints file, and no message.
+    /// A UTXO set, index or hints file was wrong without a message.
     Wrong(String),
-    /// A panic, an unexpected signal, or no end.
+    /// The program panicked, was ended by an unexpected signal, or hung.
     Crashed(String),
 }
 
@@ -92,28 +92,28 @@ impl Verdict {
     }
 }
 
-/// One trial's name, as in the table, and its verdict.
+/// The name of a trial in the table, and its verdict.
 pub type Trial = (String, Verdict);
 
 const COLUMNS: [&str; 7] = ["right", "told", "unnamed", "stuck", "lost", "wrong", "crashed"];
 
-/// Counts of verdicts, by what was tried.
+/// The numbers of verdicts for each kind of trial.
 #[derive(Default)]
 pub struct Tally {
     rows: BTreeMap<String, [u64; COLUMNS.len()]>,
-    /// Whether nothing was damaged, so that no command may fail in the end.
+    /// Whether no file was damaged, so that the last command of each trial must succeed.
     undamaged: bool,
 }
 
 impl Tally {
-    /// Whether committed coins were lost, or anything silently wrong, or the program crashed, or
-    /// could not carry on although no file was damaged.
+    /// Whether a trial failed: committed coins were lost, anything was wrong without a message, the
+    /// program crashed, or it could not carry on although no file was damaged.
     pub fn failed(&self) -> bool {
         let first = if self.undamaged { 3 } else { 4 };
         self.total()[first..].iter().any(|count| *count > 0)
     }
 
-    /// Number of trials.
+    /// The number of trials.
     pub fn tries(&self) -> u64 {
         self.total().iter().sum()
     }
@@ -126,7 +126,7 @@ impl Tally {
         total
     }
 
-    /// As a table.
+    /// The verdicts as a table.
     pub fn text(&self) -> String {
         let line = |name: &str, row: &[u64]| {
             let cells: String = row.iter().map(|count| format!("{count:>9}")).collect();
@@ -141,7 +141,7 @@ impl Tally {
 /// Runs trials of one kind in a new directory below `dir`.
 ///
 /// # Errors
-/// The world cannot be made, or a trial cannot be run at all.
+/// The world cannot be made, or a trial cannot be run.
 pub fn run(kind: Kind, size: &Size, programs: &Programs, dir: &Path) -> Result<Tally> {
     let started = Instant::now();
     let world = World::new(programs.clone(), dir, size.chain)?;

@@ -1,4 +1,4 @@
-//! What is right: the UTXO set after each block, played from the blocks themselves.
+//! The right UTXO set after each block, found by playing the blocks into a map.
 
 use std::collections::HashMap;
 
@@ -7,31 +7,31 @@ use apus_testchain::Chain;
 use bitcoin::consensus::encode::serialize;
 use bitcoin::{OutPoint, ScriptBuf, TxOut, VarInt};
 
-/// The set after one block.
+/// The UTXO set after one block.
 pub struct Set {
-    /// Hash of the block.
+    /// The block's hash.
     pub block: String,
-    /// Number of coins.
+    /// The number of coins.
     pub coins: u64,
-    /// Not finished, which takes longer than all that goes in.
+    /// The MuHash, not finalised, because that takes longer than everything before.
     hash: MuHash,
 }
 
 impl Set {
-    /// Core's `muhash` of the set.
+    /// The set's hash (Core's `muhash`).
     pub fn muhash(&self) -> String {
         self.hash.finalize().to_string()
     }
 }
 
-/// The set after each block, by height.
+/// The UTXO sets after each block, by height.
 pub struct Truth(Vec<Set>);
 
 impl Truth {
-    /// Plays a chain, which the generator must agree with in the end.
+    /// Plays a chain; its last set must be the generator's.
     ///
     /// # Panics
-    /// If the generator does not.
+    /// If the generator knows another last set.
     pub fn of(chain: &Chain) -> Self {
         let (mut coins, mut hash) = (HashMap::<OutPoint, Vec<u8>>::new(), MuHash::new());
         let mut sets = Vec::new();
@@ -60,7 +60,7 @@ impl Truth {
         Self(sets)
     }
 
-    /// The set after the block at a height, if the chain is that high.
+    /// The set after the block at a height. `None` if the chain is not that high.
     pub fn at(&self, height: u64) -> Option<&Set> {
         self.0.get(usize::try_from(height).ok()?)
     }
@@ -81,7 +81,7 @@ fn is_coin(output: &TxOut) -> bool {
     !script.is_op_return() && script.len() <= 10_000
 }
 
-/// What the hash is taken of, for one coin (Core's `TxOutSer`).
+/// The bytes of one coin that the hash is computed from (Core's `TxOutSer`).
 fn element(outpoint: &OutPoint, output: &TxOut, code: u32) -> Vec<u8> {
     let mut bytes = serialize(outpoint);
     bytes.extend_from_slice(&code.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What every trial starts from: a chain in a file, hints, and data directories in every state.
+//! The world that all trials share: a chain in a file, hints, and data directories in each state.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,9 +16,9 @@ use super::truth::Truth;
 use crate::Result;
 use crate::process::Programs;
 
-/// No command takes a hundredth of this.
+/// The time after which a command counts as hanging. No command takes a hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Interrupts at random moments until one leaves something unfinished.
+/// The number of interrupts at random moments, one of which must leave something unfinished.
 const INTERRUPTS_MAX: u64 = 60;
 
 /// A command that makes a UTXO set, or hints of one.
@@ -32,12 +32,12 @@ pub enum Way {
     HintsCreate,
 }
 
-/// All of them.
+/// All ways.
 pub const WAYS: [Way; 6] =
     [Way::Sync, Way::Reindex, Way::Swift, Way::SwiftChecked, Way::SwiftReindex, Way::HintsCreate];
 
 impl Way {
-    /// In words, for the table.
+    /// The name that the table of verdicts shows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
@@ -49,7 +49,7 @@ impl Way {
         }
     }
 
-    /// The state of the directory that it starts from, if it needs one.
+    /// The state of the directory that this way starts from, if it needs one.
     pub fn starts_from(self) -> Option<State> {
         match self {
             Self::Sync | Self::Swift | Self::SwiftChecked => None,
@@ -61,76 +61,76 @@ impl Way {
 /// A state of a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// At the tip, by a sync in order.
+    /// Synced in order to the tip.
     Whole,
-    /// The first half of the chain.
+    /// Synced in order to half of the chain.
     Half,
-    /// A SwiftSync was interrupted.
+    /// Left by a SwiftSync that was interrupted.
     SwiftUnfinished,
-    /// A reindex was interrupted.
+    /// Left by a reindex that was interrupted.
     ReindexUnfinished,
-    /// Bitcoin Core's engine has rebuilt the chainstate.
+    /// Synced, and its chainstate rebuilt by Bitcoin Core's engine.
     ByCore,
 }
 
-/// All of them.
+/// All states.
 pub const STATES: [State; 5] =
     [State::Whole, State::Half, State::SwiftUnfinished, State::ReindexUnfinished, State::ByCore];
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status; none if a signal ended it, or nothing did in time.
+    /// The exit status. `None` if a signal ended the command, or if it did not end in time.
     pub code: Option<i32>,
-    /// Standard error, then standard output.
+    /// Standard error followed by standard output.
     pub text: String,
 }
 
 impl Ended {
-    /// The lines that tell what is wrong, for a report.
+    /// The lines that say what is wrong, for a report.
     pub fn short(&self) -> String {
         let lines: Vec<&str> = self.text.lines().filter(|line| !line.is_empty()).collect();
         let last = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" | ");
         format!("exit status {:?}: {last}", self.code)
     }
 
-    /// Whether it did neither end well nor with a message.
+    /// Whether the command ended neither well nor with an error message.
     pub fn is_crash(&self) -> bool {
         !matches!(self.code, Some(0..=3)) || self.text.contains("panicked at")
     }
 }
 
-/// What a directory's UTXO set turned out to be.
+/// The UTXO set of a directory, compared with the truth.
 pub enum Found {
-    /// Right for this height.
+    /// The right set for this height.
     Right(u64),
-    /// Not the set of that height, or of no height.
+    /// A wrong set, with what is wrong.
     Wrong(String),
-    /// It cannot be read, for this reason.
+    /// A set that cannot be read, with the reason.
     Unreadable(Ended),
 }
 
-/// Chain, files and directories.
+/// The chain, files and directories that trials use.
 pub struct World {
     place: tempfile::TempDir,
     programs: Programs,
     /// What is right, from the blocks alone.
     pub truth: Truth,
-    /// Where `State::Half` ends.
+    /// The height of [`State::Half`].
     pub half: u64,
     /// All blocks, framed as in a blk file.
     pub blocks: PathBuf,
     /// Hints for the tip of the chain.
     pub hints: PathBuf,
-    /// About how long each way takes.
+    /// The approximate time of each way.
     times: Vec<Duration>,
 }
 
 impl World {
-    /// Makes the chain of a seed and everything of it.
+    /// Makes the chain of a seed, and the files and directories that come of it.
     ///
     /// # Errors
-    /// A command fails, or comes to something else than the chain itself says.
+    /// A command fails, or its result is not what the generator knows of the chain.
     pub fn new(programs: Programs, dir: &Path, seed: u64) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let dir = dir.canonicalize()?;
@@ -152,7 +152,7 @@ impl World {
         Ok(world)
     }
 
-    /// In a line.
+    /// The world in one line, for the report.
     pub fn describe(&self) -> String {
         let (height, coins) = (self.truth.height(), self.truth.tip().coins);
         format!("{height} blocks, {coins} coins, in {}", self.place.path().display())
@@ -199,7 +199,7 @@ impl World {
         Ok(())
     }
 
-    /// Interrupts a way at random moments until it leaves something.
+    /// Interrupts a way at random moments until it leaves something unfinished.
     fn interrupt(
         &self,
         way: Way,
@@ -229,12 +229,12 @@ impl World {
         Duration::from_micros(rng.below(micros + micros / 10 + 1))
     }
 
-    /// A directory in a state, not to be changed.
+    /// The directory in a state, which must not be changed.
     pub fn state(&self, state: State) -> PathBuf {
         self.place.path().join(format!("{state:?}"))
     }
 
-    /// A place for one trial's files, emptied.
+    /// An empty place for one trial's files.
     pub fn fresh(&self, name: &str) -> Result<PathBuf> {
         let path = self.place.path().join(name);
         if path.exists() {
@@ -256,7 +256,7 @@ impl World {
         datadir.with_extension("hints")
     }
 
-    /// The arguments of a way in a directory.
+    /// The arguments of `apus` for a way in a directory.
     pub fn args(&self, way: Way, datadir: &Path) -> Vec<OsString> {
         let commands: &[&str] = match way {
             Way::Sync | Way::Swift | Way::SwiftChecked => &["sync"],
@@ -291,14 +291,14 @@ impl World {
         args
     }
 
-    /// `apus` with arguments, for a script; what its environment must hold is in the program.
+    /// A command that runs `apus` with arguments.
     pub fn command(&self, args: &[OsString]) -> Command {
         let mut command = self.programs.apus();
         command.args(args);
         command
     }
 
-    /// Starts `apus` with both outputs to `output`.
+    /// Starts `apus` with both its outputs going to `output`.
     pub fn spawn(&self, args: &[OsString], output: Stdio) -> Result<Child> {
         let mut command = self.command(args);
         Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn()?)
@@ -309,7 +309,7 @@ impl World {
         self.run_command(self.command(args))
     }
 
-    /// Runs a command to its end, or for as long as anybody would wait.
+    /// Runs a command to its end, or until it counts as hanging.
     pub fn run_command(&self, mut command: Command) -> Result<Ended> {
         let (out, err) = (self.place.path().join("stdout"), self.place.path().join("stderr"));
         command.stdin(Stdio::null());
@@ -331,7 +331,7 @@ impl World {
         Ok(Ended { code: status.code(), text: text(&err)? + &text(&out)? })
     }
 
-    /// What `apus txoutset info` says of a directory, compared with the truth.
+    /// The result of `apus txoutset info` on a directory, compared with the truth.
     pub fn read(&self, datadir: &Path) -> Result<Found> {
         let args = ["txoutset", "info", "--regtest", "--hash", "muhash", "--datadir"];
         let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
@@ -339,7 +339,7 @@ impl World {
         Ok(self.judge(self.run(&args)?))
     }
 
-    /// What the output of `apus txoutset info` says, compared with the truth.
+    /// The output of `apus txoutset info`, compared with the truth.
     pub fn judge(&self, ended: Ended) -> Found {
         if ended.code != Some(0) {
             return Found::Unreadable(ended);
@@ -361,10 +361,10 @@ impl World {
         }
     }
 
-    /// Checks that the index names every block of the chain, and that each is where it says.
+    /// Checks that the index names each block of the chain, and that each is stored where it says.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The index is wrong, with what is wrong in it.
     pub fn check_index(&self, datadir: &Path) -> Result<()> {
         let (disk, network) = (Disk::new(), Network::new(NetworkName::Regtest));
         let dir = DataDir::open(&disk, datadir, &network, DataDirOptions::default())?;
@@ -389,7 +389,7 @@ impl World {
     }
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with everything in it.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
