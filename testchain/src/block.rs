@@ -7,22 +7,23 @@ use bitcoin::script::PushBytesBuf;
 use bitcoin::transaction::{OutPoint, Transaction, TxIn, TxOut};
 use bitcoin::{Amount, BlockHash, CompactTarget, ScriptBuf, TxMerkleNode, Witness};
 
+use crate::opcodes::{OP_HASH160, OP_RETURN};
 use crate::payment::put_compact;
 use crate::rng::Rng;
 
-/// Compact form of regtest's proof-of-work limit: every second hash is below it.
+/// Regtest's proof-of-work limit in compact form. Every second hash is below it.
 pub const REGTEST_BITS: u32 = 0x207f_ffff;
 
-/// The time around which the block at height 0 would have been, had the chain not come later:
-/// 2020-09-13. At one block every 10 minutes, 270,000 blocks end before the year 2026.
+/// The time that block times count from: 2020-09-13. At one block every 10 minutes, 270,000 blocks
+/// end before the year 2026.
 const START_TIME: u32 = 1_600_000_000;
 
-/// Time of regtest's genesis block.
+/// The time of regtest's genesis block.
 const GENESIS_TIME: u32 = 1_296_688_602;
 
-/// Time of the block at `height` of the chain of `seed`: 10 minutes apart, with up to 20 minutes
-/// of noise, so that times do not always increase. No noise in the first 11, whose medians are
-/// over few times.
+/// The time of the block at `height` of the chain of `seed`. Blocks are 10 minutes apart, with up
+/// to 20 minutes of noise, so that times do not always increase. The first 11 have no noise,
+/// because the median of few times must increase too.
 pub fn block_time(seed: u64, height: u32) -> u32 {
     if height == 0 {
         return GENESIS_TIME;
@@ -39,18 +40,18 @@ pub fn median_time(times: &[u32]) -> u32 {
     sorted[sorted.len() / 2]
 }
 
-/// Median time past of the block at `height` of the chain of `seed`.
+/// The median time past of the block at `height` of the chain of `seed`.
 pub fn median_time_past(seed: u64, height: u32) -> u32 {
     let times: Vec<_> = (height.saturating_sub(10)..=height).map(|h| block_time(seed, h)).collect();
     median_time(&times)
 }
 
-/// New satoshis in the block at `height`: 50 BTC, halved every 150 blocks.
+/// The subsidy of the block at `height` in satoshis: 50 BTC, halved every 150 blocks.
 pub fn subsidy(height: u32) -> u64 {
     5_000_000_000u64.checked_shr(height / 150).unwrap_or(0)
 }
 
-/// The root of the merkle tree over `leaves`, which are used up; zero for none.
+/// The root of the merkle tree over `leaves`, which are overwritten. Zero if there are none.
 pub fn merkle_root(mut leaves: Vec<[u8; 32]>) -> [u8; 32] {
     let mut pair = [0; 64];
     while leaves.len() > 1 {
@@ -65,7 +66,7 @@ pub fn merkle_root(mut leaves: Vec<[u8; 32]>) -> [u8; 32] {
     leaves.first().copied().unwrap_or_default()
 }
 
-/// The script of a coinbase input: the height as BIP 34 wants it, then `extra`.
+/// The script of a coinbase input: the height as BIP 34 requires it, then `extra`.
 pub fn coinbase_script(height: u32, extra: &[u8]) -> ScriptBuf {
     let extra = PushBytesBuf::try_from(extra.to_vec()).expect("a few bytes can be pushed");
     bitcoin::script::Builder::new().push_int(i64::from(height)).push_slice(extra).into_script()
@@ -91,14 +92,14 @@ pub fn coinbase(height: u32, extra: &[u8], outputs: Vec<TxOut>) -> Transaction {
 pub fn commit(coinbase: &mut Transaction, root: [u8; 32]) {
     let reserved = [0; 32];
     let hash = sha256d::Hash::hash(&[root, reserved].concat()).to_byte_array();
-    let script = [&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], &hash].concat();
+    let script = [&[OP_RETURN, 0x24, 0xaa, 0x21, OP_HASH160, 0xed][..], &hash].concat();
     coinbase.output.push(TxOut { value: Amount::ZERO, script_pubkey: ScriptBuf::from(script) });
     if let Some(input) = coinbase.input.first_mut() {
         input.witness = Witness::from_slice(&[reserved]);
     }
 }
 
-/// A header that still has to be mined.
+/// A header without proof of work.
 pub fn header(parent: BlockHash, root: [u8; 32], time: u32) -> Header {
     Header {
         version: Version::from_consensus(0x2000_0000),

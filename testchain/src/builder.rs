@@ -1,4 +1,4 @@
-//! Hand-made blocks.
+//! Blocks made by hand.
 
 use bitcoin::block::Block;
 use bitcoin::hashes::Hash;
@@ -6,15 +6,16 @@ use bitcoin::transaction::{Transaction, TxOut};
 use bitcoin::{Amount, BlockHash, ScriptBuf};
 
 use crate::block::{coinbase, commit, header, median_time, merkle_root, mine, subsidy};
+use crate::opcodes::OP_1;
 
 /// The block that another is built on.
 #[derive(Clone, Debug)]
 pub struct Parent {
-    /// Its hash.
+    /// The block's hash.
     pub hash: BlockHash,
-    /// Its height.
+    /// The block's height.
     pub height: u32,
-    /// The times of it and up to ten blocks before it, in order.
+    /// The times of the block and of up to ten before it, in order of height.
     times: Vec<u32>,
 }
 
@@ -23,18 +24,18 @@ impl Parent {
     /// the genesis block).
     ///
     /// # Panics
-    /// Without any time.
+    /// If `times` is empty.
     pub fn new(hash: BlockHash, height: u32, times: Vec<u32>) -> Self {
         assert!(!times.is_empty(), "a block has a time");
         Parent { hash, height, times }
     }
 
-    /// Its median time past (BIP 113): the next block's time must be later.
+    /// The median time past (BIP 113), which the next block's time must exceed.
     pub fn median_time_past(&self) -> u32 {
         median_time(&self.times)
     }
 
-    /// `block`, which was built on this one, as a parent.
+    /// `block`, which was built on this one, as the parent of another.
     pub fn child(&self, block: &Block) -> Parent {
         let skip = (self.times.len() + 1).saturating_sub(11);
         let mut times = self.times[skip..].to_vec();
@@ -70,12 +71,12 @@ impl Builder {
         }
     }
 
-    /// Height of the block.
+    /// The height of the block.
     pub fn height(&self) -> u32 {
         self.parent.height + 1
     }
 
-    /// The block that it stands on.
+    /// The parent of the block.
     pub fn parent(&self) -> &Parent {
         &self.parent
     }
@@ -92,19 +93,20 @@ impl Builder {
         self
     }
 
-    /// Satoshis that the coinbase claims.
+    /// Sets the satoshis that the coinbase claims.
     pub fn coinbase_value(mut self, amount: u64) -> Self {
         self.coinbase_value = amount;
         self
     }
 
-    /// Bytes in the coinbase's script after the height, at most 75: they tell blocks apart.
+    /// Sets the bytes in the coinbase's script after the height, at most 75, by which otherwise
+    /// equal blocks differ.
     pub fn extra(mut self, bytes: &[u8]) -> Self {
         self.extra = bytes.to_vec();
         self
     }
 
-    /// The block's time.
+    /// Sets the block's time.
     pub fn time(mut self, time: u32) -> Self {
         self.time = time;
         self
@@ -116,9 +118,9 @@ impl Builder {
         self
     }
 
-    /// The block: committed to, and mined.
+    /// The finished block, with its commitments and its proof of work.
     pub fn finish(self) -> Block {
-        let script = ScriptBuf::from(vec![0x51]);
+        let script = ScriptBuf::from(vec![OP_1]);
         let output = TxOut { value: Amount::from_sat(self.coinbase_value), script_pubkey: script };
         let mut txdata = vec![coinbase(self.height(), &self.extra, vec![output])];
         txdata.extend(self.txs);
@@ -132,8 +134,8 @@ impl Builder {
     }
 }
 
-/// Makes a changed block whole: a new witness commitment in place of the coinbase's last output,
-/// a new merkle root, new work.
+/// Makes a changed block consistent again: replaces the witness commitment, which is the coinbase's
+/// last output, the merkle root and the proof of work.
 pub fn seal(block: &mut Block) {
     let root = witness_root(&block.txdata);
     if let Some(coinbase) = block.txdata.first_mut() {
@@ -143,7 +145,7 @@ pub fn seal(block: &mut Block) {
     remerkle(block);
 }
 
-/// A new merkle root, and new work.
+/// Replaces the merkle root and the proof of work of a changed block.
 pub fn remerkle(block: &mut Block) {
     let leaves = block.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
     block.header.merkle_root = bitcoin::TxMerkleNode::from_byte_array(merkle_root(leaves));

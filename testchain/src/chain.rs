@@ -31,28 +31,28 @@ impl Chain {
         Chain { original: spec, blocks, generator }
     }
 
-    /// Height of the tip.
+    /// The height of the tip.
     pub fn height(&self) -> u32 {
         self.generator.height()
     }
 
-    /// Hash of the tip.
+    /// The hash of the tip.
     pub fn tip(&self) -> BlockHash {
         self.generator.tip()
     }
 
-    /// Every block's bytes, from height 1 on.
+    /// The bytes of all blocks, from height 1 on.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.blocks.iter().map(|block| &block.bytes[..])
     }
 
-    /// The block at `height`, if there is one; the genesis block is not kept.
+    /// The bytes of the block at `height`, if there is one. The genesis block is not kept.
     pub fn block(&self, height: u32) -> Option<&MadeBlock> {
         let index = height.checked_sub(1)?;
         self.blocks.get(index as usize).map(|block| &**block)
     }
 
-    /// The block at `height`, read.
+    /// The block at `height`, decoded.
     ///
     /// # Panics
     /// If the chain is not that high.
@@ -77,7 +77,7 @@ impl Chain {
         self.generator.keys()
     }
 
-    /// Sums over the chain, genesis aside.
+    /// Sums over the chain without its genesis block.
     pub fn totals(&self) -> Totals {
         self.generator.totals()
     }
@@ -92,7 +92,7 @@ impl Chain {
         self.generator.coins()
     }
 
-    /// Coins of a kind that the next block may spend, the most valuable first.
+    /// The coins of a kind that the next block may spend, the most valuable first.
     pub fn spendable(&self, kind: Kind) -> Vec<Coin> {
         let next = self.height() + 1;
         let fits = |coin: &&Coin| coin.lock.kind == kind && coin.spendable_from() <= next;
@@ -101,8 +101,8 @@ impl Chain {
         coins
     }
 
-    /// The UTXO set at the tip, by playing every block into a map: slow, plain, and without
-    /// anything that the generator remembers.
+    /// The UTXO set at the tip, found by playing every block into a map: slow and plain, and
+    /// independent of what the generator remembers.
     pub fn replay(&self) -> HashMap<OutPoint, Utxo> {
         let mut set = HashMap::new();
         for height in 1..=self.height() {
@@ -128,8 +128,8 @@ impl Chain {
         set
     }
 
-    /// Another chain: the same blocks up to `height`, then `blocks` others, which spend and
-    /// create other coins. `seed` tells forks at the same height apart.
+    /// Another chain with the same blocks up to `height`, and then `blocks` others, which spend and
+    /// create other coins. Forks at the same height differ by their `seed`.
     ///
     /// # Panics
     /// If the chain is not that high.
@@ -148,8 +148,8 @@ impl Chain {
         Chain { original: self.original.clone(), blocks: chain_blocks, generator }
     }
 
-    /// What a hand-made block on the block at `height` needs to know of it. See
-    /// [`Chain::decoded`] for when it panics.
+    /// The block at `height` as the parent of a hand-made block. See [`Chain::decoded`] for when it
+    /// panics.
     pub fn parent(&self, height: u32) -> Parent {
         let times = (height.saturating_sub(10)..=height).map(|h| self.header(h).time);
         Parent::new(self.header(height).block_hash(), height, times.collect())
@@ -160,7 +160,7 @@ impl Chain {
         Builder::block_on(&self.parent(self.height()))
     }
 
-    /// Median time past at `height`. See [`Chain::decoded`] for when it panics.
+    /// The median time past at `height`. See [`Chain::decoded`] for when it panics.
     pub fn median_time_past(&self, height: u32) -> u32 {
         let times: Vec<_> =
             (height.saturating_sub(10)..=height).map(|h| self.header(h).time).collect();

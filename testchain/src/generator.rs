@@ -1,4 +1,4 @@
-//! The chain, block after block.
+//! The generator of a chain, block after block.
 
 use bitcoin::consensus::encode::serialize;
 use bitcoin::hashes::Hash;
@@ -16,7 +16,7 @@ use crate::plan::{Draft, Fresh, Plan, draw_life, plan, reward};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Heights above which times would lie in the future.
+/// The largest height. Blocks after it would have times in the future.
 const HEIGHT_MAX: u32 = 270_000;
 
 /// Makes the blocks of a [`Spec`] one by one, from height 1 on, and knows the UTXO set after each.
@@ -33,10 +33,10 @@ pub struct Generator {
     totals: Totals,
 }
 
-/// Sums over a chain, genesis aside.
+/// Sums over a chain without its genesis block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Blocks, hence the height.
+    /// The number of blocks, which is the height.
     pub blocks: u32,
     /// Transactions, coinbases included.
     pub txs: u64,
@@ -57,11 +57,11 @@ pub struct Totals {
 /// A block made by the generator.
 #[derive(Clone, Debug)]
 pub struct MadeBlock {
-    /// Its height.
+    /// The block's height.
     pub height: u32,
-    /// Its hash.
+    /// The block's hash.
     pub hash: BlockHash,
-    /// Its bytes, as on the wire.
+    /// The block's bytes, as on the wire.
     pub bytes: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ impl Generator {
         }
     }
 
-    /// What is being made.
+    /// The chain that is being made.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -94,12 +94,12 @@ impl Generator {
         &self.keys
     }
 
-    /// Height of the last block made.
+    /// The height of the last block made.
     pub fn height(&self) -> u32 {
         self.totals.blocks
     }
 
-    /// Hash of the last block made.
+    /// The hash of the last block made.
     pub fn tip(&self) -> BlockHash {
         self.tip
     }
@@ -119,8 +119,8 @@ impl Generator {
         self.pool.iter().map(|coin| coin.utxo(&self.keys))
     }
 
-    /// From here on, makes another chain: `blocks` more blocks, busy if these would be, with
-    /// other transactions. The times stay those of the first seed.
+    /// Makes another chain from here on: `blocks` more blocks, busy where the first chain's are,
+    /// with other transactions. The times remain those of the first seed.
     pub fn diverge(&mut self, seed: u64, blocks: u32) {
         self.rng = Rng::new(self.spec.seed ^ seed, 2 + u64::from(self.height()));
         let end = self.height().saturating_add(blocks);
@@ -172,7 +172,7 @@ impl Generator {
         outputs
     }
 
-    /// Notes the outputs of the block in the pool.
+    /// Adds the outputs of the block to the pool.
     fn add_coins(&mut self, height: u32, fresh: &[Fresh], signed: &[Signed]) {
         for new in fresh {
             let coin = Coin {
@@ -211,7 +211,7 @@ impl Generator {
         let leaves = |first: [u8; 32], leaf: fn(&Signed) -> [u8; 32]| {
             merkle_root(std::iter::once(first).chain(signed.iter().map(leaf)).collect())
         };
-        // A block without witnesses need not commit to them, and some do not.
+        // A block without witnesses needs no commitment to them, and some have none.
         if !signed.is_empty() || height % 4 != 3 {
             commit(&mut coinbase, leaves([0; 32], |tx| tx.wtxid));
         }

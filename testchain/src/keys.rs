@@ -8,11 +8,13 @@
 use bitcoin::XOnlyPublicKey;
 use bitcoin::hashes::{Hash, HashEngine, hash160, sha256};
 use bitcoin::key::{Keypair, Parity, TapTweak};
-use bitcoin::opcodes::all as op;
+use bitcoin::opcodes;
 use bitcoin::script::{Builder, ScriptBuf};
 use bitcoin::secp256k1::{All, PublicKey, Scalar, Secp256k1, SecretKey};
 use bitcoin::taproot::{LeafVersion, TapLeafHash, TapNodeHash};
 use rayon::prelude::*;
+
+use crate::opcodes::{OP_1, OP_CHECKMULTISIG};
 
 /// Distinct nonces, so that the lengths of DER signatures vary as they do on mainnet.
 const NONCES: usize = 64;
@@ -23,7 +25,7 @@ const HALF_ORDER: [u8; 32] = [
     0x5d, 0x57, 0x6e, 0x73, 0x57, 0xa4, 0x50, 0x1d, 0xdf, 0xe9, 0x2f, 0x46, 0x68, 0x1b, 0x20, 0xa0,
 ];
 
-/// The keys of a chain, with everything that an output or a signature needs worked out.
+/// The keys of a chain, with everything that outputs and signatures need computed in advance.
 pub struct Keys {
     all: Vec<Key>,
     nonces: Vec<Nonce>,
@@ -84,7 +86,7 @@ impl Keys {
         Keys { all, nonces, challenge: tagged(b"BIP0340/challenge") }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn count(&self) -> u32 {
         self.all.len() as u32
     }
@@ -141,13 +143,13 @@ impl Keys {
 
     /// `<m> <keys index..index + n> <n> OP_CHECKMULTISIG`.
     pub(crate) fn multisig_script(&self, index: usize, m: u8, n: u8, out: &mut Vec<u8>) {
-        out.push(0x50 + m);
+        out.push(OP_1 - 1 + m);
         for i in 0..usize::from(n) {
             out.push(33);
             out.extend_from_slice(&self.key(index + i).pk33);
         }
-        out.push(0x50 + n);
-        out.push(op::OP_CHECKMULTISIG.to_u8());
+        out.push(OP_1 - 1 + n);
+        out.push(OP_CHECKMULTISIG);
     }
 }
 
@@ -201,7 +203,7 @@ impl Nonce {
 
 /// The leaf of a Taproot output: `<x-only key> OP_CHECKSIG`.
 pub(crate) fn leaf_script(xonly: &[u8; 32]) -> ScriptBuf {
-    Builder::new().push_slice(xonly).push_opcode(op::OP_CHECKSIG).into_script()
+    Builder::new().push_slice(xonly).push_opcode(opcodes::all::OP_CHECKSIG).into_script()
 }
 
 /// The start of a tagged hash (BIP 340).
@@ -219,7 +221,7 @@ fn secret(seed: u64, what: &[u8], index: u64) -> SecretKey {
         .expect("a hash is a valid secret key")
 }
 
-/// `k^-1` as `k^(n-2)`: the library has no inverse, and this happens once a nonce.
+/// `k^-1`, computed as `k^(n-2)`: the library has no inverse, and this happens once for each nonce.
 fn invert(k: &SecretKey) -> SecretKey {
     let mut exponent = bitcoin::secp256k1::constants::CURVE_ORDER;
     exponent[31] -= 2;
@@ -234,7 +236,7 @@ fn invert(k: &SecretKey) -> SecretKey {
     power.expect("the exponent is not zero")
 }
 
-/// DER (BIP 66) with the byte of SIGHASH_ALL behind it.
+/// A signature in DER (BIP 66), followed by the byte of SIGHASH_ALL.
 fn der(r: &[u8; 32], s: &[u8; 32]) -> Der {
     let mut out = Der { bytes: [0; 73], len: 2 };
     for number in [r, s] {

@@ -23,6 +23,7 @@ mod coin;
 mod generator;
 mod keys;
 mod lock;
+mod opcodes;
 mod payment;
 mod plan;
 mod rng;

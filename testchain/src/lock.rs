@@ -4,9 +4,13 @@ use bitcoin::hashes::{Hash, hash160, sha256};
 use bitcoin::script::ScriptBuf;
 
 use crate::keys::Keys;
+use crate::opcodes::{
+    OP_1, OP_CHECKLOCKTIMEVERIFY, OP_CHECKSEQUENCEVERIFY, OP_CHECKSIG, OP_DROP, OP_DUP, OP_EQUAL,
+    OP_EQUALVERIFY, OP_HASH160, OP_NOP, OP_RETURN,
+};
 use crate::rng::Rng;
 
-/// How an output is locked.
+/// The kind of an output's script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -74,13 +78,13 @@ pub const ALL_KINDS: [Kind; KINDS] = [
 ];
 
 impl Kind {
-    /// False for what Core calls unspendable: such an output never enters the UTXO set.
+    /// Whether an output of this kind enters the UTXO set. Core calls the others unspendable.
     pub fn is_spendable(self) -> bool {
         !matches!(self, Kind::OpReturn | Kind::Oversized)
     }
 
-    /// Bytes of an input that spends this kind: without its witness, and in the witness. At most
-    /// four bytes off, as signatures vary.
+    /// The size of an input that spends this kind: without its witness, and of the witness. It may
+    /// be up to four bytes off, because signatures vary.
     pub(crate) fn input_bytes(self) -> (u64, u64) {
         match self {
             Kind::P2pkh => (148, 1),
@@ -99,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of an output of this kind; for OP_RETURN, the mean.
+    /// The size of an output of this kind in bytes, for OP_RETURN the mean size.
     pub(crate) fn output_bytes(self) -> u64 {
         9 + match self {
             Kind::P2pkh | Kind::P2pkhUncompressed => 25,
@@ -118,7 +122,7 @@ impl Kind {
         }
     }
 
-    /// Signature operation cost (BIP 141) of an input that spends this kind.
+    /// The signature operation cost (BIP 141) of an input that spends this kind.
     pub(crate) fn input_sigops(self) -> u64 {
         match self {
             Kind::P2shMultisig => 12,
@@ -128,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// Signature operation cost of an output of this kind; data that are pushed do not count.
+    /// The signature operation cost of an output of this kind. Opcodes in pushed data do not count.
     pub(crate) fn output_sigops(self) -> u64 {
         match self {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,
@@ -138,12 +142,12 @@ impl Kind {
     }
 }
 
-/// A kind and a key: all that is kept of an output's script.
+/// A kind and a key, which is all that is kept of an output's script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lock {
     /// The kind of script.
     pub kind: Kind,
-    /// Index of the first key; for OP_RETURN, what its data are made from.
+    /// The index of the first key. For OP_RETURN, the seed of its data.
     pub key: u16,
 }
 
@@ -155,12 +159,12 @@ impl Lock {
         ScriptBuf::from(script)
     }
 
-    /// The height before which a [`Kind::P2wshCltv`] output stays locked: 1 to 90.
+    /// The height before which a [`Kind::P2wshCltv`] output cannot be spent: 1 to 90.
     pub fn cltv_height(self) -> u32 {
         1 + u32::from(self.key) % 90
     }
 
-    /// How many blocks a [`Kind::P2wshCsv`] output stays locked: 0 to 7.
+    /// The number of blocks for which a [`Kind::P2wshCsv`] output cannot be spent: 0 to 7.
     pub fn csv_blocks(self) -> u32 {
         u32::from(self.key) % 8
     }
@@ -172,30 +176,31 @@ impl Lock {
         match self.kind {
             Kind::P2pkh => p2pkh(&key.hash33, out),
             Kind::P2pkhUncompressed => p2pkh(&key.hash65, out),
-            Kind::P2pk => wrap(&[33], &key.pk33, &[0xac], out),
-            Kind::P2pkUncompressed => wrap(&[65], &key.pk65, &[0xac], out),
+            Kind::P2pk => wrap(&[33], &key.pk33, &[OP_CHECKSIG], out),
+            Kind::P2pkUncompressed => wrap(&[65], &key.pk65, &[OP_CHECKSIG], out),
             Kind::Multisig => keys.multisig_script(index, 1, 2, out),
             Kind::P2shMultisig => {
                 let hash = hash160::Hash::hash(&self.inner_script(keys));
-                wrap(&[0xa9, 20], hash.as_byte_array(), &[0x87], out);
+                wrap(&[OP_HASH160, 20], hash.as_byte_array(), &[OP_EQUAL], out);
             }
-            Kind::P2shP2wpkh => wrap(&[0xa9, 20], &key.sh_wpkh, &[0x87], out),
+            Kind::P2shP2wpkh => wrap(&[OP_HASH160, 20], &key.sh_wpkh, &[OP_EQUAL], out),
             Kind::P2wpkh => wrap(&[0, 20], &key.hash33, &[], out),
             Kind::P2wshMultisig | Kind::P2wshCltv | Kind::P2wshCsv => {
                 let hash = sha256::Hash::hash(&self.inner_script(keys));
                 wrap(&[0, 32], hash.as_byte_array(), &[], out);
             }
-            Kind::P2trKey => wrap(&[0x51, 32], &key.tr_key, &[], out),
-            Kind::P2trScript => wrap(&[0x51, 32], &key.tr_leaf, &[], out),
-            Kind::Anchor => out.extend_from_slice(&[0x51, 2, 0x4e, 0x73]),
-            Kind::OpTrue => out.push(0x51),
+            Kind::P2trKey => wrap(&[OP_1, 32], &key.tr_key, &[], out),
+            Kind::P2trScript => wrap(&[OP_1, 32], &key.tr_leaf, &[], out),
+            Kind::Anchor => out.extend_from_slice(&[OP_1, 2, 0x4e, 0x73]),
+            Kind::OpTrue => out.push(OP_1),
             Kind::Empty => {}
             Kind::OpReturn => self.write_op_return(out),
-            Kind::Oversized => out.resize(out.len() + 10_001, 0x61),
+            Kind::Oversized => out.resize(out.len() + 10_001, OP_NOP),
         }
     }
 
-    /// The script behind the hash (redeem script, witness script); empty where there is none.
+    /// The script that the output's hash commits to (redeem script, witness script). Empty if there
+    /// is none.
     pub(crate) fn inner_script(self, keys: &Keys) -> Vec<u8> {
         let index = usize::from(self.key);
         let mut script = Vec::with_capacity(105);
@@ -203,8 +208,12 @@ impl Lock {
             Kind::P2shMultisig | Kind::P2wshMultisig => {
                 keys.multisig_script(index, 2, 3, &mut script);
             }
-            Kind::P2wshCltv => locked(self.cltv_height(), 0xb1, keys, index, &mut script),
-            Kind::P2wshCsv => locked(self.csv_blocks(), 0xb2, keys, index, &mut script),
+            Kind::P2wshCltv => {
+                locked(self.cltv_height(), OP_CHECKLOCKTIMEVERIFY, keys, index, &mut script)
+            }
+            Kind::P2wshCsv => {
+                locked(self.csv_blocks(), OP_CHECKSEQUENCEVERIFY, keys, index, &mut script)
+            }
             _ => {}
         }
         script
@@ -212,7 +221,7 @@ impl Lock {
 
     fn write_op_return(self, out: &mut Vec<u8>) {
         let len = 8 + self.key % 68;
-        out.extend_from_slice(&[0x6a, len as u8]);
+        out.extend_from_slice(&[OP_RETURN, len as u8]);
         let mut rng = Rng::new(u64::from(self.key), 0);
         out.extend((0..len).map(|_| rng.next_u64() as u8));
     }
@@ -220,7 +229,7 @@ impl Lock {
 
 /// `OP_DUP OP_HASH160 <hash> OP_EQUALVERIFY OP_CHECKSIG`.
 pub(crate) fn p2pkh(hash: &[u8; 20], out: &mut Vec<u8>) {
-    wrap(&[0x76, 0xa9, 20], hash, &[0x88, 0xac], out);
+    wrap(&[OP_DUP, OP_HASH160, 20], hash, &[OP_EQUALVERIFY, OP_CHECKSIG], out);
 }
 
 fn wrap(before: &[u8], middle: &[u8], after: &[u8], out: &mut Vec<u8>) {
@@ -233,9 +242,9 @@ fn wrap(before: &[u8], middle: &[u8], after: &[u8], out: &mut Vec<u8>) {
 fn locked(number: u32, opcode: u8, keys: &Keys, index: usize, out: &mut Vec<u8>) {
     match number {
         0 => out.push(0),
-        1..=16 => out.push(0x50 + number as u8),
+        1..=16 => out.push(OP_1 - 1 + number as u8),
         _ => out.extend_from_slice(&[1, number as u8]),
     }
-    out.extend_from_slice(&[opcode, 0x75]);
-    wrap(&[33], &keys.key(index).pk33, &[0xac], out);
+    out.extend_from_slice(&[opcode, OP_DROP]);
+    wrap(&[33], &keys.key(index).pk33, &[OP_CHECKSIG], out);
 }

@@ -10,6 +10,7 @@ use bitcoin::hashes::{Hash, HashEngine, sha256, sha256d};
 use crate::coin::Coin;
 use crate::keys::{Keys, tagged};
 use crate::lock::{Kind, Lock, p2pkh};
+use crate::opcodes::{OP_1, OP_CHECKSIG, OP_PUSHDATA1};
 
 /// A transaction before it is signed.
 #[derive(Clone, Debug)]
@@ -18,9 +19,9 @@ pub struct Payment {
     pub version: i32,
     /// Absolute lock time.
     pub lock_time: u32,
-    /// What it spends.
+    /// The coins that it spends.
     pub inputs: Vec<Spend>,
-    /// What it creates.
+    /// The outputs that it creates.
     pub outputs: Vec<Output>,
 }
 
@@ -33,7 +34,7 @@ pub struct Spend {
     pub vout: u32,
     /// Amount in satoshis.
     pub amount: u64,
-    /// Its script.
+    /// The script's kind and key.
     pub lock: Lock,
     /// Sequence number of the input.
     pub sequence: u32,
@@ -48,7 +49,7 @@ pub struct Output {
     pub to: Target,
 }
 
-/// Where an output goes.
+/// The script of an output.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// To a key of the chain.
@@ -60,11 +61,11 @@ pub enum Target {
 /// A signed transaction.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// As it stands in a block.
+    /// The transaction's bytes, as in a block.
     pub bytes: Vec<u8>,
     /// Transaction id, in the order of the wire.
     pub txid: [u8; 32],
-    /// Hash with the witness.
+    /// The hash of the transaction with its witness (wtxid), in the order of the wire.
     pub wtxid: [u8; 32],
 }
 
@@ -279,7 +280,7 @@ impl<'a> Signer<'a> {
                 sig.extend_from_slice(&[22, 0, 20]);
                 sig.extend_from_slice(&key.hash33);
             }
-            Kind::Empty => sig.push(0x51),
+            Kind::Empty => sig.push(OP_1),
             _ => {}
         }
     }
@@ -316,15 +317,15 @@ impl<'a> Signer<'a> {
                 let signature = keys.schnorr_leaf(index, &hash);
                 let mut leaf = Vec::with_capacity(34);
                 push(&key.internal, &mut leaf);
-                leaf.push(0xac);
+                leaf.push(OP_CHECKSIG);
                 stack(&[&signature, &leaf, &key.control])
             }
             _ => Vec::new(),
         }
     }
 
-    /// Signature hash of old: the transaction with `code` in place of the script of input `i`,
-    /// and empty scripts in the others.
+    /// The signature hash before BIP 143: of the transaction with `code` as the script of input
+    /// `i`, and empty scripts in the other inputs.
     fn legacy(&self, i: usize, code: &[u8]) -> [u8; 32] {
         let mut text = Vec::with_capacity(64 + 41 * self.tx.inputs.len() + code.len());
         text.extend_from_slice(&self.tx.version.to_le_bytes());
@@ -344,7 +345,7 @@ impl<'a> Signer<'a> {
         sha256d::Hash::from_engine(engine).to_byte_array()
     }
 
-    /// Signature hash of BIP 143.
+    /// The signature hash of BIP 143.
     fn segwit_v0(&mut self, i: usize, code: &[u8]) -> [u8; 32] {
         let [prevouts, sequences, outputs] = *self.v0.get_or_insert_with(|| {
             [&self.prevouts[..], &self.sequences, &self.outputs[self.outputs_start..]]
@@ -365,7 +366,7 @@ impl<'a> Signer<'a> {
         sha256d::Hash::hash(&text).to_byte_array()
     }
 
-    /// Signature hash of BIP 341 (SIGHASH_DEFAULT), with the leaf of BIP 342 if there is one.
+    /// The signature hash of BIP 341 (SIGHASH_DEFAULT), with the leaf of BIP 342 if there is one.
     fn taproot(&mut self, i: usize, leaf: Option<&[u8; 32]>) -> [u8; 32] {
         if self.v1.is_none() {
             self.v1 = Some(self.taproot_common());
@@ -405,7 +406,7 @@ impl<'a> Signer<'a> {
 /// Appends a push of at most 255 bytes.
 fn push(data: &[u8], out: &mut Vec<u8>) {
     if data.len() > 75 {
-        out.push(0x4c);
+        out.push(OP_PUSHDATA1);
     }
     out.push(data.len() as u8);
     out.extend_from_slice(data);

@@ -1,5 +1,5 @@
-//! Decides what the transactions of a busy block spend and create. One thread, in order: this is
-//! where everything random happens, and it costs a tenth of what signing does.
+//! The plan of a busy block: what its transactions spend and create. Everything random happens
+//! here, in one thread and in order, at a tenth of the cost of signing.
 
 use crate::block::{median_time_past, subsidy};
 use crate::coin::{Coin, Pool};
@@ -16,8 +16,8 @@ const SIGOPS_MAX: u64 = 78_000;
 const DEPTH_MAX: u32 = 8;
 /// An output worth less is not made if a transaction can do with fewer outputs.
 const DUST: u64 = 330;
-/// Lives longer than this are for small amounts only, so that the large ones stay in motion and
-/// amounts do not run dry over thousands of blocks.
+/// The number of blocks after which only small amounts are still unspent, so that large ones are
+/// spent again and again and amounts do not run dry over thousands of blocks.
 const LONG_LIFE: u32 = 300;
 
 /// The transactions of a block, to be signed in waves of equal depth.
@@ -53,7 +53,8 @@ pub(crate) struct Fresh {
     pub life: Option<u32>,
 }
 
-/// How many blocks an output will live: mostly few, with a long tail; `None` for ever.
+/// The number of blocks for which an output will be unspent: mostly few, with a long tail. `None`
+/// if it is never spent.
 pub(crate) fn draw_life(rng: &mut Rng, spec: &Spec) -> Option<u32> {
     if rng.percent(u64::from(spec.never_spent_percent)) {
         return None;
@@ -97,7 +98,7 @@ struct Planner<'a> {
     pool: &'a mut Pool,
     rng: &'a mut Rng,
     plan: Plan,
-    /// Outputs a transaction, when coins are too few to fill the block otherwise.
+    /// The number of outputs of a transaction where coins are too few to fill the block otherwise.
     fan_out: Option<u64>,
     /// More coins are due than the block can spend.
     plenty: bool,
@@ -123,7 +124,7 @@ impl Planner<'_> {
             depth: 0,
         };
         let mut total = 0;
-        // Poor coins are joined by others rather than split into dust.
+        // Coins of little value are joined with others and not split into dust.
         while wanted_inputs > 0 || (total < DUST * 2 && draft.payment.inputs.len() < 4) {
             if !self.add_input(&mut draft) {
                 break;
@@ -262,7 +263,7 @@ impl Planner<'_> {
             let mut lock = draw_lock(self.rng, self.spec);
             let mut life = draw_life(self.rng, self.spec);
             if last {
-                // The change: it stays in motion.
+                // The change, which is spent again soon.
                 lock.kind = if lock.kind.is_spendable() {
                     lock.kind
                 } else {

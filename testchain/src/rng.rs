@@ -12,8 +12,7 @@ impl Rng {
         rng
     }
 
-    /// A generator in a given state, which costs nothing to make: for one number or a few after each
-    /// of many numbered states.
+    /// A generator in a given state, which costs nothing to make.
     #[inline]
     pub fn from_state(state: u64) -> Self {
         Rng(state)
@@ -34,7 +33,7 @@ impl Rng {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Random bytes instead of those in `bytes`.
+    /// Overwrites `bytes` with random ones.
     #[inline]
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {

@@ -64,8 +64,8 @@ fn core_refuses_every_broken_block() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every sound block stands at the same height, so each is followed by enough empty ones to
-/// outgrow the last.
+/// All sound blocks have the same height, so each is followed by enough empty ones to have more
+/// work than the one before.
 #[test]
 fn core_accepts_every_sound_block() {
     let chain = Chain::new(Spec::small(1));

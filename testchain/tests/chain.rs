@@ -38,7 +38,7 @@ fn core_accepts_full_blocks_and_the_mix_of_mainnet() {
     assert!((1_200_000..1_600_000).contains(&longest), "{longest}");
 }
 
-/// Half a minute: `cargo test --release -p apus-testchain -- --ignored`.
+/// Takes half a minute: `cargo test --release -p apus-testchain -- --ignored`.
 #[test]
 #[ignore]
 fn core_accepts_a_benchmark_chain() {

@@ -10,9 +10,10 @@ use super::{Break, Case};
 use crate::block::{coinbase_script, commit, mine};
 use crate::builder::{Builder, remerkle};
 use crate::lock::Kind;
+use crate::opcodes::{OP_1, OP_RETURN};
 use crate::payment::Payment;
 
-/// MAX_MONEY.
+/// Core's `MAX_MONEY`, in satoshis.
 const MONEY_MAX: u64 = 2_100_000_000_000_000;
 
 pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
@@ -51,7 +52,7 @@ fn whole(site: &Site<'_>, rule: Break) -> Option<Case> {
     let sound = site.block(site.ordinary());
     let mut broken = sound.clone();
     match rule {
-        // Three transactions: the merkle tree repeats the third by itself.
+        // With three transactions, the merkle tree itself repeats the third.
         Break::BadTxnsDuplicate => broken.txdata.extend(sound.txdata.last().cloned()),
         Break::BadBlkLengthEmpty => {
             broken.txdata.clear();
@@ -62,7 +63,7 @@ fn whole(site: &Site<'_>, rule: Break) -> Option<Case> {
             remerkle(&mut broken);
         }
         Break::BadBlkLength => {
-            // The limit on weight is the same one if there are no witnesses at all.
+            // Without witnesses, the limit on weight is the same limit.
             let txs = || site.builder().without_commitment().tx(site.pay(Kind::P2pkh));
             return Some(padded(site, txs, |block| block.total_size(), 1_000_000));
         }
@@ -86,7 +87,7 @@ fn padded(
 ) -> Case {
     let coin = site.coin(Kind::OpTrue);
     let block = |len| {
-        let outputs = [(coin.amount, OP_TRUE.to_vec()), (0, vec![0x6a; len])];
+        let outputs = [(coin.amount, OP_TRUE.to_vec()), (0, vec![OP_RETURN; len])];
         txs().tx(Payment::new(&[coin], outputs).to_transaction(site.keys())).finish()
     };
     let (start, step) = (1 << 16, 1 << 17);
@@ -105,7 +106,7 @@ fn coinbase(site: &Site<'_>, rule: Break) -> Option<Case> {
                 block.txdata.push(second);
             }));
         }
-        Break::BadCbLengthShort => vec![0x51],
+        Break::BadCbLengthShort => vec![OP_1],
         Break::BadCbLengthLong => {
             let mut script = coinbase_script(height, &[]).into_bytes();
             script.resize(101, 0);

@@ -1,4 +1,4 @@
-//! Blocks that break one rule each, beside the same block unbroken.
+//! Blocks that break one rule each, together with a block that differs little and breaks none.
 
 mod blocks;
 mod scripts;
@@ -18,9 +18,9 @@ use site::Site;
 pub struct Broken {
     /// The bytes of the block that breaks the rule.
     pub block: Vec<u8>,
-    /// What Bitcoin Core v31.99 says to it.
+    /// The reject reason that Bitcoin Core v31.99 gives.
     pub reason: &'static str,
-    /// The bytes of a block that keeps the rule, by as little as possible.
+    /// The bytes of a block that keeps the rule as narrowly as possible.
     pub sound: Vec<u8>,
 }
 
@@ -31,8 +31,8 @@ struct Case {
 }
 
 impl Chain {
-    /// The next block, breaking a chosen rule. The small chains of [`crate::Spec::small`] have
-    /// every coin needed.
+    /// A next block that breaks the given rule. The small chains of [`crate::Spec::small`] have all
+    /// coins that it needs.
     ///
     /// # Panics
     /// If the chain lacks a coin of the kind that the rule is about.
@@ -61,18 +61,18 @@ macro_rules! script {
 
 macro_rules! breaks {
     ($($(#[$doc:meta])+ $name:ident = $reason:expr,)+) => {
-        /// A rule to break. Out of reach of a block on regtest, because another rule comes before
-        /// it: bad-txns-oversize (bad-blk-length), bad-txns-inputvalues-outofrange,
+        /// A way to break a rule. No block on regtest can break some rules, because another comes
+        /// first: bad-txns-oversize (bad-blk-length does), bad-txns-inputvalues-outofrange,
         /// bad-txns-fee-outofrange and bad-txns-accumulated-fee-outofrange (there is too little
-        /// money), time-timewarp-attack (not on by default), bad-blk-length by number of
-        /// transactions (their size comes first).
+        /// money), time-timewarp-attack (not active by default), and bad-blk-length by the number
+        /// of transactions (their size does).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Break {
             $($(#[$doc])+ $name,)+
         }
 
         impl Break {
-            /// All of them.
+            /// All ways to break a rule.
             pub const ALL: &[Break] = &[$(Break::$name,)+];
 
             /// Core's reject reason.
@@ -102,11 +102,11 @@ breaks! {
     BadVersion3 = "bad-version(0x00000003)",
     /// The version is negative.
     BadVersionNegative = "bad-version(0x80000000)",
-    /// Nobody knows the parent.
+    /// The parent is unknown.
     PrevBlkNotFound = "prev-blk-not-found",
-    /// The header's merkle root is another.
+    /// The header has another merkle root.
     BadTxnmrklroot = "bad-txnmrklroot",
-    /// The last transaction is there twice, which leaves the merkle root as it is (CVE-2012-2459).
+    /// The last transaction comes twice, which does not change the merkle root (CVE-2012-2459).
     BadTxnsDuplicate = "bad-txns-duplicate",
     /// No transactions at all.
     BadBlkLengthEmpty = "bad-blk-length",
@@ -148,7 +148,7 @@ breaks! {
     BadWitnessMerkleMatch = "bad-witness-merkle-match",
     /// The witness of a transaction changed after the commitment.
     BadWitnessMerkleMatchTx = "bad-witness-merkle-match",
-    /// The last of two commitments is wrong: it is the one that counts.
+    /// Of two commitments the last, which counts, is wrong.
     BadWitnessMerkleMatchLast = "bad-witness-merkle-match",
     /// Witnesses, but no commitment.
     UnexpectedWitness = "unexpected-witness",
@@ -174,7 +174,7 @@ breaks! {
     BadTxnsNonfinalBip68Height = "bad-txns-nonfinal",
     /// A relative lock one time unit too long (BIP 68).
     BadTxnsNonfinalBip68Time = "bad-txns-nonfinal",
-    /// Spends an output of a transaction that never was.
+    /// Spends an output of a transaction that does not exist.
     MissingNeverExisted = "bad-txns-inputs-missingorspent",
     /// Spends an output that its transaction does not have.
     MissingVout = "bad-txns-inputs-missingorspent",
@@ -192,7 +192,8 @@ breaks! {
     SpendsGenesis = "bad-txns-inputs-missingorspent",
     /// A transaction that an earlier block has, with an output that is unspent (BIP 30).
     RepeatsUnspent = "bad-txns-BIP30",
-    /// The same after a transaction that spends a coinbase output 99 blocks old: BIP 30 is first.
+    /// The same after a transaction that spends a coinbase output 99 blocks old; BIP 30 is checked
+    /// first.
     RepeatsUnspentAfterFault = "bad-txns-BIP30",
     /// The same after a transaction that spends an output of a later one.
     RepeatsUnspentAfterLater = "bad-txns-BIP30",

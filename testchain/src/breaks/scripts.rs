@@ -7,6 +7,12 @@ use bitcoin::taproot::{LeafVersion, TaprootBuilder};
 
 use super::site::{Site, spend};
 use super::{Break, Case};
+use crate::opcodes::{
+    OP_0, OP_1, OP_1ADD, OP_1NEGATE, OP_2, OP_BOOLAND, OP_CAT, OP_CHECKLOCKTIMEVERIFY,
+    OP_CHECKMULTISIG, OP_CHECKMULTISIGVERIFY, OP_CHECKSEQUENCEVERIFY, OP_CHECKSIG,
+    OP_CHECKSIGVERIFY, OP_DROP, OP_ELSE, OP_ENDIF, OP_FROMALTSTACK, OP_IF, OP_NOP,
+    OP_NUMEQUALVERIFY, OP_PUSHDATA2, OP_RESERVED, OP_RETURN, OP_TOALTSTACK, OP_VERIFY,
+};
 
 /// An output script, and the input script and witness that spend it.
 type Lock = (Vec<u8>, Vec<u8>, Vec<Vec<u8>>);
@@ -37,56 +43,55 @@ fn bare(rule: Break) -> Option<(Lock, Lock)> {
     let key = [2; 33];
     let keyed = |before: &[u8], after: &[u8]| [before, &[33], &key, after].concat();
     match rule {
-        // OP_IF <opcode> OP_ENDIF OP_1
-        Break::ScriptOpReturn => both(&[0x63, 0x6a, 0x68, 0x51], &[0x00], &[0x51]),
-        Break::ScriptBadOpcode => both(&[0x63, 0x50, 0x68, 0x51], &[0x00], &[0x51]),
-        // OP_VERIFY OP_1
-        Break::ScriptVerify => both(&[0x69, 0x51], &[0x51], &[0x00]),
-        // OP_1 OP_NUMEQUALVERIFY OP_1
-        Break::ScriptNumEqualVerify => both(&[0x51, 0x9d, 0x51], &[0x51], &[0x52]),
-        // <key> OP_CHECKSIGVERIFY OP_1, and without VERIFY
+        Break::ScriptOpReturn => both(&[OP_IF, OP_RETURN, OP_ENDIF, OP_1], &[OP_0], &[OP_1]),
+        Break::ScriptBadOpcode => both(&[OP_IF, OP_RESERVED, OP_ENDIF, OP_1], &[OP_0], &[OP_1]),
+        Break::ScriptVerify => both(&[OP_VERIFY, OP_1], &[OP_1], &[OP_0]),
+        Break::ScriptNumEqualVerify => both(&[OP_1, OP_NUMEQUALVERIFY, OP_1], &[OP_1], &[OP_2]),
         Break::ScriptCheckSigVerify => Some((
-            plain(keyed(&[], &[0xac, 0x51]), [0x00]),
-            plain(keyed(&[], &[0xad, 0x51]), [0x00]),
+            plain(keyed(&[], &[OP_CHECKSIG, OP_1]), [OP_0]),
+            plain(keyed(&[], &[OP_CHECKSIGVERIFY, OP_1]), [OP_0]),
         )),
-        // OP_0 or OP_1, <key> OP_1 OP_CHECKMULTISIGVERIFY OP_1
         Break::ScriptCheckMultisigVerify => Some((
-            plain(keyed(&[0x00], &[0x51, 0xaf, 0x51]), [0x00]),
-            plain(keyed(&[0x51], &[0x51, 0xaf, 0x51]), [0x00, 0x00]),
+            plain(keyed(&[OP_0], &[OP_1, OP_CHECKMULTISIGVERIFY, OP_1]), [OP_0]),
+            plain(keyed(&[OP_1], &[OP_1, OP_CHECKMULTISIGVERIFY, OP_1]), [OP_0, OP_0]),
         )),
-        Break::ScriptFalse => both(&[], &[0x51], &[0x00]),
-        // OP_DROP OP_1
-        Break::ScriptStackUnderflow => both(&[0x75, 0x51], &[0x51], &[]),
-        // OP_1 OP_TOALTSTACK OP_FROMALTSTACK, and the last alone
-        Break::ScriptAltStackUnderflow => Some((plain([0x51, 0x6b, 0x6c], []), plain([0x6c], []))),
+        Break::ScriptFalse => both(&[], &[OP_1], &[OP_0]),
+        Break::ScriptStackUnderflow => both(&[OP_DROP, OP_1], &[OP_1], &[]),
+        Break::ScriptAltStackUnderflow => {
+            Some((plain([OP_1, OP_TOALTSTACK, OP_FROMALTSTACK], []), plain([OP_FROMALTSTACK], [])))
+        }
         Break::ScriptUnbalanced => {
-            Some((plain([0x63, 0x51, 0x68], [0x51]), plain([0x63, 0x51], [0x51])))
+            Some((plain([OP_IF, OP_1, OP_ENDIF], [OP_1]), plain([OP_IF, OP_1], [OP_1])))
         }
-        // OP_1 OP_1 OP_BOOLAND, and OP_CAT
         Break::ScriptDisabledOpcode => {
-            Some((plain([0x51, 0x51, 0x9a], []), plain([0x51, 0x51, 0x7e], [])))
+            Some((plain([OP_1, OP_1, OP_BOOLAND], []), plain([OP_1, OP_1, OP_CAT], [])))
         }
-        // OP_0 OP_0 OP_0 OP_CHECKMULTISIG, and with 21 keys, or 1 signature
-        Break::ScriptPubkeyCount => {
-            Some((plain([0, 0, 0, 0xae], []), plain([0, 0, 1, 21, 0xae], [])))
+        Break::ScriptPubkeyCount => Some((
+            plain([0, 0, 0, OP_CHECKMULTISIG], []),
+            plain([0, 0, 1, 21, OP_CHECKMULTISIG], []),
+        )),
+        Break::ScriptSigCount => Some((
+            plain([0, 0, 0, OP_CHECKMULTISIG], []),
+            plain([0, OP_1, 0, OP_CHECKMULTISIG], []),
+        )),
+        Break::ScriptNumber => {
+            both(&[OP_1ADD, OP_DROP, OP_1], &[4, 1, 1, 1, 1], &[5, 1, 1, 1, 1, 1])
         }
-        Break::ScriptSigCount => Some((plain([0, 0, 0, 0xae], []), plain([0, 0x51, 0, 0xae], []))),
-        // OP_1ADD OP_DROP OP_1
-        Break::ScriptNumber => both(&[0x8b, 0x75, 0x51], &[4, 1, 1, 1, 1], &[5, 1, 1, 1, 1, 1]),
-        // OP_0 or OP_1NEGATE, OP_CHECKLOCKTIMEVERIFY or OP_CHECKSEQUENCEVERIFY, OP_DROP OP_1
-        Break::CltvNegative => {
-            Some((plain([0x00, 0xb1, 0x75, 0x51], []), plain([0x4f, 0xb1, 0x75, 0x51], [])))
-        }
-        Break::CsvNegative => {
-            Some((plain([0x00, 0xb2, 0x75, 0x51], []), plain([0x4f, 0xb2, 0x75, 0x51], [])))
-        }
+        Break::CltvNegative => Some((
+            plain([OP_0, OP_CHECKLOCKTIMEVERIFY, OP_DROP, OP_1], []),
+            plain([OP_1NEGATE, OP_CHECKLOCKTIMEVERIFY, OP_DROP, OP_1], []),
+        )),
+        Break::CsvNegative => Some((
+            plain([OP_0, OP_CHECKSEQUENCEVERIFY, OP_DROP, OP_1], []),
+            plain([OP_1NEGATE, OP_CHECKSEQUENCEVERIFY, OP_DROP, OP_1], []),
+        )),
         _ => None,
     }
 }
 
 /// A push of `len` bytes, 256 to 65,535.
 fn long_push(len: usize) -> Vec<u8> {
-    let mut script = vec![0x4d, len as u8, (len >> 8) as u8];
+    let mut script = vec![OP_PUSHDATA2, len as u8, (len >> 8) as u8];
     script.resize(3 + len, 1);
     script
 }
@@ -106,14 +111,13 @@ fn pushes(len: usize, after: &[u8]) -> Vec<u8> {
 
 fn limits(rule: Break) -> Option<(Lock, Lock)> {
     match rule {
-        // OP_DROP OP_1
-        Break::ScriptPushSize => both(&[0x75, 0x51], &long_push(520), &long_push(521)),
+        Break::ScriptPushSize => both(&[OP_DROP, OP_1], &long_push(520), &long_push(521)),
         Break::ScriptOpCount => {
-            let script = |nops| [vec![0x61; nops], vec![0x51]].concat();
+            let script = |nops| [vec![OP_NOP; nops], vec![OP_1]].concat();
             Some((plain(script(201), []), plain(script(202), [])))
         }
-        Break::ScriptSize => both(&[0x51], &pushes(10_000, &[]), &pushes(10_001, &[])),
-        Break::ScriptStackSize => both(&[0x51], &[0x51; 999], &[0x51; 1_000]),
+        Break::ScriptSize => both(&[OP_1], &pushes(10_000, &[]), &pushes(10_001, &[])),
+        Break::ScriptStackSize => both(&[OP_1], &[OP_1; 999], &[OP_1; 1_000]),
         _ => None,
     }
 }
@@ -126,21 +130,19 @@ fn witness_v0(rule: Break) -> Option<(Lock, Lock)> {
     };
     match rule {
         Break::WitnessCleanStack => {
-            Some((lock(vec![0x51], vec![]), lock(vec![0x51], vec![vec![1]])))
+            Some((lock(vec![OP_1], vec![]), lock(vec![OP_1], vec![vec![1]])))
         }
-        // OP_DROP OP_1
         Break::WitnessPushSize => {
             let item = |len| vec![vec![1; len]];
-            Some((lock(vec![0x75, 0x51], item(520)), lock(vec![0x75, 0x51], item(521))))
+            Some((lock(vec![OP_DROP, OP_1], item(520)), lock(vec![OP_DROP, OP_1], item(521))))
         }
         Break::WitnessScriptSize => {
-            let script = |len: usize| [pushes(len - 1, &[0x75]), vec![0x51]].concat();
+            let script = |len: usize| [pushes(len - 1, &[OP_DROP]), vec![OP_1]].concat();
             Some((lock(script(10_000), vec![]), lock(script(10_001), vec![])))
         }
-        // OP_2 or OP_0, and ten bytes
         Break::WitnessProgramLength => {
             let script = |version: u8| [&[version, 10][..], &[7; 10]].concat();
-            Some((plain(script(0x52), []), plain(script(0x00), [])))
+            Some((plain(script(OP_2), []), plain(script(OP_0), [])))
         }
         _ => None,
     }
@@ -150,24 +152,24 @@ fn tapscript(site: &Site<'_>, rule: Break) -> Option<(Lock, Lock)> {
     let lock = |leaf: &[u8], items: &[&[u8]]| taproot(site, leaf, items);
     match rule {
         Break::TapscriptMultisig => {
-            Some((lock(&[0x51], &[]), lock(&[0x00, 0x00, 0x00, 0xae], &[])))
+            Some((lock(&[OP_1], &[]), lock(&[OP_0, OP_0, OP_0, OP_CHECKMULTISIG], &[])))
         }
-        // OP_IF OP_1 OP_ELSE OP_1 OP_ENDIF
         Break::TapscriptMinimalIf => {
-            let leaf = [0x63, 0x51, 0x67, 0x51, 0x68];
+            let leaf = [OP_IF, OP_1, OP_ELSE, OP_1, OP_ENDIF];
             Some((lock(&leaf, &[&[1]]), lock(&leaf, &[&[2]])))
         }
         // OP_0 <key> OP_CHECKSIG OP_DROP OP_1: a key of one byte is of a version to come.
         Break::TapscriptEmptyPubkey => Some((
-            lock(&[0x00, 0x51, 0xac, 0x75, 0x51], &[]),
-            lock(&[0x00, 0x00, 0xac, 0x75, 0x51], &[]),
+            lock(&[OP_0, OP_1, OP_CHECKSIG, OP_DROP, OP_1], &[]),
+            lock(&[OP_0, OP_0, OP_CHECKSIG, OP_DROP, OP_1], &[]),
         )),
         // OP_1 <key> OP_CHECKSIG OP_DROP, some times, OP_1: each costs 50, 6 bytes pay for it.
         Break::TapscriptValidationWeight => {
-            let leaf = |times| [[0x51, 0x51, 0xac, 0x75].repeat(times), vec![0x51]].concat();
+            let leaf =
+                |times| [[OP_1, OP_1, OP_CHECKSIG, OP_DROP].repeat(times), vec![OP_1]].concat();
             Some((lock(&leaf(1), &[]), lock(&leaf(3), &[])))
         }
-        Break::TapscriptCleanStack => Some((lock(&[0x51], &[]), lock(&[0x51], &[&[1]]))),
+        Break::TapscriptCleanStack => Some((lock(&[OP_1], &[]), lock(&[OP_1], &[&[1]]))),
         _ => None,
     }
 }

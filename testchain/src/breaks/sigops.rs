@@ -4,6 +4,7 @@ use bitcoin::ScriptBuf;
 
 use super::site::{Site, spend};
 use super::{Break, Case};
+use crate::opcodes::{OP_0, OP_1, OP_CHECKMULTISIG, OP_CHECKSIG, OP_ENDIF, OP_IF, OP_PUSHDATA1};
 
 /// Most OP_CHECKMULTISIG in one script, as OP_IF and OP_ENDIF are operations too; each counts as
 /// 20 signature operations.
@@ -20,14 +21,14 @@ pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
 }
 
 fn legacy(site: &Site<'_>, more: usize) -> bitcoin::Block {
-    site.block([site.fund(&[vec![0xac; 20_000 + more]])])
+    site.block([site.fund(&[vec![OP_CHECKSIG; 20_000 + more]])])
 }
 
 fn p2sh(site: &Site<'_>, more: usize) -> bitcoin::Block {
     let scripts = counting(1_000, more);
     let outputs: Vec<_> = scripts.iter().map(|s| ScriptBuf::from(s.clone()).to_p2sh()).collect();
     let parent = site.fund(&outputs.into_iter().map(ScriptBuf::into_bytes).collect::<Vec<_>>());
-    let push = |script: &Vec<u8>| [&[0x4c, script.len() as u8][..], script].concat();
+    let push = |script: &Vec<u8>| [&[OP_PUSHDATA1, script.len() as u8][..], script].concat();
     let unlocks: Vec<_> =
         (0..).zip(&scripts).map(|(vout, script)| (vout, push(script), vec![])).collect();
     let child = spend(&parent, &unlocks);
@@ -51,12 +52,12 @@ fn counting(mut multisigs: usize, checksigs: usize) -> Vec<Vec<u8>> {
     while multisigs > 0 {
         let now = multisigs.min(MULTISIGS_MAX);
         multisigs -= now;
-        let mut script = vec![0x00, 0x63];
-        script.resize(2 + now, 0xae);
+        let mut script = vec![OP_0, OP_IF];
+        script.resize(2 + now, OP_CHECKMULTISIG);
         if multisigs == 0 {
-            script.resize(script.len() + checksigs, 0xac);
+            script.resize(script.len() + checksigs, OP_CHECKSIG);
         }
-        script.extend_from_slice(&[0x68, 0x51]);
+        script.extend_from_slice(&[OP_ENDIF, OP_1]);
         scripts.push(script);
     }
     scripts

@@ -10,10 +10,11 @@ use crate::chain::Chain;
 use crate::coin::Coin;
 use crate::keys::Keys;
 use crate::lock::Kind;
+use crate::opcodes::OP_1;
 use crate::payment::Payment;
 
 /// The output script that everything here pays to.
-pub const OP_TRUE: [u8; 1] = [0x51];
+pub const OP_TRUE: [u8; 1] = [OP_1];
 
 /// The place after the tip of a chain.
 pub struct Site<'a> {

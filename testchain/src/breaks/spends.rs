@@ -1,4 +1,5 @@
-//! Rules about the coins that are spent: that they are there, their age, amounts and lock times.
+//! Rules about the coins that a block spends: whether they exist, and their age, amounts and lock
+//! times.
 
 use std::collections::HashSet;
 
@@ -13,6 +14,7 @@ use crate::block::subsidy;
 use crate::builder::remerkle;
 use crate::coin::Coin;
 use crate::lock::Kind;
+use crate::opcodes::{OP_1, OP_PUSHDATA2, OP_RETURN};
 use crate::payment::Payment;
 
 pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
@@ -50,15 +52,15 @@ fn missing(site: &Site<'_>, rule: Break) -> Option<Case> {
             let child = spend(&parent, &[(0, vec![], vec![])]);
             Some(site.case([parent.clone(), child.clone()], [child, parent]))
         }
-        Break::SpendsOpReturn => Some(spends_script(site, vec![0x51], vec![0x6a])),
+        Break::SpendsOpReturn => Some(spends_script(site, vec![OP_1], vec![OP_RETURN])),
         Break::SpendsOversized => {
-            // Operations count up to 201, so the script that may run is made of pushes.
+            // A script may have 201 operations, so the long one that may run is made of pushes.
             let filled = |len: usize| {
-                let mut script = [0x4d, 8, 2].to_vec();
+                let mut script = [OP_PUSHDATA2, 8, 2].to_vec();
                 script.resize(523, 0);
                 let mut script = script.repeat(19);
-                script.resize(len - 1, 0x51);
-                script.push(0x51);
+                script.resize(len - 1, OP_1);
+                script.push(OP_1);
                 script
             };
             Some(spends_script(site, filled(10_000), filled(10_001)))
@@ -67,7 +69,7 @@ fn missing(site: &Site<'_>, rule: Break) -> Option<Case> {
     }
 }
 
-/// Blocks with a transaction of an earlier block in them.
+/// Blocks that repeat a transaction of an earlier block.
 fn repeats(site: &Site<'_>, rule: Break) -> Option<Case> {
     let sound = site.pay(Kind::OpTrue);
     match rule {
@@ -88,7 +90,8 @@ fn repeats(site: &Site<'_>, rule: Break) -> Option<Case> {
     }
 }
 
-/// A payment of an earlier block, the latest of which some output is still unspent, or none.
+/// The latest payment of an earlier block that has an unspent output or, for `unspent` of false,
+/// that has none.
 fn earlier(site: &Site<'_>, unspent: bool) -> Transaction {
     let coins: HashSet<Txid> = site.chain.utxos().map(|utxo| utxo.outpoint.txid).collect();
     let blocks = (1..=site.chain.height()).rev().map(|height| site.chain.decoded(height));
@@ -140,7 +143,7 @@ fn amounts(site: &Site<'_>, rule: Break) -> Option<Case> {
             Some(site.case([payment(100)], [payment(99)]))
         }
         Break::PrematureSpendOfOwnCoinbase => {
-            // A commitment would have to contain itself.
+            // A commitment in this transaction would have to contain itself.
             let sound = site.builder().without_commitment().finish();
             let mut broken = sound.clone();
             broken.txdata.push(spend(&sound.txdata[0], &[(0, vec![], vec![])]));

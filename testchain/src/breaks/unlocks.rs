@@ -6,6 +6,7 @@ use bitcoin::{Amount, ScriptBuf, Witness};
 use super::site::Site;
 use super::{Break, Case};
 use crate::lock::Kind;
+use crate::opcodes::{OP_1, OP_NOP};
 
 pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
     signatures(site, rule)
@@ -64,10 +65,10 @@ fn input_scripts(site: &Site<'_>, rule: Break) -> Option<Case> {
             }
             Break::P2pkhKey => script[len - 33..].copy_from_slice(&other_key),
             Break::WitnessUnexpected => input.witness = Witness::from_slice(&[[1]]),
-            Break::MultisigNullDummy | Break::P2shMultisigNullDummy => script[0] = 0x51,
+            Break::MultisigNullDummy | Break::P2shMultisigNullDummy => script[0] = OP_1,
             Break::P2shRedeemScript => script[len - 1] ^= 1,
-            Break::P2shNotPushOnly => script.insert(0, 0x61),
-            _ => script.insert(0, 0x51),
+            Break::P2shNotPushOnly => script.insert(0, OP_NOP),
+            _ => script.insert(0, OP_1),
         }
         input.script_sig = ScriptBuf::from(script);
     }))

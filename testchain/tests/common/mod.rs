@@ -8,7 +8,7 @@ use bitcoinkernel::{
     ChainstateManagerBuilder, Context, Log, Logger, ValidationMode,
 };
 
-/// What Core says while it validates: the reject reasons, which its API does not give.
+/// The log of Core's validation, which has the reject reasons; its API does not give them.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -18,7 +18,7 @@ impl Log for Lines {
     }
 }
 
-/// Core's log is one for the process, so there is one judge at a time.
+/// Core has one log for the process, so there is one judge at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 static LOG: OnceLock<Lines> = OnceLock::new();
@@ -91,7 +91,7 @@ impl Judge {
         self.manager.active_chain().height()
     }
 
-    /// Hash of the tip, in the order of the wire.
+    /// The hash of the tip, in the order of the wire.
     pub fn tip(&self) -> [u8; 32] {
         self.manager.active_chain().tip().block_hash().to_bytes()
     }
