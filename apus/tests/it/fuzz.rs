@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets (`fuzz/`), over their stored corpus and mutations of it.
+//! The bodies of the fuzz targets (`fuzz/`), run over their stored corpus and mutations of it.
 
 #[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;

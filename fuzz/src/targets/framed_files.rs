@@ -8,7 +8,7 @@ use apus::store::{
     BlockSource, FileScan, Obfuscation, STORAGE_HEADER_BYTES, Scanned, SourceFile,
     UNDO_DATA_DISK_OVERHEAD, UndoFile,
 };
-use apus::wire::{Chain, Network};
+use apus::wire::{Chain, HEADER_BYTES, Network};
 
 use super::input::{flags, scratch};
 
@@ -31,76 +31,74 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What a scan gives: a block's offset, length and bytes, or where a warning is.
-type Found = Vec<Result<(u64, u32, Vec<u8>), u64>>;
-
-/// Blocks come in order, as they stand in the file; a scan of headers finds the same ones; and
-/// framed anew, the same blocks are found again.
+/// Checks that blocks come in order and as they are in the file, that a scan for headers finds the
+/// same ones, and that the blocks are found again once framed anew.
 fn blocks(plain: &[u8], obfuscation: Obfuscation) {
     let (dir, network) = (scratch(), Network::new(Chain::Regtest));
     let path = dir.path().join("blk00000.dat");
     let mut hidden = plain.to_vec();
     obfuscation.apply(&mut hidden, 0);
-    fs::write(&path, hidden).expect("it is written");
-    let scan = || FileScan::open(&path, network.magic, obfuscation).expect("it is opened");
-    let found = all(scan());
-    let headers = all(scan().headers_only());
+    write(&path, &hidden);
+    let open =
+        |obfuscation| FileScan::open(&path, network.magic, obfuscation).expect("the file opens");
+    let found = all(open(obfuscation));
+    let headers = all(open(obfuscation).headers_only());
     assert_eq!(found.len(), headers.len());
-    let mut end = 0;
+    let (mut end, mut framed) = (0, Vec::new());
     for (item, header) in found.iter().zip(&headers) {
-        let (Ok((offset, len, bytes)), Ok((_, _, head))) = (item, header) else {
-            assert_eq!(item.as_ref().err(), header.as_ref().err());
+        let Scanned::Block { offset, len, bytes } = item else {
+            assert_eq!(item, header);
             continue;
         };
         assert!(*offset >= end + u64::from(STORAGE_HEADER_BYTES));
         end = offset + u64::from(*len);
         assert_eq!(bytes[..], plain[*offset as usize..end as usize]);
-        assert_eq!(head[..], bytes[..80]);
-        assert_eq!(header.as_ref().map(|(o, l, _)| (o, l)), Ok((offset, len)));
+        let head = bytes[..HEADER_BYTES].to_vec();
+        assert_eq!(*header, Scanned::Block { offset: *offset, len: *len, bytes: head });
+        framed.extend_from_slice(&[&network.magic[..], &len.to_le_bytes(), bytes].concat());
     }
-    let framed: Vec<u8> = found
-        .iter()
-        .flatten()
-        .flat_map(|(_, len, bytes)| [&network.magic[..], &len.to_le_bytes(), bytes].concat())
-        .collect();
-    fs::write(&path, &framed).expect("it is written");
-    let again = all(FileScan::open(&path, network.magic, Obfuscation::NONE).expect("it is opened"));
-    let bytes = |found: &Found| -> Vec<Vec<u8>> {
-        found.iter().flatten().map(|(_, _, bytes)| bytes.clone()).collect()
-    };
-    assert_eq!(bytes(&again), bytes(&found));
-    fs::write(&path, plain).expect("it is written");
+    write(&path, &framed);
+    assert!(blocks_of(&all(open(Obfuscation::NONE))).eq(blocks_of(&found)));
+    write(&path, plain);
     let _ = BlockSource::open(&path, &network).map(|source| source.scan().count());
 }
 
-fn all(scan: FileScan) -> Found {
-    let item = |scanned| match scanned {
-        Scanned::Block { offset, len, bytes } => Ok((offset, len, bytes)),
-        Scanned::Warning(warning) => Err(warning.offset()),
-    };
-    scan.map(|scanned| scanned.map(item).expect("the disk does not fail")).collect()
+fn all(scan: FileScan) -> Vec<Scanned> {
+    scan.collect::<Result<_, _>>().expect("the file can be read")
 }
 
-/// Records come in order, inside the file, and those whose checksum is right are read as they stand
-/// there.
+fn blocks_of(found: &[Scanned]) -> impl Iterator<Item = &[u8]> {
+    found.iter().filter_map(|item| match item {
+        Scanned::Block { bytes, .. } => Some(&bytes[..]),
+        Scanned::Warning(_) => None,
+    })
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).expect("a temporary file can be written");
+}
+
+/// Checks that undo data comes in order and inside the file, and is read as it is there if its
+/// checksum fits the parent.
 fn undo(mut plain: Vec<u8>, obfuscation: Obfuscation) {
     let (dir, magic) = (scratch(), Network::new(Chain::Regtest).magic);
     mend_checksums(&mut plain, magic);
     let mut hidden = plain.clone();
     obfuscation.apply(&mut hidden, 0);
-    fs::write(dir.path().join("rev00000.dat"), hidden).expect("it is written");
+    write(&dir.path().join("rev00000.dat"), &hidden);
     let path: &Path = &dir.path().join("blk00000.dat");
     let file = SourceFile { path: path.into(), len: 0, obfuscation, number: Some(0) };
-    let rev = UndoFile::beside(&file, magic).expect("it is read").expect("it is there");
+    let rev =
+        UndoFile::beside(&file, magic).expect("the file can be read").expect("the file exists");
     let (mut end, mut payload) = (0, Vec::new());
     for (index, record) in rev.records().iter().enumerate() {
         assert!(record.offset >= end + u64::from(STORAGE_HEADER_BYTES));
         end = record.offset + u64::from(record.len) + 32;
         assert!(end <= plain.len() as u64);
-        let is_right = rev.read(*record, &PARENT, &mut payload).expect("it is read");
+        let is_right = rev.read(*record, &PARENT, &mut payload).expect("the file can be read");
         assert!(is_right, "the checksum was made right");
         assert_eq!(payload[..], plain[record.offset as usize..][..record.len as usize]);
-        assert!(!rev.read(*record, &Hash([6; 32]), &mut payload).expect("it is read"));
+        assert!(!rev.read(*record, &Hash([6; 32]), &mut payload).expect("the file can be read"));
         assert_eq!(rev.record_at(record.offset), Some(index));
         let txs = record.spending_txs as usize + 1;
         assert_eq!(rev.find(index, &PARENT, txs, &mut payload).ok(), Some(Some(index)));

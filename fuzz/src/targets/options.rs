@@ -5,15 +5,17 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use apus::cli::options_of_sync;
+use apus::wire::{Chain, Network};
 
 use super::input::scratch;
 
-/// Ends each part of the input but the last. No part that is UTF-8 holds it.
+/// The byte between two parts of the input. UTF-8 never contains it.
 const END_OF_PART: u8 = 0xff;
-/// What the parts after the first, the arguments, one in each line, are files of.
+/// The files that the parts after the first one are the content of.
 const FILES: [&str; 3] = ["bitcoin.conf", "included.conf", "regtest/settings.json"];
 
-/// Reads `data` as arguments of `apus sync`, and the files of settings of its data directory.
+/// Reads `data` as the arguments of `apus sync`, one in each line, and as the files of settings in
+/// its data directory.
 ///
 /// Whatever they say, it is refused in words or gives options inside their limits, the same ones
 /// each time.
@@ -26,9 +28,9 @@ pub fn run(data: &[u8]) {
     let mut args = vec!["apus".into(), "sync".into(), datadir];
     let lines = lines.filter(|line| !line.is_empty());
     args.extend(lines.map(|line| std::ffi::OsStr::from_bytes(line).to_os_string()));
-    fs::create_dir(dir.path().join("regtest")).expect("it is made");
+    fs::create_dir(dir.path().join("regtest")).expect("a directory can be made");
     for (name, bytes) in FILES.iter().zip(parts) {
-        fs::write(dir.path().join(name), bytes).expect("it is written");
+        fs::write(dir.path().join(name), bytes).expect("a temporary file can be written");
     }
     let options = match options_of_sync(args.clone()) {
         Ok(options) => options,
@@ -37,11 +39,23 @@ pub fn run(data: &[u8]) {
     assert!((1..=256).contains(&options.threads));
     assert!(options.dbcache_bytes >= 16 << 20);
     assert!(options.stop_at_height != Some(0));
-    let again = options_of_sync(args).expect("nothing has changed");
+    check_challenge(&options.network, data);
+    let again = options_of_sync(args).expect("the same input is accepted again");
     assert_eq!(again.threads, options.threads);
     assert_eq!(again.dbcache_bytes, options.dbcache_bytes);
     assert_eq!(again.stop_at_height, options.stop_at_height);
     assert_eq!(again.network.chain, options.network.chain);
     assert_eq!(again.network.magic, options.network.magic);
     assert_eq!(again.network.minimum_chain_work, options.network.minimum_chain_work);
+}
+
+/// Checks that the challenge of a custom signet is in the input, in hex.
+fn check_challenge(network: &Network, data: &[u8]) {
+    let Some(challenge) = &network.signet_challenge else { return };
+    if network.magic == Network::new(Chain::Signet).magic || challenge.is_empty() {
+        return;
+    }
+    let hex: String = challenge.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = data.to_ascii_lowercase();
+    assert!(text.windows(hex.len()).any(|part| part == hex.as_bytes()), "{hex}");
 }
