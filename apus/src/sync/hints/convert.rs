@@ -111,8 +111,9 @@ fn with_blocks(
     let (height, tip) = (hints.reader.height(), chain.height());
     if height > tip {
         let what = format!(
-            "these hints are for height {height}, and the directory with the blocks is at height \
-             {tip}: sync it further"
+            "{}: these hints are for height {height}, and the directory with the blocks is at \
+             height {tip}: sync it further",
+            hints.path.display()
         );
         return Err(SyncError::Input(what).into());
     }
