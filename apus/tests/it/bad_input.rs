@@ -1,5 +1,5 @@
-//! Wrong input and a failing disk: a clear error that names the file and the place, an exit
-//! status that is not 0, and nothing lost that was committed.
+//! Wrong input and a full disk: an error that names the file and the place, an exit status that is
+//! not 0, and no loss of what was committed.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -30,7 +30,7 @@ fn half_synced(height: usize) -> (Place, PathBuf) {
 }
 
 #[test]
-fn a_truncated_file_is_told_and_what_stands_before_is_taken() {
+fn a_truncated_file_is_reported_and_the_blocks_before_the_cut_are_taken() {
     let (place, all) = half_synced(50);
     let mut bytes = std::fs::read(&all).unwrap();
     bytes.truncate(bytes.len() - 100);
@@ -69,14 +69,14 @@ fn a_flipped_byte_in_a_source_refuses_that_block_alone() {
     let output = sync(&place, &all);
     assert_ends(&output, 3, &["Refused: block", "in ", "all", "at byte"]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).height, 149);
-    // A good copy mends it.
+    // With a good copy of the block, the chain is complete.
     let good = place.write("good", &chain);
     assert_ends(&sync(&place, &good), 0, &[]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).height, 206);
 }
 
 #[test]
-fn a_flipped_byte_in_a_blk_file_stops_a_reindex_and_the_old_coins_stay() {
+fn a_flipped_byte_in_a_blk_file_stops_a_reindex_and_the_old_coins_are_kept() {
     let (place, all) = half_synced(50);
     place.sync(&[all]);
     let before = place.muhash();
@@ -85,7 +85,7 @@ fn a_flipped_byte_in_a_blk_file_stops_a_reindex_and_the_old_coins_stay() {
     let output = apus(&place, &["reindex", "--assumevalid=0"]);
     assert_ends(&output, 1, &["blk00000.dat", "at byte"]);
     assert_eq!(place.muhash(), before);
-    // Mended, the reindex carries on where it had to stop, and ends.
+    // Once the file is repaired, the reindex carries on where it stopped.
     flip(&blk, 20_000);
     assert_ends(&apus(&place, &["reindex", "--assumevalid=0"]), 0, &[]);
     assert_eq!(place.muhash(), before);
@@ -101,7 +101,7 @@ fn a_flipped_byte_in_a_table_is_found_by_its_checksum() {
     let output = apus(&place, &["txoutset", "info"]);
     let name = table.file_name().unwrap().to_str().unwrap();
     assert_ends(&output, 1, &[name, "at byte", "checksum"]);
-    // The blocks are good, so the coins can be built anew.
+    // The blocks are undamaged, so a reindex rebuilds the coins.
     assert_ends(&apus(&place, &["reindex"]), 0, &[]);
     assert_eq!(place.stats(apus::sync::UtxoHash::None).txouts, 13_416);
 }
@@ -127,7 +127,7 @@ fn a_directory_in_use_is_left_alone() {
 }
 
 #[test]
-fn wrong_options_are_told_before_anything_is_touched() {
+fn wrong_options_are_refused_before_anything_is_touched() {
     let place = Place::new(Chain::Regtest);
     for (args, word) in [
         (&["sync", "--frmo", "x"][..], "--frmo"),
@@ -146,7 +146,7 @@ fn wrong_options_are_told_before_anything_is_touched() {
 }
 
 #[test]
-fn blocks_without_their_parents_are_told() {
+fn blocks_without_their_parents_are_reported() {
     let place = Place::new(Chain::Regtest);
     let chain = regtest_chain();
     let output = sync(&place, &place.write("rest", &chain[100..]));
@@ -156,7 +156,7 @@ fn blocks_without_their_parents_are_told() {
 #[test]
 fn a_full_disk_is_reported_and_what_was_committed_is_kept() {
     let root = tempfile::tempdir().unwrap();
-    // Too little room to be safe; then enough.
+    // There is too little room at first, and then enough.
     let script = "
         mkdir disk; mount -t tmpfs -o size=40m none disk
         $apus sync --datadir disk --from $blocks && exit 9

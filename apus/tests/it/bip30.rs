@@ -1,5 +1,5 @@
-//! A transaction that comes twice where BIP34 makes that impossible, so that it cannot be part of
-//! a valid block: still refused for Core's first reason.
+//! A transaction that repeats an earlier one where BIP34 makes that impossible. The block is
+//! invalid for other reasons too, and is refused for the one that Core gives first.
 
 use apus::wire::Chain as Network;
 use apus_testchain::{Break, Builder};
@@ -16,8 +16,8 @@ fn decoded(block: &[u8]) -> bitcoin::Block {
     bitcoin::consensus::deserialize(block).unwrap()
 }
 
-/// The repeated transaction is of a block that may still be in flight, and of one that was
-/// committed and whose coins must be looked up in the tables.
+/// The repeated transaction is in a block that is still in the pipeline, and in one whose coins are
+/// in the tables.
 #[test]
 fn a_repeat_of_the_parent_block_is_refused_for_bip30() {
     let chain = small(3);

@@ -1,4 +1,4 @@
-//! Blocks out of order, repeated, on branches, and the 206-block regtest chain.
+//! The regtest chain of 206 blocks: in order and out of order, from several sources, and in parts.
 
 use apus::wire::Chain;
 

@@ -1,6 +1,6 @@
-//! One block for each way to break a rule: refused for Core's reason; and its twin, which keeps
-//! the rule by a hair's breadth: connected. That Bitcoin Core says the same of each is tested in
-//! `testchain`, against its engine.
+//! One block for each way to break a rule, which is refused for Core's reason, and its twin, which
+//! narrowly keeps the rule and is connected. The tests of `testchain` hold the same blocks against
+//! Bitcoin Core's engine.
 
 use apus::wire::Chain as Network;
 use apus_testchain::Break;
@@ -29,7 +29,7 @@ fn every_broken_rule_is_refused_for_cores_reason() {
     assert_eq!(place.muhash(), muhash, "after all that");
 }
 
-/// A kernel does not tell what its script interpreter found, which Core adds in brackets.
+/// libbitcoinkernel does not report the script error that Core adds in brackets.
 fn assert_refused_for(rule: Break, reason: &str, ours: &str) {
     let reason = reason.split(" (").next().unwrap();
     let same = ours == reason || ours.starts_with(&format!("{reason}, "));
@@ -53,7 +53,7 @@ fn the_sound_twin_of_every_broken_block_is_connected() {
         assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
         assert_eq!((summary.height, summary.best_block), (chain.height() + 1, hash_of(twin)));
     }
-    // All at once: one becomes the tip, the others are stored beside it.
+    // Of all twins at once, one becomes the tip and the others are stored as stale blocks.
     let summary = place.sync(&[place.write("twins", &twins)]);
     assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
     assert_eq!((summary.height, summary.best_block), (chain.height() + 1, hash_of(&twins[0])));

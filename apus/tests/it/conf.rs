@@ -1,5 +1,5 @@
-//! bitcoin.conf and settings.json: a run works on the directory and the network that bitcoind would
-//! work on, says so, and no setting makes it do more than it was asked for.
+//! bitcoin.conf and settings.json: a command uses the directory and the network that bitcoind would
+//! use, reports them, and no setting makes it do more than it was asked for.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -82,11 +82,11 @@ fn assert_done(output: &Output) {
     assert_ends(output, 0, &[]);
 }
 
-/// The run was refused with all of these words in its message.
+/// Panics unless the run was refused with all of these words in its message.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let text = stderr(output);
-    // An error of the options, before any work.
+    // A refusal before any work has one of these exit statuses.
     assert!(matches!(output.status.code(), Some(1 | 2)), "{text}");
     for word in words {
         assert!(text.contains(word), "'{word}' is not in: {text}");
@@ -116,11 +116,12 @@ fn directory_and_network_come_from_bitcoin_conf() {
     assert_done(&info);
     assert!(stderr(&info).contains(&format!("Data directory {root}/datadir (regtest), blocks in")));
     assert!(stdout(&info).contains("\"height\": 206"));
-    // A machine reads the object, and nobody the line.
+    // With --json a program reads the object, and the line would be noise.
     let json = home.run(&["sync", "--json"]);
     assert_done(&json);
     assert_eq!(stderr(&json), "");
-    // Named on the command line, another directory is another one, and its own file counts.
+    // A directory from the command line has its own bitcoin.conf, and the default one does not
+    // count.
     let output = home.sync(&["--regtest", "--datadir", home.path("other").to_str().unwrap()]);
     assert_done(&output);
     assert!(!stderr(&output).contains("bitcoin.conf"), "{}", stderr(&output));
@@ -174,7 +175,7 @@ fn a_file_that_is_named_must_be_readable() {
     assert_refused(&home.sync(&["--settings=none.json"]), &["none.json", "cannot be read"]);
     assert_refused(&home.sync(&["-includeconf=x"]), &["includeconf"]);
     assert_eq!(home.listing(), before);
-    // Damaged settings are refused too, unless they are not wanted.
+    // Damaged settings are refused too, unless `-nosettings` says to ignore them.
     home.make_dir("home/.bitcoin/regtest");
     std::fs::write(home.path("home/.bitcoin/regtest/settings.json"), "{\"dbcache\": 4").unwrap();
     assert_refused(&home.sync(&[]), &["settings.json: this is not", "--nosettings"]);
@@ -207,7 +208,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     );
     std::fs::write(home.path("datadir/regtest/settings.json"), r#"{"prune": 550}"#).unwrap();
     let before = home.place.muhash();
-    // Reading commands do not even mention them.
+    // Commands that only read do not mention them.
     let info = home.run(&["txoutset", "info", "--hash=muhash"]);
     assert_done(&info);
     assert!(!stderr(&info).contains("Warning"), "{}", stderr(&info));

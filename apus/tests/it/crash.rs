@@ -1,4 +1,5 @@
-//! Power cuts, kills and interruptions: what was committed stays, and the same command carries on.
+//! Power cuts, kills and interruptions: what was committed is kept, and the same command carries
+//! on.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -19,7 +20,7 @@ use crate::support::judge::Judge;
 use crate::support::program::{program_on, signal, start};
 use crate::support::{Place, with_genesis};
 
-/// UTXO sets of the chain's last blocks, by height.
+/// The hashes of the UTXO sets at these heights.
 fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) -> Vec<String> {
     let place = place.copy();
     let sets = heights.map(|height| {
@@ -56,7 +57,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
         let place = base.copy();
         let power = Arc::new(PowerCut::at(cut_at));
         let result = run(&place, &power);
-        // How many changes there are varies a little with when the commits happen to fall.
+        // The number of changes varies a little with the moments of the commits.
         assert!(result.is_err() || cut_at + 40 > steps, "cut at {cut_at} of {steps}");
         power.lose_unsynced().unwrap();
         let stats = place.stats(sync::UtxoHash::MuHash);

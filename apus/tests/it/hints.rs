@@ -1,5 +1,6 @@
-//! Hints from directories: the same as a directory that stopped there gives, the same as a count
-//! by hand gives, for any number of threads and any memory; and in words what cannot be.
+//! Hints made from data directories. For any height, any number of threads and any amount of memory
+//! they are those of a directory that stopped at that height, and those of a count by hand; what
+//! cannot be made is refused with a reason.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ fn try_create(
     create_hints(options, height, format, out, &Unobserved, &AtomicBool::new(false))
 }
 
-/// The hints of a place at a height, in a format; by many ways that must not differ.
+/// The hints of a place at a height in a format, made in several ways that must not differ.
 fn created(place: &Place, height: Option<u32>, format: Format) -> Vec<u8> {
     let out = place.root().join("hints");
     let mut made: Option<Vec<u8>> = None;
@@ -48,7 +49,7 @@ fn created(place: &Place, height: Option<u32>, format: Format) -> Vec<u8> {
     made.unwrap()
 }
 
-/// Hints as lists: by height, the number of outputs and the indices that stay.
+/// Hints as lists: by height, the number of outputs and the indices of the unspent ones.
 type Counted = BTreeMap<u32, (u32, Vec<u32>)>;
 
 fn decoded(bytes: &[u8]) -> Counted {
@@ -62,7 +63,7 @@ fn decoded(bytes: &[u8]) -> Counted {
     (1..=hints.height()).map(block).collect()
 }
 
-/// The same by hand: every block up to `height` is played into a set.
+/// The hints found by hand: every block up to `height` is played into a set.
 fn by_hand(blocks: &[Vec<u8>], height: u32, numbering: Numbering) -> Counted {
     let blocks: Vec<bitcoin::Block> = blocks[..=height as usize]
         .iter()
@@ -95,7 +96,7 @@ fn by_hand(blocks: &[Vec<u8>], height: u32, numbering: Numbering) -> Counted {
     counted
 }
 
-/// The hints of all formats are those of a count by hand.
+/// Panics unless the hints in all formats are those of a count by hand.
 #[track_caller]
 fn assert_right(place: &Place, blocks: &[Vec<u8>], height: u32) {
     for format in FORMATS {
@@ -134,7 +135,7 @@ fn of_a_generated_chain_at_any_height_as_counted_by_hand() {
     }
     assert!(snapshot(&place.datadir()) == before, "the directory was changed");
 
-    // At the tip they name the UTXO set that the generator knows.
+    // At the tip, the hints name the UTXO set that the generator knows.
     let tip = created(&place, None, Format::Bip456);
     assert_eq!(tip, created(&place, Some(200), Format::Bip456));
     let mut of_block = BTreeMap::new();
@@ -210,7 +211,7 @@ fn a_format_becomes_another_as_if_it_had_been_made_so() {
                 let expected = created(&place, Some(height), to);
                 assert!(std::fs::read(&out).unwrap() == expected, "{from:?} to {to:?}");
                 assert_eq!((summary.height, summary.bytes), (height, expected.len() as u64));
-                // Without the blocks only where both count alike.
+                // A conversion needs no blocks only if both formats count the same outputs.
                 let alone = convert(&nowhere);
                 let is_enough = height == 0 || from.numbering() == to.numbering();
                 assert_eq!(alone.is_ok(), is_enough, "{from:?} to {to:?}");
@@ -252,14 +253,14 @@ fn refused(place: &Place, height: Option<u32>) -> String {
 }
 
 #[test]
-fn what_cannot_be_made_is_told() {
+fn what_cannot_be_made_is_refused_with_a_reason() {
     let place = Place::new(Network::Regtest);
     assert!(refused(&place, None).contains("holds no UTXO set"));
     assert!(!place.datadir().exists());
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     assert!(refused(&place, Some(201)).contains("the chainstate is at height 200"));
 
-    // A byte of a block, and one of undo data.
+    // Damage to a block, and damage to undo data.
     let blocks = place.network_dir().join("blocks");
     let chain = with_genesis(small(5));
     let in_coinbase = chain[..200].iter().map(|block| block.len() + 8).sum::<usize>() + 8 + 130;
@@ -295,7 +296,7 @@ fn change_index(place: &Place, change: impl Fn(&mut apus::store::IndexEntry)) {
 }
 
 #[test]
-fn blocks_and_undo_data_that_are_not_stored_are_told_with_what_to_do() {
+fn blocks_and_undo_data_that_are_not_stored_are_reported_with_what_to_do() {
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     change_index(&place, |entry| {
@@ -317,7 +318,7 @@ fn blocks_and_undo_data_that_are_not_stored_are_told_with_what_to_do() {
 }
 
 #[test]
-fn a_chainstate_that_does_not_fit_the_blocks_is_told() {
+fn a_chainstate_that_does_not_fit_the_blocks_is_reported() {
     let place = Place::new(Network::Regtest);
     let chain = small(5);
     place.sync(&[place.write("chain", &with_genesis(chain))]);
@@ -346,7 +347,7 @@ fn a_chainstate_that_does_not_fit_the_blocks_is_told() {
     }
 }
 
-/// Stops at the first block that is seen in a phase.
+/// An observer that asks to stop when a phase has done a block.
 struct StopAt<'a>(Phase, &'a AtomicBool);
 
 impl Observer for StopAt<'_> {

@@ -1,4 +1,4 @@
-//! Directories go back and forth between Apus and Bitcoin Core's engine.
+//! Data directories that Apus and Bitcoin Core's engine write in turn.
 
 use apus::wire::{BlockView, Chain};
 

@@ -1,5 +1,5 @@
-//! What used to cost work that was done: missing disks, odd places for the chainstate, and commands
-//! that read.
+//! Finished work is not lost: with missing disks, with a chainstate in odd places, and with
+//! commands that only read.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -24,7 +24,7 @@ fn synced(height: usize) -> Place {
     place
 }
 
-/// Every file below `root` with its content, and every directory.
+/// All files below `root` with their content, and all directories.
 fn snapshot(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut all = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];
@@ -47,7 +47,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
     let blocks = place.network_dir().join("blocks");
     let away = place.root().join("away");
     std::fs::rename(&blocks, &away).unwrap();
-    // The mount point is gone, or there and empty.
+    // The mount point is missing, or it is an empty directory.
     for mount_point in [false, true] {
         if mount_point {
             std::fs::create_dir(&blocks).unwrap();
@@ -72,10 +72,10 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
 }
 
 #[test]
-fn a_lower_set_takes_the_place_of_a_higher_one_only_when_told() {
+fn a_lower_set_replaces_a_higher_one_only_on_request() {
     let place = synced(206);
     let muhash = place.muhash();
-    // The blocks of an older copy: the chainstate's best block is unknown to them.
+    // The blocks of an older copy do not include the chainstate's best block.
     let lower = synced(100);
     let blocks = place.network_dir().join("blocks");
     std::fs::remove_dir_all(&blocks).unwrap();
@@ -94,7 +94,7 @@ fn a_lower_set_takes_the_place_of_a_higher_one_only_when_told() {
     assert_eq!(reindex(&options).unwrap().height, 100);
     assert_eq!(place.muhash(), lower.muhash());
     assert_ne!(place.muhash(), muhash);
-    // A height to stop at is a wish for a lower set.
+    // Whoever names a height to stop at wants a lower set.
     let mut options = place.options();
     options.stop_at_height = Some(50);
     assert_eq!(reindex(&options).unwrap().height, 50);
@@ -105,7 +105,7 @@ fn a_lower_set_takes_the_place_of_a_higher_one_only_when_told() {
 fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     let place = synced(206);
     let muhash = place.muhash();
-    // The index knows the last blocks, and says of one of them that it is invalid.
+    // The index knows the last blocks, but marks one of them as invalid.
     mark_invalid(&place, 150);
     let present = || {
         let mut files = snapshot(&place.network_dir().join("chainstate"));
@@ -143,7 +143,7 @@ fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
         (place.network_dir().join("chainstate"), place.root().join("fast-disk"));
     std::fs::rename(&chainstate, &elsewhere).unwrap();
     symlink(&elsewhere, &chainstate).unwrap();
-    // What Core leaves in a chainstate that came from a validated snapshot.
+    // Core leaves this file in a chainstate that came from a validated snapshot.
     std::fs::write(elsewhere.join("base_blockhash"), [7; 32]).unwrap();
     place.try_reindex().unwrap();
     assert!(chainstate.symlink_metadata().unwrap().is_symlink());
@@ -181,7 +181,7 @@ fn commands_that_read_write_nothing_and_read_together() {
     let hints = place.root().join("hints");
     let (hints, datadir) = (hints.to_str().unwrap(), place.network_dir());
     assert_ends(&apus(&place, &["hints", "create", "-o", hints]), 0, &[]);
-    // What bitcoind's LevelDB leaves: changes in a log, which a reader replays in memory.
+    // bitcoind's LevelDB leaves changes in a log, which a reader replays in memory.
     let judge = Judge::open(&place).expect("the engine opens it");
     assert_eq!(judge.tip().0, 150);
     drop(judge);
@@ -201,7 +201,7 @@ fn commands_that_read_write_nothing_and_read_together() {
     let before = snapshot(&place.datadir());
     read();
     assert_eq!(snapshot(&place.datadir()), before, "a command that reads has written");
-    // Next to another reader, and not next to somebody who writes.
+    // Readers may share a directory with readers, but not with a writer.
     let how = DataDirOptions { read_only: true, ..DataDirOptions::default() };
     let reader = DataDir::open(&Disk::new(), &place.datadir(), &place.network, how).unwrap();
     read();
@@ -230,14 +230,14 @@ fn commands_that_read_work_on_a_read_only_mount() {
 }
 
 #[test]
-fn the_status_tells_what_a_directory_holds_and_what_is_unfinished() {
+fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
     let place = synced(206);
     let status = sync::status(&place.options()).unwrap();
     assert_eq!((status.height, status.headers, status.undo_from), (206, 206, 1));
     assert_eq!((status.blocks_from, status.pruned), (1, false));
     assert_eq!(status.coins, Some(place.stats(UtxoHash::None).txouts));
     assert_eq!(status.unfinished, []);
-    // A reindex that was stopped on its way.
+    // An interrupted reindex.
     let mut options = place.options();
     options.dbcache_bytes = 1;
     let stop = AtomicBool::new(false);
@@ -260,7 +260,7 @@ fn the_status_tells_what_a_directory_holds_and_what_is_unfinished() {
     assert!(stderr(&output).contains("holds no UTXO set of regtest"), "{}", stderr(&output));
 }
 
-/// Stops the work once a height is connected.
+/// An observer that asks to stop when a height is connected.
 struct StopAt<'a> {
     height: u32,
     stop: &'a AtomicBool,
@@ -282,11 +282,12 @@ fn the_number_of_coins_is_known_without_counting() {
         let summary = place.sync(&[place.write("blocks", &chain[..=height])]);
         assert_eq!(summary.coins, Some(place.stats(UtxoHash::None).txouts), "height {height}");
     }
-    // Nothing to do, and a rebuild.
+    // After a sync without new blocks, and after a rebuild.
     assert_eq!(place.sync(&[]).coins, Some(place.stats(UtxoHash::None).txouts));
     assert_eq!(place.try_reindex().unwrap().coins, Some(place.stats(UtxoHash::None).txouts));
     assert_eq!(place.sync(&[]).coins, Some(place.stats(UtxoHash::None).txouts));
-    // Without the file, or with that of another block, nobody knows, and nobody counts.
+    // Without the file, or with one for another block, the number is unknown, and coins are not
+    // counted.
     let file = place.network_dir().join("chainstate").join(sync::COIN_COUNT_FILE);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace('1', "2")).unwrap();
@@ -318,7 +319,7 @@ fn blocks_in_another_directory() {
     };
     assert_eq!(stats(&options).unwrap().height, 206);
     sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
-    // Without the option: refused, with the option's name, and no stray files.
+    // Without the option, commands are refused by naming it, and write no stray files.
     let before = snapshot(&place.datadir());
     for error in [place.try_sync(&[]).unwrap_err(), stats(&place.options()).unwrap_err()] {
         assert!(error.to_string().contains("--blocksdir"), "{error}");
@@ -353,7 +354,7 @@ fn block_files_without_an_index_are_not_written_over() {
     assert!(before == after, "blocks were overwritten");
     let error = result.expect_err("it is refused").to_string();
     assert!(error.contains("--from"), "{error}");
-    // It can be read, though, into another directory.
+    // The blocks can still be read into another directory.
     let fresh = Place::new(Chain::Regtest);
     assert_eq!(fresh.sync(&[place.datadir()]).height, 20);
 }

@@ -1,4 +1,5 @@
-//! Apus as a whole, judged by figures of Bitcoin Core, by its engine, and by broken input.
+//! Tests of Apus as a whole: with Bitcoin Core's figures and its engine as judges, and with wrong
+//! input.
 
 mod bad_input;
 mod bip30;

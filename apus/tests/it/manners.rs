@@ -1,4 +1,4 @@
-//! The command line's manners: readers that go away, a full or closed standard output, exit
+//! The command line's conduct: readers that go away, a full or closed standard output, exit
 //! statuses, `--quiet`, `--json`, time stamps and the version.
 
 use std::path::Path;
@@ -10,7 +10,8 @@ use crate::support::program::{assert_ends, program, stderr, stdout};
 use crate::support::{Place, data};
 
 const MAINNET_MUHASH: &str = "859e27f17a6cce9768b75dd0dbd969890157d29a152b0f4a0afa6c67cbcd5975";
-/// So often are the same blocks read that the run takes some seconds and shows progress.
+/// The number of times that the same blocks are read, so that a run takes some seconds and shows
+/// progress.
 const OFTEN: usize = 150;
 
 /// `apus sync` of mainnet's first blocks, read `times` times.
@@ -54,7 +55,7 @@ fn a_reader_of_standard_error_that_goes_away_ends_no_sync() {
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("height 14131"));
     assert_synced(&place);
-    // The log, and the list of what was refused.
+    // The same with the log of --debug, and with a list of refused blocks.
     let place = Place::new(Chain::Main);
     let mut command = sync(&place, 1);
     command.arg("--debug");
@@ -93,7 +94,7 @@ fn a_reader_of_standard_output_that_goes_away_is_no_panic() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        // As quiet as a program that SIGPIPE ends.
+        // The program is as quiet as one that SIGPIPE ends.
         assert_ends(&output, 1, &[]);
         assert!(!stderr(&output).contains("Error"), "{}", stderr(&output));
     }
@@ -122,7 +123,7 @@ fn a_directory_that_is_not_there_is_not_made_unasked() {
     std::fs::create_dir(place.datadir()).unwrap();
     assert_ends(&run(&place.datadir()), 1, &["no blocks", "--from"]);
     assert_eq!(std::fs::read_dir(place.datadir()).unwrap().count(), 0);
-    // One that was begun, and holds the genesis block alone.
+    // A directory that holds only the genesis block has no blocks to sync either.
     drop(place.blocks());
     assert_ends(&run(&place.datadir()), 1, &["no blocks", "--from"]);
     let chain = crate::support::regtest_chain();

@@ -1,4 +1,4 @@
-//! Whatever takes long reports how much of it is done.
+//! Progress: each phase that takes long reports the share of it that is done.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use apus::wire::Chain as Network;
 use crate::support::chains::small;
 use crate::support::{Place, data, with_genesis};
 
-/// Keeps what it is shown.
+/// An observer that keeps all reports.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<(Phase, f64)>>);
 
@@ -21,13 +21,13 @@ impl Observer for Recorder {
 }
 
 impl Recorder {
-    /// The shares done that were reported in a phase.
+    /// The shares that were reported in a phase.
     fn of(&self, phase: Phase) -> Vec<f64> {
         let all = self.0.lock().unwrap();
         all.iter().filter(|(p, _)| *p == phase).map(|(_, fraction)| *fraction).collect()
     }
 
-    /// The phase was seen to grow from its beginning to its end.
+    /// Panics unless the reported shares of a phase grow to 1 in at least `steps_min` steps.
     #[track_caller]
     fn assert_complete(&self, phase: Phase, steps_min: usize) {
         let seen = self.of(phase);

@@ -1,5 +1,5 @@
-//! A directory whose block files were pruned: what needs all blocks says so and what works instead,
-//! and what needs the UTXO set alone works.
+//! A directory whose block files were pruned: commands that need all blocks are refused with what
+//! works instead, and commands that need only the UTXO set work.
 
 use std::process::Output;
 

@@ -1,4 +1,5 @@
-//! Branches: the most work wins, whatever order the blocks come in, and what loses is kept.
+//! Reorganisations: the branch with the most work wins in whatever order the blocks come, and the
+//! others are kept.
 
 use apus::sync::UtxoHash;
 use apus::wire::Chain as Network;
@@ -8,7 +9,7 @@ use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::{Place, hash_of, with_genesis};
 
-/// The UTXO set of a chain that was synced on its own.
+/// The hash of the UTXO set, and the number of coins, of a chain that was synced alone.
 fn alone(chain: &Chain) -> (String, u64) {
     let place = Place::new(Network::Regtest);
     let summary = place.sync(&[place.write("chain", &with_genesis(chain))]);
@@ -47,7 +48,7 @@ fn a_hundred_blocks_are_taken_back() {
     let summary = place.sync(&[place.write("fork", &with_genesis(fork)[101..])]);
     assert_eq!((summary.height, summary.best_block), (201, tip_of(fork)));
     assert_eq!(place.muhash(), alone(fork));
-    // The loser grows, and the engine and Apus agree to go back.
+    // The branch that lost grows, and both the engine and Apus go back to it.
     let regrown = small_fork(5, 200, 5, 8);
     let back = with_genesis(regrown);
     let theirs = place.copy();
@@ -63,7 +64,7 @@ fn a_hundred_blocks_are_taken_back() {
 }
 
 #[test]
-fn with_equal_work_the_first_one_stays() {
+fn with_equal_work_the_first_tip_is_kept() {
     let (main, fork) = (small(5), small_fork(5, 195, 5, 2));
     let (mains, forks) = (with_genesis(main), with_genesis(fork));
     let place = Place::new(Network::Regtest);
@@ -83,7 +84,7 @@ fn an_invalid_block_inside_the_better_branch_leaves_the_best_valid_one() {
     let main = small(5);
     let fork = small_fork(5, 180, 30, 6);
     let mut blocks = with_genesis(fork);
-    // The last block but ten of the better branch claims too much, and those behind build on it.
+    // Ten blocks before its tip the better branch has a block that claims too much.
     let broken_at = 200;
     let shorter = small_fork(5, 180, 19, 6);
     assert_eq!(tip_of(shorter), hash_of(&blocks[199]));
@@ -102,7 +103,7 @@ fn an_invalid_block_inside_the_better_branch_leaves_the_best_valid_one() {
     assert_eq!(place.muhash(), alone(main));
     let reasons: Vec<&str> = summary.refusals.iter().map(|r| r.reason.as_str()).collect();
     assert!(reasons[0].starts_with("bad-cb-amount"), "{reasons:?}");
-    // It is remembered: the same blocks are refused again, at once.
+    // The block is remembered as invalid, so the same blocks are refused again at once.
     let again = place.sync(&sources);
     assert_eq!(again.counts.blocks, 0);
     assert!(again.refusals.iter().any(|r| r.reason.starts_with("duplicate-invalid")));

@@ -1,4 +1,4 @@
-//! What of a data directory is damaged is repaired by the command that the message names.
+//! Damage in a data directory, repaired by the command that the message names.
 
 mod blocks;
 mod index;

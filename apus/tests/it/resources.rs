@@ -1,4 +1,4 @@
-//! What the program takes of the machine: time to start, memory, room on the disk.
+//! The program's use of the machine: time to start, memory, room on the disk.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr};
 use crate::support::{Place, data, regtest_chain, with_genesis};
 
-/// Bitcoin Core's random generator spends 100 ms on its seed, which no command of ours needs.
+/// Bitcoin Core's random generator would spend 100 ms on a seed that no command needs.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs a linker with --wrap")]
 fn the_program_starts_without_the_random_generator_of_the_engine() {
@@ -39,7 +39,7 @@ fn a_cache_larger_than_the_memory_available_is_reported_at_the_start() {
     assert!(!stderr(&output).contains("MiB are available"));
 }
 
-/// 25 MB of blocks and a disk that has room for the first 16 MiB of them.
+/// The disk has room for the first 16 MiB of 25 MB of blocks.
 #[test]
 fn a_disk_that_will_be_too_small_is_reported_before_anything_is_written() {
     let spec = Spec { busy_bytes: 500_000, mix: Mix::mainnet(), ..Spec::small(41) };
@@ -64,7 +64,7 @@ fn a_disk_that_will_be_too_small_is_reported_before_anything_is_written() {
     );
 }
 
-/// A reindex builds a set next to the present one.
+/// A reindex builds a second set next to the present one, so it needs room for both.
 #[test]
 fn a_disk_with_no_room_for_a_second_utxo_set_is_reported_before_anything_is_written() {
     let place = Place::new(Chain::Main);

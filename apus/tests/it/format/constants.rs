@@ -1,4 +1,5 @@
-//! Every constant that the document names, and every one that the code says is of the format.
+//! The constants of the format: those that the document names, and those that the code puts into
+//! `layout` modules.
 
 use std::collections::BTreeMap;
 
@@ -101,8 +102,8 @@ fn the_document_and_the_code_have_the_same_constants() {
     assert_same("constant", &Document::read().constants, &code);
 }
 
-/// What a module puts into its `layout` is of the format, so that it must be in the lists above,
-/// and with them in the document.
+/// The constants in a `layout` module are part of the format, so they must be in the lists above
+/// and, with those, in the document.
 #[test]
 fn nothing_in_a_layout_is_left_out() {
     let document = Document::read();

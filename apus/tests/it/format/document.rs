@@ -1,17 +1,17 @@
-//! Reads docs/format.md. How it is marked up stands in its first section.
+//! A reader of docs/format.md, whose first section explains how it is marked up.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// What the document says that a program can check.
+/// The parts of the document that a program can check.
 #[derive(Default)]
 pub struct Document {
-    /// By name.
+    /// The constants by name.
     pub constants: BTreeMap<String, Value>,
-    /// By name, line by line.
+    /// The lines of the examples by name.
     pub examples: BTreeMap<String, Vec<Line>>,
-    /// Patterns of paths, each with the word that says when the file is there.
+    /// The patterns of paths, each with the word that says when such a file exists.
     pub files: Vec<(String, String)>,
 }
 
@@ -22,20 +22,20 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A line of an example: bytes, and what is said of them.
+/// A line of an example: bytes, and the text that explains them.
 pub struct Line {
     pub bytes: Vec<u8>,
     pub said: String,
 }
 
 impl Document {
-    /// The document as it is in the repository.
+    /// The document in the repository.
     pub fn read() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         Self::parse(&std::fs::read_to_string(root.join("docs/format.md")).unwrap())
     }
 
-    /// Panics at everything that looks like a checked part and is none.
+    /// Reads a document; it panics where something looks like a checked part and is none.
     pub fn parse(text: &str) -> Self {
         let mut document = Self::default();
         let mut example: Option<(String, Vec<Line>)> = None;
@@ -82,7 +82,7 @@ impl Document {
 }
 
 impl Value {
-    /// A number, a character in single or a byte string in double quotes.
+    /// Parses a number, a character in single quotes or a byte string in double quotes.
     fn parse(text: &str) -> Self {
         let text = text.trim_matches('`');
         if let Some(string) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
@@ -132,7 +132,7 @@ macro_rules! number {
 }
 number!(u8 u32 u64 usize);
 
-/// Bytes that are shown in hex.
+/// Bytes whose `Debug` is hex.
 #[derive(PartialEq, Eq)]
 pub struct Hex(pub Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! The bytes of every example, made again by the code.
+//! The bytes of each example in the document, written again by the code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,7 +92,7 @@ fn every_line_of_a_list_holds_both_ways() {
     assert!(types.starts_with(&[0, 1, 2, 3, 4, 5]) && types.len() > 6, "all types: {types:?}");
 }
 
-/// Blocks and undo data in their files.
+/// The examples of blocks and undo data in their files.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let network = Network::new(Chain::Regtest);
     let written = |key| {
@@ -112,7 +112,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![("blk", block), ("blk-hidden", hidden), ("rev", undo)]
 }
 
-/// What pays one and a half bitcoins to a public key hash.
+/// A coin of one and a half bitcoins that pays to a public key hash.
 fn coin() -> Coin {
     let script = [&[0x76, 0xa9, 20][..], &[0x11; 20], &[0x88, 0xac]].concat();
     Coin::new(150_000_000, &script, 100_000, true)
@@ -130,8 +130,8 @@ fn coins() -> Vec<(&'static str, Vec<u8>)> {
     vec![("coin", value), ("coin-undo", undo), ("coin-key", key)]
 }
 
-/// What a sync of the regtest chain leaves: undo data of block 205, and after 20 blocks the
-/// records of block index and chainstate.
+/// The examples from a sync of the regtest chain: undo data of block 205, and the records of block
+/// index and chainstate after 20 blocks.
 fn records() -> Vec<(&'static str, Vec<u8>)> {
     let (place, whole) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
     for place in [&place, &whole] {
@@ -139,7 +139,8 @@ fn records() -> Vec<(&'static str, Vec<u8>)> {
         fs::create_dir_all(&blocks).unwrap();
         fs::write(blocks.join("xor.dat"), [0; 8]).unwrap();
     }
-    // A chainstate without a block index would be taken for one whose disk is not mounted.
+    // Without its block index, a chainstate would count as one whose blocks are on a disk that is
+    // not mounted.
     drop(database(&place.network_dir().join("blocks/index")));
     let chainstate = place.network_dir().join("chainstate");
     let record = [&[8][..], &KEY].concat();
@@ -187,7 +188,7 @@ fn database(path: &Path) -> Db {
     Db::open(Disk::new(), path, options).unwrap()
 }
 
-/// A key and its value, one behind the other.
+/// A key followed by its value.
 fn record_of(path: &Path, key: &[u8]) -> Vec<u8> {
     let value = database(path).get(key).unwrap().expect("the key is there");
     [key, &value].concat()
@@ -206,7 +207,7 @@ fn tables() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The undo data of the example is what the coins of the document are made of.
+/// The undo data of the example consists of the coins of the document.
 /// Four blocks of hints, compressed.
 fn hints() -> Vec<(&'static str, Vec<u8>)> {
     let encoder = encoder(Format::Bip456);

@@ -1,4 +1,4 @@
-//! The files that are there, against those that the document names.
+//! The files of data directories, held against those that the document names.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ pub fn files_below(dir: &Path) -> BTreeSet<String> {
     found
 }
 
-/// Whether `path` is one that `pattern` names, where `N` stands for a digit.
+/// Whether `path` matches `pattern`, in which `N` stands for a digit.
 fn fits(pattern: &str, path: &str) -> bool {
     pattern.len() == path.len()
         && pattern.bytes().zip(path.bytes()).all(|(pattern, byte)| match pattern {
@@ -40,7 +40,8 @@ fn fits(pattern: &str, path: &str) -> bool {
         })
 }
 
-/// Panics unless all files are named, and all that are to be there at these `times` are.
+/// Panics unless the document names all files, and all files exist that it says exist at these
+/// `times`.
 fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
     let document = Document::read();
     let named = || document.files.iter().filter(|(_, when)| times.contains(&when.as_str()));
@@ -85,7 +86,7 @@ fn the_document_names_every_file() {
     assert_files(&files_below(&place.network_dir()), &["always"]);
 }
 
-/// Stops a SwiftSync once it works on blocks.
+/// An observer that asks to stop when a SwiftSync works on blocks.
 struct StopAmidst<'a>(&'a AtomicBool);
 
 impl Observer for StopAmidst<'_> {

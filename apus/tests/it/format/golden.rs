@@ -10,9 +10,9 @@ use super::files::files_below;
 use crate::support::judge::Judge;
 use crate::support::{Place, regtest_chain};
 
-/// Height of its tip.
+/// The height of its tip.
 const HEIGHT: usize = 20;
-/// MuHash of its UTXO set, as it was recorded when the directory was made.
+/// The MuHash of its UTXO set, as recorded when the directory was made.
 const MUHASH: &str = "cdc0bf7914ca87052458eec45b6dd55b3d546d755b28c7b6037aac7abd144807";
 
 fn golden() -> PathBuf {
@@ -27,7 +27,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of the directory, to be worked on.
+/// A copy of the directory that a test may change.
 fn opened() -> Place {
     let place = Place::new(Chain::Regtest);
     copy(&golden(), &place.network_dir());
@@ -64,7 +64,7 @@ fn the_engine_reads_a_directory_made_earlier() {
     judge.read_everything();
 }
 
-/// With the same key, the same blocks are the same bytes today.
+/// With the same key, today's code writes the same blocks as the same bytes.
 #[test]
 fn block_files_made_earlier_are_written_again() {
     let place = Place::new(Chain::Regtest);
@@ -82,7 +82,7 @@ fn block_files_made_earlier_are_written_again() {
     }
 }
 
-/// Makes the directory; to be run by hand, and only where the format changes on purpose.
+/// Makes the directory. It is run by hand, and only when the format changes on purpose.
 #[test]
 #[ignore = "writes tests/golden"]
 fn make_the_directory() {

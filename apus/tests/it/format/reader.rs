@@ -1,5 +1,5 @@
-//! Reads LevelDB's files by the words of the document alone, with its constants and nothing of
-//! `apus::leveldb`, and finds everything where they say.
+//! A reader of LevelDB's files that follows the document alone, with its constants and without
+//! `apus::leveldb`, and finds everything where the document says.
 
 use std::fs;
 use std::path::Path;
@@ -58,11 +58,11 @@ fn number(bytes: &[u8]) -> usize {
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// A table, read in one go.
+/// A table, read from start to end.
 struct Table<'a> {
     words: &'a Words,
     file: &'a [u8],
-    /// Where the next block starts, if blocks follow each other without a gap.
+    /// The offset at which the next block must start, because there are no gaps.
     at: usize,
 }
 
@@ -106,7 +106,7 @@ fn user_key<'a>(words: &Words, key: &'a [u8]) -> &'a [u8] {
     &key[..key.len() - words.size("TRAILER_BYTES")]
 }
 
-/// What the index says of a block with this last key.
+/// The entry of the index for the block with this last key.
 fn separator(words: &Words, last: &[u8], next: Option<&[u8]>) -> Vec<u8> {
     let user = user_key(words, last);
     let at = match next {
@@ -134,7 +134,7 @@ fn hash(key: &[u8]) -> u32 {
     h
 }
 
-/// The filter block of data blocks that start at these offsets, hold these entries and end at
+/// The filter block for data blocks that start at these offsets, hold these entries and end at
 /// `end`.
 fn filter_block(words: &Words, blocks: &[(usize, Vec<Entry>)], end: usize) -> Vec<u8> {
     let window = 1 << words.number("FILTER_WINDOW_LOG2");
@@ -169,7 +169,7 @@ fn filter_block(words: &Words, blocks: &[(usize, Vec<Entry>)], end: usize) -> Ve
     out
 }
 
-/// Checks every byte of a table; its entries.
+/// Checks every byte of a table, and returns its entries.
 fn read_table(words: &Words, file: &[u8]) -> Vec<Entry> {
     let (blocks, footer) = file.split_at(file.len() - words.size("FOOTER_BYTES"));
     let (mut handles, magic) = footer.split_at(footer.len() - 8);
@@ -217,7 +217,7 @@ fn written(entries: &[(Vec<u8>, Vec<u8>)], table_bytes_max: u64) -> tempfile::Te
 #[test]
 fn a_table_is_what_the_document_says() {
     let words = Words(Document::read());
-    // Keys with runs of ff and of the same start; values of which some fill a block each.
+    // Keys with runs of ff and with equal beginnings; some values fill a block.
     let mut entries: Vec<Entry> = (0..5000u32)
         .map(|n| {
             let key =
@@ -261,7 +261,7 @@ fn read_log(words: &Words, file: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
 #[test]
 fn a_manifest_is_what_the_document_says() {
     let words = Words(Document::read());
-    // Keys so long that the record takes pieces of every type.
+    // Keys so long that the record is split into pieces of every type.
     let entries = [(vec![1; 20_000], vec![]), (vec![2; 20_000], vec![])];
     let dir = written(&entries, 1);
     let len = |number| fs::metadata(table(dir.path(), number)).unwrap().len() as usize;

@@ -1,6 +1,6 @@
-//! Random changes in real blocks. `rules::tests::differential` does the same for the rules that
-//! look at a block alone, with mainnet's blocks among others; here the block has a place in a
-//! chain and comes with new work, so that changes get past the proof of work and the merkle root.
+//! Random changes in real blocks, judged by Apus and by the engine. The blocks have a place in a
+//! chain and get new proof of work and a new merkle root, so that other rules decide.
+//! `rules::tests::differential` does the same for the rules that need a block alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::catch_unwind;
@@ -45,8 +45,8 @@ fn change_bytes(bytes: &mut Vec<u8>, first: usize, rng: &mut Rng) {
     }
 }
 
-/// New merkle root and new work for a block whose bytes were changed; the bytes of the
-/// transactions stay as they are. Nothing if they are no transactions.
+/// Replaces merkle root and proof of work of a block whose bytes were changed, without a change to
+/// its transactions. `None` if the bytes are no transactions.
 fn mined_again(bytes: &mut [u8]) {
     let Ok(view) = BlockView::parse(&*bytes) else { return };
     let root = merkle_root(view.txs().map(|tx| tx.txid().0).collect());
@@ -61,7 +61,7 @@ fn mined_again(bytes: &mut [u8]) {
     bytes[..80].copy_from_slice(&consensus::serialize(&header));
 }
 
-/// A change to a block's fields, made whole again with a commitment or without.
+/// A change to a block's fields, after which the witness commitment is replaced or not.
 fn change_fields(block: &mut Block, rng: &mut Rng) {
     let at = rng.below(block.txdata.len() as u64) as usize;
     let tx = &mut block.txdata[at];
@@ -112,7 +112,7 @@ fn changed(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
         bytes = apus_testchain::block::encode_block(&block);
     }
     if rng.percent(60) {
-        // The header one time in eight.
+        // One time in eight the header changes.
         let first = if rng.percent(12) { 0 } else { 80 };
         change_bytes(&mut bytes, first, rng);
         if bytes.len() > 80 && rng.percent(75) {
@@ -122,7 +122,7 @@ fn changed(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A chain's headers, to judge blocks by that stand on one of them.
+/// The headers of a chain, to judge blocks that build on one of them.
 struct Context {
     network: apus::wire::Network,
     tree: Tree,
@@ -144,8 +144,8 @@ impl Context {
         Self { network, tree, now }
     }
 
-    /// What Core's `ProcessNewBlock` checks before it looks at coins, in its order; of a block
-    /// that it has, `CheckBlock` alone. `None` if the bytes are no block.
+    /// The result of what Core's `ProcessNewBlock` checks before it looks at coins, in its order.
+    /// Of a block that it has, that is `CheckBlock` alone. `None` if the bytes are no block.
     fn judge(&self, bytes: &[u8], is_stored: bool) -> Option<Result<(), RuleError>> {
         let view = BlockView::parse(bytes).ok()?;
         let header = *view.header();
@@ -180,8 +180,8 @@ fn spec(seed: u64) -> Spec {
     Spec { quiet_blocks: 110, busy_blocks: 30, busy_bytes: 4_000, ..Spec::small(seed) }
 }
 
-/// The engine knows the whole chain, and takes a changed copy of one of its blocks as far as it
-/// takes a branch that is not the best: everything but coins.
+/// The engine knows the whole chain, so it checks a changed copy of one of its blocks like a branch
+/// that is not the best: everything but the coins.
 #[test]
 fn changed_blocks_are_judged_as_core_judges_them() {
     let chain = Chain::new(spec(31));
@@ -217,8 +217,8 @@ fn changed_blocks_are_judged_as_core_judges_them() {
     assert!(seen.len() >= 15 && seen["sound"] > 200, "{seen:?}");
 }
 
-/// Changed blocks on the tip, until one is connected or none is left; then the next two of the
-/// chain outgrow it, if there was one.
+/// Changed blocks on the tip, until one is connected or none is left. If one was, the chain's next
+/// two blocks then have more work.
 #[test]
 fn changed_blocks_are_connected_or_refused_as_core_does_it() {
     let chain = Chain::new(spec(32));
@@ -251,7 +251,7 @@ fn changed_blocks_are_connected_or_refused_as_core_does_it() {
     assert!(refused.len() >= 8, "{refused:?}");
 }
 
-/// A change to what one of the transactions spends, how, or into how much.
+/// A change to an input, a script or an amount of one of the transactions.
 fn with_another_spend(block: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut block: Block = consensus::deserialize(block).unwrap();
     let at = rng.between(1, block.txdata.len() as u64 - 1) as usize;
@@ -273,8 +273,8 @@ fn with_another_spend(block: &[u8], rng: &mut Rng) -> Vec<u8> {
     apus_testchain::block::encode_block(&block)
 }
 
-/// A changed copy of a block that passes the checks of a block alone: with a commitment that
-/// fits, more often than not.
+/// A changed copy of a block that passes the checks of a block alone, most often with a right
+/// witness commitment.
 fn on_the_tip(block: &[u8], rng: &mut Rng) -> Vec<u8> {
     let network = apus::wire::Network::new(Network::Regtest);
     loop {
@@ -297,7 +297,7 @@ fn on_the_tip(block: &[u8], rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Both refuse the same blocks as often.
+/// Panics unless both judges gave the same verdicts.
 fn assert_same_refusals(ours: &[apus::sync::Refusal], theirs: &[Verdict]) {
     let mut our: Vec<Hash> = ours.iter().filter_map(|refusal| refusal.block).collect();
     let faults = theirs.iter().filter(|verdict| verdict.fault.is_some());

@@ -1,4 +1,4 @@
-//! What a data directory holds, to be compared with another.
+//! Comparisons of two data directories.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl Blocks {
         self.entries.get(hash)
     }
 
-    /// How far a block was checked, its bit for "invalid" included.
+    /// The level to which a block was checked, with its bit for "invalid".
     pub fn validity(&self, hash: &Hash) -> Option<u32> {
         let mask = BlockStatus::BLOCK_VALID_MASK | BlockStatus::BLOCK_FAILED_VALID;
         self.get(hash).map(|entry| entry.status.0 & mask)
@@ -44,8 +44,8 @@ impl Blocks {
     }
 }
 
-/// Compares blocks and undo data of all blocks that both directories store them of; how many
-/// undo records, and how many bytes of them.
+/// Compares the blocks and the undo data that both directories store. Returns the number of undo
+/// records and of their bytes.
 pub fn assert_same_bytes(ours: &Blocks, theirs: &Blocks) -> (usize, usize) {
     let (mut records, mut bytes) = (0, 0);
     for (hash, our) in &ours.entries {
@@ -65,8 +65,8 @@ pub fn assert_same_bytes(ours: &Blocks, theirs: &Blocks) -> (usize, usize) {
     (records, bytes)
 }
 
-/// Compares the UTXO sets by both hashes and by all counts; the `hash_serialized_3` and the number
-/// of coins.
+/// Compares the UTXO sets by both hashes and by all counts. Returns the `hash_serialized_3` and the
+/// number of coins.
 pub fn assert_same_coins(ours: &Place, theirs: &Place) -> (Hash, u64) {
     assert_eq!(ours.muhash(), theirs.muhash());
     let [our, their] = [ours, theirs].map(|place| place.stats(UtxoHash::HashSerialized3));

@@ -1,10 +1,10 @@
-//! Two transactions as one: bytes that keep a block's header and merkle root, and are not that
+//! Two transactions disguised as one: bytes with a block's header and merkle root that are not that
 //! block.
 //!
-//! The hashes of a pair in the merkle tree, one behind the other, are 64 bytes, and these may
-//! parse as a transaction. The block then seems to hold that one alone, which is no coinbase. To
-//! `CheckBlock` this is no mutation but a broken rule; Core nevertheless takes the block when it
-//! comes whole, since `ProcessNewBlock` remembers nothing of what fails in `CheckBlock`.
+//! The two hashes of a pair in the merkle tree are 64 bytes, and these may parse as a transaction.
+//! A block of that transaction alone, which is no coinbase, has the same merkle root. To
+//! `CheckBlock` this is not a mutation but a broken rule. Core nevertheless accepts the real block
+//! later, because `ProcessNewBlock` does not remember what fails in `CheckBlock`.
 
 use apus::rules::RuleClass;
 use apus::wire::Chain as Network;
@@ -16,10 +16,10 @@ use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, T
 use crate::support::judge::{Judge, Verdict};
 use crate::support::{Place, hash_of};
 
-/// Satoshis that make the second txid fit; found by trying.
+/// An amount for which the second txid fits, found by trying.
 const AMOUNT: u64 = 2_903_488;
 
-/// Spends a coin that asks for nothing to one that asks for nothing.
+/// Spends a coin that anybody may spend to another such coin.
 fn second(coinbase: OutPoint, amount: u64) -> Transaction {
     let output = |amount| TxOut {
         value: Amount::from_sat(amount),
@@ -92,7 +92,7 @@ fn a_block_is_taken_whole_after_its_hashes_came_as_a_transaction() {
     assert_eq!(judge.judge(&whole), Some(vec![Verdict { block: hash, fault: None }]));
     assert_eq!(judge.tip(), (102, hash));
 
-    // In one source, in two, and in two runs.
+    // The blocks come in one source, in two sources, and in two runs.
     let ours = Place::new(Network::Regtest);
     let chain = ours.write("chain", &blocks);
     let [first, second] = [("mutant", &mutant), ("whole", &whole)].map(|(n, b)| ours.write(n, [b]));

@@ -1,5 +1,5 @@
-//! The same blocks to Apus and to Bitcoin Core's engine (`bitcoinkernel`, Core v31.99): the same
-//! verdicts, tips, undo bytes and UTXO sets.
+//! Apus and Bitcoin Core's engine (`bitcoinkernel`, Core v31.99) get the same blocks, and must come
+//! to the same verdicts, tips, undo bytes and UTXO sets.
 //!
 //! * `same_chains`: whole chains, every byte of undo data and every entry of the block index.
 //! * `streams`: random trees of good, broken, mutated and repeated blocks, in any order.
@@ -7,7 +7,7 @@
 //! * `changes`: random changes in real blocks, with and without new work.
 //! * `malleation`: bytes that break a rule and are not the block that they seem to be.
 //!
-//! What the tests cannot hold against Core, and why:
+//! What the tests cannot compare with the engine, and why:
 //!
 //! * The words of a reject reason. The engine tells the class of a fault (consensus, mutated,
 //!   header, ...) and no more. `testchain` reads Core's log for them, and `broken_rules` holds

@@ -1,4 +1,4 @@
-//! Whole chains that both accept, down to the last byte.
+//! Whole valid chains: blocks, undo data, index and coins are the same in both directories.
 
 use apus::hash::{Hash, sha256d};
 use apus::wire::Chain as Network;
@@ -9,8 +9,8 @@ use super::directory::{Blocks, assert_same_bytes, assert_same_coins};
 use crate::support::judge::Judge;
 use crate::support::{Place, hash_of, with_genesis};
 
-/// Core's `hash_serialized_3`, from the set that the generator remembers and with the `bitcoin`
-/// crate: nothing of it is Apus' own.
+/// Core's `hash_serialized_3` of the set that the generator remembers, computed with the `bitcoin`
+/// crate and without Apus' code.
 fn hash_serialized_3(mut utxos: Vec<Utxo>) -> Hash {
     // Core's tables sort output numbers as VARINT, which for these is their order.
     utxos.sort_by_key(|utxo| (serialize(&utxo.outpoint.txid), utxo.outpoint.vout));
@@ -24,8 +24,8 @@ fn hash_serialized_3(mut utxos: Vec<Utxo>) -> Hash {
     sha256d(&bytes)
 }
 
-/// Syncs a chain with Apus in one run and gives it to the engine block by block; blocks, undo
-/// bytes.
+/// Syncs a chain with Apus in one run, gives it to the engine block by block, and compares the
+/// results. Returns the number of undo records and of their bytes.
 fn both_accept(spec: Spec) -> (usize, usize) {
     let chain = Chain::new(spec);
     let blocks = with_genesis(&chain);
@@ -46,7 +46,7 @@ fn both_accept(spec: Spec) -> (usize, usize) {
     let (our, their) = (Blocks::of(&ours), Blocks::of(&theirs));
     assert!(our.entries.keys().eq(their.entries.keys()));
     for (hash, entry) in &our.entries {
-        // But for where they are: Core's files have another order.
+        // The positions differ, because Core's files have another order.
         assert_eq!(entry.status, their.get(hash).unwrap().status, "{hash}");
         assert_eq!(entry.tx_count, their.get(hash).unwrap().tx_count, "{hash}");
     }

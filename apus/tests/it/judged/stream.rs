@@ -1,4 +1,4 @@
-//! A random tree of blocks, and the order in which it comes.
+//! Random trees of blocks, and the order in which the blocks come.
 
 use std::collections::HashMap;
 
@@ -16,26 +16,26 @@ use crate::support::hash_of;
 pub struct Node {
     pub hash: Hash,
     pub height: u32,
-    /// What its good copy is; [`Fate::Mutated`] if there is none.
+    /// The fate of its unmutated copy, or [`Fate::Mutated`] if there is none.
     pub fate: Fate,
-    /// Core's reason and class, where it is broken.
+    /// Core's reject reason and class, if a rule is broken.
     pub reason: &'static str,
     pub class: Option<RuleClass>,
     parent: Option<usize>,
-    /// What a child needs to know.
+    /// The block as the parent of others.
     site: Parent,
 }
 
-/// Bytes that come along.
+/// Bytes of a block in the stream.
 pub struct Event {
-    /// Index of its node.
+    /// The index of the block's node.
     pub node: usize,
-    /// What these bytes are: the node's fate, or [`Fate::Mutated`].
+    /// The fate of these bytes: the node's fate, or [`Fate::Mutated`].
     pub fate: Fate,
     pub bytes: Vec<u8>,
 }
 
-/// A tree and its stream.
+/// A tree of blocks and the stream in which they come.
 pub struct Stream {
     pub nodes: Vec<Node>,
     pub events: Vec<Event>,
@@ -43,8 +43,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of a seed: `steps` times something happens to the tree; then its order is
-    /// mixed up more or less.
+    /// The stream of a seed. The tree grows in `steps` random steps; then the order of the blocks
+    /// is left, or mixed up a little or completely.
     pub fn new(world: &World, seed: u64, steps: u64) -> Self {
         let mut stream = Self { nodes: Vec::new(), events: Vec::new(), by_hash: HashMap::new() };
         let base = world.chains[0].parent(BASE_HEIGHT);
@@ -57,7 +57,7 @@ impl Stream {
         stream
     }
 
-    /// Whether nothing is wrong with a block nor with any of its ancestors, and all are there.
+    /// Whether a block and all its ancestors have no fault and are in the stream.
     pub fn is_valid(&self, node: usize) -> bool {
         let mut at = Some(node);
         while let Some(index) = at {
@@ -69,12 +69,12 @@ impl Stream {
         true
     }
 
-    /// [`Stream::is_valid`] of the parent; false if it is not in the tree.
+    /// [`Stream::is_valid`] of the parent, and false if that is not in the tree.
     pub fn parent_is_valid(&self, node: usize) -> bool {
         self.nodes[node].parent.is_some_and(|parent| self.is_valid(parent))
     }
 
-    /// Whether the headers of a block and of all its ancestors are fit for the tree.
+    /// Whether the headers of a block and of all its ancestors are valid.
     pub fn has_header(&self, node: usize) -> bool {
         let mut at = Some(node);
         while let Some(index) = at {
@@ -86,12 +86,12 @@ impl Stream {
         true
     }
 
-    /// Whether bytes come that have a block's header and are not it.
+    /// Whether the stream has a mutated copy of a block.
     pub fn has_mutant(&self, node: usize) -> bool {
         self.events.iter().any(|event| event.node == node && event.fate == Fate::Mutated)
     }
 
-    /// Hashes of the valid blocks with the most work.
+    /// The hashes of the valid blocks with the most work.
     pub fn best(&self) -> Vec<Hash> {
         let valid: Vec<usize> =
             (0..self.nodes.len()).filter(|index| self.is_valid(*index)).collect();
@@ -100,10 +100,10 @@ impl Stream {
         at_top.map(|node| node.hash).collect()
     }
 
-    /// The bytes whose parents come before them, as far as they have any.
+    /// Reorders the stream so that parents come before their children.
     pub fn parents_first(&mut self) {
         let mut order: Vec<usize> = (0..self.events.len()).collect();
-        // Stable, so blocks of a height keep their order.
+        // The sort is stable, so blocks of one height keep their order.
         order.sort_by_key(|index| self.nodes[self.events[*index].node].height);
         let mut events: Vec<Option<Event>> =
             std::mem::take(&mut self.events).into_iter().map(Some).collect();
@@ -161,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// One of the nodes, the latest more often than others.
+    /// A random node; late ones are more likely.
     fn some_node(&self, rng: &mut Rng) -> usize {
         let last = self.nodes.len() as u64;
         match rng.below(3) {
@@ -170,7 +170,7 @@ impl Stream {
         }
     }
 
-    /// Builds one to nine empty blocks on a node.
+    /// Adds one to nine empty blocks on a node.
     fn grow(&mut self, from: usize, rng: &mut Rng) {
         let mut at = from;
         for _ in 0..rng.between(1, 9) {
@@ -181,7 +181,7 @@ impl Stream {
         }
     }
 
-    /// Brings blocks of one of the world's chains, up to some height, and what is missing below.
+    /// Adds the blocks of one of the world's chains up to a random height.
     fn reveal(&mut self, world: &World, rng: &mut Rng) {
         let index = rng.below(world.chains.len() as u64) as usize;
         let tip = u64::from(world.chains[index].height());
@@ -202,13 +202,13 @@ impl Stream {
         }
     }
 
-    /// A block on the tip of one of the chains that breaks a rule, or its sound twin, and a few
-    /// on top.
+    /// Adds a block on the tip of one of the chains that breaks a rule, or its sound twin, and a
+    /// few blocks on top.
     fn break_a_rule(&mut self, world: &World, rng: &mut Rng) {
         let index = rng.below(world.chains.len() as u64) as usize;
         let chain = &world.chains[index];
         let rule = Break::ALL[rng.below(Break::ALL.len() as u64) as usize];
-        // 4 MB each: once in a while.
+        // Blocks of 4 MB are rare.
         let is_large = matches!(rule, Break::BadBlkWeight | Break::BadBlkLength);
         if is_large && !rng.percent(20) {
             return;
@@ -217,7 +217,7 @@ impl Stream {
         let site = chain.parent(chain.height());
         let broken = chain.broken(rule);
         let (fate, class) = fate_of(rule);
-        // A transaction without inputs cannot be read by the `bitcoin` crate: the header will do.
+        // The `bitcoin` crate cannot read a transaction without inputs, so only the header is read.
         let mut block = decoded(&broken.sound);
         block.header = consensus::deserialize(&broken.block[..80]).expect("a header");
         let mut node = self.add(&site, &block, broken.block, fate);
@@ -234,7 +234,7 @@ impl Stream {
         }
     }
 
-    /// A block on any other that breaks a rule, and a few on top.
+    /// Adds a block on a random node that breaks a rule, and a few blocks on top.
     fn break_by_hand(&mut self, rng: &mut Rng) {
         let from = self.some_node(rng);
         let site = self.nodes[from].site.clone();
@@ -283,7 +283,7 @@ impl Stream {
         }
     }
 
-    /// Another body for the header of a block that comes too.
+    /// Adds a mutated copy of a block: its header with another body.
     fn mutate(&mut self, rng: &mut Rng) {
         let sound: Vec<usize> = (0..self.events.len())
             .filter(|event| self.events[*event].fate == Fate::Sound)
@@ -318,7 +318,7 @@ impl Stream {
         self.events.push(again);
     }
 
-    /// Leaves the order alone, mixes neighbours up, or mixes all up.
+    /// Leaves the order, swaps neighbours, or shuffles everything.
     fn shuffle(&mut self, rng: &mut Rng) {
         let reach = [0, 6, u64::MAX][rng.below(3) as usize];
         for index in (1..self.events.len()).rev() {

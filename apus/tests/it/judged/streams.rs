@@ -1,5 +1,5 @@
-//! Streams of blocks to both; whatever the order and however they are cut into runs, both end
-//! at the same tip with the same coins, and neither contradicts the other on any block.
+//! Streams of blocks. In any order, and cut into any number of runs, Apus and the engine end at the
+//! same tip with the same coins, and do not contradict each other about any block.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::world::{BASE_HEIGHT, Fate, World};
 use crate::support::judge::{Judge, Verdict};
 use crate::support::{Place, with_genesis};
 
-/// A world with both directories at its base.
+/// A world, and two directories that hold its base: Apus' and the engine's.
 struct Bases {
     world: World,
     ours: Place,
@@ -38,18 +38,18 @@ impl Bases {
     }
 }
 
-/// What one of the two said of every block by itself, leaving out what follows from its parent
-/// or from what was said before.
+/// The faults that one of the two found in each block itself, without those that follow from its
+/// parent or from an earlier verdict.
 type Faults = HashMap<Hash, Vec<RuleClass>>;
 
-/// What the engine did.
+/// The result of a stream in the engine.
 struct Theirs {
     faults: Faults,
     tip: (u32, Hash),
 }
 
-/// Gives all to the engine, parents first as far as need be: what it does not know the parent of
-/// comes again until nothing moves.
+/// Gives all blocks to the engine. A block whose parent it does not know is given again later, as
+/// long as that helps.
 fn to_the_engine(place: &Place, events: &[Event], headers_first: bool) -> Theirs {
     let judge = Judge::open(place).unwrap();
     let mut verdicts = Vec::new();
@@ -102,8 +102,8 @@ fn is_its_own(class: RuleClass) -> bool {
     !matches!(class, MissingPrev | InvalidPrev | CachedInvalid)
 }
 
-/// Gives all to Apus, in as many runs as there are slices; then once more what was cut off from
-/// its parents by the cuts.
+/// Gives all blocks to Apus, in as many runs as there are slices, and then all again, for blocks
+/// that a cut separated from their parents.
 fn to_apus(place: &Place, runs: &[&[Event]]) -> (Vec<Refusal>, (u32, Hash)) {
     let mut refusals = Vec::new();
     let mut tip = (0, Hash::default());
@@ -124,7 +124,7 @@ fn to_apus(place: &Place, runs: &[&[Event]]) -> (Vec<Refusal>, (u32, Hash)) {
     (refusals, tip)
 }
 
-/// Cuts a stream into one run or more.
+/// Cuts a stream into one or more runs.
 fn cut<'a>(events: &'a [Event], rng: &mut Rng) -> Vec<&'a [Event]> {
     let mut cuts = vec![0, events.len()];
     let pieces = [0, 0, 1, 2, 4][rng.below(5) as usize];
@@ -133,8 +133,8 @@ fn cut<'a>(events: &'a [Event], rng: &mut Rng) -> Vec<&'a [Event]> {
     cuts.windows(2).map(|ends| &events[ends[0]..ends[1]]).filter(|run| !run.is_empty()).collect()
 }
 
-/// Holds Apus' refusals against the truth: each block is refused for what is wrong with it, or
-/// for what is wrong with one before it. Returns which were refused for their own faults.
+/// Holds Apus' refusals against the truth: each block is refused for its own fault or for one of an
+/// ancestor. Returns the blocks that were refused for their own.
 fn assert_true(stream: &Stream, refusals: &[Refusal]) -> HashSet<Hash> {
     let by_hash: HashMap<Hash, usize> =
         stream.nodes.iter().enumerate().map(|(index, node)| (node.hash, index)).collect();
@@ -147,7 +147,7 @@ fn assert_true(stream: &Stream, refusals: &[Refusal]) -> HashSet<Hash> {
         if said.starts_with("duplicate-invalid") || said.starts_with("bad-prevblk") {
             assert!(!stream.is_valid(index), "{refusal}");
         } else if said.contains("is neither in the block index nor") {
-            // Or it is where it was refused for its own parent.
+            // The parent may itself have been refused for want of its parent.
             assert!(!stream.is_valid(index), "{refusal}");
         } else if !reason.is_empty() && said.starts_with(reason) {
             own.insert(node.hash);
@@ -171,7 +171,7 @@ fn is_of_mutation(said: &str) -> bool {
     reasons.iter().any(|reason| said.starts_with(reason))
 }
 
-/// Holds what both know of every block of the stream against the truth and each other.
+/// Holds both indexes, for each block of the stream, against the truth and against each other.
 fn assert_agreed(stream: &Stream, own: &HashSet<Hash>, theirs: &Faults, dirs: [&Blocks; 2]) {
     for (index, node) in stream.nodes.iter().enumerate() {
         let hash = &node.hash;
@@ -188,8 +188,8 @@ fn assert_agreed(stream: &Stream, own: &HashSet<Hash>, theirs: &Faults, dirs: [&
     }
 }
 
-/// Holds a block's entry in one of the indexes against the truth. `refused` says whether it was
-/// refused for its own fault.
+/// Holds a block's entry in one of the indexes against the truth. `refused` is whether the block
+/// was refused for its own fault.
 fn assert_known_for_what_it_is(
     stream: &Stream,
     index: usize,
@@ -204,7 +204,7 @@ fn assert_known_for_what_it_is(
         assert!(is_stored && status.is_valid(BlockStatus::BLOCK_VALID_TRANSACTIONS), "{what}");
         return;
     }
-    // Neither ever calls it valid.
+    // An invalid block is never marked as valid.
     assert!(status.0 & BlockStatus::BLOCK_VALID_MASK < BlockStatus::BLOCK_VALID_CHAIN, "{what}");
     assert!(entry.is_none() || stream.has_header(index), "{what}");
     let parent_is_valid = stream.parent_is_valid(index);
@@ -212,13 +212,13 @@ fn assert_known_for_what_it_is(
         Fate::Sound => assert!(!refused, "{what}"),
         Fate::Mutated => assert!(!refused && !is_stored, "{what}"),
         Fate::Header | Fate::Body => assert!((refused || !parent_is_valid) && !is_stored, "{what}"),
-        // Failed if it was ever tried, and not otherwise.
+        // The block is marked as failed exactly if somebody tried to connect it.
         Fate::Coins if parent_is_valid => assert_eq!(status.is_failed(), refused, "{what}"),
         Fate::Coins => assert!(!refused, "{what}"),
     }
 }
 
-/// What came of a stream.
+/// Totals of all streams.
 #[derive(Debug, Default)]
 struct Sums {
     streams: AtomicU64,
@@ -291,7 +291,8 @@ fn random_streams_end_alike() {
     println!("{sums:?}");
 }
 
-/// One block a run, parents first: Apus then tries what the engine tries, when it tries it.
+/// With one block in each run, and parents first, Apus tries to connect the same blocks as the
+/// engine at the same times.
 #[test]
 fn block_by_block_both_stand_at_the_same_tip() {
     let bases = Bases::new(25);
@@ -308,7 +309,7 @@ fn block_by_block_both_stand_at_the_same_tip() {
             let what = format!("{} {:?}: {said:?}", stream.nodes[event.node].hash, event.fate);
             assert_eq!((summary.height, summary.best_block), judge.tip(), "{what}");
             let theirs = said.iter().filter(|verdict| verdict.fault.is_some()).count();
-            // What is stored already is not read again, so its mutants are not seen.
+            // A block that is stored is not read again, so a mutated copy of it is not noticed.
             let unseen = event.fate == Fate::Mutated && summary.refusals.is_empty();
             let unread = theirs == 0 && event.fate == Fate::Mutated;
             assert!(unseen || unread || theirs == summary.refusals.len(), "{what}");
@@ -326,7 +327,7 @@ fn block_by_block_both_stand_at_the_same_tip() {
     assert!(all_refused.into_inner() > 10);
 }
 
-/// A block without a parent that comes twice, with another behind it.
+/// A block without its parent comes twice, and another builds on it.
 #[test]
 fn orphans_that_come_twice_are_counted_once() {
     let blocks = with_genesis(&World::new(24).chains[0]);

@@ -1,16 +1,17 @@
-//! Chains that streams are made of: a main one and forks of it, some of them a hundred deep.
+//! The chains that streams consist of: a main chain and forks of it, some a hundred blocks deep.
 
 use apus::rules::RuleClass;
 use apus_testchain::{Break, Chain, Rng, Spec};
 
-/// Blocks at the start that every stream finds in place.
+/// The height of the blocks that both directories hold before a stream.
 pub const BASE_HEIGHT: u32 = 120;
 
 /// A chain and its forks.
 pub struct World {
-    /// The main chain first. They share blocks with it, and each has coins of every kind.
+    /// The main chain, and then its forks, which share blocks with it. Each has coins of every
+    /// kind.
     pub chains: Vec<Chain>,
-    /// For each chain, the height up to which it is the main one.
+    /// For each chain, the height up to which its blocks are the main chain's.
     pub forks_at: Vec<u32>,
 }
 
@@ -22,7 +23,7 @@ impl World {
         let mut rng = Rng::new(seed, 0x776f_726c_6421);
         let mut forks_at = vec![main.height()];
         let mut chains = vec![main];
-        // Deep ones, from before the base's end, and shallow ones.
+        // Deep forks from below the base's height, and shallow ones.
         for (low, high) in [(45, 55), (60, 110), (119, 125), (130, 140), (141, 149)] {
             let at = rng.between(low, high) as u32;
             let tip = rng.between(146, 154) as u32;
@@ -33,22 +34,22 @@ impl World {
     }
 }
 
-/// What is wrong with a block, or rather where that comes out.
+/// The step of validation that finds the fault of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Nothing is.
+    /// The block has no fault.
     Sound,
-    /// The header: it never gets into a tree of headers.
+    /// The header is invalid and never gets into a tree of headers.
     Header,
-    /// The bytes are not what the header promises: they say nothing of the block.
+    /// The bytes are not what the header commits to, and say nothing about the block.
     Mutated,
-    /// The block without any look at coins.
+    /// A check of the block without coins finds the fault.
     Body,
-    /// The coins that it spends: found when it is connected, not before.
+    /// Connecting the block finds the fault, in the coins that it spends.
     Coins,
 }
 
-/// Where a broken rule comes out, and Core's class for it.
+/// The step that finds a broken rule, and Core's class for it.
 pub fn fate_of(rule: Break) -> (Fate, RuleClass) {
     use Break as B;
     match rule.reason() {

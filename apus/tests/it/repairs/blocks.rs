@@ -38,7 +38,8 @@ impl Synced {
         index.entries.iter().find(|entry| entry.hash == hash).unwrap().block_pos().unwrap()
     }
 
-    /// Changes the file that the block at `height` is in; `change` is handed the block's offset.
+    /// Changes the file that holds the block at `height`; `change` gets its bytes and the block's
+    /// offset.
     fn damage(&self, height: usize, change: impl FnOnce(&mut Vec<u8>, usize)) {
         let pos = self.pos(height);
         let path = self.blk(pos.file);
@@ -51,12 +52,12 @@ impl Synced {
         self.place.network_dir().join(format!("blocks/blk{file:05}.dat"))
     }
 
-    /// Takes the coins away, so that the stored blocks are connected anew.
+    /// Removes the coins, so that the stored blocks are connected again.
     fn forget_coins(&self) {
         std::fs::remove_dir_all(self.place.network_dir().join("chainstate")).unwrap();
     }
 
-    /// Everything is as it was before the damage, to Bitcoin Core's engine too.
+    /// Panics unless everything is as before the damage, for Bitcoin Core's engine too.
     fn assert_whole(&self) {
         assert_eq!(self.place.muhash(), self.set);
         let judge = Judge::open(&self.place).expect("the engine opens the result");
@@ -65,7 +66,7 @@ impl Synced {
     }
 }
 
-/// The reasons of refusals that tell of a replaced block.
+/// The reasons of those refusals that report a replaced block.
 fn replaced(summary: &Summary) -> Vec<&str> {
     let reasons = summary.refusals.iter().map(|refusal| refusal.reason.as_str());
     reasons.filter(|reason| reason.contains("replaced")).collect()
@@ -102,7 +103,7 @@ fn every_kind_of_damage_is_replaced_when_the_block_is_connected() {
         let hash = hash_of(&synced.blocks[height]).to_string();
         let named = format!("at height {height}");
         assert_names(&error, &[&at, &hash, &named, "damaged", "`apus sync --from`"]);
-        // What came before it is kept.
+        // The blocks before the damaged one are kept.
         assert_eq!(synced.place.stats(sync::UtxoHash::None).height as usize, height - 1, "{kind}");
         let summary = synced.place.sync(std::slice::from_ref(&synced.good));
         let [said] = replaced(&summary)[..] else { panic!("{kind}: {:?}", summary.refusals) };
@@ -132,7 +133,7 @@ fn a_reindex_names_the_damage_and_goes_on_after_a_sync_from_good_blocks() {
         "{:?}",
         summary.refusals
     );
-    // All that is damaged in that file is replaced at once.
+    // All damaged blocks of the file are replaced in one run.
     let summary = synced.place.sync(std::slice::from_ref(&synced.good));
     assert_eq!((replaced(&summary).len(), summary.refusals.len()), (2, 2));
     assert_eq!(summary.counts.blocks, 0);
@@ -158,14 +159,14 @@ fn a_bad_copy_is_passed_over_for_a_good_one() {
     synced.assert_whole();
 }
 
-/// A block whose bytes changed would take the wrong coins back.
+/// A damaged block would restore and remove the wrong coins if it were disconnected.
 #[test]
 fn a_damaged_block_is_replaced_before_it_is_disconnected() {
     let fork = with_genesis(small_fork(5, 195, 15, 9));
     let alone = Place::new(Network::Regtest);
     alone.sync(&[alone.write("fork", &fork)]);
     let synced = Synced::new();
-    // An output's amount: it parses, and its transaction has another id.
+    // The amount of an output changes: the block still parses, and the transaction has another id.
     synced.damage(199, |bytes, at| bytes[at + 81 + 4 + 3 + 41 + 20] ^= 1);
     let fork = synced.place.write("fork", &fork[196..]);
     let error = synced.place.try_sync(std::slice::from_ref(&fork)).expect_err("it is damaged");

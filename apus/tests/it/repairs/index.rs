@@ -1,4 +1,4 @@
-//! A block index made anew from the block files.
+//! The block index rebuilt from the block files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::{Place, framed, hash_of, with_genesis};
 
-/// What is done to a directory.
+/// Damage to the files of a directory.
 type Damage = fn(&Path);
 
 /// A directory with a chain and two branches that lost, one of which was connected before.
@@ -39,8 +39,8 @@ fn index_of(place: &Place) -> PathBuf {
     place.network_dir().join("blocks/index")
 }
 
-/// What a rebuilt index has to say as the first one did: of blocks that are not active, nothing
-/// that only connecting them tells.
+/// The part of an index that a rebuilt one must repeat: all of the active chain, and of other
+/// blocks what does not come from connecting them.
 fn comparable(place: &Place) -> (Vec<IndexEntry>, Vec<FileInfo>) {
     let (index, _) = place.blocks();
     let entries = index.entries.into_iter().map(|mut entry| {
@@ -78,7 +78,7 @@ fn assert_names(error: &SyncError, words: &[&str]) {
     }
 }
 
-/// The engine opens the directory and reads every block and its undo data.
+/// Panics unless the engine opens the directory and reads every block and its undo data.
 fn assert_whole(place: &Place, summary: &Summary, coins: &(String, u64)) {
     assert_eq!(&place.muhash(), coins);
     let judge = Judge::open(place).expect("the engine opens the result");
@@ -98,7 +98,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
     let active = index.entries.iter().filter(|e| e.status.has(BlockStatus::BLOCK_HAVE_UNDO));
     assert_eq!(active.count(), 205, "undo data of every active block but the first");
     assert_whole(&place, &summary, &coins);
-    // It grows as if nothing had happened, and may go back to the branch that lost.
+    // The chain then grows as before, and a branch that lost may still win.
     let regrown = with_genesis(small_fork(5, 200, 9, 8));
     let summary = place.sync(&[place.write("more", &regrown)]);
     assert_eq!((summary.height, summary.best_block), (209, hash_of(&regrown[209])));
@@ -189,8 +189,8 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     assert!(!nowhere.datadir().exists());
 }
 
-/// Block files as nobody should write them: blocks in any order and twice, damaged copies before
-/// good ones, stale and invalid blocks, orphans, junk, and a last block that is cut.
+/// Block files with blocks in any order and twice, damaged copies before good ones, stale and
+/// invalid blocks, orphans, junk, and a last block that is cut.
 #[test]
 fn any_order_and_junk_in_the_files_does_no_harm() {
     let (main, fork) = (small(5), small_fork(5, 190, 4, 9));
@@ -234,14 +234,14 @@ fn any_order_and_junk_in_the_files_does_no_harm() {
         let now = std::fs::read(blocks.join(format!("blk{number:05}.dat"))).unwrap();
         assert!(now.starts_with(&bytes[..bytes.len().min(now.len())]), "file {number}");
     }
-    // What is appended goes behind everything that was there.
+    // New blocks are appended after everything that was in the files.
     let more = with_genesis(small_fork(5, 200, 3, 8));
     let summary = place.sync(&[place.write("more", &more[201..])]);
     assert_eq!((summary.height, summary.refusals.len()), (203, 0));
     assert!(place.try_reindex().unwrap().refusals.is_empty());
 }
 
-/// Raises a flag in a phase, once so many blocks are done.
+/// An observer that asks to stop in a phase after a number of blocks.
 struct StopsIn<'a>(Phase, u64, &'a AtomicBool);
 
 impl Observer for StopsIn<'_> {
@@ -273,7 +273,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     let rest = reindex_files(&place, &Disk::new()).unwrap();
     assert_eq!(rest.counts.blocks, u64::from(synced.height - begun.height), "it carried on");
     assert_whole(&place, &rest, &coins);
-    // Done is done: asked again, it begins again.
+    // A finished rebuild is finished: asked again, it starts from the beginning.
     assert_eq!(
         reindex_files(&place, &Disk::new()).unwrap().counts.blocks,
         u64::from(synced.height)
@@ -281,7 +281,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     assert_whole(&place, &rest, &coins);
 }
 
-/// An index that Core was rebuilding is no obstacle.
+/// An index that Core has not finished rebuilding can be rebuilt.
 #[test]
 fn what_core_has_left_half_done_is_done() {
     let place = with_branches();
@@ -302,7 +302,7 @@ fn a_directory_in_use_is_left_alone() {
     assert!(!error.to_string().contains("reindex"), "{error}");
 }
 
-/// Cuts at every third step, from the `first` one on.
+/// Cuts the power at every third step from the step `first`.
 fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64)) {
     let counter = Arc::new(PowerCut::at(u64::MAX));
     reindex_files(&before.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
@@ -333,7 +333,7 @@ fn power_may_fail_at_any_step() {
     let coins = place.muhash();
     cut_from(1, &place, &summary, &coins);
     cut_from(2, &place, &summary, &coins);
-    // A damaged one, which has to go before the new one is written.
+    // A damaged index, which is removed before the new one is written.
     std::fs::write(index_of(&place).join("CURRENT"), "nothing\n").unwrap();
     cut_from(3, &place, &summary, &coins);
 }

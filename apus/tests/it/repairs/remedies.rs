@@ -1,4 +1,4 @@
-//! A message about damage names the command that repairs it, and that command does.
+//! Messages about damage: each names a command, which then repairs it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use apus::wire::Chain as Network;
 use crate::support::chains::small;
 use crate::support::{Place, first_table, with_genesis};
 
-/// What is done to a directory.
+/// Damage to the files of a directory.
 type Damage = fn(&Path);
 
 fn flip_all(path: &Path) {
@@ -22,7 +22,7 @@ fn named_file(dir: &Path, prefix: &str) -> PathBuf {
     files.find(|p| p.file_name().unwrap().to_string_lossy().starts_with(prefix)).unwrap()
 }
 
-/// What reading the UTXO set, a sync and a reindex say.
+/// The errors of reading the UTXO set, of a sync and of a reindex.
 fn messages(place: &Place) -> [String; 2] {
     let (options, stop) = (place.options(), AtomicBool::new(false));
     let read = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop);
@@ -75,7 +75,8 @@ fn a_missing_block_file_names_what_can_be_done() {
     }
 }
 
-/// No command helps where the system refuses, or somebody else has the directory.
+/// No command is named where the system refuses access, or where another process uses the
+/// directory.
 #[test]
 fn what_is_no_damage_names_no_repair() {
     let place = Place::new(Network::Regtest);

@@ -7,7 +7,7 @@ use apus_testchain::{Builder, Parent};
 use bitcoin::block::Block;
 use bitcoin::hashes::Hash as _;
 
-/// What a block on the genesis block needs to know of it.
+/// The genesis block as the parent of others.
 pub fn genesis_parent() -> Parent {
     let bytes = genesis_block(&Network::new(Chain::Regtest));
     let view = BlockView::parse(&bytes).unwrap();

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use apus_testchain::{Chain, Spec};
 
-/// What a chain is made from: its seed, and where it is a fork, the height of the last block that
-/// both have, the number of blocks after that, and the fork's seed.
+/// The recipe of a chain: its seed and, of a fork, the height of the last shared block, the number
+/// of blocks after it, and the fork's seed.
 type Recipe = (u64, Option<(u32, u32, u64)>);
 
 /// 150 quiet blocks and 50 of about 20 kB, with every kind of script.

@@ -14,7 +14,8 @@ use super::Place;
 
 static QUIET: Once = Once::new();
 
-/// What the engine said of a block: `None` if it connected it, else the class of what is wrong.
+/// The engine's verdict on a block: `None` if it connected the block, otherwise the class of the
+/// fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
     pub block: Hash,
@@ -30,8 +31,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Opens (or makes) the directory of `place`; the engine verifies the last blocks of what it
-    /// finds. `None` if it refuses.
+    /// Opens the directory of `place`, or makes it. The engine verifies the last blocks in it.
+    /// `None` if it refuses.
     pub fn open(place: &Place) -> Option<Self> {
         QUIET.call_once(bitcoinkernel::disable_logging);
         let chain = match place.network.chain {
@@ -62,8 +63,8 @@ impl Judge {
         Some(Self { manager, _context: context, verdicts })
     }
 
-    /// Gives the engine a block: what it says of it and of all that it connects or tries to
-    /// because of it. `None` if the bytes are no block.
+    /// Gives the engine a block. Returns the verdicts on it and on all blocks that the engine then
+    /// tries to connect. `None` if the bytes are no block.
     pub fn judge(&self, bytes: &[u8]) -> Option<Vec<Verdict>> {
         let block = Block::new(bytes).ok()?;
         self.verdicts.lock().unwrap().clear();
@@ -71,7 +72,7 @@ impl Judge {
         Some(std::mem::take(&mut self.verdicts.lock().unwrap()))
     }
 
-    /// Gives the engine a header; what is wrong with it, if anything is.
+    /// Gives the engine a header, and returns the class of its fault if it has one.
     pub fn judge_header(&self, bytes: &[u8]) -> Option<RuleClass> {
         let header = BlockHeader::new(&bytes[..80]).expect("80 bytes are a header");
         match self.manager.process_block_header(&header).expect("the engine works") {
@@ -80,14 +81,14 @@ impl Judge {
         }
     }
 
-    /// Height and hash of the tip.
+    /// The height and hash of the tip.
     pub fn tip(&self) -> (u32, Hash) {
         let chain = self.manager.active_chain();
         let tip = chain.tip();
         (chain.height() as u32, Hash(tip.block_hash().to_bytes()))
     }
 
-    /// Gives the engine blocks, in order; how many it took as new.
+    /// Gives the engine blocks in order, and returns the number that were new to it.
     pub fn process<'a>(&self, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> usize {
         let is_new = |bytes: &&Vec<u8>| {
             let block = Block::new(bytes).expect("the block deserialises");
@@ -96,8 +97,8 @@ impl Judge {
         blocks.into_iter().filter(is_new).count()
     }
 
-    /// Reads every block of the active chain and its undo data; how many coins the undo data
-    /// holds, with the sum of their amounts.
+    /// Reads every block of the active chain and its undo data. Returns the number of coins in the
+    /// undo data, and the sum of their amounts.
     pub fn read_everything(&self) -> (u64, i64) {
         let chain = self.manager.active_chain();
         let (mut coins, mut amount) = (0, 0);

@@ -1,4 +1,4 @@
-//! What the tests share: chains, directories, and Bitcoin Core's engine as a judge.
+//! Shared parts of the tests: chains, directories, and Bitcoin Core's engine as a judge.
 
 pub mod blocks;
 pub mod chains;
@@ -51,7 +51,7 @@ pub fn hash_of(block: &[u8]) -> Hash {
     apus::hash::sha256d(&block[..80])
 }
 
-/// A place for a data directory and whatever else a test writes.
+/// A temporary directory for a data directory and whatever else a test writes.
 pub struct Place {
     root: tempfile::TempDir,
     pub network: Network,
@@ -118,7 +118,7 @@ impl Place {
         sync::txoutset_info(&self.options(), hash, &Unobserved, &AtomicBool::new(false)).unwrap()
     }
 
-    /// Everything that the data directory holds of blocks.
+    /// The index and the files of the data directory's blocks.
     pub fn blocks(&self) -> (BlockIndex, BlockFiles) {
         let disk = Disk::new();
         let options = DataDirOptions::default();
@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-/// Where a single file of this kind is in a directory of Apus or Core.
+/// The path of the last table in a database's directory.
 pub fn first_table(dir: &Path) -> PathBuf {
     let mut tables: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
@@ -145,7 +145,7 @@ pub fn first_table(dir: &Path) -> PathBuf {
     tables.pop().expect("there is a table")
 }
 
-/// Copies a directory and all below it.
+/// Copies a directory with everything in it.
 pub fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

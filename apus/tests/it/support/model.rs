@@ -1,6 +1,6 @@
-//! What a chain does to the UTXO set, found by playing its blocks into a map with the `bitcoin`
-//! crate: slow, plain, and without anything of Apus but the form of undo data. It makes hints and
-//! undo data to compare with, and to spoil.
+//! A model of a chain's UTXO set, found by playing the blocks into a map with the `bitcoin` crate:
+//! slow, plain, and without Apus' code except for the encoding of undo data and hints. Tests
+//! compare its hints and undo data with Apus', and damage them.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use bitcoin::OutPoint;
 /// An output of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// Whether anybody can ever spend it.
+    /// Whether the output can be spent at all.
     pub spendable: bool,
-    /// Height of the block that spends it.
+    /// The height of the block that spends it.
     pub spent_at: Option<u32>,
 }
 
-/// A block's outputs, and the coins that it spends: by transaction, the coinbase left out.
+/// A block's outputs, and the coins that each of its transactions but the coinbase spends.
 #[derive(Clone, Default)]
 pub struct Deeds {
     pub outputs: Vec<Output>,
@@ -36,7 +36,7 @@ pub struct Model {
 pub type Hinted = (Vec<u32>, u32);
 
 impl Model {
-    /// Plays blocks, genesis first. What is not there to be spent counts as a coin of nothing.
+    /// Plays blocks, genesis first. An output that does not exist is spent as a coin without value.
     pub fn of(blocks: &[Vec<u8>]) -> Self {
         let mut played = vec![Deeds::default()];
         let mut coins: HashMap<OutPoint, (Coin, u32, usize)> = HashMap::new();
@@ -79,7 +79,7 @@ impl Model {
         self.blocks.len() as u32 - 1
     }
 
-    /// Which outputs of each block from 1 to `height` are unspent at `height`.
+    /// The outputs of each block from 1 to `height` that are unspent at `height`.
     pub fn hints(&self, height: u32, numbering: Numbering) -> Vec<Hinted> {
         let of_block = |deeds: &Deeds| {
             let counted = |output: &&Output| numbering == Numbering::All || output.spendable;
@@ -104,7 +104,7 @@ impl Model {
     }
 }
 
-/// A hints file that says this of the blocks from 1 on.
+/// A hints file with these hints of the blocks from height 1 on.
 pub fn encode(blocks: &[Hinted], format: Format) -> Vec<u8> {
     let encoder = encoder(format);
     let mut bytes = Vec::new();
@@ -122,7 +122,7 @@ pub fn encode(blocks: &[Hinted], format: Format) -> Vec<u8> {
     bytes
 }
 
-/// Coins in the form of undo data.
+/// The undo data that consists of these coins.
 pub fn encode_undo(txs: &[Vec<Coin>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_compact_size(&mut bytes, txs.len() as u64);

@@ -19,12 +19,12 @@ pub fn program_on(place: &Place, args: &[&str]) -> Command {
     command
 }
 
-/// What came of running [`program_on`] to its end.
+/// The output of [`program_on`], run to its end.
 pub fn apus(place: &Place, args: &[&str]) -> Output {
     program_on(place, args).output().unwrap()
 }
 
-/// Starts a command; standard output is kept, standard error is not.
+/// Starts a command with its standard output in a pipe and its standard error discarded.
 pub fn start(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }

@@ -14,7 +14,7 @@ use apus_testchain::{Chain, Mix, Rng, Spec};
 use super::model::Model;
 use super::{Place, hash_of, with_genesis};
 
-/// The two ways that hints open.
+/// The two modes of SwiftSync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     AssumeValid,
@@ -39,7 +39,7 @@ pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
     })
 }
 
-/// Blocks, genesis first, and all that was found by playing them.
+/// Blocks, genesis first, and the model that was found by playing them.
 pub struct World {
     pub network: Network,
     pub blocks: Vec<Vec<u8>>,
@@ -81,21 +81,21 @@ impl World {
         place
     }
 
-    /// Writes right hints for a height beside the data directory.
+    /// Writes right hints for a height next to the data directory.
     pub fn write_hints(&self, place: &Place, height: u32) -> PathBuf {
         let bytes = self.model.hints_file(height, Format::Bip456);
         place.write_bytes(&format!("{height}.hints"), &bytes)
     }
 
     /// A source in Core's layout: a blk file with all blocks in this order of heights, and a rev
-    /// file with their undo data by height, as it comes to lie there.
+    /// file with their undo data in the order of height.
     pub fn write_source(&self, place: &Place, name: &str, order: &[usize]) -> PathBuf {
         let undo = (1..=self.height()).map(|height| self.model.undo(height));
         let records = (1..=self.height()).zip(undo).collect::<Vec<_>>();
         self.write_source_with(place, name, order, &records)
     }
 
-    /// The same with undo data by height, in this order.
+    /// The same with this undo data, given with its height, in this order.
     pub fn write_source_with(
         &self,
         place: &Place,
@@ -115,7 +115,7 @@ impl World {
         dir
     }
 
-    /// What each mode syncs from: all blocks in this order of heights, with undo data.
+    /// The sources for a mode: all blocks in this order of heights, in full mode with undo data.
     pub fn sources(&self, place: &Place, mode: Mode, order: &[usize]) -> Vec<PathBuf> {
         vec![match mode {
             Mode::AssumeValid => place.write("blocks", order.iter().map(|at| &self.blocks[*at])),
@@ -123,12 +123,12 @@ impl World {
         }]
     }
 
-    /// Heights of all blocks, ascending.
+    /// The heights of all blocks, ascending.
     pub fn file_order(&self) -> Vec<usize> {
         (0..self.blocks.len()).collect()
     }
 
-    /// Heights of all blocks at random.
+    /// The heights of all blocks in random order.
     pub fn shuffled(&self, seed: u64) -> Vec<usize> {
         let (mut order, mut rng) = (self.file_order(), Rng::new(seed, 0));
         for i in (1..order.len()).rev() {
@@ -137,7 +137,7 @@ impl World {
         order
     }
 
-    /// Options of a SwiftSync that takes this chain's blocks as valid, or none.
+    /// The options of a SwiftSync in a mode. In assumevalid mode the chain's tip is assumed valid.
     pub fn options(&self, place: &Place, mode: Mode, hints: &Path) -> Options {
         let mut options = place.options();
         options.hints = Some(hints.to_path_buf());
@@ -187,30 +187,30 @@ pub fn try_reindex_with(options: &Options) -> Result<Summary, SyncError> {
     sync::reindex(options, &Unobserved, &AtomicBool::new(false))
 }
 
-/// What the index says of a block: height, status and number of transactions.
+/// A block's height, status and number of transactions in the index.
 pub type Indexed = (u32, BlockStatus, u32);
 
 impl Place {
-    /// Writes any file beside the data directory.
+    /// Writes a file next to the data directory.
     pub fn write_bytes(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.root().join(name);
         std::fs::write(&path, bytes).unwrap();
         path
     }
 
-    /// Where SwiftSync keeps what is unfinished.
+    /// The directory for what an unfinished SwiftSync has saved.
     pub fn swift_dir(&self) -> PathBuf {
         self.network_dir().join(SWIFTSYNC_DIRECTORY)
     }
 
-    /// The block index, without where things lie.
+    /// The block index without positions in files.
     pub fn index(&self) -> BTreeMap<Hash, Indexed> {
         let (index, _) = self.blocks();
         let entries = index.entries.into_iter();
         entries.map(|e| (e.hash, (e.height, e.status, e.tx_count))).collect()
     }
 
-    /// Undo data by block, of all that have it.
+    /// The undo data of all blocks that have it.
     pub fn undo(&self) -> BTreeMap<Hash, Vec<u8>> {
         let (index, files) = self.blocks();
         let with_undo = index.entries.iter().filter_map(|e| Some((e, e.undo_pos()?)));
@@ -218,8 +218,8 @@ impl Place {
         with_undo.map(|(entry, pos)| (entry.hash, read(pos, entry))).collect()
     }
 
-    /// Block and undo files are reserved in steps of 16 MiB, which tests would copy again and
-    /// again.
+    /// Cuts the space that is reserved in block and undo files, in steps of 16 MiB, so that tests
+    /// do not copy it again and again.
     pub fn shrink(&self) {
         for name in ["blk00000.dat", "rev00000.dat"] {
             let path = self.network_dir().join("blocks").join(name);

@@ -1,5 +1,5 @@
-//! Several branches reach the hints' height: the one that the assumed block is on is taken, or
-//! each is tried; whatever is listed first.
+//! Several branches reach the hints' height: SwiftSync takes the one with the assumed block, or
+//! tries each, whichever comes first.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::support::{Place, with_genesis};
 /// Whether the other branch comes with its undo data.
 const WITH_UNDO: [bool; 2] = [false, true];
 
-/// What comes first: blocks of the other branch alone, or with its undo data.
+/// The first source: blocks of the other branch, with or without their undo data.
 fn listed_first(place: &Place, other: &World, with_undo: bool) -> PathBuf {
     match with_undo {
         true => other.write_source(place, "other", &other.file_order()),
@@ -25,13 +25,13 @@ fn listed_first(place: &Place, other: &World, with_undo: bool) -> PathBuf {
     }
 }
 
-/// Nothing that a SwiftSync says makes a block invalid.
+/// Panics if a SwiftSync marked a block as invalid.
 fn failed_blocks(place: &Place) -> usize {
     place.index().into_values().filter(|(_, status, _)| status.is_failed()).count()
 }
 
-/// SwiftSync with hints for `world`, while `other` is listed first; `best` is the chain that in
-/// order ends at. Then the engine's word on the directory.
+/// Runs SwiftSync with hints for `world` while `other` comes first; `best` is the chain at which a
+/// sync in order ends. The engine then opens the directory.
 fn check(world: &World, other: &World, best: &World, failed: usize, what: &str) {
     let right = best.in_order().muhash();
     for mode in MODES {
@@ -51,7 +51,7 @@ fn check(world: &World, other: &World, best: &World, failed: usize, what: &str) 
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip(), tip, "{what}");
             drop(judge);
-            // It stays there.
+            // A second run changes nothing.
             let summary = place.sync(&sources);
             assert_eq!((summary.height, summary.best_block), tip, "{what}, once more");
         }
@@ -147,7 +147,7 @@ fn interrupted_it_carries_on_with_the_branch_that_it_was_at() {
     let world = World::of(&chain);
     let other = World::of(&chain.fork(chain.height() - 5, 5, 1));
     let right = world.in_order().muhash();
-    // It may end before it notices.
+    // The run may end before it notices the request.
     let interrupted = (0..30).find_map(|_| {
         let place = world.place();
         let hints = world.write_hints(&place, world.height());

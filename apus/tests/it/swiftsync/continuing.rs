@@ -1,5 +1,5 @@
-//! What comes before and after a SwiftSync: directories that hold something already, several
-//! sources, blocks above the hints' height, other branches.
+//! What comes before and after a SwiftSync: directories that are not empty, several sources, blocks
+//! above the hints' height, other branches.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ fn in_order_up_to(world: &World, height: u32) -> Place {
     place
 }
 
-/// The tip, the coins, and undo data for the last blocks.
+/// Panics unless the tip, the coins, and the undo data of the last blocks are right.
 fn assert_whole(world: &World, place: &Place, right: &Place, what: &str) {
     assert_eq!(place.muhash(), right.muhash(), "{what}");
     let (ours, theirs) = (place.undo(), right.undo());
@@ -51,7 +51,7 @@ fn in_order_carries_on_above_the_hints() {
         let hints = world.write_hints(&place, tip - 20);
         let summary = world.try_swift(&place, mode, &hints, &[]).unwrap();
         assert_eq!((summary.height, summary.counts.blocks), (tip, 0));
-        // It may stop at the hints' height, and go on later.
+        // A run may stop at the hints' height, and the next one goes on from there.
         let place = world.place();
         let hints = world.write_hints(&place, tip - 20);
         let sources = world.sources(&place, mode, &world.shuffled(1));
@@ -76,7 +76,7 @@ fn a_better_branch_below_the_hints_wins_afterwards() {
     let main = world.in_order().muhash();
     for mode in MODES {
         let base = world.swift(mode, tip);
-        // A directory that Apus wrote can take back 288 blocks, whatever wrote it.
+        // Any directory of Apus can disconnect 288 blocks, whichever way it was synced.
         for depth in [1, 30, 288] {
             let fork = chain.fork(tip - depth, depth + 1, u64::from(depth));
             let place = base.copy();
@@ -88,7 +88,8 @@ fn a_better_branch_below_the_hints_wins_afterwards() {
             assert_eq!(judge.tip(), (tip + 1, summary.best_block));
         }
     }
-    // One block more: in full mode there is undo data, and else it is told that there is none.
+    // For one block more there is undo data in full mode; otherwise the error says that there is
+    // none.
     let fork = chain.fork(tip - 289, 290, 9);
     let branch = with_genesis(&fork).split_off((tip - 289) as usize + 1);
     let place = world.swift(Mode::Full, tip);
@@ -136,7 +137,7 @@ fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
             assert_whole(&world, &place, &right, &what);
             assert!(!place.network_dir().join(sync::REBUILD_DIRECTORY).exists(), "{what}");
         }
-        // Wrong hints leave what was synced as it was.
+        // Wrong hints do not change what was synced before.
         let place = in_order_up_to(&world, 130);
         let before = place.muhash();
         let mut wrong = world.model.hints(tip, apus::swiftsync::Numbering::Spendable);
@@ -213,7 +214,7 @@ fn blocks_lie_in_several_sources_with_duplicates_and_damaged_copies() {
     }
 }
 
-/// Asks to stop when this phase has reached a height.
+/// An observer that asks to stop when a phase has reached a height.
 struct StopAt<'a> {
     stop: &'a AtomicBool,
     phase: Phase,
@@ -247,7 +248,7 @@ fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round(
             assert_eq!(summary.best_block, world.tip());
             assert_whole(&world, &place, &right, &format!("{mode:?}, in order before"));
         }
-        // SwiftSync, interrupted above the hints' height; then everything is checked in order.
+        // A SwiftSync is interrupted above the hints' height; then everything is checked in order.
         let place = right.copy();
         let hints = world.write_hints(&place, 120);
         let stop = AtomicBool::new(false);
@@ -280,10 +281,10 @@ fn assumevalid_may_name_a_block_above_the_hints() {
 }
 
 #[test]
-fn undo_data_may_lie_beside_another_copy_and_a_good_copy_may_come_later() {
+fn undo_data_may_belong_to_another_copy_and_a_good_copy_may_come_later() {
     let world = World::of(&small_chain(79, 40, 4_000));
     let right = world.in_order();
-    // The first copy of every block has no undo data beside it.
+    // The first copy of each block comes without undo data.
     let place = world.place();
     let hints = world.write_hints(&place, world.height());
     let source = world.sources(&place, Mode::Full, &world.shuffled(1)).remove(0);
@@ -291,7 +292,7 @@ fn undo_data_may_lie_beside_another_copy_and_a_good_copy_may_come_later() {
     world.try_swift(&place, Mode::Full, &hints, &sources).unwrap();
     assert_whole(&world, &place, &right, "undo data beside another copy");
     assert_eq!(place.undo().len(), right.undo().len());
-    // The only copy of a block is damaged; what was done until then serves the next run.
+    // The only copy of a block is damaged; the next run carries on with what was done before.
     let mut damaged = World::new(world.network, world.blocks.clone());
     let middle = damaged.blocks[140].len() / 2;
     damaged.blocks[140][middle] ^= 1;

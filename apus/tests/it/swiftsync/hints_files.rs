@@ -1,4 +1,5 @@
-//! Hints of whole chains: made, compared with the crate `hintsfile`, read in every format, proved.
+//! Hints of whole chains: made by Apus, compared with the crate `hintsfile`, read in every format,
+//! and verified by SwiftSync.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn create(place: &Place, height: Option<u32>, format: Format, threads: usize) ->
     bytes
 }
 
-/// A hints file by the crate `hintsfile`: 0.2.1, and 0.1.1, which packs from bit 7 down.
+/// A hints file made by the crate `hintsfile`: by 0.2.1, or by 0.1.1, which packs from bit 7 down.
 fn by_the_crate(hints: &[Hinted]) -> [Vec<u8>; 2] {
     let (mut lsb, mut msb) = (Vec::new(), Vec::new());
     let height = hints.len() as u32;
@@ -38,8 +39,8 @@ fn by_the_crate(hints: &[Hinted]) -> [Vec<u8>; 2] {
     [lsb, msb]
 }
 
-/// What Apus makes of the directory, at its tip and below, is what the crate makes of what
-/// playing the blocks has found.
+/// Panics unless Apus' hints of a directory, at its tip and below, are those that the crate makes
+/// of the model.
 fn compare(world: &World, heights: &[u32]) {
     let place = world.in_order();
     for height in heights {

@@ -1,5 +1,5 @@
-//! Interruptions of every kind, fifty in all: a request to stop, a power cut, kill -9. What is
-//! left carries on or starts over, and ends right.
+//! About fifty interruptions of every kind: a request to stop, a power cut, kill -9. The next run
+//! carries on or starts over, and ends right.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,34 +21,35 @@ use crate::support::judge::Judge;
 use crate::support::program::{program_on, signal, start};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
 
-/// Often enough that something is saved in every short run.
+/// The time between two saves, so short that every run saves something.
 const SAVE_EVERY: Duration = Duration::from_millis(2);
 
 fn progress_file(place: &Place) -> PathBuf {
     place.swift_dir().join("progress")
 }
 
-/// What is saved is for its owner alone.
+/// Whether there is saved progress, which only its owner may read.
 fn assert_private(place: &Place) -> bool {
     let Ok(metadata) = progress_file(place).metadata() else { return false };
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "it holds the salt");
     true
 }
 
-/// Nothing is committed before the end.
+/// Panics if coins were committed before the end.
 fn assert_no_coins(place: &Place) {
     assert_eq!(committed(place), None, "a half-built UTXO set is not shown");
 }
 
-/// Height and hash of the best block whose coins are there.
+/// The height and hash of the best block whose coins are committed.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
-    // A directory that was not made whole yet has none.
+    // An unfinished directory has none.
     let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()?;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 
-/// Asks to stop after so many looks at a SwiftSync, and remembers the last and first.
+/// An observer that asks to stop after a number of reports of a SwiftSync, and keeps the first and
+/// the last.
 struct StopAfter {
     stop: AtomicBool,
     looks: Mutex<u64>,
@@ -84,8 +85,8 @@ impl Observer for StopAfter {
     }
 }
 
-/// One run; whether it was interrupted, and what its observer saw: blocks done at the first and
-/// last look, bytes of this run.
+/// Runs SwiftSync. Returns whether it was interrupted, and from its reports the blocks done at
+/// first and at last, and the bytes of this run.
 fn run(
     world: &World,
     place: &Place,
@@ -99,7 +100,7 @@ fn run(
     let summary = sync::sync(&options, sources, &observer, &observer.stop).unwrap();
     if !summary.interrupted {
         assert_eq!(summary.best_block, world.tip());
-        // Of this run alone.
+        // The counts are of this run alone.
         assert!(summary.counts.blocks <= u64::from(world.height()));
     }
     (summary.interrupted, observer.blocks_seen().expect("there was work left"))
@@ -112,7 +113,7 @@ fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
     let all_bytes: usize = world.blocks[1..].iter().map(Vec::len).sum();
     let mut rng = Rng::new(81, 1);
     for mode in MODES {
-        // How much is done before it notices depends on the machine.
+        // The work done before a run notices the request depends on the machine.
         let mut interruptions = 0;
         for round in 0.. {
             assert!(round < 60, "{mode:?}: it ends before it can be asked to stop");
@@ -133,7 +134,7 @@ fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
                 assert!(assert_private(&place), "{mode:?}");
                 assert_no_coins(&place);
             }
-            // What was under way when it was asked to stop was counted by nobody's look.
+            // Blocks in progress at the request are in no report.
             assert!(bytes_done <= all_bytes as u64, "{mode:?}: a block was done twice");
             assert_eq!(place.muhash(), right, "{mode:?}");
             assert!(!place.swift_dir().exists(), "{mode:?}: the salt is gone");
@@ -183,7 +184,7 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
             assert_eq!(bytes == all_bytes, anew, "{mode:?}, then {next:?}, spoilt: {spoilt}");
             assert_eq!(place.muhash(), right);
         }
-        // In order, it is forgotten.
+        // A sync in order removes what was saved.
         let (place, from) = interrupted_place(mode, &sources);
         assert_eq!(place.sync(&from).best_block, world.tip());
         assert_eq!(place.muhash(), right);
@@ -205,7 +206,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
             let disk = Disk::with_power_cut(Arc::clone(power));
             sync::reindex_on(&disk, &options, &Unobserved, &AtomicBool::new(false))
         };
-        // While it saves, how often depending on the clock; and then while it commits.
+        // Power cuts while it saves, as often as the clock has it, and then while it commits.
         for (save_every, cuts, share) in [(Duration::ZERO, 4, 3), (Duration::MAX, 8, 1)] {
             let counter = Arc::new(PowerCut::at(u64::MAX));
             run(&base.copy(), &counter, save_every).unwrap();
@@ -318,10 +319,12 @@ fn killed_at_random_moments_it_ends_right() {
     }
 }
 
-/// Tells [`killed_child`] what to do: root directory, hash of the tip, and mode.
+/// The environment variable that gives [`killed_child`] its task: root directory, hash of the tip,
+/// and mode.
 const CHILD: &str = "APUS_TEST_SWIFTSYNC_CHILD";
 
-/// Not a test: what the test below starts and kills. It saves more often than the program does.
+/// Not a test, but the process that the test below starts and kills. It saves more often than the
+/// program does.
 #[test]
 #[ignore = "a process that another test starts and kills"]
 fn killed_child() {

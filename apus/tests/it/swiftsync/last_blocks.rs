@@ -1,5 +1,5 @@
-//! The last 288 blocks of a SwiftSync that takes blocks as valid: their coins are known, so that
-//! every rule but the scripts is held, and what breaks one is refused with nothing committed.
+//! The last 288 blocks of a SwiftSync in assumevalid mode: their coins are known, so every rule but
+//! the scripts is checked, and a broken one is refused with nothing committed.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use super::stop::StopSoon;
 use crate::support::Place;
 use crate::support::swift::{Mode, World, small_chain, try_sync_with};
 
-/// A chain of which the last block breaks a rule, and hints that fit it.
+/// A chain whose last block breaks a rule, with hints that fit it.
 fn ending_in(chain: &Chain, wrong: &[Vec<u8>]) -> World {
     let sound = World::of(chain);
     World::new(sound.network, sound.blocks.iter().chain(wrong).cloned().collect())
 }
 
-/// The same for a child before its parent in the last block: the model plays in order and does not
+/// The same for a child before its parent in the last block. The model plays in order and does not
 /// see that the parent's first output is spent.
 fn ending_in_reversed_order(chain: &Chain) -> World {
     let mut world = ending_in(chain, &[chain.broken(Break::SpendsLaterTx).block]);
@@ -37,7 +37,7 @@ fn prepare(world: &World) -> (Place, PathBuf, Vec<PathBuf>) {
     (place, hints, sources)
 }
 
-/// No block is remembered as invalid.
+/// Panics if the index marks a block as invalid.
 fn assert_none_failed(place: &Place, what: &str) {
     let failed = place.index().into_values().filter(|(_, status, _)| status.is_failed()).count();
     assert_eq!(failed, 0, "{what}: marked invalid because of what SwiftSync says");
@@ -78,7 +78,8 @@ fn a_spend_in_a_block_before_its_coins_is_refused() {
     let chain = small_chain(162, 50, 9_000);
     let right = World::of(&chain).in_order().muhash();
     let mut world = ending_in(&chain, &spent_before_created(&chain));
-    // The model plays in order and does not see that the coin is spent; the hints have to say so.
+    // The model plays in order and does not see that the coin is spent, so the hints are changed to
+    // say so.
     let height = world.height();
     world.model.blocks[height as usize].outputs.last_mut().unwrap().spent_at = Some(height);
     let (place, hints, sources) = prepare(&world);
@@ -105,7 +106,7 @@ fn carrying_on_from_what_was_saved_refuses_the_same() {
             _ => ending_in(&chain, &[chain.broken(rule).block]),
         };
         let what = format!("{rule:?}, carried on");
-        // It may end before it notices.
+        // The run may end before it notices the request.
         let interrupted = (0..30).find_map(|_| {
             let (place, hints, sources) = prepare(&world);
             let options = world.options(&place, Mode::AssumeValid, &hints);

@@ -1,5 +1,5 @@
-//! SwiftSync as a whole: the same result as in order whatever the order of blocks and the number
-//! of workers, nothing committed of what is wrong, and an end after any interruption.
+//! SwiftSync as a whole: for any order of blocks and any number of workers the same result as in
+//! order, nothing committed if anything is wrong, and a right end after any interruption.
 
 mod branches;
 mod continuing;

@@ -1,5 +1,5 @@
-//! What every refusal comes to: an error of the right kind that says what to do, nothing
-//! committed, and a sync in order that succeeds in the same directory.
+//! What every refusal must be: an error of the right kind that says what to do, with nothing
+//! committed, after which a sync in order succeeds in the same directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,11 +33,11 @@ impl Blame {
     }
 }
 
-/// What a case must end in: who is to blame, and words of the message.
+/// The refusal that is due: who is to blame, and words of the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Due(pub Blame, pub &'static [&'static str]);
 
-/// The run failed as it should, and the message tells what to do next.
+/// Panics unless the run failed as is due, and the message says what to do next.
 #[track_caller]
 pub fn assert_due(due: &Due, result: Result<Summary, SyncError>, what: &str) {
     let Err(error) = result else { panic!("{what}: it was taken") };
@@ -51,7 +51,7 @@ pub fn assert_due(due: &Due, result: Result<Summary, SyncError>, what: &str) {
     }
 }
 
-/// Nothing of SwiftSync's work is there, and no coin.
+/// Panics unless the directory has no coins and nothing of SwiftSync's work.
 #[track_caller]
 pub fn assert_nothing_committed(place: &Place, what: &str) {
     assert!(!place.swift_dir().exists(), "{what}: its directory, with the salt, was left behind");
@@ -69,7 +69,7 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
     }
 }
 
-/// A directory's chainstate is what it was.
+/// Panics unless the chainstate of a directory is unchanged.
 #[track_caller]
 pub fn assert_unchanged(place: &Place, muhash: &(String, u64), what: &str) {
     assert!(!place.swift_dir().exists(), "{what}: its directory, with the salt, was left behind");
@@ -79,7 +79,7 @@ pub fn assert_unchanged(place: &Place, muhash: &(String, u64), what: &str) {
     }
 }
 
-/// A sync in order, in the same directory, comes to the right coins.
+/// Panics unless a sync in order in the same directory ends with the right coins.
 #[track_caller]
 pub fn assert_in_order_succeeds(
     place: &Place,
@@ -92,7 +92,7 @@ pub fn assert_in_order_succeeds(
     assert_eq!(&place.muhash(), muhash, "{what}: in order, afterwards");
 }
 
-/// Every file below a directory and what is in it, but for the manifests that a LevelDB writes
+/// All files below a directory with their content, except for the manifests that LevelDB writes
 /// whenever it is opened.
 pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::hash::Hash> {
     let mut files = BTreeMap::new();
@@ -108,7 +108,7 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::hash::Hash> {
     files
 }
 
-/// Names of the files that are not as they were.
+/// The names of the files that differ.
 pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus::hash::Hash>) -> Vec<PathBuf> {
     let after = contents(dir);
     let names: std::collections::BTreeSet<&PathBuf> = after.keys().chain(before.keys()).collect();

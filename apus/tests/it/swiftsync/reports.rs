@@ -1,4 +1,4 @@
-//! What a run says of itself: what was not checked, which undo data is there, what is saved.
+//! The report of a run: what was not checked, which undo data exists, what is saved.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ fn it_says_what_was_not_checked_and_which_undo_data_is_missing() {
             [(1, first_recent - 1, RuleGroup::ALL), (first_recent, height, RuleGroup::SCRIPTS)];
         assert_eq!(ranges, due);
         assert_eq!(summary.undo_from, first_recent);
-        // The repair that the report names.
+        // The repair that the report names makes it whole.
         let summary = place.try_reindex().unwrap();
         assert!(summary.checked.not_checked().is_empty());
         assert_eq!((summary.undo_from, summary.best_block), (1, world.tip()));
@@ -102,7 +102,7 @@ fn interrupted_it_says_what_is_saved() {
         let saved = summary.saved.expect("it says what is saved");
         assert_eq!(saved.total, world.height(), "{mode:?}");
         assert!(saved.done > 0 && saved.done < saved.total, "{mode:?}: {saved:?}");
-        // Asked to stop before it has begun, it says the same.
+        // A run that is asked to stop before it has begun reports the same.
         let stop = std::sync::atomic::AtomicBool::new(true);
         let again = apus::sync::sync(&options, &sources, &apus::sync::Unobserved, &stop).unwrap();
         assert!(again.interrupted, "{mode:?}");

@@ -1,4 +1,5 @@
-//! One UTXO set, one block index and the same undo data from in-order sync and both modes.
+//! The same UTXO set, block index and undo data from a sync in order and from both modes of
+//! SwiftSync.
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ use crate::support::judge::Judge;
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 use crate::support::{Place, blocks_of, data, hash_of, shared, with_genesis};
 
-/// Blocks below the hints' height that have undo data in any case.
+/// The number of blocks up to the hints' height that have undo data in either mode.
 const UNDO_BLOCKS: u32 = 288;
 
-/// What a directory comes to.
+/// The content of a directory that must be the same after each way to sync.
 struct Result {
     muhash: String,
     hash_serialized_3: String,
@@ -28,7 +29,7 @@ impl Result {
     }
 }
 
-/// Holds a directory of SwiftSync against one that was synced in order.
+/// Compares a directory of SwiftSync with one that was synced in order.
 struct Expected<'a> {
     world: &'a World,
     place: Place,
@@ -55,7 +56,8 @@ impl<'a> Expected<'a> {
         assert!(!place.swift_dir().exists(), "{what}: nothing is left behind");
     }
 
-    /// Index and undo data: all of it in full mode, that of the last blocks at least in the other.
+    /// Compares index and undo data: all of it in full mode, and at least that of the last blocks
+    /// in the other.
     fn check_blocks(&self, place: &Place, mode: Mode, what: &str) {
         let (theirs, mut ours) = (self.place.index(), place.index());
         let (their_undo, our_undo) = (self.place.undo(), place.undo());
@@ -77,7 +79,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// Where blocks and undo data lie, by hash.
+/// The positions of blocks and undo data, by hash.
 fn positions(place: &Place) -> Vec<(apus::hash::Hash, u32, u32, u32)> {
     let (index, _) = place.blocks();
     let mut places: Vec<_> =
@@ -94,7 +96,7 @@ fn judged(world: &World, place: &Place, next: &[Vec<u8>]) {
     assert_eq!(judge.tip(), (world.height() + next.len() as u32, hash_of(last)), "it extends it");
 }
 
-/// Real blocks in both modes, from a file in order and from one that is shuffled.
+/// Syncs real blocks in both modes, from a file in order and from a shuffled one.
 fn real_chain(network: Network, blocks: Vec<Vec<u8>>, muhash: &str) {
     let world = World::new(network, blocks);
     let expected = Expected::new(&world, world.in_order());
@@ -209,7 +211,7 @@ fn a_directory_serves_as_source_and_for_a_reindex() {
 }
 
 #[test]
-fn stale_blocks_are_kept_beside_the_chain() {
+fn stale_blocks_are_kept() {
     let chain = small_chain(23, 40, 3_000);
     let stale = [chain.fork(chain.height() - 2, 1, 5), chain.fork(120, 3, 6)];
     let world = World::of(&chain);
@@ -234,8 +236,8 @@ fn stale_blocks_are_kept_beside_the_chain() {
         let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
         expected.check(&place, mode, &summary, &format!("{mode:?}"));
     }
-    // A directory that has connected, and taken back, one of the stale branches has undo data of
-    // both on the same parent.
+    // A directory that connected a stale branch and disconnected it again has undo data of two
+    // blocks on the same parent.
     let reorganised = world.place();
     let branch = reorganised.write("stale", &with_genesis(&stale[0]));
     reorganised.sync(&[branch]);

@@ -1,5 +1,5 @@
-//! Undo data of stale siblings that has the shape of the active block's, its checksum, and coins
-//! that pass every rule.
+//! Undo data of stale siblings that could be the active block's: it has its shape and its checksum,
+//! and coins that pass every rule.
 
 use apus::coins::Coin;
 use apus::disk::Disk;
@@ -12,7 +12,7 @@ use crate::support::Place;
 use crate::support::model::Model;
 use crate::support::swift::{Mode, World, small_chain};
 
-/// A chain with blocks on top that each spend one coin, and what siblings of these would spend.
+/// A chain with blocks on top that each spend one coin, and stale siblings of these blocks.
 struct Siblings {
     world: World,
     /// By height, the undo data of stale blocks on the same parent.
@@ -21,11 +21,11 @@ struct Siblings {
     blocks: Vec<(u32, Vec<u8>)>,
 }
 
-/// What a block pays out: so little that any coin is enough.
+/// The amount that a block pays out, which any coin covers.
 const LITTLE: u64 = 100;
 
 impl Siblings {
-    /// `pairs` times two blocks, of which the first has so many stale siblings.
+    /// A chain with `pairs` times two blocks on top, of which the first has so many stale siblings.
     fn new(chain: &Chain, pairs: usize, siblings: usize) -> Self {
         let mut coins = chain.spendable(Kind::OpTrue).into_iter();
         let base = World::of(chain);
@@ -57,7 +57,7 @@ impl Siblings {
         Self { world, stale, blocks: stale_blocks }
     }
 
-    /// Undo data of all blocks, with that of stale siblings before or after the right one.
+    /// The undo data of all blocks, with that of stale siblings before or after the right one.
     fn records(&self, stale_first: bool) -> Vec<(u32, Vec<u8>)> {
         let mut records = Vec::new();
         for height in 1..=self.world.height() {
@@ -72,7 +72,7 @@ impl Siblings {
     }
 }
 
-/// The coins are right, and the undo data is the chain's own.
+/// Panics unless the coins are right and the undo data is the chain's own.
 fn assert_right(place: &Place, world: &World, muhash: &(String, u64), what: &str) {
     assert_eq!(&place.muhash(), muhash, "{what}");
     let undo = place.undo();
@@ -113,7 +113,7 @@ fn carrying_on_finds_them_too() {
     let interrupted = (0..30).find_map(|_| {
         let place = world.place();
         let hints = world.write_hints(&place, world.height());
-        // The blocks in question come first.
+        // The blocks with siblings come first.
         let order: Vec<usize> = world.file_order().into_iter().rev().collect();
         let records = siblings.records(true);
         let sources = [world.write_source_with(&place, "source", &order, &records)];
@@ -150,7 +150,7 @@ fn a_sibling_that_breaks_a_rule_is_passed_over() {
     let siblings = Siblings::new(&chain, 1, 1);
     let world = &siblings.world;
     let right = world.in_order().muhash();
-    // The sibling's coin is too poor.
+    // The sibling's coin has too small an amount.
     let (height, _) = siblings.stale[0];
     let poor =
         crate::support::model::encode_undo(&[vec![Coin::new(LITTLE - 1, &[0x51], 50, false)]]);
@@ -158,7 +158,7 @@ fn a_sibling_that_breaks_a_rule_is_passed_over() {
     let (mut both, mut poor_alone) = (rights.clone(), rights.clone());
     both.insert(height as usize - 1, (height, poor.clone()));
     poor_alone[height as usize - 1].1 = poor;
-    // In one rev file, and in those of two sources.
+    // The records are in one rev file, or in those of two sources.
     for split in [false, true] {
         let place = world.place();
         let hints = world.write_hints(&place, world.height());
@@ -177,7 +177,7 @@ fn a_sibling_that_breaks_a_rule_is_passed_over() {
     }
 }
 
-/// A directory that has connected every stale block, and taken it back for the chain.
+/// A directory that connected each stale block and disconnected it again.
 fn reorganised(siblings: &Siblings) -> Place {
     let (world, place) = (&siblings.world, siblings.world.place());
     for (height, block) in &siblings.blocks {
@@ -194,7 +194,7 @@ fn reorganised(siblings: &Siblings) -> Place {
 #[test]
 fn the_block_index_of_a_source_says_which_undo_data_is_right() {
     let chain = small_chain(185, 120, 6_000);
-    // More combinations than are tried.
+    // There are more combinations than SwiftSync tries.
     let siblings = Siblings::new(&chain, 18, 1);
     let world = &siblings.world;
     let right = world.in_order().muhash();
@@ -206,7 +206,7 @@ fn the_block_index_of_a_source_says_which_undo_data_is_right() {
     let index = source.network_dir().join("blocks/index");
     let before = contents(&source.datadir());
     {
-        // Its owner is running.
+        // The directory's owner is running.
         let _owner = Disk::new().lock(index.join("LOCK")).unwrap();
         let place = world.place();
         assert_eq!(sync(&place).unwrap().best_block, world.tip());

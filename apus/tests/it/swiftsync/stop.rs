@@ -1,4 +1,4 @@
-//! A run that is asked to stop while it works through blocks.
+//! A request to stop while SwiftSync works through blocks.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use apus::sync::{self, Observer, Options, Phase, Progress, Summary, SyncError};
 
-/// Asks to stop at the first look at blocks of a SwiftSync, or of its second branch, and counts
-/// the branches.
+/// An observer that asks to stop when a SwiftSync, or its second branch, first reports blocks, and
+/// counts the branches.
 pub struct StopSoon {
     flag: AtomicBool,
     branch: usize,
-    /// Branches begun, and blocks at the last look.
+    /// The number of branches begun, and of blocks at the last report.
     seen: Mutex<(usize, u64)>,
 }
 
@@ -22,7 +22,7 @@ impl StopSoon {
         Self { flag: AtomicBool::new(false), branch, seen: Mutex::new((0, u64::MAX)) }
     }
 
-    /// How many branches were worked at.
+    /// The number of branches that were begun.
     pub fn branches(&self) -> usize {
         self.seen.lock().unwrap().0
     }

@@ -1,4 +1,4 @@
-//! Blocks that are wrong, and blocks that nobody vouches for.
+//! Invalid blocks, and blocks that assumevalid does not cover.
 
 use apus::hash::Hash;
 use apus::store::BlockStatus;
@@ -20,7 +20,8 @@ fn block(reason: &'static [&'static str]) -> Due {
     Due(Blame::Block, reason)
 }
 
-/// Broken rules, what is due in assumevalid mode (nothing where it is not checked), and in full.
+/// Broken rules, with what is due in assumevalid mode (nothing where the rule is not checked) and
+/// in full mode.
 fn broken_rules() -> Vec<(Break, Option<Due>, Due)> {
     let header = Due(Blame::Hints, &["the best chain of headers ends at"]);
     let same = |rule, due| (rule, Some(due), due);
@@ -76,7 +77,7 @@ impl Broken<'_> {
     fn check(&self, mode: Mode, wrong: &[Vec<u8>], due: &Due, what: &str) {
         let blocks = self.sound.blocks.iter().chain(wrong).cloned().collect();
         let mut world = World::new(self.sound.network, blocks);
-        // Coins that never were are said to be rich, and everybody's.
+        // Coins that do not exist get undo data of a large amount that anybody may spend.
         for coin in world.model.blocks.iter_mut().flat_map(|deeds| &mut deeds.undo).flatten() {
             if coin.amount == 0 && coin.script == apus::coins::CompactScript::new(&[0x51]) {
                 coin.amount = 1_000_000 * 100_000_000;
@@ -124,7 +125,7 @@ fn on_top(chain: &Chain, txs: &[bitcoin::Transaction]) -> Vec<Vec<u8>> {
     blocks.collect()
 }
 
-/// Pays all of a coin that everybody may spend to everybody.
+/// Spends a coin that anybody may spend to another such coin, without a fee.
 fn payment(chain: &Chain, fee: u64) -> bitcoin::Transaction {
     let coin = chain.spendable(Kind::OpTrue)[0];
     Payment::new(&[coin], [(coin.amount - fee, vec![0x51])]).to_transaction(chain.keys())
@@ -144,7 +145,7 @@ fn what_goes_wrong_between_blocks_is_refused() {
     let sound = World::of(&chain);
     let muhash = sound.in_order().muhash();
     let broken = Broken { sound: &sound, muhash: &muhash };
-    // A coin spent in two blocks. In order, the first of them is good.
+    // A coin is spent in two blocks. In order, the first of them is valid.
     let twice = on_top(&chain, &[payment(&chain, 0), payment(&chain, 1)]);
     let first = World::new(sound.network, [&sound.blocks[..], &twice[..1]].concat());
     let with_first = first.in_order().muhash();
@@ -152,7 +153,7 @@ fn what_goes_wrong_between_blocks_is_refused() {
         let twice_broken = Broken { sound: &sound, muhash: &with_first };
         twice_broken.check(mode, &twice, &UNBALANCED, "a coin spent by two blocks");
     }
-    // Spent a block before it is created, with hints that say so and undo data that lies.
+    // A coin is spent one block before it is created, with hints that fit and undo data that lies.
     let parent = payment(&chain, 0);
     let wrong = on_top(&chain, &[child(&chain, &parent), parent]);
     let world = World::new(sound.network, [&sound.blocks[..], &wrong].concat());
@@ -171,7 +172,7 @@ fn what_goes_wrong_between_blocks_is_refused() {
         let world = World { network: world.network, blocks: world.blocks.clone(), model };
         broken.check_with(&world, Mode::Full, &hints, &due, "spent before it is created");
     }
-    // More money than there is.
+    // A transaction creates more money than it spends.
     let parent = chain.parent(chain.height());
     let rich = Builder::block_on(&parent).coinbase_value(1_000_000 * 100_000_000).finish();
     let rich = [encode_block(&rich)];
@@ -234,7 +235,7 @@ fn blocks_that_are_not_there_are_named() {
     let world = World::of(&small_chain(62, 30, 5_000));
     let right = world.in_order().muhash();
     for mode in MODES {
-        // None of it: the headers end there.
+        // The block is missing with its header.
         let place = world.place();
         let hints = world.write_hints(&place, world.height());
         let mut order = world.file_order();
@@ -245,7 +246,7 @@ fn blocks_that_are_not_there_are_named() {
         assert_nothing_committed(&place, "a block is missing");
         let all = world.sources(&place, mode, &world.file_order());
         assert_in_order_succeeds(&place, &all, &right, "a block is missing");
-        // Its header alone.
+        // Only the header is present.
         let mut damaged = World::new(world.network, world.blocks.clone());
         let middle = damaged.blocks[120].len() / 2;
         damaged.blocks[120][middle] ^= 1;
@@ -299,7 +300,7 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
 }
 
 #[test]
-fn stale_blocks_of_a_source_are_no_obstacle_and_wrong_ones_beside_the_chain_are_refused() {
+fn stale_blocks_of_a_source_are_no_obstacle_and_wrong_ones_next_to_the_chain_are_refused() {
     let chain = chain();
     let world = World::of(&chain);
     let right = world.in_order().muhash();

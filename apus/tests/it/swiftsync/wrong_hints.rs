@@ -1,4 +1,4 @@
-//! Hints that are wrong, one kind after the other.
+//! Wrong hints of every kind.
 
 use std::path::PathBuf;
 
@@ -14,11 +14,11 @@ use crate::support::model::{Hinted, encode};
 use crate::support::program::{assert_ends, program_on};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 
-/// A spoiled hints file, and what becomes of it in each mode.
+/// A wrong hints file, and the refusal that is due in each mode.
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
-    /// In assumevalid mode, and in full mode.
+    /// What is due in assumevalid mode, and in full mode.
     due: [Due; 2],
 }
 
@@ -55,7 +55,7 @@ impl Spoiler {
         encode(&hints, Format::Bip456)
     }
 
-    /// A block, by height, and the index of one of its outputs that is spent in between these
+    /// The height of a block, and the index of one of its outputs that is spent between these
     /// heights.
     fn spent_output(&self, from: u32, to: u32, wanted: impl Fn(u32, u32) -> bool) -> (usize, u32) {
         for (height, deeds) in (0u32..).zip(&self.world.model.blocks).skip(1) {
@@ -78,7 +78,7 @@ impl Spoiler {
         })
     }
 
-    /// A busy block, by its place in the hints, where this holds.
+    /// The place in the hints of a busy block for which this holds.
     fn block(&self, fits: impl Fn(&[u32], u32) -> bool) -> usize {
         let busy = 150..self.right.len();
         let mut blocks = busy.filter(|at| fits(&self.right[*at].0, self.right[*at].1));
@@ -184,7 +184,7 @@ impl Spoiler {
     }
 
     fn codes(&mut self) {
-        // Blocks of the file, so that one may be replaced.
+        // The file is put together from blocks, of which one is replaced.
         let code =
             |hinted: &Hinted| encode(std::slice::from_ref(hinted), Format::Bip456)[9..].to_vec();
         let with = |right: &[Hinted], at: usize, own: Vec<u8>| {
@@ -215,7 +215,7 @@ impl Spoiler {
         put_compact_size(&mut far, 1 << 30);
         let far = with(&self.right, at, far);
         self.add("an index no block has", far, Due(Blame::Hints, &["larger than a block"]));
-        // [4, 5, 11] with one low bit each; the first two swapped: 5, 4.
+        // The indices 4, 5, 11 have one low bit each. With the first two swapped they are 5, 4, 11.
         let unsorted = vec![3, 11, 0b110 | 0b1, 0, 0];
         let unsorted = with(&self.right, at, unsorted);
         self.add("unsorted", unsorted, Due(Blame::Hints, &["block "]));
@@ -281,7 +281,7 @@ fn every_kind_is_refused_and_in_order_sync_succeeds_where_it_was() {
             assert_due(&due[at], world.try_swift(&place, mode, &hints, &sources), &what);
             assert_nothing_committed(&place, &what);
             assert_in_order_succeeds(&place, &sources, &muhash, &what);
-            // On a directory that has coins already.
+            // The same on a directory that has coins already.
             let result = try_reindex_with(&world.options(&reindexed, mode, &hints));
             assert_due(&due[at], result, &format!("{what}, reindex"));
             assert_unchanged(&reindexed, &muhash, &format!("{what}, reindex"));
@@ -311,7 +311,7 @@ fn the_proof_alone_refuses_every_kind_too() {
 }
 
 #[test]
-fn what_is_known_early_is_told_early() {
+fn what_is_known_early_is_reported_early() {
     let world = World::of(&small_chain(43, 10, 2_000));
     let longer = World::of(&small_chain(43, 11, 2_000));
     for mode in MODES {

@@ -1,5 +1,5 @@
-//! Undo data that is wrong, in rev files beside a source and in our own. Full mode takes every
-//! coin from there and trusts none of it.
+//! Wrong undo data, in the rev files of a source and in the directory's own. Full mode takes every
+//! coin from undo data, and trusts none of it.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const UNBALANCED: Due = Due(Blame::Hints, &["or undo data is wrong"]);
 const REFUSED: Due = Due(Blame::Block, &["its undo data is wrong"]);
 const ABSENT: Due = Due(Blame::Disk, &["no undo data for block", "without --hints"]);
 
-/// P2PKH: its signatures do not commit to amounts.
+/// A P2PKH coin, whose signatures do not commit to amounts.
 fn is_p2pkh(coin: &Coin) -> bool {
     coin.script.as_bytes().first() == Some(&0)
 }
@@ -25,10 +25,11 @@ fn is_p2pkh(coin: &Coin) -> bool {
 struct Edit {
     name: &'static str,
     due: Due,
-    /// Which coin to change, spent by the block at this height.
+    /// The coin to change, which the block at this height spends.
     wanted: fn(&Coin, u32) -> bool,
     change: fn(&mut Coin, u32),
-    /// Whether it takes as many bytes as before, so that it fits in our own files.
+    /// Whether the changed coin has as many bytes as before, so that it fits into the directory's
+    /// own files.
     as_long: bool,
 }
 
@@ -102,7 +103,7 @@ const EDITS: [Edit; 9] = [
 ];
 
 impl Edit {
-    /// The block whose undo data changes, and how it is afterwards.
+    /// The height of a block, and its changed undo data.
     fn apply(&self, world: &World) -> (u32, Vec<u8>) {
         for (height, deeds) in (0u32..).zip(&world.model.blocks).skip(1) {
             let mut deeds: Deeds = deeds.clone();
@@ -126,7 +127,7 @@ fn records(world: &World) -> Records {
     (1..=world.height()).map(|height| (height, world.model.undo(height))).collect()
 }
 
-/// Runs full mode from a source with this undo data.
+/// Runs SwiftSync in full mode from a source with this undo data.
 fn check(world: &World, name: &str, undo: &[(u32, Vec<u8>)], due: &Due, muhash: &(String, u64)) {
     check_source(world, name, due, muhash, |place| {
         world.write_source_with(place, "source", &world.file_order(), undo);
@@ -159,7 +160,7 @@ fn a_changed_coin_is_refused() {
         undo[height as usize - 1].1 = changed;
         check(&world, edit.name, &undo, &edit.due, &muhash);
     }
-    // Taken as valid, the blocks do not need it.
+    // In assumevalid mode undo data is not needed.
     let place = world.place();
     let (height, changed) = EDITS[0].apply(&world);
     let mut undo = records(&world);
@@ -211,7 +212,7 @@ fn records_that_do_not_belong_are_refused() {
     spoil("two transactions swapped", Due(Blame::Block, &[]), &|undo| undo[a].1 = swapped.clone());
     let sibling = World::of(&chain.fork(busy[3] - 1, 1, 2)).model.undo(busy[3]);
     spoil("a stale sibling's", Due(Blame::Block, &[]), &|undo| undo[a].1 = sibling.clone());
-    // Beside the right one it does no harm, and nor does any order of records.
+    // Next to the right record a wrong one does no harm, in any order of records.
     let place = world.place();
     let mut undo = right.clone();
     undo.insert(a, (busy[3], sibling));
@@ -265,7 +266,8 @@ fn damaged_rev_files_are_refused() {
     });
 }
 
-/// Puts other undo data of the same length into our own rev file, with the right checksum.
+/// Replaces undo data in the directory's own rev file by other data of the same length, with the
+/// right checksum.
 fn overwrite(place: &Place, world: &World, height: u32, payload: &[u8], spoil_checksum: bool) {
     let (index, _) = place.blocks();
     let hash = world.hash(height);
@@ -304,7 +306,7 @@ fn wrong_undo_data_of_our_own_stops_a_reindex_and_the_coins_stay() {
     assert_due(&due, try_reindex_with(&options), "a bad checksum");
     assert_unchanged(&place, &muhash, "a bad checksum");
     overwrite(&place, &world, 130, &world.model.undo(130), false);
-    // Mended, it goes through.
+    // Once the undo data is repaired, the run succeeds.
     assert_eq!(try_reindex_with(&options).unwrap().best_block, world.tip());
     assert_eq!(place.muhash(), muhash);
 }
