@@ -90,7 +90,10 @@ fn is_reason(text: &str) -> bool {
 }
 
 #[test]
-fn reasons_are_told_from_other_strings() {
-    let source = r#"f("bad-version(0x{v:08x})", "no reason", "non-final x", "high-hash, x", "-x", "--y", 'a', "b")"#;
+fn reasons_are_distinguished_from_other_strings() {
+    let source = r#"
+        f("bad-version(0x{v:08x})", "no reason", "non-final x", "high-hash, x");
+        f("-x", "--y", 'a', "b")
+    "#;
     assert_eq!(reasons_in(&tokens(source)), ["bad-version", "high-hash"]);
 }

@@ -28,8 +28,8 @@ pub fn long() -> &'static Chain {
 }
 
 fn made_once(recipe: Recipe) -> &'static Chain {
-    static CHAINS: LazyLock<Mutex<HashMap<Recipe, Arc<OnceLock<&'static Chain>>>>> =
-        LazyLock::new(Mutex::default);
+    type Made = Arc<OnceLock<&'static Chain>>;
+    static CHAINS: LazyLock<Mutex<HashMap<Recipe, Made>>> = LazyLock::new(Mutex::default);
     // The lock of all is not held while one is made, which takes a second or so.
     let cell = Arc::clone(CHAINS.lock().unwrap().entry(recipe).or_default());
     cell.get_or_init(|| {
