@@ -347,7 +347,7 @@ fn a_chainstate_that_does_not_fit_the_blocks_is_reported() {
     }
 }
 
-/// An observer that asks to stop when a phase has done a block.
+/// An observer that asks to stop at the first report of a phase.
 struct StopAt<'a>(Phase, &'a AtomicBool);
 
 impl Observer for StopAt<'_> {
