@@ -10,12 +10,13 @@ use apus::disk::Disk;
 use apus::store::{DataDir, DataDirOptions, IndexDb};
 use apus::sync::{self, SyncError, Unfinished, Unobserved, UtxoHash};
 use apus::wire::Chain;
+use apus_testchain::copy_dir;
 
 use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::judge::Judge;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
-use crate::support::{Place, copy_dir, regtest_chain};
+use crate::support::{Place, regtest_chain};
 
 /// A directory with the regtest chain up to `height`.
 fn synced(height: usize) -> Place {
@@ -79,7 +80,7 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
     let lower = synced(100);
     let blocks = place.network_dir().join("blocks");
     std::fs::remove_dir_all(&blocks).unwrap();
-    copy_dir(&lower.network_dir().join("blocks"), &blocks);
+    copy_dir(&lower.network_dir().join("blocks"), &blocks).unwrap();
     let before = snapshot(&place.network_dir().join("chainstate"));
     let error = place.try_reindex().unwrap_err();
     assert!(matches!(error, SyncError::WouldShrink(_)), "{error}");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use apus_testchain::copy_dir;
 use serde_json::Value;
 
 use super::made::MadeChain;
@@ -208,18 +209,4 @@ fn median(mut all: Vec<Run>) -> Result<Run> {
     let runs = all.len();
     let median = all.into_iter().nth(runs / 2).ok_or("no runs")?;
     Ok(Run { runs, ..median })
-}
-
-/// Copies a directory with everything in it.
-fn copy_dir(from: &Path, to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy_dir(&entry.path(), &target)?,
-            false => std::fs::copy(entry.path(), target).map(|_| ())?,
-        }
-    }
-    Ok(())
 }

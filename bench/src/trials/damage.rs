@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use apus_testchain::Rng;
+use apus_testchain::{Rng, copy_dir};
 
 use super::kill::right;
-use super::world::{Ended, Found, STATES, State, Way, World, copy};
+use super::world::{Ended, Found, STATES, State, Way, World};
 use super::{Trial, Verdict};
 use crate::Result;
 
@@ -249,7 +249,7 @@ fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Re
     let is_input = file.starts_with(inputs);
     let reindexed = world.fresh("reindexed")?;
     if !is_input {
-        copy(target, &reindexed)?;
+        copy_dir(target, &reindexed)?;
         let first = world.run(&world.args(Way::Reindex, &reindexed))?;
         let then = world.run(&world.args(Way::Sync, &reindexed))?;
         if first.is_crash() || then.is_crash() {

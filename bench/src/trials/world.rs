@@ -10,7 +10,7 @@ use apus::disk::Disk;
 use apus::store::{DataDir, DataDirOptions};
 use apus::sync::REBUILD_MARK;
 use apus::wire::{Chain as NetworkName, Network};
-use apus_testchain::{Chain, Rng, Spec};
+use apus_testchain::{Chain, Rng, Spec, copy_dir};
 
 use super::truth::Truth;
 use crate::Result;
@@ -248,7 +248,10 @@ impl World {
         if target.exists() {
             fs::remove_dir_all(target)?;
         }
-        state.map_or(Ok(()), |state| copy(&self.state(state), target))
+        if let Some(state) = state {
+            copy_dir(&self.state(state), target)?;
+        }
+        Ok(())
     }
 
     /// The hints file that `Way::HintsCreate` makes of a directory.
@@ -387,18 +390,4 @@ impl World {
         let all = self.truth.height() + 1;
         if found == all { Ok(()) } else { Err(format!("{found} of {all} blocks").into()) }
     }
-}
-
-/// Copies a directory with everything in it.
-pub fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &target)?,
-            false => drop(fs::copy(entry.path(), target)?),
-        }
-    }
-    Ok(())
 }

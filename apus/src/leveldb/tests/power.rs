@@ -20,7 +20,7 @@ fn cut_at_every_step(
         let mut finished = false;
         for lose in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            copy_dir(prepared.path(), dir.path());
+            apus_testchain::copy_dir(prepared.path(), dir.path()).unwrap();
             let power = Arc::new(PowerCut::at(cut_at));
             let result = work(Disk::with_power_cut(power.clone()), dir.path());
             finished = !power.is_off();
@@ -45,18 +45,6 @@ fn cut_at_every_step(
         cut_at += 1;
     }
     assert!(cut_at > 5);
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_dir(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 fn some_runs(dir: &Path, runs: usize) -> Map {

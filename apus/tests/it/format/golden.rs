@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use apus::wire::{BlockView, Chain};
+use apus_testchain::copy_dir;
 
-use super::files::files_below;
 use crate::support::judge::Judge;
 use crate::support::{Place, regtest_chain};
 
@@ -19,18 +19,10 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/regtest-20")
 }
 
-fn copy(from: &Path, to: &Path) {
-    for file in files_below(from) {
-        let to = to.join(&file);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from.join(&file), to).unwrap();
-    }
-}
-
 /// A copy of the directory that a test may change.
 fn opened() -> Place {
     let place = Place::new(Chain::Regtest);
-    copy(&golden(), &place.network_dir());
+    copy_dir(&golden(), &place.network_dir()).unwrap();
     place
 }
 
@@ -90,7 +82,7 @@ fn make_the_directory() {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("blocks", &regtest_chain()[..=HEIGHT])]);
     println!("{:?}", place.muhash());
-    copy(&place.network_dir(), &golden());
+    copy_dir(&place.network_dir(), &golden()).unwrap();
     for name in ["blk00000.dat", "rev00000.dat"] {
         let path = golden().join("blocks").join(name);
         let bytes = fs::read(&path).unwrap();

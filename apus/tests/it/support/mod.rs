@@ -18,6 +18,7 @@ use apus::hash::Hash;
 use apus::store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
 use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
 use apus::wire::{Chain, Network, genesis_block};
+use apus_testchain::copy_dir;
 
 pub use testdata::{blocks_of, data, shared};
 
@@ -78,7 +79,7 @@ impl Place {
     /// Another place with a copy of the data directory.
     pub fn copy(&self) -> Self {
         let copy = Self::new(self.network.chain);
-        copy_dir(&self.datadir(), &copy.datadir());
+        copy_dir(&self.datadir(), &copy.datadir()).unwrap();
         copy
     }
 
@@ -143,17 +144,4 @@ pub fn first_table(dir: &Path) -> PathBuf {
         .collect();
     tables.sort();
     tables.pop().expect("there is a table")
-}
-
-/// Copies a directory with everything in it.
-pub fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_dir(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }

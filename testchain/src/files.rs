@@ -1,0 +1,21 @@
+//! Files of tests and benchmarks.
+
+use std::path::Path;
+use std::{fs, io};
+
+/// Copies a directory with everything in it; `to` is made if it does not exist.
+///
+/// # Errors
+/// The error of the file system.
+pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_dir(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
+    Ok(())
+}
