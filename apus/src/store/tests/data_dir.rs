@@ -146,8 +146,9 @@ fn hold_the_lock() {
 #[test]
 fn one_holder_at_a_time_among_processes() {
     let dir = tempfile::tempdir().unwrap();
+    let (_, module) = module_path!().split_once("::").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "store::tests::data_dir::hold_the_lock"])
+        .args(["--ignored", "--exact", &format!("{module}::hold_the_lock")])
         .env("APUS_TEST_LOCK_ROOT", dir.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
