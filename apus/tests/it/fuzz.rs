@@ -8,11 +8,12 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use apus_testchain::Rng;
+use targets::{TARGETS, Target};
 
-/// Mutations of the stored inputs that each target gets.
+/// Number of mutations of stored inputs that each target is given.
 const MUTATIONS: usize = 300;
 
-/// The stored inputs of a target, by name.
+/// The stored inputs of a target, in the order of their names.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
     let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -22,28 +23,29 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Gives `data` to a target; a failure names the input it came from, and the data itself.
-fn check(body: fn(&[u8]), data: &[u8], from: &Path) {
+/// Gives `data`, the stored input at `from` or a mutation of it, to a target. Data that fails is
+/// kept in a file.
+fn check((target, body): &Target, data: &[u8], from: &Path) {
     if let Err(panic) = catch_unwind(|| body(data)) {
-        let kept = std::env::temp_dir().join("apus-fuzz-input");
+        let kept = std::env::temp_dir().join(format!("apus-fuzz-{target}"));
         fs::write(&kept, data).unwrap();
-        eprintln!("{} or a mutation of it fails; it is in {}", from.display(), kept.display());
+        eprintln!("{} made from {} fails {target}", kept.display(), from.display());
         std::panic::resume_unwind(panic);
     }
 }
 
 #[track_caller]
-fn run(target: &str) {
-    let (_, body) = targets::TARGETS.iter().find(|(name, _)| *name == target).unwrap();
-    let corpus = corpus(target);
+fn run(name: &str) {
+    let target = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
+    let corpus = corpus(name);
     for (path, data) in &corpus {
-        check(*body, data, path);
+        check(target, data, path);
     }
     let mut random = Rng::new(1, 0);
     for round in 0..MUTATIONS {
         let (path, data) = &corpus[round % corpus.len()];
         let (_, other) = &corpus[below(&mut random, corpus.len())];
-        check(*body, &mutated(data, other, &mut random), path);
+        check(target, &mutated(data, other, &mut random), path);
     }
 }
 
@@ -74,7 +76,7 @@ fn below(random: &mut Rng, n: usize) -> usize {
     random.below(n as u64) as usize
 }
 
-/// A test for each target, so that they run side by side, and a list of them.
+/// Makes a test of each target named, and a test that no target is left out.
 macro_rules! targets {
     ($($target:ident)*) => {
         $(#[test]
@@ -84,7 +86,7 @@ macro_rules! targets {
 
         #[test]
         fn every_target_is_run() {
-            let names = targets::TARGETS.map(|(name, _)| name);
+            let names = TARGETS.map(|(name, _)| name);
             assert_eq!(names, [$(stringify!($target)),*]);
         }
     };
