@@ -53,7 +53,8 @@ pub fn shared(name: &str) -> PathBuf {
     panic!("{name}: the shared chain data is absent, and this test should have been ignored")
 }
 
-/// The blocks of a file that holds nothing but blocks, each after the network's magic and its length.
+/// The blocks of a file that holds nothing but blocks, each after the network's magic and its
+/// length.
 pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
     let (mut blocks, mut rest) = (Vec::new(), &bytes[..]);

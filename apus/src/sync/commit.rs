@@ -147,8 +147,8 @@ impl Ledger {
             && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
-    /// Takes `active` for the active chain, whose last block `best` was committed with this number of
-    /// coins. `counts` is what this run did for it.
+    /// Takes `active` for the active chain, whose last block `best` was committed with this number
+    /// of coins. `counts` is what this run did for it.
     pub fn stand_at(
         &mut self,
         active: ActiveChain,
@@ -222,8 +222,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns a function that shows an observer which share of a commit is done. The number of coins
-    /// is taken now, since the cache is locked while it is written.
+    /// Returns a function that shows an observer which share of a commit is done. The number of
+    /// coins is taken now, since the cache is locked while it is written.
     fn report_commit<'a>(
         &self,
         shared: &Shared,

@@ -59,8 +59,8 @@ pub(super) enum Coins<'a> {
 }
 
 impl Node {
-    /// Opens the data directory, and makes what is missing, the genesis block included, unless it is
-    /// only read.
+    /// Opens the data directory, and makes what is missing, the genesis block included, unless it
+    /// is only read.
     pub fn open(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Self, SyncError> {
         let network = &options.network;
         let read_only = matches!(coins, Coins::ReadOnly);

@@ -83,7 +83,8 @@ impl Prepared {
         Coin::new(output.value().unsigned_abs(), output.script(), self.height, tx == 0)
     }
 
-    /// The first input without a coin, if only the first `found` of [`Prepared::external`] have one.
+    /// The first input without a coin, if only the first `found` of [`Prepared::external`] have
+    /// one.
     pub fn first_missing(&self, found: usize) -> Option<MissingCoin> {
         let outside = self
             .external

@@ -12,8 +12,9 @@ use crate::coins::Coin;
 use crate::rules::{BlockContext, BlockSpends, Prevout, RuleError, TxScripts, is_bip30_repeat};
 use crate::wire::{Network, ScriptFlags, TxView, put_compact_size};
 
-/// The number of inputs in a chunk of script checks: at about 33 µs each, 4 ms of work, so that other
-/// cores do not wait long for the last chunk of a block, and taking a chunk costs next to nothing.
+/// The number of inputs in a chunk of script checks: at about 33 µs each, 4 ms of work, so that
+/// other cores do not wait long for the last chunk of a block, and taking a chunk costs next to
+/// nothing.
 const CHUNK_INPUTS: usize = 128;
 
 /// A block with the coins that it spends, while its rules and scripts are checked.
@@ -262,8 +263,8 @@ impl Validation {
         &self.prepared.sources[first as usize..end as usize]
     }
 
-    /// The undo data, once every chunk is done: for every transaction but the coinbase, the coins that it
-    /// spent (Core's `CBlockUndo`).
+    /// The undo data, once every chunk is done: for every transaction but the coinbase, the coins
+    /// that it spent (Core's `CBlockUndo`).
     pub fn undo(&self) -> &[u8] {
         self.undo.get().map_or(&[], Vec::as_slice)
     }

@@ -136,8 +136,8 @@ impl StoredChain {
         Ok(pos)
     }
 
-    /// The error for a block without undo data: hints cannot be made for a height below its own. The
-    /// message names the heights for which they can.
+    /// The error for a block without undo data: hints cannot be made for a height below its own.
+    /// The message names the heights for which they can.
     fn no_undo(&self, height: u32) -> SyncError {
         let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
         let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);

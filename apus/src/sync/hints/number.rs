@@ -54,7 +54,8 @@ fn of_tx<'a>(keys: &'a [OutputKey], txid: &Hash) -> &'a [OutputKey] {
     &rest[..end]
 }
 
-/// The first key of an output of none of the transactions; there is one, or else two keys are alike.
+/// The first key of an output of none of the transactions; there is one, or else two keys are
+/// alike.
 fn stranger(keys: &[OutputKey], txids: &[Hash]) -> OutputKey {
     let is_known = |key: &&OutputKey| txids.iter().any(|id| txid_start(id) == txid_of(key));
     *keys.iter().find(|key| !is_known(key)).unwrap_or(&keys[0])

@@ -175,7 +175,8 @@ impl Connector<'_> {
         Ok(())
     }
 
-    /// Takes the coins of [`Prepared::external`] from the UTXO set, up to the first that is missing.
+    /// Takes the coins of [`Prepared::external`] from the UTXO set, up to the first that is
+    /// missing.
     fn spend(&self, prepared: &Prepared) -> Result<Vec<Coin>, StoreError> {
         let cache = self.shared.cache;
         let mut coins = Vec::with_capacity(prepared.external.len());

@@ -1,5 +1,5 @@
-//! Disconnecting the tip: its outputs are removed, and the coins that it spent are restored from its
-//! undo data (Core's `DisconnectBlock`).
+//! Disconnecting the tip: its outputs are removed, and the coins that it spent are restored from
+//! its undo data (Core's `DisconnectBlock`).
 
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};

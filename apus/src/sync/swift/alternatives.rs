@@ -1,9 +1,9 @@
 //! Blocks for which a rev file has more than one record that may be their undo data.
 //!
-//! The undo data of a stale block stands there too. It may have the shape of its sibling's, the same
-//! checksum (over the hash of their parent), and coins that pass every rule. Only the sums tell the
-//! two apart: where the sums do not agree, other records are tried in the place of those that were
-//! used, until they do.
+//! The undo data of a stale block stands there too. It may have the shape of its sibling's, the
+//! same checksum (over the hash of their parent), and coins that pass every rule. Only the sums
+//! tell the two apart: where the sums do not agree, other records are tried in the place of those
+//! that were used, until they do.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,8 +52,8 @@ struct Used<'a> {
     guess: usize,
 }
 
-/// Looks for other undo data with which `aggregate` is balanced. If there is such, it is written, and
-/// `written` names it; otherwise nothing changes.
+/// Looks for other undo data with which `aggregate` is balanced. If there is such, it is written,
+/// and `written` names it; otherwise nothing changes.
 pub(super) fn balance<A: Aggregate>(
     job: &Job,
     entries: &[IndexEntry],

@@ -20,8 +20,8 @@ use crate::sync::outcome::{Activated, SavedBlocks};
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
 
-/// Builds the chainstate of `node`, which has no coins yet, up to the height of `hints`, and makes the block
-/// there the tip. Interrupted, it carries on when it is called again.
+/// Builds the chainstate of `node`, which has no coins yet, up to the height of `hints`, and makes
+/// the block there the tip. Interrupted, it carries on when it is called again.
 ///
 /// If no block is assumed valid, every block that is available at that height is tried.
 ///

@@ -1,5 +1,5 @@
-//! The end of a SwiftSync: the proof, and then the commit of block and undo files, index, tables and
-//! best block, in an order that a crash may interrupt anywhere.
+//! The end of a SwiftSync: the proof, and then the commit of block and undo files, index, tables
+//! and best block, in an order that a crash may interrupt anywhere.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -25,8 +25,8 @@ pub(super) const WRITERS_PER_CORE: usize = 2;
 /// and few enough that tables reach their full length.
 const PARTS_PER_WRITER: usize = 4;
 
-/// The proof: every output that was created and is not hinted as unspent was spent exactly once, and
-/// what is unspent is no more than the subsidies.
+/// The proof: every output that was created and is not hinted as unspent was spent exactly once,
+/// and what is unspent is no more than the subsidies.
 pub(super) fn prove<A: Aggregate>(
     gathered: &Gathered<A>,
     plan: &Plan,

@@ -1,5 +1,5 @@
-//! The blocks that a SwiftSync works through, and everything that can be found wrong before the first
-//! of them is read.
+//! The blocks that a SwiftSync works through, and everything that can be found wrong before the
+//! first of them is read.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,8 @@ pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 pub(crate) enum Mode {
     /// The blocks are assumed valid, except for rules that need no coins; outpoints are summed.
     AssumeValid,
-    /// Every rule and script is checked with the coins of undo data; outpoints with coins are summed.
+    /// Every rule and script is checked with the coins of undo data; outpoints with coins are
+    /// summed.
     Full,
 }
 
@@ -76,8 +77,8 @@ impl Plan {
         bip30_check(network, height, hash, bip34) == Bip30Check::LookUp
     }
 
-    /// The blocks whose undo data is needed for reorganisations and for the check that bitcoind makes
-    /// when it starts: the target and the last ones below it.
+    /// The blocks whose undo data is needed for reorganisations and for the check that bitcoind
+    /// makes when it starts: the target and the last ones below it.
     pub fn recent(&self) -> impl Iterator<Item = BlockId> + '_ {
         let height = self.chain.height().unwrap_or(0);
         let first = (height + 1).saturating_sub(UNDO_BLOCKS_MIN).max(1);
@@ -86,7 +87,8 @@ impl Plan {
 }
 
 /// What is proved, and the blocks at the hints' height for which it may be proved, best first. If a
-/// block is assumed valid there is one; otherwise only the proof shows which block the hints are for.
+/// block is assumed valid there is one; otherwise only the proof shows which block the hints are
+/// for.
 ///
 /// # Errors
 /// The hints go beyond the headers, or nobody vouches for the blocks.

@@ -66,8 +66,8 @@ impl Recent {
         !self.wanted.is_empty()
     }
 
-    /// Bytes of memory once every coin is found: about 100 for each outpoint with its index, and 100
-    /// for each coin with its script.
+    /// Bytes of memory once every coin is found: about 100 for each outpoint with its index, and
+    /// 100 for each coin with its script.
     pub fn bytes(&self) -> u64 {
         (self.filter.len() * 8 + self.coins.len() * 200) as u64
     }

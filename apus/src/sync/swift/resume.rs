@@ -102,7 +102,8 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 
 /// Workers, and memory for coins, as many and as much as there is room for.
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
-    // One more than there are cores, since one or another waits for the disk. With one core there is one worker.
+    // One more than there are cores, since one or another waits for the disk. With one core there
+    // is one worker.
     let threads = node.options.threads;
     let workers = if threads > 1 { threads + 1 } else { 1 };
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);

@@ -1,5 +1,5 @@
-//! The saved progress of a SwiftSync. The file holds the salt, so only its owner may read it, and it
-//! is removed when the SwiftSync ends.
+//! The saved progress of a SwiftSync. The file holds the salt, so only its owner may read it, and
+//! it is removed when the SwiftSync ends.
 
 use std::collections::HashSet;
 

@@ -59,8 +59,8 @@ impl Tally {
     }
 }
 
-/// Adds a coin to the elements of a sum: its outpoint, and then the coin as in the chainstate, which
-/// says height, coinbase flag, amount and script.
+/// Adds a coin to the elements of a sum: its outpoint, and then the coin as in the chainstate,
+/// which says height, coinbase flag, amount and script.
 pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
     elements.push_with(|bytes| {
         bytes.extend_from_slice(&outpoint.to_bytes());
