@@ -104,6 +104,7 @@ impl Tree {
     }
 
     /// Always false: the tree has at least the genesis block.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -394,6 +395,7 @@ impl Tree {
     }
 
     /// The branch that ends in `tip`, in the form that the rules for headers need.
+    #[cfg(any(test, feature = "internals"))]
     pub fn branch(&self, tip: BlockId) -> Branch<'_> {
         Branch { tree: self, tip }
     }

@@ -154,6 +154,7 @@ impl CoinsCache {
     ///
     /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
     /// tables and drops that entry, so that adding the coin after the sync would bring it back.
+    #[cfg(any(test, feature = "internals"))]
     pub fn fill(&self, generation: u64, outpoint: &OutPoint, coin: &Coin) {
         let (shard, hash) = self.place(outpoint);
         if let Some(mut shard) = self.lock_unless_syncing(shard)
@@ -191,6 +192,7 @@ impl CoinsCache {
     }
 
     /// [`CoinsCache::sync`], after which the cache is empty.
+    #[cfg(any(test, feature = "internals"))]
     pub fn flush<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         self.sync_then(write, |shard| *shard = Shard::new(self.hasher))
     }
@@ -223,6 +225,7 @@ impl CoinsCache {
     }
 
     /// Whether there is no entry.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -233,6 +236,7 @@ impl CoinsCache {
     }
 
     /// Checks the whole cache, and panics unless each invariant holds.
+    #[cfg(any(test, feature = "internals"))]
     pub fn check(&self) {
         for index in 0..SHARDS {
             let shard = self.lock(index);

@@ -255,6 +255,7 @@ impl Shard {
     }
 
     /// Panics unless table, slots and list agree with each other.
+    #[cfg(any(test, feature = "internals"))]
     pub fn check(&self) {
         self.slab.check();
         assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");

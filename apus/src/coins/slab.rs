@@ -125,6 +125,7 @@ impl Slab {
     }
 
     /// The number of free slots.
+    #[cfg(any(test, feature = "internals"))]
     pub fn free(&self) -> usize {
         self.free
     }
@@ -243,6 +244,7 @@ impl Slab {
     }
 
     /// Panics unless free slots, boxes and the counts of both agree with each other.
+    #[cfg(any(test, feature = "internals"))]
     pub fn check(&self) {
         let mut free = 0;
         let mut at = self.free_head;

@@ -81,13 +81,8 @@ impl SpillFile {
     }
 
     /// Bytes appended so far.
-    pub fn len(&self) -> u64 {
+    pub fn bytes_written(&self) -> u64 {
         self.len.load(Relaxed)
-    }
-
-    /// Whether nothing was appended yet.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Appends `bytes` and returns their offset.
@@ -110,7 +105,7 @@ impl SpillFile {
     /// Makes everything appended durable, and returns the length to [resume](SpillFile::resume)
     /// with. Nothing may be appended meanwhile.
     pub fn sync(&self) -> Result<u64> {
-        let len = self.len();
+        let len = self.bytes_written();
         if len > 0 {
             self.file()?.sync()?;
             self.disk.sync_dir(self.directory())?;
@@ -158,10 +153,10 @@ mod tests {
     fn an_unlinked_file_is_never_seen() {
         let dir = tempfile::tempdir().unwrap();
         let spill = SpillFile::unlinked(&dir.path().join("out"), ".tmp");
-        assert!(spill.is_empty() && spill.path().ends_with("out.tmp"));
+        assert!(spill.bytes_written() == 0 && spill.path().ends_with("out.tmp"));
         assert_eq!(spill.append(b"first").unwrap(), 0);
         assert_eq!(spill.append(b"second").unwrap(), 5);
-        assert_eq!(spill.len(), 11);
+        assert_eq!(spill.bytes_written(), 11);
         assert!(Disk::new().list(dir.path()).unwrap().is_empty());
         let mut out = b"> ".to_vec();
         spill.read(5, 6, &mut out).unwrap();
@@ -214,6 +209,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(spill.len(), 80_000);
+        assert_eq!(spill.bytes_written(), 80_000);
     }
 }

@@ -296,6 +296,7 @@ impl BlockCursor {
     }
 
     /// The block that the cursor walks.
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn block(&self) -> Block {
         self.block
     }

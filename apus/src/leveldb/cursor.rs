@@ -40,6 +40,7 @@ impl Cursor {
     }
 
     /// Moves before the first entry whose key is at least `key`. The end of the range remains.
+    #[cfg(any(test, feature = "internals"))]
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.merged.seek(key)
     }

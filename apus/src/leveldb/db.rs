@@ -50,6 +50,7 @@ impl Stats {
     }
 
     /// Number of tables.
+    #[cfg(any(test, feature = "internals"))]
     pub fn tables(&self) -> usize {
         self.levels.iter().map(|level| level.tables).sum()
     }
@@ -177,11 +178,13 @@ impl Db {
 
 impl Snapshot {
     /// The value of `key`, borrowed from its table.
+    #[cfg(any(test, feature = "internals"))]
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         self.version.get(key)
     }
 
     /// [`Db::get_many`] of this snapshot.
+    #[cfg(any(test, feature = "internals"))]
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -201,6 +204,7 @@ impl Snapshot {
         super::version::split(&self.version.runs, parts)
     }
 
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn version(&self) -> &Version {
         &self.version
     }

@@ -35,6 +35,7 @@ mod run;
 mod state;
 mod table;
 mod table_writer;
+#[cfg(any(test, feature = "internals"))]
 mod verify;
 mod version;
 

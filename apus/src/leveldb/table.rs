@@ -450,6 +450,7 @@ impl TableCursor {
     }
 
     /// Whether the filter of its block admits the key under the cursor, which has this bloom hash.
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn filter_holds(&self, table: &Table, hash: u32) -> Result<bool> {
         let open = table.open()?;
         let Some(filter) = &open.filter else { return Ok(true) };

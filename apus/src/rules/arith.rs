@@ -29,6 +29,7 @@ impl U256 {
         Self(limbs)
     }
 
+    #[cfg(any(test, feature = "internals"))]
     pub fn to_be_bytes(self) -> [u8; 32] {
         let mut bytes = [0; 32];
         for (chunk, limb) in bytes.chunks_exact_mut(8).zip(self.0.iter().rev()) {

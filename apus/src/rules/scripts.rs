@@ -48,6 +48,7 @@ impl TxScripts {
     }
 
     /// The number of inputs.
+    #[cfg(any(test, feature = "internals"))]
     pub fn input_count(&self) -> usize {
         self.spent.len()
     }

@@ -57,6 +57,7 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     }
 
     /// The flags with which the block's scripts are checked ([`script_flags`]).
+    #[cfg(any(test, feature = "internals"))]
     pub fn script_flags(&self) -> ScriptFlags {
         self.flags
     }

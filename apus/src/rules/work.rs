@@ -20,6 +20,7 @@ impl Work {
     }
 
     /// The work as 32 bytes, big endian, so that they sort as the work does.
+    #[cfg(any(test, feature = "internals"))]
     pub fn to_be_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
     }

@@ -203,6 +203,7 @@ impl BlockFiles {
     ///
     /// # Panics
     /// It is the last file, which is still written to, or one that does not exist.
+    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn prune(&self, number: u32) -> Result<()> {
         self.readers().retain(|reader| reader.id.number != number);
         self.writer().prune(number)

@@ -176,17 +176,20 @@ impl IndexDb {
     }
 
     /// Sets a flag (Core's `WriteFlag`).
+    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn write_flag(&self, name: &str, value: bool) -> Result<()> {
         let value = if value { b'1' } else { b'0' };
         self.apply(vec![(flag_key(name), Some(self.hidden(vec![value])))])
     }
 
     /// Sets the flag of pruned files, which is done before the first file is pruned.
+    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn write_pruned(&self) -> Result<()> {
         self.write_flag(PRUNED_FLAG, true)
     }
 
     /// Records whether the index is being rebuilt (Core's `WriteReindexing`).
+    #[cfg(any(test, feature = "internals"))]
     pub fn write_reindexing(&self, reindexing: bool) -> Result<()> {
         let value = reindexing.then(|| self.hidden(vec![b'1']));
         self.apply(vec![(vec![DB_REINDEX_FLAG], value)])
@@ -194,6 +197,7 @@ impl IndexDb {
 
     /// Merges everything into one level of tables, before the directory is handed to another
     /// program. Otherwise this is not needed: every write merges tables when there are too many.
+    #[cfg(any(test, feature = "internals"))]
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()
     }

@@ -9,14 +9,17 @@ pub struct BlockStatus(pub u32);
 
 impl BlockStatus {
     /// Nothing was checked.
+    #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_UNKNOWN: u32 = 0;
     /// Was used, by old versions of Core, for a valid header.
+    #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_RESERVED: u32 = 1;
     /// The headers of all ancestors are known, and the header is valid.
     pub const BLOCK_VALID_TREE: u32 = 2;
     /// Everything that needs no coins is valid, and the number of transactions is known.
     pub const BLOCK_VALID_TRANSACTIONS: u32 = 3;
     /// Everything but scripts is valid, in the block and in all its ancestors.
+    #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_CHAIN: u32 = 4;
     /// Everything is valid, in the block and in all its ancestors.
     pub const BLOCK_VALID_SCRIPTS: u32 = 5;
@@ -37,6 +40,7 @@ impl BlockStatus {
     /// this of every block of the active chain from the height of segwit on.
     pub const BLOCK_OPT_WITNESS: u32 = 128;
     /// Was used, by old versions of Core, for blocks below a snapshot that is not validated.
+    #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_STATUS_RESERVED: u32 = 256;
 
     /// Whether all of `bits` are set.
@@ -103,6 +107,7 @@ impl IndexEntry {
     }
 
     /// Clears the positions of the block and its undo data, whose files are pruned.
+    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn forget_data(&mut self) {
         self.status.0 &= !BlockStatus::BLOCK_HAVE_MASK;
         (self.file, self.data_pos, self.undo_pos) = (0, 0, 0);

@@ -39,6 +39,7 @@ impl Obfuscation {
     }
 
     /// The key.
+    #[cfg(any(test, feature = "internals"))]
     pub fn key(&self) -> [u8; Self::KEY_SIZE] {
         self.key
     }

@@ -55,6 +55,7 @@ impl BlockSource {
     }
 
     /// Whether all files are empty.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

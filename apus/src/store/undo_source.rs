@@ -93,6 +93,7 @@ impl UndoFile {
     ///
     /// # Errors
     /// As for [`UndoFile::read`].
+    #[cfg(any(test, feature = "internals"))]
     pub fn find(
         &self,
         guess: usize,

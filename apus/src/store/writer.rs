@@ -140,6 +140,7 @@ impl Writer {
     }
 
     /// Clears the info of files that are to be deleted (Core's `PruneOneBlockFile`).
+    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn prune(&mut self, number: u32) -> Result<()> {
         assert!(number < self.last_file(), "the last file is still written to");
         *self.info_mut(number)? = FileInfo::default();

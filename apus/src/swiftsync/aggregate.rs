@@ -55,6 +55,7 @@ impl Elements {
 
     /// Adds an element.
     #[inline]
+    #[cfg(any(test, feature = "internals"))]
     pub fn push(&mut self, element: &[u8]) {
         self.push_with(|bytes| bytes.extend_from_slice(element));
     }
@@ -71,6 +72,7 @@ impl Elements {
     }
 
     /// Whether there are no elements.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

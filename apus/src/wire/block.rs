@@ -324,11 +324,6 @@ impl<'a> TxView<'a> {
         le_u32(self.bytes, self.span.end as usize - 4)
     }
 
-    /// Whether the transaction has a witness.
-    pub fn has_witness(&self) -> bool {
-        self.span.has_witness
-    }
-
     /// Size of the transaction in bytes, without witnesses.
     pub fn base_size(&self) -> usize {
         self.span.base_size()
@@ -492,11 +487,6 @@ impl<'a> OutputView<'a> {
     #[inline]
     pub fn script(&self) -> &'a [u8] {
         &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
-    }
-
-    /// The bytes of the output, which are its amount and script (Core's `CTxOut`).
-    pub fn bytes(&self) -> &'a [u8] {
-        &self.bytes[self.span.start as usize..self.span.script_end as usize]
     }
 }
 

@@ -26,6 +26,7 @@ impl SavedSurvivors {
     pub(super) const BITS_MAX: u32 = 16;
 
     /// The number of coins saved.
+    #[cfg(any(test, feature = "internals"))]
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -281,7 +281,7 @@ fn eviction_takes_clean_entries_only_and_its_memory_is_used_again() {
 fn a_cached_coin_takes_less_than_110_bytes() {
     let mut script = [0u8; 22];
     script[1] = 20;
-    for count in [250_000u64, 300_000] {
+    for count in [1_000_000u64, 1_200_000] {
         let cache = CoinsCache::new();
         let all: Vec<_> = (0..count)
             .map(|n| (outpoint(n), Coin::new(n * 1000, &script, 800_000, false)))

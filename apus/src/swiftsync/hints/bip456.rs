@@ -33,6 +33,7 @@ impl<B: AsRef<[u8]>> Bip456<B> {
     }
 
     /// The order of the bits in each byte.
+    #[cfg(any(test, feature = "internals"))]
     pub fn bit_order(&self) -> BitOrder {
         self.order
     }

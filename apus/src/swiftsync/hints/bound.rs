@@ -29,6 +29,7 @@ pub struct Statistics {
 ///
 /// # Errors
 /// A block's hints cannot be right.
+#[cfg(any(test, feature = "internals"))]
 pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsError> {
     statistics_reporting(hints, bytes, |_| {})
 }

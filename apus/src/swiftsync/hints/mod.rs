@@ -23,7 +23,9 @@ mod tests;
 pub use bip456::Bip456;
 pub use bitset::Bitset;
 pub use booster::Booster;
-pub use bound::{Statistics, block_bound_bits, log2_choose, statistics, statistics_reporting};
+#[cfg(any(test, feature = "internals"))]
+pub use bound::statistics;
+pub use bound::{Statistics, block_bound_bits, log2_choose, statistics_reporting};
 pub use compressed::Compressed;
 pub use error::HintsError;
 pub use format::{Format, Hints, HintsEncoder};

@@ -21,4 +21,6 @@ mod tests;
 
 pub use entry::FrameEntry;
 pub use read::Compressed;
-pub use write::{CompressedRange, Compressor, Survey, compress, ranges};
+#[cfg(any(test, feature = "internals"))]
+pub use write::compress;
+pub use write::{CompressedRange, Compressor, Survey, ranges};

@@ -115,6 +115,7 @@ impl Compressor {
 ///
 /// # Errors
 /// As for [`Survey::add`].
+#[cfg(any(test, feature = "internals"))]
 pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
     let (height, mut survey) = (hints.height(), Survey::default());
     ranges(height).try_for_each(|range| survey.add(hints, range))?;
