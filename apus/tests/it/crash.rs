@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus::disk::{Disk, PowerCut};
-use apus::sync::{self, Unobserved};
+use apus::sync::{self, Phase, Progress, Unobserved};
 use apus::wire::Chain;
 use apus_testchain::every;
 use rustix::process::Signal;
@@ -18,6 +17,7 @@ use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{long, small};
 use crate::support::judge::Judge;
 use crate::support::program::{program_on, signal, start};
+use crate::support::stop_when::StopWhen;
 use crate::support::{Place, with_genesis};
 
 /// The hashes of the UTXO sets at these heights.
@@ -173,16 +173,6 @@ fn cut_everywhere(
     }
 }
 
-/// An observer that asks to stop as soon as a block is connected.
-struct StopsEarly<'a>(&'a AtomicBool);
-
-impl sync::Observer for StopsEarly<'_> {
-    fn observe(&self, progress: &sync::Progress) {
-        let begun = progress.phase == sync::Phase::Connecting && progress.blocks > 0;
-        self.0.fetch_or(begun, Relaxed);
-    }
-}
-
 /// A rebuild that is to check every script does not carry on from one that skipped some.
 #[test]
 fn an_interrupted_rebuild_is_carried_on_if_it_checked_as_much() {
@@ -196,7 +186,10 @@ fn an_interrupted_rebuild_is_carried_on_if_it_checked_as_much() {
     {
         let stop = AtomicBool::new(false);
         options.assumevalid = first;
-        let begun = sync::reindex(&options, &StopsEarly(&stop), &stop).unwrap();
+        let observer = StopWhen(&stop, |progress: &Progress| {
+            progress.phase == Phase::Connecting && progress.blocks > 0
+        });
+        let begun = sync::reindex(&options, &observer, &stop).unwrap();
         assert!(begun.interrupted && begun.height > 0 && begun.height < 400);
         options.assumevalid = second;
         let rest = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();

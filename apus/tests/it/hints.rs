@@ -14,13 +14,14 @@ use apus::store::{BlockStatus, DataDir, DataDirOptions};
 use apus::swiftsync::Format;
 use apus::swiftsync::hints::{Numbering, open};
 use apus::sync::{
-    self, HintsFile, HintsSummary, Observer, Options, Phase, Progress, SyncError, Unobserved,
-    convert_hints, create_hints,
+    self, HintsFile, HintsSummary, Options, Phase, Progress, SyncError, Unobserved, convert_hints,
+    create_hints,
 };
 use apus::wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};
 use crate::support::program::program;
+use crate::support::stop_when::StopWhen;
 use crate::support::{Place, blocks_of, data, with_genesis};
 
 const FORMATS: [Format; 3] = [Format::Bip456, Format::Booster, Format::Bitset];
@@ -347,17 +348,6 @@ fn a_chainstate_that_does_not_fit_the_blocks_is_reported() {
     }
 }
 
-/// An observer that asks to stop at the first report of a phase.
-struct StopAt<'a>(Phase, &'a AtomicBool);
-
-impl Observer for StopAt<'_> {
-    fn observe(&self, progress: &Progress) {
-        if progress.phase == self.0 {
-            self.1.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-}
-
 #[test]
 fn interrupted_nothing_is_written_and_nothing_left() {
     let place = Place::new(Network::Regtest);
@@ -367,7 +357,10 @@ fn interrupted_nothing_is_written_and_nothing_left() {
     for phase in [Phase::ReadingCoins, Phase::MakingHints] {
         let stop = AtomicBool::new(false);
         let options = Options { dbcache_bytes: 0, ..place.options() };
-        let (out, observer) = (place.root().join("out"), StopAt(phase, &stop));
+        let (out, observer) = (
+            place.root().join("out"),
+            StopWhen(&stop, |progress: &Progress| progress.phase == phase),
+        );
         let summary =
             create_hints(&options, Some(190), Format::Bip456, &out, &observer, &stop).unwrap();
         assert!(summary.interrupted);

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
 use apus::store::{DataDir, DataDirOptions, IndexDb};
-use apus::sync::{self, SyncError, Unfinished, Unobserved, UtxoHash};
+use apus::sync::{self, Phase, Progress, SyncError, Unfinished, Unobserved, UtxoHash};
 use apus::wire::Chain;
 use apus_testchain::copy_dir;
 
@@ -16,6 +16,7 @@ use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::judge::Judge;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
+use crate::support::stop_when::StopWhen;
 use crate::support::{Place, regtest_chain};
 
 /// A directory with the regtest chain up to `height`.
@@ -242,7 +243,9 @@ fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
     let mut options = place.options();
     options.dbcache_bytes = 1;
     let stop = AtomicBool::new(false);
-    let stopper = StopAt { height: 120, stop: &stop };
+    let stopper = StopWhen(&stop, |progress: &Progress| {
+        progress.phase == Phase::Connecting && progress.height >= 120
+    });
     assert!(sync::reindex(&options, &stopper, &stop).unwrap().interrupted);
     let status = sync::status(&place.options()).unwrap();
     let [Unfinished::Rebuild { height }] = status.unfinished[..] else {
@@ -259,20 +262,6 @@ fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
     assert_eq!(json["unfinished"][0]["height"], height);
     let output = apus(&Place::new(Chain::Regtest), &["status"]);
     assert!(stderr(&output).contains("holds no UTXO set of regtest"), "{}", stderr(&output));
-}
-
-/// An observer that asks to stop when a height is connected.
-struct StopAt<'a> {
-    height: u32,
-    stop: &'a AtomicBool,
-}
-
-impl sync::Observer for StopAt<'_> {
-    fn observe(&self, progress: &sync::Progress) {
-        if progress.height >= self.height && progress.phase == sync::Phase::Connecting {
-            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus::sync::{
-    Observer, Options, Phase, Progress, SWIFTSYNC_DIRECTORY, Unobserved, create_hints, reindex,
+    Options, Phase, Progress, SWIFTSYNC_DIRECTORY, Unobserved, create_hints, reindex,
 };
 use apus::wire::Chain;
 
 use super::document::Document;
+use crate::support::stop_when::StopWhen;
 use crate::support::{Place, regtest_chain};
 
 /// Paths of all files below `dir`.
@@ -75,7 +75,12 @@ fn the_document_names_every_file() {
     let (stop, format) = (AtomicBool::new(false), apus::swiftsync::Format::Bip456);
     create_hints(&options, None, format, &hints, &Unobserved, &stop).unwrap();
     let options = Options { hints: Some(hints), ..options };
-    let stopped = reindex(&options, &StopAmidst(&stop), &stop).unwrap();
+    let stopped = reindex(
+        &options,
+        &StopWhen(&stop, |progress: &Progress| progress.phase == Phase::SwiftSync),
+        &stop,
+    )
+    .unwrap();
     assert!(stopped.interrupted);
     let times = ["always", "rebuild", "swiftsync"];
     assert_files(&files_below(&place.network_dir()), &times);
@@ -84,13 +89,4 @@ fn the_document_names_every_file() {
 
     assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
-}
-
-/// An observer that asks to stop when a SwiftSync works on blocks.
-struct StopAmidst<'a>(&'a AtomicBool);
-
-impl Observer for StopAmidst<'_> {
-    fn observe(&self, progress: &Progress) {
-        self.0.fetch_or(progress.phase == Phase::SwiftSync, Relaxed);
-    }
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus::disk::{Disk, PowerCut};
 use apus::store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
-use apus::sync::{self, Observer, Phase, Progress, Summary, SyncError, Unobserved};
+use apus::sync::{self, Phase, Progress, Summary, SyncError, Unobserved};
 use apus::wire::Chain as Network;
 use apus_testchain::{Break, Chain, Spec};
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
+use crate::support::stop_when::StopWhen;
 use crate::support::{Place, framed, hash_of, with_genesis};
 
 /// Damage to the files of a directory.
@@ -241,33 +241,24 @@ fn any_order_and_junk_in_the_files_does_no_harm() {
     assert!(place.try_reindex().unwrap().refusals.is_empty());
 }
 
-/// An observer that asks to stop in a phase after a number of blocks.
-struct StopsIn<'a>(Phase, u64, &'a AtomicBool);
-
-impl Observer for StopsIn<'_> {
-    fn observe(&self, progress: &Progress) {
-        if progress.phase == self.0 && progress.blocks >= self.1 {
-            self.2.store(true, Relaxed);
-        }
-    }
-}
-
 #[test]
 fn interrupted_it_changes_nothing_or_carries_on() {
     let place = Place::new(Network::Regtest);
-    let chain = Chain::new(Spec { empty_blocks_after: 300, busy_bytes: 20_000, ..Spec::small(5) });
+    let chain = Chain::new(Spec { empty_blocks_after: 300, ..Spec::small(5) });
     let synced = place.sync(&[place.write("main", &with_genesis(&chain))]);
     let coins = place.muhash();
     let before = content(&place.datadir());
     let stop = AtomicBool::new(false);
-    let early = sync::reindex_files(&place.options(), &StopsIn(Phase::Headers, 0, &stop), &stop);
+    let observer = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::Headers);
+    let early = sync::reindex_files(&place.options(), &observer, &stop);
     assert_names(&early.unwrap_err(), &["interrupted", "nothing was changed"]);
     assert!(content(&place.datadir()) == before, "something was changed");
 
     let stop = AtomicBool::new(false);
-    let begun =
-        sync::reindex_files(&place.options(), &StopsIn(Phase::Connecting, 20, &stop), &stop);
-    let begun = begun.unwrap();
+    let observer = StopWhen(&stop, |progress: &Progress| {
+        progress.phase == Phase::Connecting && progress.blocks >= 20
+    });
+    let begun = sync::reindex_files(&place.options(), &observer, &stop).unwrap();
     assert!(begun.interrupted && begun.height >= 20 && begun.height < synced.height);
     assert_eq!(place.muhash(), coins, "the old coins are still there");
     let rest = reindex_files(&place, &Disk::new()).unwrap();

@@ -6,6 +6,7 @@ pub mod judge;
 pub mod model;
 pub mod mounts;
 pub mod program;
+pub mod stop_when;
 pub mod swift;
 #[path = "../../../src/testdata.rs"]
 mod testdata;

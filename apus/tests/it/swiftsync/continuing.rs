@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved};
+use apus::sync::{self, AssumeValid, Options, Phase, Progress, Unobserved};
 use apus_testchain::Chain;
 
 use super::refusals::{Blame, assert_unchanged};
 use crate::support::judge::Judge;
 use crate::support::model::encode;
+use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 use crate::support::{Place, with_genesis};
 
@@ -214,19 +215,9 @@ fn blocks_lie_in_several_sources_with_duplicates_and_damaged_copies() {
     }
 }
 
-/// An observer that asks to stop when a phase has reached a height.
-struct StopAt<'a> {
-    stop: &'a AtomicBool,
-    phase: Phase,
-    height: u32,
-}
-
-impl Observer for StopAt<'_> {
-    fn observe(&self, progress: &Progress) {
-        if progress.phase == self.phase && progress.height >= self.height {
-            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
+/// Whether a block at `height` or above it is connected.
+fn connected(height: u32) -> impl Fn(&Progress) -> bool {
+    move |progress| progress.phase == Phase::Connecting && progress.height >= height
 }
 
 #[test]
@@ -239,7 +230,7 @@ fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round(
             let place = right.copy();
             let hints = world.write_hints(&place, hinted);
             let stop = AtomicBool::new(false);
-            let observer = StopAt { stop: &stop, phase: Phase::Connecting, height: 150 };
+            let observer = StopWhen(&stop, connected(150));
             let options = Options { threads: 1, ..place.options() };
             let summary = sync::reindex(&options, &observer, &stop).unwrap();
             assert!(summary.interrupted && summary.height < hinted, "{}", summary.height);
@@ -252,7 +243,7 @@ fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round(
         let place = right.copy();
         let hints = world.write_hints(&place, 120);
         let stop = AtomicBool::new(false);
-        let observer = StopAt { stop: &stop, phase: Phase::Connecting, height: 130 };
+        let observer = StopWhen(&stop, connected(130));
         let options = Options { threads: 1, ..world.options(&place, mode, &hints) };
         assert!(sync::reindex(&options, &observer, &stop).unwrap().interrupted);
         let summary =
