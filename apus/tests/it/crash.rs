@@ -120,9 +120,10 @@ fn killed_at_random_moments_it_ends_right() {
 }
 
 /// Wherever the power fails during a first sync, a reorganisation or a rebuild of the coins, Core's
-/// engine opens what is left, and the same command then ends as if nothing had happened.
+/// engine opens what is left, and the same command then ends as if nothing had happened. Every third
+/// step is tried, and every one with `APUS_TEST_ROUNDS=3`.
 #[test]
-fn power_may_fail_at_every_step_of_a_sync() {
+fn power_may_fail_at_any_step_of_a_sync() {
     let (trunk, fork) = branch(&genesis_parent(), "trunk", 12);
     let (short, _) = branch(&fork, "short", 3);
     let (long, _) = branch(&fork, "long", 5);
@@ -152,7 +153,7 @@ fn cut_everywhere(
     let counter = Arc::new(PowerCut::at(u64::MAX));
     let summary = work(&whole, &Disk::with_power_cut(counter.clone())).unwrap();
     assert_eq!(summary.height, height);
-    for cut_at in 1..=counter.steps() {
+    for (number, cut_at) in (1..=counter.steps()).step_by(every(3)).enumerate() {
         let place = Place::new(Chain::Regtest);
         before(&place);
         let power = Arc::new(PowerCut::at(cut_at));
@@ -161,7 +162,7 @@ fn cut_everywhere(
             continue;
         }
         power.lose_unsynced().unwrap();
-        if cut_at % 3 == 0 {
+        if number % 3 == 0 {
             let judge = Judge::open(&place);
             judge.unwrap_or_else(|| panic!("the engine refuses after {cut_at}")).read_everything();
         }
