@@ -120,8 +120,8 @@ fn killed_at_random_moments_it_ends_right() {
 }
 
 /// Wherever the power fails during a first sync, a reorganisation or a rebuild of the coins, Core's
-/// engine opens what is left, and the same command then ends as if nothing had happened. Every third
-/// step is tried, and every one with `APUS_TEST_ROUNDS=3`.
+/// engine opens what is left, and the same command then ends as if nothing had happened. Every
+/// third step is tried, and each one with `APUS_TEST_ROUNDS=3`.
 #[test]
 fn power_may_fail_at_any_step_of_a_sync() {
     let (trunk, fork) = branch(&genesis_parent(), "trunk", 12);
