@@ -37,6 +37,8 @@
 
 // What the modules re-export for our own tests alone.
 #![cfg_attr(not(feature = "internals"), allow(unused_imports))]
+// What only the program uses.
+#![cfg_attr(not(feature = "cli"), allow(dead_code))]
 
 // The modules stand from low to high; a module names only modules above it in this list, and
 // `tests/layers.rs` holds that. ARCHITECTURE.md says what each one does *not* know. They are
@@ -85,10 +87,11 @@ pub use hash::Hash;
 pub use rules::{RuleClass, RuleError};
 pub use swiftsync::{Format, Hints, HintsError, Numbering};
 pub use sync::{
-    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, HintsSummary, NotChecked, Observer,
-    Options, Phase, Progress, Refusal, RuleGroup, SavedBlocks, Status, Summary, SyncError,
-    Unfinished, Unobserved, UtxoHash, UtxoStats, compress_hints, conversion_needs_blocks,
-    convert_hints, create_hints, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
+    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, HintsFile, HintsSummary, NotChecked,
+    Observer, Options, Phase, Progress, Refusal, RuleGroup, SavedBlocks, Status, Summary,
+    SyncError, Unfinished, Unobserved, UtxoHash, UtxoStats, compress_hints,
+    conversion_needs_blocks, convert_hints, create_hints, reindex, reindex_files, status, sync,
+    txoutset_info, verify_hints,
 };
 pub use wire::{Chain, Network};
 

@@ -37,7 +37,7 @@ impl FileInfo {
     }
 
     /// The record in the block index: seven VARINTs.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         let head = [self.blocks, self.size, self.undo_size, self.height_first, self.height_last];
         head.iter().for_each(|value| put_varint(&mut out, u64::from(*value)));

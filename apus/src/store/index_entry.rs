@@ -114,7 +114,7 @@ impl IndexEntry {
     }
 
     /// The record in the block index.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(120);
         put_varint(&mut out, DUMMY_VERSION);
         put_varint(&mut out, u64::from(self.height));

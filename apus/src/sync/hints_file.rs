@@ -51,7 +51,7 @@ impl HintsFile {
     }
 
     /// Length of the file in bytes; it is never empty.
-    #[expect(clippy::len_without_is_empty, reason = "an empty file is no hints file")]
+    #[allow(clippy::len_without_is_empty, reason = "an empty file is no hints file")]
     pub fn len(&self) -> u64 {
         self.bytes.as_ref().len() as u64
     }

@@ -87,7 +87,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 
     /// Size of the block in bytes, witnesses included (BIP141's total size).
-    #[expect(clippy::len_without_is_empty, reason = "a block is never empty")]
+    #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }

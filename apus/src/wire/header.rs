@@ -35,7 +35,7 @@ impl Header {
     }
 
     /// The header in the wire format.
-    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.version.to_le_bytes());
         bytes[4..36].copy_from_slice(&self.prev.0);

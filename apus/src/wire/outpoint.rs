@@ -26,7 +26,7 @@ impl OutPoint {
 
     /// The outpoint in the wire format.
     #[inline]
-    pub fn to_bytes(&self) -> [u8; 36] {
+    pub fn to_bytes(self) -> [u8; 36] {
         let mut bytes = [0; 36];
         bytes[..32].copy_from_slice(&self.txid.0);
         bytes[32..].copy_from_slice(&self.vout.to_le_bytes());
