@@ -83,17 +83,17 @@ pub use internals::*;
 use internals::*;
 
 pub use disk::StoreError;
-pub use hash::Hash;
+pub use hash::{Hash, ParseHashError};
 pub use rules::{RuleClass, RuleError};
 pub use swiftsync::{Format, Hints, HintsError, Numbering};
 pub use sync::{
-    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, HintsFile, HintsSummary, NotChecked,
-    Observer, Options, Phase, Progress, Refusal, RuleGroup, SavedBlocks, Status, Summary,
-    SyncError, Unfinished, Unobserved, UtxoHash, UtxoStats, compress_hints,
-    conversion_needs_blocks, convert_hints, create_hints, reindex, reindex_files, status, sync,
-    txoutset_info, verify_hints,
+    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, HintsFile, HintsSummary, MemoryInUse,
+    NotChecked, Observer, Options, Phase, Progress, Refusal, RuleGroup, SavedBlocks, Status,
+    Summary, SyncError, Unfinished, Unobserved, UtxoHash, UtxoStats, compress_hints,
+    conversion_needs_blocks, convert_hints, create_hints, memory_in_use, reindex, reindex_files,
+    status, sync, txoutset_info, verify_hints,
 };
-pub use wire::{Chain, Network};
+pub use wire::{Chain, Network, OutPoint};
 
 /// Runs the program `apus` with the arguments of this process.
 #[cfg(feature = "cli")]
