@@ -153,7 +153,7 @@ fn cut_everywhere(
     let counter = Arc::new(PowerCut::at(u64::MAX));
     let summary = work(&whole, &Disk::with_power_cut(counter.clone())).unwrap();
     assert_eq!(summary.height, height);
-    for (number, cut_at) in (1..=counter.steps()).step_by(every(3)).enumerate() {
+    for (number, cut_at) in (1..=counter.steps()).step_by(every(7)).enumerate() {
         let place = Place::new(Chain::Regtest);
         before(&place);
         let power = Arc::new(PowerCut::at(cut_at));

@@ -140,6 +140,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             let panicked = |panic| std::panic::resume_unwind(panic);
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked)).collect()
         });
+        self.report();
         for gathered in results {
             self.state.gathered.add(gathered?);
         }

@@ -79,7 +79,10 @@ fn change_fields(block: &mut Block, rng: &mut Rng) {
         8 => drop(block.txdata.remove(at)),
         9 => block.txdata.push(block.txdata[at].clone()),
         10 => block.txdata.swap(at, 0),
-        11 => block.header.time = block.header.time.wrapping_add(rng.below(9_000) as u32 - 4_500),
+        11 => {
+            block.header.time =
+                block.header.time.wrapping_add(rng.below(9_000) as u32).wrapping_sub(4_500)
+        }
         12 => block.header.version = bitcoin::block::Version::from_consensus(rng.below(6) as i32),
         _ => {
             tx.output[output].script_pubkey =

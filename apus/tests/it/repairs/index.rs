@@ -9,7 +9,7 @@ use apus::disk::{Disk, PowerCut};
 use apus::store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
 use apus::sync::{self, Phase, Progress, Summary, SyncError, Unobserved};
 use apus::wire::Chain as Network;
-use apus_testchain::{Break, Chain, Spec};
+use apus_testchain::{Break, Chain, Spec, every};
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
@@ -293,12 +293,12 @@ fn a_directory_in_use_is_left_alone() {
     assert!(!error.to_string().contains("reindex"), "{error}");
 }
 
-/// Cuts the power at every third step from the step `first`.
+/// Cuts the power at every ninth step from the step `first`.
 fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64)) {
     let counter = Arc::new(PowerCut::at(u64::MAX));
     reindex_files(&before.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
     assert!(counter.steps() > 30, "there is something to cut: {}", counter.steps());
-    for cut_at in (first..=counter.steps()).step_by(3) {
+    for cut_at in (first..=counter.steps()).step_by(every(9)) {
         let place = before.copy();
         let power = Arc::new(PowerCut::at(cut_at));
         if reindex_files(&place, &Disk::with_power_cut(Arc::clone(&power))).is_ok() {
@@ -323,8 +323,8 @@ fn power_may_fail_at_any_step() {
     place.shrink();
     let coins = place.muhash();
     cut_from(1, &place, &summary, &coins);
-    cut_from(2, &place, &summary, &coins);
+    cut_from(4, &place, &summary, &coins);
     // A damaged index, which is removed before the new one is written.
     std::fs::write(index_of(&place).join("CURRENT"), "nothing\n").unwrap();
-    cut_from(3, &place, &summary, &coins);
+    cut_from(7, &place, &summary, &coins);
 }

@@ -89,7 +89,10 @@ impl Spoiler {
         let early = self.with_bit(self.spent_output(111, 174, |made, at| made < at));
         self.add("one bit too many, spent long ago", early, UNBALANCED);
         let recent = self.with_bit(self.spent_output(180, 460, |made, at| made < at));
-        let told = Due(Blame::Hints, &["is hinted as unspent, and a block up to there spends it"]);
+        let told = Due(
+            Blame::Hints,
+            &["is hinted as unspent, and a block up to the hints' height spends it"],
+        );
         self.add_by_mode("one bit too many, spent lately", recent, [told, UNBALANCED]);
         let inside = self.with_bit(self.spent_output(111, 174, |made, at| made == at));
         self.add_by_mode("a bit on what its own block spends", inside, [UNBALANCED, told]);
@@ -334,12 +337,13 @@ fn a_file_that_is_none_is_named() {
         let sources = world.sources(&place, mode, &world.file_order());
         let directory: PathBuf = place.root().join("directory.hints");
         std::fs::create_dir(&directory).unwrap();
-        for (hints, words) in [
-            (place.root().join("nowhere.hints"), &["nowhere.hints", "No such file"][..]),
-            (directory, &["directory.hints"][..]),
+        let nowhere = Due(Blame::Disk, &["nowhere.hints", "No such file"]);
+        for (hints, due) in [
+            (place.root().join("nowhere.hints"), nowhere),
+            (directory, Due(Blame::Hints, &["directory.hints", "not a hints file"])),
         ] {
             let result = world.try_swift(&place, mode, &hints, &sources);
-            assert_due(&Due(Blame::Disk, words), result, "no file");
+            assert_due(&due, result, "no file");
             assert_nothing_committed(&place, "no file");
             assert!(!place.datadir().exists(), "told before anything is touched");
         }
