@@ -147,20 +147,13 @@ impl Ledger {
             && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
     }
 
-    /// Takes `active` for the active chain, whose last block `best` was committed with this number
-    /// of coins. `counts` is what this run did for it.
-    pub fn stand_at(
-        &mut self,
-        active: ActiveChain,
-        best: Hash,
-        coins: u64,
-        counts: Counts,
-    ) -> Result<(), StoreError> {
+    /// Takes `active` for the active chain, whose last block was committed with this number of
+    /// coins. `counts` is what this run did for it.
+    pub fn stand_at(&mut self, active: ActiveChain, coins: u64, counts: Counts) {
         self.active = active;
         self.coins = Some(coins as i64);
         self.counts = counts;
         self.note_commit();
-        self.coin_count.write([Some(CoinsAt { block: best, coins }), None])
     }
 
     /// Looks up the number of coins at `best`, the chainstate's best block.
@@ -172,14 +165,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes down the number of coins at `next`, which is about to become the best block.
-    fn write_coin_count(&self, shared: &Shared, next: Hash) -> Result<(), StoreError> {
-        let Some(coins) = self.coins else { return Ok(()) };
+    /// Writes down the number of coins at the block `next`, which is about to become the best block.
+    pub fn write_coin_count(&self, shared: &Shared, next: CoinsAt) -> Result<(), StoreError> {
         let before = match shared.chainstate.best_block()? {
             Some(best) => self.coin_count.read(&best)?,
             None => None,
         };
-        self.coin_count.write([before, Some(CoinsAt { block: next, coins: coins as u64 })])
+        self.coin_count.write([before, Some(next)])
     }
 
     /// The height from which on every block of the active chain that is stored has its undo data;
@@ -210,7 +202,9 @@ impl Ledger {
         // Without anything new, another table would only have to be merged.
         let is_new = changed > 0 || shared.chainstate.best_block()? != best;
         if let Some(best) = best.filter(|_| is_new) {
-            self.write_coin_count(shared, best)?;
+            if let Some(coins) = self.coins {
+                self.write_coin_count(shared, CoinsAt { block: best, coins: coins as u64 })?;
+            }
             let write =
                 |changes: &Changes| shared.chainstate.write_reporting(changes, &best, &report);
             shared.pool.install(|| shared.cache.sync(write))?;

@@ -14,6 +14,7 @@ use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
 use crate::swiftsync::Aggregate;
 use crate::sync::checked::Checked;
+use crate::sync::coin_count::CoinsAt;
 use crate::sync::commit::Ledger;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
@@ -83,9 +84,10 @@ fn complete<A: Aggregate>(
     let tally = &gathered.tally;
     let writers = shared.pool.current_num_threads() * WRITERS_PER_CORE;
     let writers = work.share.table_writers(writers, tally.coins);
+    let next = CoinsAt { block: shared.tree.node(plan.target).hash, coins: tally.coins };
+    ledger.write_coin_count(shared, next).map_err(Fault::Store)?;
     commit(shared, ledger, plan, &work.survivors, &undo, writers, &report)?;
-    let (best, counts) = (shared.tree.node(plan.target).hash, tally.counts.since(before));
-    ledger.stand_at(plan.chain.clone(), best, tally.coins, counts).map_err(Fault::Store)?;
+    ledger.stand_at(plan.chain.clone(), tally.coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
         ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN);
     }

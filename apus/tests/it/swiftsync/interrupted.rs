@@ -13,7 +13,7 @@ use apus::disk::{Disk, PowerCut};
 use apus::hash::Hash;
 use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved, UtxoHash};
 use apus::wire::{Chain as NetworkName, Network};
-use apus_testchain::{Chain, Rng, Spec};
+use apus_testchain::{Chain, Rng, Spec, every};
 use rustix::process::Signal;
 
 use crate::support::Place;
@@ -189,6 +189,32 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
         assert_eq!(place.sync(&from).best_block, world.tip());
         assert_eq!(place.muhash(), right);
         assert!(!place.swift_dir().exists());
+    }
+}
+
+#[test]
+fn the_number_of_coins_is_known_after_any_power_cut_during_the_commit() {
+    let world = World::of(&small_chain(83, 12, 4_000));
+    let coins = Some(world.in_order().muhash().1);
+    let stop = AtomicBool::new(false);
+    for mode in MODES {
+        let sync = |place: &Place, disk: &Disk| {
+            let hints = world.write_hints(place, world.height());
+            let sources = world.sources(place, mode, &world.file_order());
+            let options = world.options(place, mode, &hints);
+            sync::sync_on(disk, &options, &sources, &Unobserved, &stop)
+        };
+        let counter = Arc::new(PowerCut::at(u64::MAX));
+        sync(&world.place(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+        let last = counter.steps().saturating_sub(45)..=counter.steps();
+        for cut_at in last.step_by(every(3)) {
+            let place = world.place();
+            let power = Arc::new(PowerCut::at(cut_at));
+            let _ = sync(&place, &Disk::with_power_cut(Arc::clone(&power)));
+            power.lose_unsynced().unwrap();
+            let summary = sync(&place, &Disk::new()).unwrap();
+            assert_eq!(summary.coins, coins, "{mode:?}, cut at {cut_at}");
+        }
     }
 }
 

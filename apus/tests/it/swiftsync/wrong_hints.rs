@@ -217,7 +217,11 @@ impl Spoiler {
         let mut far = vec![1];
         put_compact_size(&mut far, 1 << 30);
         let far = with(&self.right, at, far);
-        self.add("an index no block has", far, Due(Blame::Hints, &["larger than a block"]));
+        self.add(
+            "an index no block has",
+            far,
+            Due(Blame::Hints, &["larger than the number of outputs"]),
+        );
         // The indices 4, 5, 11 have one low bit each. With the first two swapped they are 5, 4, 11.
         let unsorted = vec![3, 11, 0b110 | 0b1, 0, 0];
         let unsorted = with(&self.right, at, unsorted);
