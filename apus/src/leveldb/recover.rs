@@ -71,7 +71,7 @@ pub(super) fn recover_logs(
 /// Adds the entries of a batch to `memory`, and returns the last sequence number that the batch
 /// uses; `None` if it is damaged.
 fn read_batch(batch: &[u8], memory: &mut Memory) -> Option<u64> {
-    let first = get_u64(batch, 0)?;
+    let first = get_u64(batch, 0).filter(|first| *first <= SEQUENCE_MAX)?;
     let count = u64::from(get_u32(batch, 8)?);
     let mut at = BATCH_HEADER_BYTES;
     let mut sequence = first;

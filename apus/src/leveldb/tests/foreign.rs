@@ -3,6 +3,7 @@ use std::fs;
 use rusty_leveldb::LdbIterator;
 
 use super::*;
+use crate::leveldb::format::SEQUENCE_MAX;
 use crate::leveldb::log;
 
 /// The database of a directory, opened by `rusty-leveldb` with the options of Bitcoin Core.
@@ -85,6 +86,21 @@ fn logs_are_recovered() {
     fs::write(&path, bytes).unwrap();
     let error = Db::open(Disk::new(), dir.path(), small_options()).err().unwrap();
     assert_eq!((error.path, error.offset), (path, Some(0)));
+}
+
+#[test]
+fn a_log_with_a_sequence_number_beyond_the_highest_is_refused() {
+    for changes in [&[][..], &[(b"key".to_vec(), None)]] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), small_options()));
+        let (mut log, path) = (Vec::new(), dir.path().join("000500.log"));
+        put_batch(&mut log, SEQUENCE_MAX + 1, changes);
+        fs::write(&path, log).unwrap();
+        for options in [Options { read_only: true, ..small_options() }, small_options()] {
+            let error = Db::open(Disk::new(), dir.path(), options).err().unwrap();
+            assert_eq!((&error.path, error.offset), (&path, Some(0)));
+        }
+    }
 }
 
 /// Both engines take turns in writing one database.
