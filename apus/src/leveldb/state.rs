@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::format::{FileName, SEQUENCE_MAX, parse_name, table_path};
+use super::format::{FileName, SEQUENCE_MAX, compare_internal, parse_name, table_path};
 use super::inner::Manifest;
 use super::log::{self, LogReader};
 use super::manifest::{DeletedFile, Edit, NewFile};
@@ -75,6 +75,13 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
         }
         for file in edit.new {
             let number = file.number;
+            if compare_internal(&file.keys.smallest, &file.keys.largest).is_gt() {
+                return Err(StoreError::corrupt(
+                    path,
+                    offset,
+                    format!("table {number:06}.ldb has a first key that is above its last"),
+                ));
+            }
             if state.files.insert(number, file).is_some() || number > NUMBER_MAX {
                 return Err(StoreError::corrupt(
                     path,

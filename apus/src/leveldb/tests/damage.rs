@@ -167,3 +167,25 @@ fn forged_tables_do_not_panic() {
         fs::write(dir.path().join(name), bytes).unwrap();
     }
 }
+
+#[test]
+fn a_table_whose_first_key_is_above_its_last_is_refused() {
+    use crate::leveldb::log::{self, LogReader};
+    use crate::leveldb::manifest::Edit;
+    let dir = tempfile::tempdir().unwrap();
+    let (_, files) = example(dir.path());
+    let (name, manifest) = files.iter().find(|(name, _)| name.starts_with("MANIFEST")).unwrap();
+    let path = dir.path().join(name);
+    let (mut records, mut forged) = (LogReader::new(&path, manifest), Vec::new());
+    while let Some(record) = records.next_record().unwrap() {
+        let mut edit = Edit::decode(record, &path, 0).unwrap();
+        for file in &mut edit.new {
+            std::mem::swap(&mut file.keys.smallest, &mut file.keys.largest);
+        }
+        let offset = forged.len() as u64;
+        log::put_record(&mut forged, offset, &edit.encode());
+    }
+    fs::write(&path, forged).unwrap();
+    let error = Db::open(Disk::new(), dir.path(), small_read_only()).err().unwrap();
+    assert!(error.path == path && error.what.contains("first key"), "{error}");
+}
