@@ -183,7 +183,7 @@ fn threads(par: i64) -> usize {
 /// Parses bytes in hex; `what` names the option or setting in an error.
 fn parse_hex(what: &str, hex: &str) -> Result<Vec<u8>, String> {
     let wrong = || format!("{what}: '{hex}' is not hex: give two hex digits for each byte");
-    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
+    if !hex.len().is_multiple_of(2) || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(wrong());
     }
     (0..hex.len() / 2)
@@ -199,5 +199,13 @@ mod tests {
     fn par_means_what_it_means_to_core() {
         assert_eq!(threads(i64::MIN), 1);
         assert_eq!(threads(i64::MAX), THREADS_MAX);
+    }
+
+    #[test]
+    fn hex_is_nothing_but_digits() {
+        assert_eq!(parse_hex("it", "51aE"), Ok(vec![0x51, 0xae]));
+        for wrong in ["5", "+1", "0x51", "5 ", "é"] {
+            assert!(parse_hex("it", wrong).is_err(), "{wrong}");
+        }
     }
 }
