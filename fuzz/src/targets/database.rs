@@ -3,7 +3,6 @@
 //! Each target puts one file of the fuzzer's into a database whose other files are good.
 
 use std::fs;
-use std::path::Path;
 
 use apus::disk::{Disk, StoreError};
 use apus::leveldb::layout::{
@@ -30,53 +29,51 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Reads `data` as a table, after its first byte: bit 0 says whether checksums are to be made
 /// right, bits 1 and 2 name the level at which the table lies.
 pub fn table(data: &[u8]) {
-    let (flags, table) = flags(data);
-    let mut table = table.to_vec();
-    if flags & 1 != 0 {
-        mend_table(&mut table);
-    }
+    let (flags, table) = file_of(data, mend_table);
     let dir = scratch();
-    fs::write(dir.path().join("000003.ldb"), &table).expect("a temporary file can be written");
+    write(&dir, "000003.ldb", &table);
     let mut new = vec![TAG_NEW_FILE as u8, flags >> 1 & 3, 3];
     put_varint(&mut new, table.len() as u64);
     put_slice(&mut new, &internal_key(&[]));
     put_slice(&mut new, &internal_key(&[0xff; 64]));
-    write_manifest(&dir, &[manifest_record(&new)]);
+    write_manifest(&dir, &manifest_with(&new));
     check_database(&dir);
 }
 
 /// Reads `data` as a manifest, after its first byte, whose lowest bit says whether checksums are to
-/// be made right. The tables that it may name are there.
+/// be made right. The tables that it may name exist.
 pub fn manifest(data: &[u8]) {
-    let (flags, manifest) = flags(data);
-    let mut manifest = manifest.to_vec();
-    if flags & 1 != 0 {
-        mend_log(&mut manifest);
-    }
+    let (_, manifest) = file_of(data, mend_log);
     let dir = scratch();
     for (number, bytes) in TABLES {
-        fs::write(dir.path().join(format!("{number:06}.ldb")), bytes)
-            .expect("a temporary file can be written");
+        write(&dir, &format!("{number:06}.ldb"), bytes);
     }
-    fs::write(dir.path().join("MANIFEST-000002"), manifest)
-        .expect("a temporary file can be written");
-    fs::write(dir.path().join("CURRENT"), "MANIFEST-000002\n")
-        .expect("a temporary file can be written");
+    write_manifest(&dir, &manifest);
     check_database(&dir);
 }
 
 /// Reads `data` as the log of a database without tables, after its first byte, whose lowest bit
 /// says whether checksums are to be made right.
 pub fn log(data: &[u8]) {
-    let (flags, log) = flags(data);
-    let mut log = log.to_vec();
-    if flags & 1 != 0 {
-        mend_log(&mut log);
-    }
+    let (_, log) = file_of(data, mend_log);
     let dir = scratch();
-    fs::write(dir.path().join("000003.log"), log).expect("a temporary file can be written");
-    write_manifest(&dir, &[manifest_record(&[])]);
+    write(&dir, "000003.log", &log);
+    write_manifest(&dir, &manifest_with(&[]));
     check_database(&dir);
+}
+
+/// The flags of an input and its file, whose checksums `mend` makes right if bit 0 is set.
+fn file_of(data: &[u8], mend: fn(&mut [u8])) -> (u8, Vec<u8>) {
+    let (flags, file) = flags(data);
+    let mut file = file.to_vec();
+    if flags & 1 != 0 {
+        mend(&mut file);
+    }
+    (flags, file)
+}
+
+fn write(dir: &TempDir, name: &str, bytes: &[u8]) {
+    fs::write(dir.path().join(name), bytes).expect("a temporary file can be written");
 }
 
 /// Opens the database and reads all of it, as it is and once it was opened for writing, which
@@ -147,30 +144,24 @@ fn assert_same(one: &Result<Entries, StoreError>, other: &Result<Entries, StoreE
     }
 }
 
-/// The record of a manifest that says what every manifest does, and then `more`.
-fn manifest_record(more: &[u8]) -> Vec<u8> {
+/// A manifest of one record, with what every manifest states and then `more`.
+fn manifest_with(more: &[u8]) -> Vec<u8> {
     let mut record = vec![TAG_COMPARATOR as u8];
     put_slice(&mut record, COMPARATOR);
     record.extend([TAG_LOG_NUMBER as u8, 3, TAG_NEXT_FILE as u8, 9, TAG_LAST_SEQUENCE as u8, 99]);
     record.extend_from_slice(more);
-    record
+    let mut manifest = vec![0; 4];
+    manifest.extend_from_slice(&(record.len() as u16).to_le_bytes());
+    manifest.push(LOG_FULL);
+    manifest.extend_from_slice(&record);
+    mend_log(&mut manifest);
+    manifest
 }
 
-fn write_manifest(dir: &TempDir, records: &[Vec<u8>]) {
-    let put = |name: &str, bytes: &[u8]| {
-        fs::write(Path::new(dir.path()).join(name), bytes)
-            .expect("a temporary file can be written");
-    };
-    let mut bytes = Vec::new();
-    for record in records {
-        bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(&(record.len() as u16).to_le_bytes());
-        bytes.push(LOG_FULL);
-        bytes.extend_from_slice(record);
-    }
-    mend_log(&mut bytes);
-    put("MANIFEST-000002", &bytes);
-    put("CURRENT", b"MANIFEST-000002\n");
+/// Writes a manifest, and the file CURRENT that names it.
+fn write_manifest(dir: &TempDir, manifest: &[u8]) {
+    write(dir, "MANIFEST-000002", manifest);
+    write(dir, "CURRENT", b"MANIFEST-000002\n");
 }
 
 /// A user key as tables and manifests hold it: with a sequence number, 1, and its kind, a value.
