@@ -6,8 +6,8 @@ use apus::swiftsync::hints::compressed::compress;
 use apus::swiftsync::hints::compressed::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES,
 };
-use apus::swiftsync::hints::elias_fano::{self, BitOrder, OUTPUTS_MAX};
-use apus::swiftsync::hints::{Bip456, encoder};
+use apus::swiftsync::hints::elias_fano::{self, BitOrder};
+use apus::swiftsync::hints::{Bip456, OUTPUTS_MAX, encoder};
 use apus::swiftsync::{Format, Hints, HintsError, Numbering, open};
 
 use super::input::flags;

@@ -1,8 +1,8 @@
 //! The hints file of draft BIP 456, version 0: magic 55 54 58 4f, version byte 00, height (u32,
 //! little endian), then the Elias-Fano code of each block from height 1 on.
 
-use super::blocks::{block_of, check_block, check_end};
-use super::elias_fano::{self, BitOrder, CUT_SHORT, Shape};
+use super::blocks::{CUT_SHORT, block_of, check_block, check_end};
+use super::elias_fano::{self, BitOrder, Shape};
 use super::error::HintsError;
 use super::format::{Format, Hints, HintsEncoder};
 use super::offsets::Offsets;

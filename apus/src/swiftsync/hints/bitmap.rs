@@ -1,6 +1,6 @@
 //! Bitmaps of a block's outputs, and the formats that hold one for each block.
 
-use super::elias_fano::{CUT_SHORT, Wrong};
+use super::blocks::{CUT_SHORT, Wrong};
 use super::error::HintsError;
 use super::format::{Format, Hints};
 

@@ -8,8 +8,7 @@
 
 use super::bip456::{self, HEAD_BYTES};
 use super::bitmap::{self, Bitmap, BitmapFile};
-use super::blocks::{check_block, check_end, no_such_height};
-use super::elias_fano::{CUT_SHORT, OUTPUTS_MAX, Wrong};
+use super::blocks::{CUT_SHORT, OUTPUTS_MAX, Wrong, check_block, check_end, no_such_height};
 use super::error::HintsError;
 use super::format::{Format, HintsEncoder};
 

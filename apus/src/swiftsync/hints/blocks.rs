@@ -1,18 +1,37 @@
-//! What the formats that hold one block after the other share.
+//! What the formats share: the limits of a block, the checks of its indices, and its place in a
+//! file that holds one block after the other.
 
-use super::elias_fano::{self, CUT_SHORT, INDEX_TOO_LARGE, NOT_ASCENDING, OUTPUTS_MAX};
 use super::error::HintsError;
 use super::offsets::Offsets;
+
+/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without witness)
+/// of 4,000,000.
+pub const OUTPUTS_MAX: u32 = 4_000_000 / 36;
+
+/// A description of what is wrong with a block's hints, for the user.
+pub type Wrong = &'static str;
+
+pub(super) const CUT_SHORT: Wrong = "the hints file ends inside its hints";
+pub(super) const NOT_ASCENDING: Wrong = "its indices do not ascend";
+pub(super) const INDEX_TOO_LARGE: Wrong =
+    "an index is larger than the number of outputs that a block can have";
 
 /// Refuses indices that no block of this many outputs can have.
 pub(super) fn check_block(unspent: &[u32], outputs: u32) -> Result<(), HintsError> {
     if outputs > OUTPUTS_MAX || unspent.last().is_some_and(|last| *last >= outputs) {
         return Err(HintsError::new(INDEX_TOO_LARGE));
     }
-    if !elias_fano::ascends(unspent) {
+    if !ascends(unspent) {
         return Err(HintsError::new(NOT_ASCENDING));
     }
     Ok(())
+}
+
+/// Whether each index is larger than the one before. All are compared, so that the compiler can
+/// compare many at a time.
+pub(super) fn ascends(indices: &[u32]) -> bool {
+    let next = indices.iter().skip(1);
+    indices.iter().zip(next).fold(true, |so_far, (a, b)| so_far & (a < b))
 }
 
 /// The bytes of the block at `height` in a file whose first block is the one at `first_height`.

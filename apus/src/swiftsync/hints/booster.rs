@@ -7,8 +7,7 @@
 //! output is in no UTXO set; its bytes 01 00 00 serve to recognise the format.
 
 use super::bitmap::{self, Bitmap, BitmapFile};
-use super::blocks::{block_of, check_block, check_end};
-use super::elias_fano::{CUT_SHORT, Wrong};
+use super::blocks::{CUT_SHORT, Wrong, block_of, check_block, check_end};
 use super::error::HintsError;
 use super::format::{Format, HintsEncoder};
 use super::offsets::Offsets;

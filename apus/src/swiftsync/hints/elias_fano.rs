@@ -7,19 +7,9 @@
 //!
 //! The low bits of eight indices take exactly l bytes. The loops below are made for such groups.
 
+use super::blocks::{CUT_SHORT, INDEX_TOO_LARGE, NOT_ASCENDING, OUTPUTS_MAX, Wrong, ascends};
 use crate::wire::put_compact_size;
 
-/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without witness)
-/// of 4,000,000.
-pub const OUTPUTS_MAX: u32 = 4_000_000 / 36;
-
-/// A description of what is wrong with a block's hints, for the user.
-pub type Wrong = &'static str;
-
-pub(super) const CUT_SHORT: Wrong = "the hints file ends inside its hints";
-pub(super) const NOT_ASCENDING: Wrong = "its indices do not ascend";
-pub(super) const INDEX_TOO_LARGE: Wrong =
-    "an index is larger than the number of outputs that a block can have";
 const COUNT_TOO_LARGE: Wrong = "there are more indices than fit below the last one";
 const FORM: Wrong = "a number does not have 1, 3 or 5 bytes";
 const DAMAGED: Wrong = "the code of its indices is damaged";
@@ -181,13 +171,6 @@ pub(super) fn read_compact_size(bytes: &[u8]) -> Result<(u32, usize), Wrong> {
         [0xff, ..] => Err(FORM),
         _ => Err(CUT_SHORT),
     }
-}
-
-/// Whether each index is larger than the one before. All are compared, so that the compiler can
-/// compare many at a time.
-pub(super) fn ascends(indices: &[u32]) -> bool {
-    let next = indices.iter().skip(1);
-    indices.iter().zip(next).fold(true, |so_far, (a, b)| so_far & (a < b))
 }
 
 const fn mask(bits: u32) -> u32 {

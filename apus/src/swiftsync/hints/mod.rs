@@ -22,6 +22,8 @@ mod tests;
 
 pub use bip456::Bip456;
 pub use bitset::Bitset;
+#[cfg(any(test, feature = "internals"))]
+pub use blocks::OUTPUTS_MAX;
 pub use booster::Booster;
 #[cfg(any(test, feature = "internals"))]
 pub use bound::statistics;

@@ -9,7 +9,7 @@ use super::model::{Census, Decoder, History, Kind, Model};
 use super::rans::{self, STATE_START, Share, Words};
 use super::token::{self, TOKENS};
 use crate::swiftsync::hints::HintsError;
-use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
+use crate::swiftsync::hints::blocks::OUTPUTS_MAX;
 
 /// The largest number of indices in a frame: 512 KiB, which are decoded in 1 ms. A block has at
 /// most 111,111.

@@ -11,7 +11,7 @@ use super::layout::{
 };
 use super::model::{Census, Model};
 use super::*;
-use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
+use crate::swiftsync::hints::blocks::OUTPUTS_MAX;
 use crate::swiftsync::hints::tests::{Block, edge_blocks, file_of, try_all};
 use crate::swiftsync::hints::{Format, Hints, encoder, open, statistics};
 use crate::testdata::Random;

@@ -9,8 +9,7 @@ use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
 use super::model::{Census, Model};
 use super::rans::Share;
 use super::token::TOKENS;
-use crate::swiftsync::hints::blocks::check_block;
-use crate::swiftsync::hints::elias_fano::OUTPUTS_MAX;
+use crate::swiftsync::hints::blocks::{OUTPUTS_MAX, check_block};
 use crate::swiftsync::hints::{Hints, HintsError, Numbering};
 
 /// The ranges of heights that are compressed together. No frame reaches from one range into the

@@ -3,7 +3,6 @@
 mod damage;
 mod reference;
 
-use super::elias_fano::OUTPUTS_MAX;
 use super::*;
 use crate::testdata::Random;
 

@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use super::{Block, check_file, edge_blocks, file_of};
-use crate::swiftsync::hints::elias_fano::{BitOrder, OUTPUTS_MAX, decode, encode};
+use crate::swiftsync::hints::elias_fano::{BitOrder, decode, encode};
 use crate::swiftsync::hints::*;
 use crate::testdata::Random;
 
