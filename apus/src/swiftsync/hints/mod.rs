@@ -9,13 +9,13 @@ mod bitmap;
 mod bitset;
 mod blocks;
 mod booster;
-mod bound;
 pub mod compressed;
 mod error;
 mod format;
 mod numbering;
 mod offsets;
 mod open;
+mod statistics;
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,6 @@ pub use bitset::Bitset;
 #[cfg(any(test, feature = "internals"))]
 pub use blocks::OUTPUTS_MAX;
 pub use booster::Booster;
-#[cfg(any(test, feature = "internals"))]
-pub use bound::statistics;
-pub use bound::{Statistics, block_bound_bits, log2_choose, statistics_reporting};
 pub use compressed::Compressed;
 pub use error::HintsError;
 pub use format::{Format, Hints, HintsEncoder};
@@ -35,3 +32,6 @@ pub use numbering::{
     NumberedOutput, Numbering, OutputCounter, OutputFate, OutputNumber, numbered_outputs,
 };
 pub use open::{encoder, open, recognise};
+#[cfg(any(test, feature = "internals"))]
+pub use statistics::statistics;
+pub use statistics::{Statistics, block_bound_bits, log2_choose, statistics_reporting};

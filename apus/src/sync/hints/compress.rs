@@ -9,9 +9,9 @@ use std::time::Instant;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::assemble::Sink;
 use super::summary::{EndedEarly, HintsSummary, Made};
 use super::workers::{check_stop, for_each_on_pool};
-use super::write::Sink;
 use crate::disk::Disk;
 use crate::swiftsync::HintsError;
 use crate::swiftsync::hints::Numbering;

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use super::assemble::{
+    FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
+};
 use super::chain::StoredChain;
 use super::summary::{EndedEarly, HintsSummary, Made};
 use super::workers::check_stop;
-use super::write::{
-    FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
-};
 use crate::disk::SpillFile;
 use crate::swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
 use crate::swiftsync::{Format, Hints, HintsError};

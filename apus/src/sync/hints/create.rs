@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use super::assemble::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
 use super::chain::{ReadBlock, StoredChain};
 use super::number::number;
 use super::sorted::{Collector, OutputKey, SortedKeys, block_of, output_key, txid_of, vout_of};
 use super::summary::{EndedEarly, HintsSummary, Made};
 use super::workers::{check_stop, for_each_on_pool};
-use super::write::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
 use crate::coins::{CoinScan, for_each_spending_tx};
 use crate::disk::{Share, SpillFile, StoreError};
 use crate::swiftsync::Format;

@@ -1,17 +1,16 @@
 //! Hints files: made from a synced directory, converted, compressed, and proved against one. The
 //! directory is locked and read, and never changed.
 
+mod assemble;
 mod chain;
 mod compress;
 mod convert;
 mod create;
 mod number;
 mod sorted;
-
 mod summary;
 mod verify;
 mod workers;
-mod write;
 
 pub use compress::compress_hints;
 pub use convert::{conversion_needs_blocks, convert_hints};
