@@ -94,10 +94,11 @@ pub struct Verify {
 
 /// Write a hints file in another format.
 ///
-/// bip456 and the other two formats count outputs in different ways (bip456 leaves out those that
-/// nobody can spend), and bip456 does not say how many outputs a block has. So a conversion between
-/// them reads the blocks that the hints are for, from a synced directory, which is not changed.
-/// Conversions between booster and bitset, and of a format to itself, need no directory.
+/// The formats count outputs in different ways: bip456 and compressed leave out those that nobody
+/// can spend, and do not say how many outputs a block has; booster and bitset count all of them. So
+/// a conversion from the former to the latter, or back, reads the blocks that the hints are for,
+/// from a synced directory, which is not changed. No directory is needed from compressed to bip456,
+/// between booster and bitset, and from bip456, booster or bitset to itself.
 #[derive(Args)]
 pub struct Convert {
     /// The hints file to read.
@@ -117,7 +118,8 @@ pub struct Convert {
 /// turns it back into the same bip456 file, byte for byte.
 #[derive(Args)]
 pub struct Compress {
-    /// The hints file to read, in the format bip456.
+    /// The hints file to read, in a format that counts only outputs that can be spent: bip456 or
+    /// compressed.
     file: PathBuf,
     #[command(flatten)]
     output: Output,
@@ -137,6 +139,7 @@ struct Output {
     json: bool,
 }
 
+/// The formats of [`Format::WRITTEN`]; a new one is added here.
 #[derive(Clone, Copy, ValueEnum)]
 enum FileFormat {
     /// Draft BIP 456, version 0 (Elias-Fano): the smallest of the three, and the one to share.
@@ -226,8 +229,8 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let why = |failure: Failure| match needs_blocks {
         true => failure.and(&format!(
             "This conversion needs the blocks that the hints are for, since the two formats count \
-             outputs in different ways: name a directory synced to height {} or above with \
-             --datadir",
+             outputs in different ways, or only the new one holds how many outputs a block has: \
+             name a directory synced to height {} or above with --datadir",
             hints.reader.height()
         )),
         false => failure,
@@ -427,4 +430,15 @@ fn info_text(format: &str, statistics: &Statistics) -> String {
         thousands(bound.bytes.ceil() as u64),
         bound.times,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_that_is_written_can_be_chosen() {
+        let chosen = FileFormat::value_variants().iter().map(|format| Format::from(*format));
+        assert!(chosen.eq(Format::WRITTEN));
+    }
 }

@@ -15,6 +15,10 @@ pub enum Format {
 }
 
 impl Format {
+    /// The formats that are written block by block, which `apus hints create` and `convert` offer.
+    /// A compressed file is made of another hints file instead.
+    pub const WRITTEN: [Self; 3] = [Self::Bip456, Self::Booster, Self::Bitset];
+
     /// The name that users know the format by.
     pub fn name(self) -> &'static str {
         match self {
@@ -32,6 +36,14 @@ impl Format {
             Self::Booster | Self::Bitset => Numbering::All,
         }
     }
+
+    /// Whether files of this format say how many outputs each block has.
+    pub fn holds_counts(self) -> bool {
+        match self {
+            Self::Bip456 | Self::Compressed => false,
+            Self::Booster | Self::Bitset => true,
+        }
+    }
 }
 
 /// An opened hints file: random access by height, from many threads at once.
@@ -44,21 +56,31 @@ pub trait Hints: Send + Sync {
 
     /// The height at which the outputs are unspent. The file has hints for each block from height 1
     /// to this one.
+    ///
+    /// It is at most the file's length in bytes, since each block takes at least one; a file whose
+    /// head says more is not opened. In compressed files up to 65,535 blocks share a frame, for
+    /// which the index has ten bytes.
     fn height(&self) -> u32;
 
-    /// Replaces the contents of `unspent` by the indices, ascending, of the outputs of the block at
-    /// `height` that are hinted as unspent.
+    /// Replaces the contents of `unspent` by the indices of the outputs of the block at `height`
+    /// that are hinted as unspent. They ascend, and are below `OUTPUTS_MAX`, the number of outputs
+    /// that a block can have.
     ///
     /// # Errors
-    /// The file's bytes for this block cannot be right, or it has none for this height.
+    /// The file's bytes for this block cannot be right, or `height` is 0 or above
+    /// [`Hints::height`]. The error carries `height`, or, where a frame of a compressed file is
+    /// damaged, the height of the frame's first block. The contents of `unspent` are then
+    /// arbitrary.
     fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), HintsError>;
 
     /// The number of outputs of the block at `height`, counted as [`Format::numbering`] says;
-    /// `None` if the format does not hold it.
+    /// `None` if the format does not hold it ([`Format::holds_counts`]), or the file has no such
+    /// block.
     fn output_count(&self, height: u32) -> Option<u32>;
 }
 
-/// Writes a hints file, block by block: a head, the blocks from height 1 on, a tail.
+/// Writes a hints file, block by block: a head, the blocks from height 1 on, a tail. In a format
+/// that has block 0, it belongs to the head.
 ///
 /// Blocks may be encoded independently of each other and in any order.
 pub trait HintsEncoder: Send + Sync {

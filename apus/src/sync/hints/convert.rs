@@ -25,10 +25,10 @@ const HELD_BYTES: usize = 1 << 20;
 /// Whether hints can be written in another format only with the blocks that they are for: the
 /// other format counts outputs in another way, or holds their number, which `hints` do not know.
 pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
-    let holds_counts = matches!(format, Format::Booster | Format::Bitset);
-    let has_counts = hints.output_count(1).is_some();
-    let counts_alike = hints.format().numbering() == format.numbering();
-    hints.height() > 0 && (!counts_alike || (holds_counts && !has_counts))
+    let has = hints.format();
+    let counts_alike = has.numbering() == format.numbering();
+    let lacks_counts = format.holds_counts() && !has.holds_counts();
+    hints.height() > 0 && (!counts_alike || lacks_counts)
 }
 
 /// Writes hints in another format. Where [`conversion_needs_blocks`], the blocks are read from the
@@ -66,7 +66,7 @@ fn without_blocks(
     stop: &AtomicBool,
 ) -> Result<Made, EndedEarly> {
     let (reader, spill) = (hints.reader.as_ref(), SpillFile::unlinked(target.path, PIECES_SUFFIX));
-    let is_counted = reader.output_count(1).is_some();
+    let is_counted = reader.format().holds_counts();
     let (mut made, mut pieces) = (Made::default(), Vec::new());
     let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
     for height in 1..=reader.height() {

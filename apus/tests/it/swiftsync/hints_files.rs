@@ -1,5 +1,6 @@
 //! Hints of whole chains: made by Apus, compared with the crate `hintsfile`, read in every format,
-//! and verified by SwiftSync.
+//! and verified by SwiftSync. Hints next to a count by hand, conversions, refusals and the command
+//! line are in `../hints.rs`.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ fn compare(world: &World, heights: &[u32]) {
         for (at, (unspent, _)) in (1..).zip(&expected) {
             assert_eq!(theirs.take_indices(at).as_ref(), Some(unspent), "block {at}");
         }
-        for format in [Format::Booster, Format::Bitset] {
+        for format in Format::WRITTEN {
             let expected = world.model.hints_file(*height, format);
             assert!(create(&place, Some(*height), format, 1) == expected, "{format:?} at {height}");
         }

@@ -1,7 +1,7 @@
 //! Files that are cut short, too long or damaged. They are refused, without a panic or an
 //! allocation larger than the file's length allows.
 
-use super::{Block, WRITTEN, file_of, try_all};
+use super::{Block, file_of, try_all};
 use crate::swiftsync::hints::elias_fano::{BitOrder, decode};
 use crate::swiftsync::hints::*;
 use crate::testdata::Random;
@@ -15,7 +15,7 @@ fn blocks() -> Vec<Block> {
 
 #[test]
 fn every_truncation_and_every_longer_file_is_refused() {
-    for format in WRITTEN {
+    for format in Format::WRITTEN {
         let file = file_of(format, &blocks());
         assert_eq!(try_all(file.clone()), Ok(()));
         for length in 0..file.len() {
@@ -32,7 +32,7 @@ fn every_truncation_and_every_longer_file_is_refused() {
 #[test]
 fn damage_never_panics() {
     let mut random = Random(6);
-    for format in WRITTEN {
+    for format in Format::WRITTEN {
         let file = file_of(format, &blocks());
         for at in 0..file.len() {
             for _ in 0..12 {

@@ -46,8 +46,6 @@ pub fn file_of(format: Format, blocks: &[Block]) -> Vec<u8> {
     file
 }
 
-pub const WRITTEN: [Format; 3] = [Format::Bip456, Format::Booster, Format::Bitset];
-
 pub fn check_file(file: &[u8], format: Format, blocks: &[Block]) {
     let hints = open(file.to_vec()).unwrap();
     assert_eq!((hints.format(), hints.height()), (format, blocks.len() as u32));
@@ -56,7 +54,7 @@ pub fn check_file(file: &[u8], format: Format, blocks: &[Block]) {
     for (height, (expected, outputs)) in (1..).zip(blocks) {
         hints.unspent(height, &mut unspent).unwrap();
         assert!(unspent == *expected, "{format:?}, block {height} of {outputs} outputs");
-        let known = (format != Format::Bip456).then_some(*outputs);
+        let known = format.holds_counts().then_some(*outputs);
         assert_eq!(hints.output_count(height), known);
     }
     for height in [0, blocks.len() as u32 + 1, u32::MAX] {
@@ -117,7 +115,7 @@ pub fn edge_blocks() -> Vec<Block> {
 #[test]
 fn every_format_gives_back_what_was_written() {
     let mut random = Random(1);
-    for format in WRITTEN {
+    for format in Format::WRITTEN {
         let empty = file_of(format, &[]);
         // Without blocks, files of BIP 456 and of Core's PR are the same.
         let found = if format == Format::Bitset { Format::Bip456 } else { format };
@@ -167,7 +165,7 @@ fn blocks_that_a_format_cannot_hold_are_refused() {
     let mut refused = |format, unspent: &[u32], outputs| {
         encoder(format).put_block(unspent, outputs, &mut out).unwrap_err().to_string()
     };
-    for format in WRITTEN {
+    for format in Format::WRITTEN {
         refused(format, &[5], 5);
         refused(format, &[5, 5], 9);
         refused(format, &[5, 4, 6], 9);
@@ -205,7 +203,7 @@ fn the_bound_is_what_counting_gives() {
 #[test]
 fn statistics_of_a_file() {
     let blocks = [(vec![0, 1], 4), (vec![], 9), (vec![2], 3), (vec![1, 4], 7)];
-    for format in WRITTEN {
+    for format in Format::WRITTEN {
         let file = file_of(format, &blocks);
         let hints = open(file.clone()).unwrap();
         let found = statistics(hints.as_ref(), file.len() as u64).unwrap();
@@ -213,7 +211,7 @@ fn statistics_of_a_file() {
         assert_eq!(found.bits_per_output, file.len() as f64 * 8.0 / 5.0);
         // There are 6 choices from 4 outputs, 3 from 3 and 21 from 7; or 1, 1 and 4 if the last
         // index is known.
-        let ways: f64 = if format == Format::Bip456 { 4.0 } else { 6.0 * 3.0 * 21.0 };
+        let ways: f64 = if format.holds_counts() { 6.0 * 3.0 * 21.0 } else { 4.0 };
         assert!((found.bound_bits - ways.log2()).abs() < 1e-9, "{format:?}: {found:?}");
     }
     let empty = open(file_of(Format::Bip456, &[])).unwrap();
