@@ -4,7 +4,8 @@
 //!
 //! The bits stand for *all* outputs of a block ([`super::Numbering::All`]). The format has the
 //! magic and version of BIP 456. Its index tells the two apart: it begins with 01 00 00, which as
-//! BIP 456 would be one index without any bits.
+//! BIP 456 would be one index without any bits. A file without blocks has no index, and counts as
+//! one of BIP 456.
 
 use super::bip456::{self, HEAD_BYTES};
 use super::bitmap::{self, Bitmap, BitmapFile};
@@ -41,6 +42,7 @@ impl<B: AsRef<[u8]>> Bitset<B> {
     }
 }
 
+// `Hints` comes from `BitmapFile`, in bitmap.rs.
 impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Bitset<B> {
     const FORMAT: Format = Format::Bitset;
 

@@ -35,6 +35,7 @@ impl<B: AsRef<[u8]>> Booster<B> {
     }
 }
 
+// `Hints` comes from `BitmapFile`, in bitmap.rs.
 impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Booster<B> {
     const FORMAT: Format = Format::Booster;
 

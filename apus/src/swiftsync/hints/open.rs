@@ -5,6 +5,9 @@ use crate::wire::packed;
 
 /// The format of a hints file, by its first bytes.
 ///
+/// A magic is looked for first: bip456 and bitset share one, and what follows their head tells them
+/// apart. Booster's files have none, and are recognised by their first block, so they come last.
+///
 /// # Errors
 /// No format begins with these bytes.
 pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
@@ -42,8 +45,8 @@ where
     })
 }
 
-/// The encoder of a format. That of compressed hints, which are not written block by block, refuses
-/// each block: they are written by [`compressed::Compressor`].
+/// The encoder of a format. Compressed hints are written by [`compressed::Compressor`], and not
+/// block by block: the encoder that this gives for them writes nothing and refuses each block.
 pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
     match format {
         Format::Bip456 => Box::new(bip456::Encoder),
@@ -55,7 +58,7 @@ pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
 
 const NO_BLOCKS: &str = "compressed hints are not written block by block";
 
-/// The encoder of a format without one: it refuses each block.
+/// Stands for the encoder of compressed hints: it has no head and no tail, and refuses each block.
 struct NoEncoder;
 
 impl HintsEncoder for NoEncoder {
