@@ -7,7 +7,7 @@ use crate::wire::{BlockView, is_unspendable};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbering {
     /// Those that become coins. Without an index are outputs that cannot be spent
-    /// ([`is_unspendable`]) and those of the two coinbases that were overwritten before BIP30.
+    /// (`is_unspendable`) and those of the two coinbases that were overwritten before BIP30.
     Spendable,
     /// All. An output that cannot be spent has an index that is never hinted. Core PR 34004 does
     /// hint the two overwritten coinbases: their outpoints exist again later.
