@@ -41,7 +41,7 @@
 #![cfg_attr(not(feature = "cli"), allow(dead_code))]
 
 // The modules stand from low to high; a module names only modules above it in this list, and
-// `tests/layers.rs` holds that. ARCHITECTURE.md says what each one does *not* know. They are
+// `apus/tests/layers` holds that. ARCHITECTURE.md says what each one does *not* know. They are
 // private, so that the compiler finds what nobody uses; the feature `internals` opens them to our
 // own tests, benchmarks and fuzzing.
 #[path = ""]

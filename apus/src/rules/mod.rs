@@ -2,58 +2,65 @@
 //! handed the coins that a block spends.
 //!
 //! The list of rules is the specification. A rule is Bitcoin Core's, in Core's order and with
-//! Core's reject reason, or it is a bug; `tests/core.rs` compares with a whole Bitcoin Core over
-//! thousands of blocks that break one to three rules each. A block that breaks several rules is
-//! refused for the first of them in this list.
+//! Core's reject reason, or it is a bug; `rules/tests/core.rs` compares with a whole Bitcoin Core
+//! over thousands of blocks that break one to three rules each. A block that breaks several rules
+//! is refused for the first of them in this list. `apus/tests/layers/rule_list.rs` holds that the
+//! list has exactly the reasons that the code gives, and that a test yields each that can occur.
 //!
-//! | # | rule | reason | source |
-//! |--:|---|---|---|
-//! | | **`check_block`**: the block alone | | `CheckBlock` |
-//! | 1 | `check_header` | `high-hash` | |
-//! | 2 | `signet_solution` | `bad-signet-blksig` | BIP325 |
-//! | 3 | `merkle_root_matches` | `bad-txnmrklroot` (mutated) | |
-//! | 4 | | `bad-txns-duplicate` (mutated) | CVE-2012-2459 |
-//! | 5 | `size_in_limit` | `bad-blk-length` | BIP141 |
-//! | 6 | `coinbase_first_and_only` | `bad-cb-missing` | |
-//! | 7 | | `bad-cb-multiple` | |
-//! | 8 | `has_inputs_and_outputs` | `bad-txns-vin-empty` | |
-//! | 9 | | `bad-txns-vout-empty` | |
-//! | 10 | `size_in_limit` (of a transaction) | `bad-txns-oversize` | |
-//! | 11 | `output_amounts_in_range` | `bad-txns-vout-negative` | |
-//! | 12 | | `bad-txns-vout-toolarge` | CVE-2010-5139 |
-//! | 13 | | `bad-txns-txouttotal-toolarge` | CVE-2010-5139 |
-//! | 14 | `inputs_differ` | `bad-txns-inputs-duplicate` | CVE-2018-17144 |
-//! | 15 | `coinbase_script_length` | `bad-cb-length` | |
-//! | 16 | `inputs_spend_something` | `bad-txns-prevout-null` | |
-//! | 17 | `legacy_sigops_in_limit` | `bad-blk-sigops` | |
-//! | | **`check_header_in_context`**: the header on its parent | | `ContextualCheckBlockHeader` |
-//! | 18 | `difficulty` | `bad-diffbits` | BIP94 |
-//! | 19 | `time_after_median` | `time-too-old` | |
-//! | 20 | `no_timewarp` | `time-timewarp-attack` | BIP94 |
-//! | 21 | `time_not_in_future` | `time-too-new` (not forever) | |
-//! | 22 | `version` | `bad-version(0x…)` | BIP34, 66, 65 |
-//! | | **`check_block_in_context`**: the block on its parent | | `ContextualCheckBlock` |
-//! | 23 | `transactions_final` | `bad-txns-nonfinal` | BIP113 |
-//! | 24 | `coinbase_has_height` | `bad-cb-height` | BIP34 |
-//! | 25 | `witness_committed` | `bad-witness-nonce-size` (mutated) | BIP141 |
-//! | 26 | | `bad-witness-merkle-match` (mutated) | BIP141 |
-//! | 27 | | `unexpected-witness` (mutated) | BIP141 |
-//! | 28 | `weight_in_limit` | `bad-blk-weight` | BIP141 |
-//! | | **`BlockSpends`**: the block and the coins it spends | | `ConnectBlock` |
-//! | 29 | `bip30_check`, the caller looks up | `bad-txns-BIP30` | BIP30 |
-//! | 30 | the caller looks up | `bad-txns-inputs-missingorspent` | |
-//! | 31 | `coinbase_mature` | `bad-txns-premature-spend-of-coinbase` | |
-//! | 32 | `input_amounts_in_range` | `bad-txns-inputvalues-outofrange` | |
-//! | 33 | `inputs_cover_outputs` | `bad-txns-in-belowout` | |
-//! | 34 | `fee_in_range` | `bad-txns-fee-outofrange` | |
-//! | 35 | `accumulated_fees_in_range` | `bad-txns-accumulated-fee-outofrange` | |
-//! | 36 | `sequence_locks` | `bad-txns-nonfinal` | BIP68 |
-//! | 37 | `sigop_cost_in_limit` | `bad-blk-sigops` | BIP16, 141 |
-//! | 38 | `TxScripts` | `block-script-verify-flag-failed` | `script_flags` |
-//! | 39 | `coinbase_amount_in_limit` | `bad-cb-amount` | |
+//! The last column names the field of `Network`, or the function, that says in which blocks a rule
+//! is in force; a rule without one is in force in every block. CONTRIBUTING.md says how to add a
+//! rule.
 //!
-//! Rules 8 to 16 are checked for one transaction after the other, as are 30 to 38. Where several
-//! threads check scripts, as in Core and here, 38 comes after 39.
+//! | # | rule | reason | source | in force by |
+//! |--:|---|---|---|---|
+//! | | **`check_block`**: the block alone | | `CheckBlock` | |
+//! | 1 | `check_header` | `high-hash` | | |
+//! | 2 | `signet_solution` | `bad-signet-blksig` | BIP325 | `signet_challenge` |
+//! | 3 | `merkle_root_matches` | `bad-txnmrklroot` (mutated) | | |
+//! | 4 | | `bad-txns-duplicate` (mutated) | CVE-2012-2459 | |
+//! | 5 | `size_in_limit` | `bad-blk-length` | BIP141 | |
+//! | 6 | `coinbase_first_and_only` | `bad-cb-missing` | | |
+//! | 7 | | `bad-cb-multiple` | | |
+//! | 8 | `has_inputs_and_outputs` | `bad-txns-vin-empty` | | |
+//! | 9 | | `bad-txns-vout-empty` | | |
+//! | 10 | `size_in_limit` (of a transaction) | `bad-txns-oversize` | | |
+//! | 11 | `output_amounts_in_range` | `bad-txns-vout-negative` | | |
+//! | 12 | | `bad-txns-vout-toolarge` | CVE-2010-5139 | |
+//! | 13 | | `bad-txns-txouttotal-toolarge` | CVE-2010-5139 | |
+//! | 14 | `inputs_differ` | `bad-txns-inputs-duplicate` | CVE-2018-17144 | |
+//! | 15 | `coinbase_script_length` | `bad-cb-length` | | |
+//! | 16 | `inputs_spend_something` | `bad-txns-prevout-null` | | |
+//! | 17 | `legacy_sigops_in_limit` | `bad-blk-sigops` | | |
+//! | | **`check_header_in_context`**: the header on its parent | | `ContextualCheckBlockHeader` | |
+//! | 18 | `difficulty` | `bad-diffbits` | BIP94 | `enforce_bip94`, for its part |
+//! | 19 | `time_after_median` | `time-too-old` | | |
+//! | 20 | `no_timewarp` | `time-timewarp-attack` | BIP94 | `enforce_bip94` |
+//! | 21 | `time_not_in_future` | `time-too-new` (not forever) | | |
+//! | 22 | `version` | `bad-version(0x…)` | BIP34, 66, 65 | `bip34_height`, `bip66_…`, `bip65_…` |
+//! | | **`check_block_in_context`**: the block on its parent | | `ContextualCheckBlock` | |
+//! | 23 | `transactions_final` | `bad-txns-nonfinal` | BIP113 | `csv_height`, for median time |
+//! | 24 | `coinbase_has_height` | `bad-cb-height` | BIP34 | `bip34_height` |
+//! | 25 | `witness_committed` | `bad-witness-nonce-size` (mutated) | BIP141 | `segwit_height` |
+//! | 26 | | `bad-witness-merkle-match` (mutated) | BIP141 | `segwit_height` |
+//! | 27 | | `unexpected-witness` (mutated) | BIP141 | |
+//! | 28 | `weight_in_limit` | `bad-blk-weight` | BIP141 | |
+//! | | **`BlockSpends`**: the block and the coins it spends | | `ConnectBlock` | |
+//! | 29 | `bip30_check`, the caller looks up | `bad-txns-BIP30` | BIP30 | `bip30_check` |
+//! | 30 | the caller looks up | `bad-txns-inputs-missingorspent` | | |
+//! | 31 | `coinbase_mature` | `bad-txns-premature-spend-of-coinbase` | | |
+//! | 32 | `input_amounts_in_range` | `bad-txns-inputvalues-outofrange` | | |
+//! | 33 | `inputs_cover_outputs` | `bad-txns-in-belowout` | | |
+//! | 34 | `fee_in_range` | `bad-txns-fee-outofrange` | | |
+//! | 35 | `accumulated_fees_in_range` | `bad-txns-accumulated-fee-outofrange` | | |
+//! | 36 | `sequence_locks` | `bad-txns-nonfinal` | BIP68 | `csv_height` |
+//! | 37 | `sigop_cost_in_limit` | `bad-blk-sigops` | BIP16, 141 | |
+//! | 38 | `TxScripts` | `block-script-verify-flag-failed` | | `script_flags` |
+//! | 39 | `coinbase_amount_in_limit` | `bad-cb-amount` | | |
+//!
+//! The rules on a transaction alone, from `has_inputs_and_outputs` to `inputs_spend_something`, are
+//! checked for one transaction after the other; so are those on the coins that it spends, from
+//! whether they exist to `TxScripts`. Where several threads check scripts, as in Core and here,
+//! `TxScripts` comes after `coinbase_amount_in_limit`.
 
 mod amount;
 mod arith;

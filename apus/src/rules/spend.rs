@@ -16,6 +16,9 @@ const COINBASE_MATURITY: i64 = 100;
 /// The rules on what a block spends and creates, checked transaction by transaction and in order
 /// (Core's `ConnectBlock`).
 ///
+/// A SwiftSync of blocks that are assumed valid checks these rules of its last blocks alone: each
+/// rule must belong to a group of `sync::RuleGroup`, by which reports name what was not checked.
+///
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
 /// block keeps BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
 ///
