@@ -327,6 +327,8 @@ impl Network {
                 "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206",
             ),
             halving_interval: 150,
+            // Core's regtest has segwit from the genesis block on and all else from block 1, which
+            // shows in the genesis block's index entry (`BLOCK_OPT_WITNESS`).
             segwit_height: 0,
             pow_limit_bits: 0x207f_ffff,
             pow_limit: limit,
@@ -393,6 +395,29 @@ mod tests {
             let block = BlockView::parse(&bytes).unwrap();
             assert_eq!(block.hash(), network.genesis_hash, "{chain:?}");
             assert_eq!(Chain::from_name(chain.name()), Some(chain));
+        }
+    }
+
+    /// The constants of some networks come from those of main where they are not set: each height
+    /// from which a rule is in force is listed here for each network, a new one too.
+    #[test]
+    fn every_network_has_the_heights_of_its_own() {
+        for (chain, due) in [
+            (Chain::Main, ["227931", "388381", "363725", "419328", "481824"]),
+            (Chain::Test, ["21111", "581885", "330776", "770112", "834624"]),
+            (Chain::Testnet4, ["1"; 5]),
+            (Chain::Signet, ["1"; 5]),
+            (Chain::Regtest, ["1", "1", "1", "1", "0"]),
+        ] {
+            let constants = format!("{:?}", Network::new(chain));
+            let heights: Vec<(&str, &str)> = constants
+                .split(", ")
+                .filter_map(|field| field.split_once("_height: "))
+                .filter(|(name, _)| *name != "default_assume_valid")
+                .collect();
+            let names = ["bip34", "bip65", "bip66", "csv", "segwit"];
+            let due: Vec<(&str, &str)> = names.into_iter().zip(due).collect();
+            assert_eq!(heights, due, "{chain:?}");
         }
     }
 
