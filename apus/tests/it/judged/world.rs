@@ -50,6 +50,10 @@ pub enum Fate {
 }
 
 /// The step that finds a broken rule, and Core's class for it.
+///
+/// # Panics
+/// If neither the rule nor its reason is listed: a new rule on coins must not pass for one that a
+/// block breaks without them.
 pub fn fate_of(rule: Break) -> (Fate, RuleClass) {
     use Break as B;
     match rule.reason() {
@@ -68,12 +72,30 @@ pub fn fate_of(rule: Break) -> (Fate, RuleClass) {
         | "bad-txns-in-belowout"
         | "bad-cb-amount" => (Fate::Coins, RuleClass::Consensus),
         reason if reason.starts_with("block-script") => (Fate::Coins, RuleClass::Consensus),
-        _ => match rule {
-            B::BadBlkSigopsP2sh | B::BadBlkSigopsWitness => (Fate::Coins, RuleClass::Consensus),
-            B::BadTxnsNonfinalBip68Height | B::BadTxnsNonfinalBip68Time => {
-                (Fate::Coins, RuleClass::Consensus)
-            }
-            _ => (Fate::Body, RuleClass::Consensus),
+        "bad-blk-length"
+        | "bad-blk-weight"
+        | "bad-cb-height"
+        | "bad-cb-length"
+        | "bad-cb-missing"
+        | "bad-cb-multiple"
+        | "bad-txns-inputs-duplicate"
+        | "bad-txns-prevout-null"
+        | "bad-txns-txouttotal-toolarge"
+        | "bad-txns-vin-empty"
+        | "bad-txns-vout-empty"
+        | "bad-txns-vout-negative"
+        | "bad-txns-vout-toolarge" => (Fate::Body, RuleClass::Consensus),
+        // Reasons that are given without coins for some faults and with coins for others.
+        reason => match rule {
+            B::BadBlkSigopsLegacy
+            | B::BadTxnsNonfinalHeight
+            | B::BadTxnsNonfinalTime
+            | B::BadTxnsNonfinalCoinbase => (Fate::Body, RuleClass::Consensus),
+            B::BadBlkSigopsP2sh
+            | B::BadBlkSigopsWitness
+            | B::BadTxnsNonfinalBip68Height
+            | B::BadTxnsNonfinalBip68Time => (Fate::Coins, RuleClass::Consensus),
+            _ => panic!("{rule:?}: list here which step refuses a block for {reason}"),
         },
     }
 }
