@@ -93,7 +93,7 @@ fn core_accepts_every_sound_block() {
             wrong.push(format!("{rule:?}: not connected"));
         }
     }
-    assert!(seen.len() > 50, "{}", seen.len());
+    assert!(seen.len() > 50, "nearly all sound blocks are the same: {} differ", seen.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -107,5 +107,4 @@ fn rules_can_be_broken_on_other_chains() {
         let verdict = judge.process(&broken.block);
         assert!(names(&verdict.log, broken.reason), "{rule:?} {verdict:?}");
     }
-    assert!(Break::ALL.len() >= 45);
 }

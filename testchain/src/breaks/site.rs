@@ -62,7 +62,7 @@ impl<'a> Site<'a> {
             .to_transaction(self.keys())
     }
 
-    /// Three signed payments of different kinds.
+    /// Two signed payments of different kinds.
     pub fn ordinary(&self) -> Vec<Transaction> {
         [Kind::P2wpkh, Kind::P2trKey].map(|kind| self.pay(kind)).to_vec()
     }
