@@ -1,7 +1,11 @@
 //! What has been done, and the order in which it becomes durable: block and undo files, then the
-//! block index, then coins and best block in one step. A crash may interrupt it anywhere.
+//! block index, then coins and best block in one step. A crash may come between any two: then the
+//! index is ahead of the coins, `Node::stand_at_best_block` starts at the best block of the coins,
+//! and the stored blocks after it connect again.
 //!
-//! [`Ledger::wants_commit`] alone decides when an in-order sync saves, and [`Ledger::commit`] what.
+//! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit.
+//! `activate_best_chain` commits besides that: at the end, when it is stopped, and before it gives
+//! up on a damaged block. docs/design.md, section 10, has everything that is saved, and when.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,7 +25,9 @@ use crate::sync::block::shared::Shared;
 use crate::sync::block::validate::Validation;
 use crate::wire::BlockView;
 
-/// The longest time between two commits, and so the work that a crash may lose.
+/// The time after which blocks that connect in order are committed, and so about the most work that
+/// is done again after a crash. SwiftSync saves its progress every
+/// [`Options::save_every`](super::options::Options::save_every).
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// The share of the cache's bound that is kept after a commit which the bound forced. Less leaves
 /// room for more coins before the next commit; more saves look-ups of those dropped.
@@ -190,7 +196,9 @@ impl Ledger {
         self.committed_blocks = self.counts.blocks;
     }
 
-    /// Makes every block that was retired so far durable. None may be in flight.
+    /// Makes everything durable that is not yet: stored blocks, undo data and index entries, and
+    /// then the changed coins with the tip as their best block. No block may be in flight, since
+    /// the cache already has the coins of such a block.
     pub fn commit(&mut self, shared: &Shared, observer: &dyn Observer) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
         let report = self.report_commit(shared, observer);

@@ -9,8 +9,8 @@ use crate::wire::Network;
 /// Bytes of coins that Core caches by default (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
 
-/// The default for [`Options::save_every`]: a save takes a second or two to write what is held in
-/// memory.
+/// The default for [`Options::save_every`]. A save takes a second or two, to write what is held in
+/// memory, which is little in two minutes. A sync in order has `COMMIT_EVERY` in `commit.rs`.
 const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 
 /// The data directory to sync, and how to do it.
@@ -35,7 +35,8 @@ pub struct Options {
     pub hints: Option<PathBuf>,
     /// The sums that prove the hints.
     pub aggregate: AggregateKind,
-    /// How often SwiftSync saves its work: a crash loses no more than this.
+    /// Time from one save of SwiftSync's progress to the next, and so about the most work that is
+    /// done again after a crash. A sync in order commits at least every five minutes.
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,

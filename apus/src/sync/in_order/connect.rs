@@ -93,6 +93,7 @@ impl Connector<'_> {
                         self.commit()?;
                         workers.merge();
                     }
+                    // `activate_best_chain` commits.
                     Some(Halt::Stop) => return Ok(Outcome::Stopped),
                     Some(Halt::Fault(fault)) => return self.outcome_of(fault),
                     None if self.retired == self.steps.len() => return Ok(Outcome::Done),

@@ -25,7 +25,8 @@ use crate::sync::progress::{Observer, Phase, Progress};
 /// interrupted run has saved is carried on from.
 ///
 /// # Errors
-/// The hints, a block or undo data is wrong, or the disk fails; nothing but blocks is committed.
+/// The hints, a block or undo data is wrong, or the disk fails. No coins are committed then; stored
+/// blocks are kept.
 pub(super) fn attempt<A: Aggregate>(
     node: &mut Node,
     hints: &HintsFile,

@@ -26,8 +26,8 @@ use crate::sync::sources::Place;
 /// If no block is assumed valid, every block that is available at that height is tried.
 ///
 /// # Errors
-/// Hints, blocks or undo data are wrong, or do not reach as far as needed. Nothing is committed
-/// then but blocks.
+/// Hints, blocks or undo data are wrong, or do not reach as far as needed. No coins are committed
+/// then; stored blocks are kept.
 pub(crate) fn build(
     node: &mut Node,
     hints: &HintsFile,

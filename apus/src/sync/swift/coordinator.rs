@@ -1,5 +1,5 @@
 //! The threads of SwiftSync: workers that take one block after another, and the coordinator, which
-//! keeps account of what is finished and saves it now and then.
+//! keeps account of what is finished and saves it every [`Saving::every`] and when it is stopped.
 //!
 //! ```text
 //!        ┌─ worker ─┐                       ┌─ worker ─┐
@@ -45,12 +45,14 @@ pub(super) enum Ended {
     Stopped,
 }
 
-/// Where progress is saved, and what of it does not change.
+/// Where and how often progress is saved, and the parts of it that the coordinator does not keep
+/// itself: key, salt, unspent coins and the coins that the last blocks spend.
 pub(super) struct Saving<'a> {
     pub work: &'a Workspace,
     pub disk: &'a Disk,
     pub path: PathBuf,
-    /// How often.
+    /// Time from one save to the next
+    /// ([`Options::save_every`](crate::sync::options::Options::save_every)).
     pub every: Duration,
 }
 
@@ -161,7 +163,10 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         self.bytes += block.bytes;
     }
 
-    /// Makes everything done so far durable. No worker may run.
+    /// Saves the progress: block and undo files, then the block index, then the unspent coins, and
+    /// the file `progress` last, since it names places in all of these. After a crash in between
+    /// the progress saved before counts, whose places are still good. No worker may run, or sums,
+    /// coins and finished blocks would not be of the same blocks.
     fn save(&mut self) -> Result<(), Fault> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
         self.ledger.write_index(self.job.shared.files).map_err(Fault::Store)?;
