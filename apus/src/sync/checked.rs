@@ -3,8 +3,9 @@
 /// A group of rules that may be left unchecked in blocks that are assumed valid. A report counts
 /// every rule outside these groups as checked.
 ///
-/// A SwiftSync that sums outpoints alone has no coins, so below its last blocks it checks nothing of
-/// `rules::BlockSpends` and `rules::TxScripts`: each rule there must belong to one of these groups.
+/// A SwiftSync that sums outpoints alone has no coins, so below its last blocks it checks nothing
+/// of `rules::BlockSpends` and `rules::TxScripts`: each rule there must belong to one of these
+/// groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleGroup {
     /// Every input's script and its signatures.

@@ -1,8 +1,8 @@
 //! Blocks that break one rule each, together with a block that differs little and breaks none: the
 //! sound twin.
 //!
-//! A new [`Break`] gets a line in `breaks!` with Core's reject reason, and a case in the file that is
-//! about its part of a block:
+//! A new [`Break`] gets a line in `breaks!` with Core's reject reason, and a case in the file that
+//! is about its part of a block:
 //!
 //! - `blocks.rs`: the header, the block as a whole, its coinbase, transactions by themselves, the
 //!   witness commitment;
@@ -11,7 +11,8 @@
 //! - `unlocks.rs`: what spends the common kinds of outputs: signatures, keys, witnesses, locks;
 //! - `scripts.rs`: scripts that fail, of outputs made and spent in the block.
 //!
-//! From then on every test over [`Break::ALL`] has it, those against Bitcoin Core's engine included.
+//! From then on every test over [`Break::ALL`] has it, those against Bitcoin Core's engine
+//! included.
 //!
 //! The chains are of regtest, where every rule is in force from block 1. So nothing here shows that
 //! a rule is not in force below its height: that rests on `apus/src/rules/tests` alone.

@@ -17,9 +17,10 @@ pub(crate) enum History {
 
 /// Parses a block and checks all rules that need no coins.
 ///
-/// A new block that breaks a rule of [`check_block`] counts as damaged, not as invalid: only these bytes are bad, and not the block's hash, since the hashes of two
-/// transactions can pass for one transaction of 64 bytes, with the same merkle root. Core's
-/// `ProcessNewBlock` does not remember such a block either.
+/// A new block that breaks a rule of [`check_block`] counts as damaged, not as invalid: only these
+/// bytes are bad, and not the block's hash, since the hashes of two transactions can pass for one
+/// transaction of 64 bytes, with the same merkle root. Core's `ProcessNewBlock` does not remember
+/// such a block either.
 pub(crate) fn check_bytes(
     tree: &Tree,
     id: BlockId,
