@@ -171,7 +171,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes down the number of coins at the block `next`, which is about to become the best block.
+    /// Writes down the number of coins at the block `next`, which is about to become the best.
     pub fn write_coin_count(&self, shared: &Shared, next: CoinsAt) -> Result<(), StoreError> {
         let before = match shared.chainstate.best_block()? {
             Some(best) => self.coin_count.read(&best)?,
