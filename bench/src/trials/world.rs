@@ -116,7 +116,7 @@ pub struct World {
     programs: Programs,
     /// What is right, from the blocks alone.
     pub truth: Truth,
-    /// The height of [`State::Half`].
+    /// The height of `State::Half`.
     pub half: u64,
     /// All blocks, framed as in a blk file.
     pub blocks: PathBuf,
