@@ -13,7 +13,7 @@ CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertion
 # Clippy's own lints see public items there as private ones, and would say other things of them.
 UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 
-.PHONY: demo test lint deny check bench build dist setup help
+.PHONY: demo test lint deny check bench build dist fuzz setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -40,6 +40,15 @@ check: lint test ## what a change must pass
 
 bench: setup ## benchmarks; results under docs/bench/
 	$(CARGO) run $(RELEASE) -p apus-bench
+
+FUZZ_SECONDS ?= 60
+fuzz: setup ## random bytes to everything that is read, FUZZ_SECONDS for each target (needs cargo-fuzz)
+	cd fuzz && for target in $$($(CARGO) fuzz list); do \
+		mkdir -p target/found/$$target && \
+		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --sanitizer none $$target target/found/$$target \
+			corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+			-rss_limit_mb=2048 -max_len=3000 || exit 1; \
+	done
 
 build: setup ## the program, target/release/apus
 	$(CARGO) $(BUILD) --release
