@@ -94,7 +94,7 @@ impl Chosen {
                 warnings.push(named(name, rule) + but);
             }
         }
-        self.config.warnings.extend(warnings);
+        self.config.loaded.warnings.extend(warnings);
     }
 
     /// Prints to standard error what this run works on, unless it is quiet or reports as JSON, and
@@ -103,7 +103,7 @@ impl Chosen {
         if !reporting.quiet && !reporting.json {
             output::note(self.first_line(sources));
         }
-        for warning in &self.config.warnings {
+        for warning in &self.config.loaded.warnings {
             output::note(format_args!("Warning: {warning}"));
         }
     }
@@ -174,8 +174,8 @@ mod tests {
             others: Vec::new(),
         };
         let config = Config::load(&given, &|_| Ok(text.as_bytes().to_vec())).unwrap();
-        let network = Network::new(config.chain);
-        Chosen { options: sync::Options::new(config.datadir.clone(), network), config }
+        let network = Network::new(config.loaded.chain);
+        Chosen { options: sync::Options::new(config.loaded.datadir.clone(), network), config }
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         let warnings = |text: &str| {
             let mut chosen = chosen(text);
             chosen.name_unsupported();
-            chosen.config.warnings
+            chosen.config.loaded.warnings
         };
         for text in [
             "prune=550",

@@ -108,7 +108,7 @@ impl Directory {
         };
         let mut config = Config::load(&given, &conf::read_file)?;
         let warning = conf::check_directories(&config)?;
-        config.warnings.extend(warning);
+        config.loaded.warnings.extend(warning);
         Ok(config)
     }
 
@@ -122,13 +122,13 @@ impl Directory {
         Ok(sync::Options {
             threads,
             blocks_dir,
-            ..sync::Options::new(config.datadir.clone(), network)
+            ..sync::Options::new(config.loaded.datadir.clone(), network)
         })
     }
 
     fn network(&self, config: &Config) -> Result<Network, String> {
-        let chain = config.chain;
-        match (&self.signetchallenge, config.challenges.as_slice()) {
+        let chain = config.loaded.chain;
+        match (&self.signetchallenge, config.loaded.challenges.as_slice()) {
             (Some(_), _) if chain != Chain::Signet => {
                 Err("--signetchallenge is for --chain=signet alone: add that, or leave it out"
                     .to_string())

@@ -3,29 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use super::load::{Given, Loaded, Reader, load};
-use super::merge::{self, Found, Place, Setting, Sources};
+use super::merge::{self, Found, Place, Setting};
 use super::network::NETWORK_FLAGS;
 use super::value::{self, Value};
-use crate::wire::Chain;
 
-/// All settings of a run, and the directory and the network that they name.
+/// All settings of a run, with the directory and the network that they name.
 #[derive(Debug)]
 pub struct Config {
-    /// The network.
-    pub chain: Chain,
-    /// The data directory's root.
-    pub datadir: PathBuf,
-    /// The file and line that name the data directory; `None`: the command line or the default.
-    pub datadir_place: Option<Place>,
-    /// The bitcoin.conf of this run, whether or not it exists; `None`: none is wanted.
-    pub conf: Option<PathBuf>,
-    /// The challenges of a custom signet; those in settings.json do not count.
-    pub challenges: Vec<Found>,
-    /// Warnings to print before the work starts.
-    pub warnings: Vec<String>,
+    /// What the files of this run hold.
+    pub loaded: Loaded,
     /// Settings that this run took from files, for its first line: file and `name=value`.
     used: Vec<(PathBuf, String)>,
-    sources: Sources,
 }
 
 impl Config {
@@ -34,11 +22,7 @@ impl Config {
     /// # Errors
     /// As for [`load`].
     pub fn load(given: &Given, read: &Reader) -> Result<Self, String> {
-        let loaded = load(given, read)?;
-        let Loaded { chain, datadir, datadir_place, conf, challenges, warnings, sources } = loaded;
-        let used = Vec::new();
-        let mut config =
-            Self { chain, datadir, datadir_place, conf, challenges, warnings, used, sources };
+        let mut config = Self { loaded: load(given, read)?, used: Vec::new() };
         config.note_directory_and_network();
         config.warn_of_words();
         Ok(config)
@@ -49,7 +33,9 @@ impl Config {
     /// # Errors
     /// It is a list or an object, in settings.json.
     pub fn find(&self, name: &str) -> Result<Option<Found>, String> {
-        let Some(Setting { value, place }) = self.sources.get(self.chain.name(), name) else {
+        let Some(Setting { value, place }) =
+            self.loaded.sources.get(self.loaded.chain.name(), name)
+        else {
             return Ok(None);
         };
         match value {
@@ -74,7 +60,7 @@ impl Config {
         let Some(Found { text, place }) = self.take(name)? else { return Ok(None) };
         let number = value::integer(&text);
         if text.trim().parse() != Ok(number) {
-            self.warnings.push(format!(
+            self.loaded.warnings.push(format!(
                 "{place}: {name}={text} counts as {name}={number}, as it does for Bitcoin Core"
             ));
         }
@@ -83,7 +69,7 @@ impl Config {
 
     /// All values of a setting that may be given many times; the first line of the run lists them.
     pub fn take_list(&mut self, name: &str) -> Vec<Found> {
-        let list = merge::texts(self.sources.list(self.chain.name(), name));
+        let list = merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name));
         for Found { text, place } in &list {
             if let Place::File(path, _) = place {
                 self.used.push((path.clone(), format!("{name}={text}")));
@@ -94,7 +80,7 @@ impl Config {
 
     /// Whether a setting is on, or off where `if_absent` says so.
     pub fn is_on(&self, name: &str, if_absent: bool) -> bool {
-        match self.sources.get(self.chain.name(), name) {
+        match self.loaded.sources.get(self.loaded.chain.name(), name) {
             Some(Setting { value, .. }) if value != Value::Null => value.truth(),
             _ => if_absent,
         }
@@ -113,14 +99,16 @@ impl Config {
     }
 
     fn note_directory_and_network(&mut self) {
-        if let Some(Place::File(path, _)) = &self.datadir_place {
-            self.used.push((path.clone(), format!("datadir={}", self.datadir.display())));
+        if let Some(Place::File(path, _)) = &self.loaded.datadir_place {
+            self.used.push((path.clone(), format!("datadir={}", self.loaded.datadir.display())));
         }
-        let named = NETWORK_FLAGS
-            .iter()
-            .find_map(|(name, _)| Some(format!("{name}=1")).zip(self.sources.network_flag(name)));
-        let chain =
-            || Some(format!("chain={}", self.chain.name())).zip(self.sources.get("", "chain"));
+        let named = NETWORK_FLAGS.iter().find_map(|(name, _)| {
+            Some(format!("{name}=1")).zip(self.loaded.sources.network_flag(name))
+        });
+        let chain = || {
+            Some(format!("chain={}", self.loaded.chain.name()))
+                .zip(self.loaded.sources.get("", "chain"))
+        };
         if let Some((text, Setting { place: Place::File(path, _), .. })) = named.or_else(chain) {
             self.used.push((path, text));
         }
@@ -128,11 +116,11 @@ impl Config {
 
     /// Warns of a word such as `true` that is meant to switch a network on, and counts as 0.
     fn warn_of_words(&mut self) {
-        let Some(top) = self.sources.sections.get("") else { return };
+        let Some(top) = self.loaded.sources.sections.get("") else { return };
         for setting in NETWORK_FLAGS.iter().filter_map(|(name, _)| top.get(*name)).flatten() {
             let Value::Text(text) = &setting.value else { continue };
             if !text.is_empty() && text.parse::<i64>().is_err() {
-                self.warnings.push(format!(
+                self.loaded.warnings.push(format!(
                     "{}: '{text}' counts as {}, as it does for Bitcoin Core: write 1 or 0",
                     setting.place,
                     value::integer(text)

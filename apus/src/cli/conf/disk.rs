@@ -34,15 +34,15 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// One of these does not hold; Core refuses to start then, too.
 pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
-    let datadir = &config.datadir;
-    if let Some(place) = config.datadir_place.as_ref().filter(|_| !datadir.is_dir()) {
+    let datadir = &config.loaded.datadir;
+    if let Some(place) = config.loaded.datadir_place.as_ref().filter(|_| !datadir.is_dir()) {
         return Err(format!(
             "{place}: the data directory {} does not exist: mount or make it, or name another with \
              --datadir",
             datadir.display()
         ));
     }
-    let (inside, Some(conf)) = (datadir.join(CONF), &config.conf) else { return Ok(None) };
+    let (inside, Some(conf)) = (datadir.join(CONF), &config.loaded.conf) else { return Ok(None) };
     if !inside.exists() || is_same(&inside, conf) {
         return Ok(None);
     }

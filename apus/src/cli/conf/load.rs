@@ -47,6 +47,7 @@ pub struct Given {
 }
 
 /// What the files of a run hold, before anything is taken from it.
+#[derive(Debug)]
 pub struct Loaded {
     /// The network.
     pub chain: Chain,

@@ -124,13 +124,15 @@ fn a_line_that_core_refuses_is_named() {
 #[test]
 fn sections_that_no_network_has_are_warned_of() {
     let config = conf("[testnet]\npar=2\n[main]\ntest.par=1\nmainnet.par=3\n").unwrap();
-    let warnings = config.warnings.join("\n");
+    let warnings = config.loaded.warnings.join("\n");
     for words in [":1: section [testnet] is", ":4: section [main.test] is", "[main.mainnet]"] {
         assert!(warnings.contains(words), "{warnings}");
     }
-    assert!(conf("main.par=1\nregtest.par=2\n[testnet4]\n[signet]").unwrap().warnings.is_empty());
+    assert!(
+        conf("main.par=1\nregtest.par=2\n[testnet4]\n[signet]").unwrap().loaded.warnings.is_empty()
+    );
     let marked = conf("\u{feff}par=1\ndbcache=2\n").unwrap();
-    assert!(marked.warnings[0].contains("byte order mark"), "{:?}", marked.warnings);
+    assert!(marked.loaded.warnings[0].contains("byte order mark"), "{:?}", marked.loaded.warnings);
     assert_eq!(marked.find("par").unwrap(), None);
 }
 
@@ -152,13 +154,13 @@ fn the_network_comes_from_the_command_line_or_the_top_of_the_file() {
         (&[("regtest", "0")], "regtest=1", Chain::Main),
         (&[("regtest", "1")], "regtest=1", Chain::Regtest),
     ] {
-        assert_eq!(with(others, text).unwrap().chain, chain, "{others:?} {text}");
+        assert_eq!(with(others, text).unwrap().loaded.chain, chain, "{others:?} {text}");
     }
     let twice = with(&[("chain", "main")], "\nregtest=1").unwrap_err();
     assert!(twice.contains("chain=main from the command line and regtest from"), "{twice}");
     assert!(twice.contains("/home/bitcoin.conf:2"), "{twice}");
     let word = conf("regtest=true").unwrap();
-    assert!(word.warnings[0].starts_with("/home/bitcoin.conf:1: 'true' counts as 0"));
+    assert!(word.loaded.warnings[0].starts_with("/home/bitcoin.conf:1: 'true' counts as 0"));
     let unknown = conf("chain=mainnet").unwrap_err();
     assert!(unknown.contains("'mainnet' from /home/bitcoin.conf:1"), "{unknown}");
 }
@@ -176,7 +178,7 @@ fn files_are_included_one_level_deep() {
     assert_eq!(text(&config, "par").as_deref(), Some("5"));
     assert_eq!(text(&config, "dbcache").as_deref(), Some("9"));
     assert_eq!(text(&config, "stopatheight"), None);
-    let warnings = config.warnings.join("\n");
+    let warnings = config.loaded.warnings.join("\n");
     assert!(warnings.contains("/etc/c:2: includeconf=deeper is ignored"), "{warnings}");
     let alone = load(&Given { includes: false, ..given() }, &files).unwrap();
     assert_eq!(text(&alone, "dbcache"), None);
@@ -184,7 +186,7 @@ fn files_are_included_one_level_deep() {
     let files =
         [("/home/bitcoin.conf", "includeconf=n\n[regtest]\npar=2"), ("/home/n", "regtest=1")];
     let config = load(&given(), &files).unwrap();
-    assert_eq!((config.chain, text(&config, "par").as_deref()), (Chain::Regtest, Some("2")));
+    assert_eq!((config.loaded.chain, text(&config, "par").as_deref()), (Chain::Regtest, Some("2")));
     for (text, words) in [
         ("\nincludeconf=none", "/home/bitcoin.conf:2: included file /home/none cannot be read"),
         ("noincludeconf=0", "names no file"),
@@ -205,25 +207,28 @@ fn the_file_is_looked_for_in_the_first_directory_that_is_named() {
         ("/other/bitcoin.conf", "datadir=/big\npar=3"),
     ];
     let config = load(&given(), &files).unwrap();
-    assert_eq!(config.datadir, PathBuf::from("/big"));
-    assert_eq!(config.datadir_place.clone().unwrap().to_string(), "/home/bitcoin.conf:1");
+    assert_eq!(config.loaded.datadir, PathBuf::from("/big"));
+    assert_eq!(config.loaded.datadir_place.clone().unwrap().to_string(), "/home/bitcoin.conf:1");
     let text = |config: &Config, name| config.find(name).unwrap().map(|found| found.text);
     assert_eq!(text(&config, "par").as_deref(), Some("2"));
     assert_eq!(text(&config, "dbcache").as_deref(), Some("70"));
     let datadir = Some(PathBuf::from("/other"));
     let config = load(&Given { datadir: datadir.clone(), ..given() }, &files).unwrap();
-    assert_eq!((config.datadir.to_str().unwrap(), &config.datadir_place), ("/other", &None));
+    assert_eq!(
+        (config.loaded.datadir.to_str().unwrap(), &config.loaded.datadir_place),
+        ("/other", &None)
+    );
     assert_eq!(text(&config, "par").as_deref(), Some("3"));
     // A relative --conf is meant from there.
     let this = Which::This("../home/more".into());
     let refused = load(&Given { datadir, conf: this, ..given() }, &files).unwrap_err();
     assert!(refused.contains("/other/../home/more"), "{refused}");
     let none = load(&Given { conf: Which::Not, ..given() }, &files).unwrap();
-    assert_eq!((none.datadir.to_str().unwrap(), none.chain), ("/home", Chain::Main));
+    assert_eq!((none.loaded.datadir.to_str().unwrap(), none.loaded.chain), ("/home", Chain::Main));
     // A section may name its own directory.
     let own = conf("datadir=/a\nregtest=1\n[regtest]\ndatadir=/b\n").unwrap();
-    assert_eq!(own.datadir, PathBuf::from("/b"));
-    assert_eq!(conf("datadir=\n").unwrap().datadir, PathBuf::from("/home"));
+    assert_eq!(own.loaded.datadir, PathBuf::from("/b"));
+    assert_eq!(conf("datadir=\n").unwrap().loaded.datadir, PathBuf::from("/home"));
 }
 
 #[test]
@@ -232,7 +237,7 @@ fn no_home_is_no_matter_where_everything_is_named() {
     assert_eq!(load(&homeless, &[]).unwrap_err(), "no home");
     let named = Given { conf: Which::This("/etc/b.conf".into()), ..homeless.clone() };
     let config = load(&named, &[("/etc/b.conf", "datadir=/x")]).unwrap();
-    assert_eq!(config.datadir, PathBuf::from("/x"));
+    assert_eq!(config.loaded.datadir, PathBuf::from("/x"));
     assert_eq!(load(&named, &[("/etc/b.conf", "par=1")]).unwrap_err(), "no home");
     let datadir = Some(PathBuf::from("/x"));
     assert!(load(&Given { datadir, ..homeless }, &[]).is_ok());
@@ -259,7 +264,10 @@ fn settings_json_has_more_say_than_the_file() {
     }
     // Directory and network are settled before the file is found.
     let config = with(r#"{"datadir": "/x", "regtest": true, "chain": "test"}"#, "").unwrap();
-    assert_eq!((config.datadir.to_str().unwrap(), config.chain), ("/home", Chain::Main));
+    assert_eq!(
+        (config.loaded.datadir.to_str().unwrap(), config.loaded.chain),
+        ("/home", Chain::Main)
+    );
     for json in ["", "[]", "\"x\"", r#"{"a": 1, "a": 2}"#, "{", r#"{"a": 1} x"#] {
         let refused = with(json, "").unwrap_err();
         assert!(refused.contains("/home/settings.json: "), "{refused}");
@@ -300,8 +308,8 @@ fn a_run_says_what_it_took_from_which_file() {
     assert_eq!(used[0].1, ["datadir=/big", "testnet4=1", "par=2"]);
     assert_eq!(used[1].0, Path::new("/big/testnet4/settings.json"));
     assert_eq!(used[1].1, ["dbcache=4GB"]);
-    assert_eq!(config.warnings.len(), 1);
-    assert!(config.warnings[0].contains("dbcache=4GB counts as dbcache=4"));
+    assert_eq!(config.loaded.warnings.len(), 1);
+    assert!(config.loaded.warnings[0].contains("dbcache=4GB counts as dbcache=4"));
 }
 
 /// Every list of at most `N` actions from 1 to `last`, none twice in a row, in the order of Core's
