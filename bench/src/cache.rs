@@ -68,7 +68,7 @@ pub fn run(size: &Size) -> Result<Report> {
     let mut report = Report::new("cache");
     report.notes.push(format!(
         "{} coins changed among those cached; a sync collects, sorts and hands them over, without \
-         writing tables; beside it a scan of a hash map for entries marked as changed, as Bitcoin \
+         writing tables; next to it a scan of a hash map for entries marked as changed, as Bitcoin \
          Core did before PR 28280, which neither sorts nor hands over",
         size.changed
     ));

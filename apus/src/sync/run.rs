@@ -60,8 +60,8 @@ pub fn sync_on(
         let mut rebuild = None;
         if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
             drop(node);
-            let beside = rebuild.insert(Rebuild::begin(disk, options)?);
-            node = Node::open(options, disk, Coins::New(beside))?;
+            let begun = rebuild.insert(Rebuild::begin(disk, options)?);
+            node = Node::open(options, disk, Coins::New(begun))?;
         }
         bound_cache(&mut node);
         let scanning = Instant::now();

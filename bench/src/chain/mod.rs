@@ -89,7 +89,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     );
     report.notes.push(format!(
         "Core with every script: its engine (libbitcoinkernel 31.99), dbcache 450 MiB, {} worker \
-         threads beside the main one; it has no assumevalid, so that Core without scripts is the \
+         threads next to the main one; it has no assumevalid, so that Core without scripts is the \
          figure of docs/design.md, 7, on the same chain's shape",
         engine::worker_threads()
     ));
