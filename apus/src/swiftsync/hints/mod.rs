@@ -16,7 +16,7 @@
 //! 4. The command line: `FileFormat` in `cli/hints.rs`, and the help of `Convert` and `Compress`
 //!    there, which name the formats.
 //! 5. Tests: those that go through [`Format::WRITTEN`] take the format by themselves. By hand:
-//!    bytes in `the_bytes_of_each_format` and its limits in the tests next to it (`tests/mod.rs`), a
+//!    bytes in `the_bytes_of_each_format` and its limits there too (`tests/mod.rs`), a
 //!    head in `noise_after_a_good_head_never_panics` (`tests/damage.rs`), a sync with it
 //!    (`apus/tests/it/swiftsync/hints_files.rs`), and wrong hints in it (`wrong_hints.rs` there).
 //! 6. Fuzzing, where neither `bip456` nor `bitmap` in `fuzz/src/targets/hints.rs` judges it: a
