@@ -13,6 +13,10 @@ const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
 /// memory, which is little in two minutes. A sync in order has `COMMIT_EVERY` in `commit.rs`.
 const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 
+/// The default for [`Options::join_depth`]: a day of blocks. No reorganisation of mainnet was as
+/// deep, and these connect in order within seconds.
+const JOIN_DEPTH: u32 = 144;
+
 /// The data directory to sync, and how to do it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -40,6 +44,27 @@ pub struct Options {
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,
+    /// The way in which blocks are synced.
+    pub method: Method,
+    /// The directory for the temporary files of the join, if not the network's own.
+    pub spill_dir: Option<PathBuf>,
+    /// How many blocks below the best header the join ends, so that reorganisations above it are
+    /// connected in order.
+    pub join_depth: u32,
+}
+
+/// The way in which blocks are synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Method {
+    /// SwiftSync if there are hints; else the join or in order, whichever is faster.
+    #[default]
+    Auto,
+    /// In order of height: each spend is looked up in the UTXO set.
+    InOrder,
+    /// Every output and every spend goes to a partition by its txid, and they meet there.
+    Join,
+    /// Hints say which outputs are unspent, and two sums prove all others spent.
+    SwiftSync,
 }
 
 impl Options {
@@ -57,6 +82,9 @@ impl Options {
             aggregate: AggregateKind::Sha256,
             save_every: SAVE_EVERY,
             allow_shrink: false,
+            method: Method::default(),
+            spill_dir: None,
+            join_depth: JOIN_DEPTH,
         }
     }
 
