@@ -306,6 +306,30 @@ impl File {
         }
     }
 
+    /// Gives the room of the `len` bytes from `offset` on back to the file system
+    /// (`FALLOC_FL_PUNCH_HOLE`), so that they read as zeros; the length of the file stays. Does
+    /// nothing where the file system cannot. Without power it may have happened or not, whether or
+    /// not the file was synced since.
+    pub fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let step = match &self.power {
+            None => Ok(0),
+            Some(power) => {
+                let step = power.step(&self.path, 0);
+                if power.was_off_before_last_step() {
+                    return step.map(|_| ());
+                }
+                power.hole_punched(&self.path, offset, len);
+                step
+            }
+        };
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.inner, flags, offset, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => step.map(|_| ()),
+            Err(e) => Err(StoreError::io(&self.path, "free space", e.into()).at(offset)),
+        }
+    }
+
     /// Cuts the file to `len` bytes, or extends it with zeros to as many.
     pub fn set_len(&self, len: u64) -> Result<()> {
         if let Some(power) = &self.power {

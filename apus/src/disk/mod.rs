@@ -6,6 +6,7 @@
 mod error;
 mod file;
 mod lock;
+mod parts;
 mod power;
 mod replace;
 mod share;
@@ -14,6 +15,7 @@ mod spill;
 pub use error::{Result, StoreError};
 pub use file::{Disk, File};
 pub use lock::FileLock;
+pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
 pub use power::PowerCut;
 pub use share::{OnShare, Share};
 pub use spill::SpillFile;

@@ -99,6 +99,20 @@ impl PowerCut {
         self.lock().synced.insert(path.to_path_buf(), content);
     }
 
+    /// Zeroes a range of the synced content of `path`, or does not, since either can happen: with
+    /// the power cut one change later, it is the other way round.
+    pub(super) fn hole_punched(&self, path: &Path, offset: u64, len: u64) {
+        let mut state = self.lock();
+        if !state.cut_at.abs_diff(state.steps).is_multiple_of(2) {
+            return;
+        }
+        if let Some(content) = state.synced.get_mut(path) {
+            let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+            let (start, end) = (within(offset), within(offset.saturating_add(len)));
+            content[start..end].fill(0);
+        }
+    }
+
     /// Remembers the content of `path` before it is renamed.
     pub(super) fn before_rename(&self, path: &Path) {
         self.lock().first_touch(path);

@@ -102,6 +102,12 @@ impl SpillFile {
         self.file()?.read_exact_at(buffer, offset)
     }
 
+    /// Gives the room of the `len` bytes at `offset` of the file back to the file system, where it
+    /// can do that. Neither they nor their absence may matter to anybody.
+    pub fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        self.file()?.punch_hole(offset, len)
+    }
+
     /// Makes everything appended durable, and returns the length to [resume](SpillFile::resume)
     /// with. Nothing may be appended meanwhile.
     pub fn sync(&self) -> Result<u64> {
