@@ -6,7 +6,7 @@ use super::flat_file::{
     BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, block_record, read_undo_payload,
     undo_record,
 };
-use super::writer::Writer;
+use super::writer::{Lane, Writer};
 use super::{BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, Obfuscation};
 use crate::disk::{Disk, File, Result, StoreError};
 use crate::hash::Hash;
@@ -84,9 +84,26 @@ impl BlockFiles {
 
     /// Appends the bytes of a block, and returns where they are. `time` is that of the header.
     pub fn append_block(&self, block: &[u8], height: u32, time: u32) -> Result<FlatFilePos> {
-        let mut record = block_record(self.magic, block);
-        let start = self.writer().append_block(&mut record, height, time)?;
-        Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
+        self.append(None, block, height, time)
+    }
+
+    /// Appends the bytes of a block to the files of `lane`, which hold no other blocks, and returns
+    /// where they are. `time` is that of the header. Different lanes may be appended to at the
+    /// same time.
+    pub fn append_block_in(
+        &self,
+        lane: &mut Lane,
+        block: &[u8],
+        height: u32,
+        time: u32,
+    ) -> Result<FlatFilePos> {
+        self.append(Some(lane), block, height, time)
+    }
+
+    /// Ends a lane: the room that is reserved at the end of its file is released. The files of a
+    /// lane that is dropped instead keep it, and get no more blocks before they are opened again.
+    pub fn end_lane(&self, lane: Lane) -> Result<()> {
+        self.writer().end_lane(lane)
     }
 
     /// Appends undo data, and returns its offset in its rev file.
@@ -244,6 +261,18 @@ impl BlockFiles {
             }
         }
         Ok(())
+    }
+
+    fn append(
+        &self,
+        lane: Option<&mut Lane>,
+        block: &[u8],
+        height: u32,
+        time: u32,
+    ) -> Result<FlatFilePos> {
+        let mut record = block_record(self.magic, block);
+        let start = self.writer().append_block(lane, &mut record, height, time)?;
+        Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
     }
 
     /// The file of the record at `pos`, and the length of the record. Every record takes two reads,

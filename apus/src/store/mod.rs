@@ -52,4 +52,4 @@ pub use source::BlockSource;
 pub use source_file::SourceFile;
 pub use source_scan::{SourceBlock, SourceItem, SourceScan};
 pub use undo_source::{UndoFile, UndoPlace};
-pub use writer::MIN_DISK_SPACE_BYTES;
+pub use writer::{Lane, MIN_DISK_SPACE_BYTES};

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::flat_file::{FILES_MAX, FlatFile, Kind, reservation};
@@ -9,6 +9,17 @@ use crate::disk::{Disk, File, Result, StoreError};
 
 /// Bytes of free space that Core demands, in addition to what it reserves, before it writes blocks.
 pub const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
+/// Number of files that are kept open for appending: the blk and rev files of as many lanes as
+/// there are threads on most machines.
+const OPEN_MAX: usize = 20;
+
+/// A sequence of blk files to which one caller appends, so that they hold the blocks of that caller
+/// alone. It begins with a new file. [`super::BlockFiles::end_lane`] ends it.
+#[derive(Debug, Default)]
+pub struct Lane {
+    /// Number of the file that the last block was appended to.
+    file: Option<u32>,
+}
 
 /// Appends to the files. It knows how full each file is, and what is not durable yet.
 pub(super) struct Writer {
@@ -22,18 +33,20 @@ pub(super) struct Writer {
     dirty: BTreeSet<u32>,
     /// Files whose content or length changed since the last flush.
     unsynced: BTreeSet<FlatFile>,
-    /// Height of the highest block in the last file whose undo data was written (Core's
-    /// `undo_height`).
-    undo_height: u32,
-    /// The file of each kind that was written to last.
-    open: [Option<OpenFile>; 2],
+    /// Numbers of the files that lanes append to.
+    lanes: BTreeSet<u32>,
+    /// Of each file that was growing when undo data was appended, the height of the highest block
+    /// whose undo data was written (Core's `undo_height`).
+    undo_heights: BTreeMap<u32, u32>,
+    /// The files that were written to last, in that order; at most [`OPEN_MAX`].
+    open: Vec<OpenFile>,
     /// Whether a write has failed, after which every other is refused.
     failed: bool,
 }
 
 /// A file that is open for appending.
 struct OpenFile {
-    number: u32,
+    id: FlatFile,
     file: File,
 }
 
@@ -56,8 +69,9 @@ impl Writer {
             infos,
             dirty: BTreeSet::new(),
             unsynced: BTreeSet::new(),
-            undo_height: 0,
-            open: [None, None],
+            lanes: BTreeSet::new(),
+            undo_heights: BTreeMap::new(),
+            open: Vec::new(),
             failed: false,
         }
     }
@@ -66,22 +80,24 @@ impl Writer {
         &self.infos
     }
 
-    /// Number of the last file, to which the next block is appended if it fits (Core's
-    /// `MaxBlockfileNum`).
+    /// Number of the last file, to which the next block without a lane is appended if it fits and
+    /// no lane has the file (Core's `MaxBlockfileNum`).
     pub fn last_file(&self) -> u32 {
         self.infos.len() as u32 - 1
     }
 
-    /// Appends the record of a block, and returns where it starts.
+    /// Appends the record of a block to the files of `lane`, or else to the last file, and returns
+    /// where it starts.
     pub fn append_block(
         &mut self,
+        lane: Option<&mut Lane>,
         record: &mut [u8],
         height: u32,
         time: u32,
     ) -> Result<FlatFilePos> {
         self.guarded(|writer| {
             let len = writer.checked_len(record)?;
-            let pos = writer.next_block_pos(len)?;
+            let pos = writer.next_block_pos(lane, len)?;
             let info = writer.info_mut(pos.file)?;
             info.add_block(height, time);
             info.size += len;
@@ -103,12 +119,22 @@ impl Writer {
             info.undo_size = end;
             let is_last_of_file = height == info.height_last;
             writer.put(Kind::Undo, FlatFilePos { file: number, pos }, record)?;
-            if number < writer.last_file() && is_last_of_file {
+            if number == writer.last_file() || writer.lanes.contains(&number) {
+                let highest = writer.undo_heights.entry(number).or_default();
+                *highest = height.max(*highest);
+            } else if is_last_of_file {
                 writer.truncate(Kind::Undo, number)?;
-            } else if number == writer.last_file() && height > writer.undo_height {
-                writer.undo_height = height;
             }
             Ok(pos)
+        })
+    }
+
+    /// Ends the files of `lane`, and releases the space that the last of them did not use.
+    pub fn end_lane(&mut self, lane: Lane) -> Result<()> {
+        let Some(number) = lane.file else { return Ok(()) };
+        self.guarded(|writer| {
+            writer.lanes.remove(&number);
+            writer.end_file(number)
         })
     }
 
@@ -131,7 +157,6 @@ impl Writer {
         let count = file as usize + 1;
         if self.infos.len() < count {
             self.infos.resize(count, FileInfo::default());
-            self.undo_height = 0;
         }
         let info = &mut self.infos[file as usize];
         info.size = info.size.max(end);
@@ -142,12 +167,13 @@ impl Writer {
     /// Clears the info of files that are to be deleted (Core's `PruneOneBlockFile`).
     #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn prune(&mut self, number: u32) -> Result<()> {
-        assert!(number < self.last_file(), "the last file is still written to");
+        let is_growing = number >= self.last_file() || self.lanes.contains(&number);
+        assert!(!is_growing, "the last file, and those of lanes, are still written to");
         *self.info_mut(number)? = FileInfo::default();
         for kind in [Kind::Block, Kind::Undo] {
             self.unsynced.remove(&FlatFile { kind, number });
-            self.open[kind as usize].take_if(|open| open.number == number);
         }
+        self.open.retain(|open| open.id.number != number);
         Ok(())
     }
 
@@ -190,22 +216,48 @@ impl Writer {
         })
     }
 
-    /// The position of the next `len` bytes: in the last file or, if that is full, in a new one.
-    fn next_block_pos(&mut self, len: u32) -> Result<FlatFilePos> {
+    /// The position of the next `len` bytes of `lane`, or else of the last file; in a new file if
+    /// that one is full or belongs to another lane.
+    fn next_block_pos(&mut self, lane: Option<&mut Lane>, len: u32) -> Result<FlatFilePos> {
         // With -fastprune a block may be larger than a file, which then has that block alone.
         let max = self.options.max_file_size().max(len.saturating_add(1));
-        let last = self.last_file();
-        let info = self.infos[last as usize];
-        if info.size.saturating_add(len) < max {
-            return Ok(FlatFilePos { file: last, pos: info.size });
+        let last = Some(self.last_file()).filter(|last| !self.lanes.contains(last));
+        let of_lane = lane.as_ref().and_then(|lane| lane.file);
+        let size_of = |number: u32| self.infos[number as usize].size;
+        let present = match (&lane, of_lane) {
+            (None, _) => last,
+            (Some(_), None) => last.filter(|last| size_of(*last) == 0),
+            (Some(_), Some(number)) => Some(number),
+        };
+        let number = match present.filter(|number| size_of(*number).saturating_add(len) < max) {
+            Some(number) => number,
+            None => {
+                // Once there is a file after it, nothing more is appended to the last one either.
+                for full in [of_lane, last].into_iter().flatten() {
+                    self.end_file(full)?;
+                }
+                self.infos.push(FileInfo::default());
+                self.last_file()
+            }
+        };
+        if let Some(lane) = lane {
+            of_lane.inspect(|before| _ = self.lanes.remove(before));
+            self.lanes.insert(number);
+            lane.file = Some(number);
         }
-        self.truncate(Kind::Block, last)?;
-        if info.height_last == self.undo_height && info.undo_size > 0 {
-            self.truncate(Kind::Undo, last)?;
+        Ok(FlatFilePos { file: number, pos: self.infos[number as usize].size })
+    }
+
+    /// Releases the space that a file, to which no more blocks are appended, did not use; that of
+    /// its rev file, too, if all of its undo data was written.
+    fn end_file(&mut self, number: u32) -> Result<()> {
+        let info = self.infos[number as usize];
+        self.truncate(Kind::Block, number)?;
+        let undo_height = self.undo_heights.remove(&number).unwrap_or_default();
+        if info.height_last == undo_height && info.undo_size > 0 {
+            self.truncate(Kind::Undo, number)?;
         }
-        self.infos.push(FileInfo::default());
-        self.undo_height = 0;
-        Ok(FlatFilePos { file: last + 1, pos: 0 })
+        Ok(())
     }
 
     /// Reserves space if needed, obfuscates the record and writes it.
@@ -240,12 +292,16 @@ impl Writer {
 
     /// The file, open for appending.
     fn opened(&mut self, kind: Kind, number: u32) -> Result<&File> {
-        let slot = &mut self.open[kind as usize];
-        let open = match slot.take().filter(|open| open.number == number) {
-            Some(open) => open,
-            None => OpenFile { number, file: self.disk.open(kind.path(&self.directory, number))? },
+        let id = FlatFile { kind, number };
+        let open = match self.open.iter().position(|open| open.id == id) {
+            Some(at) => self.open.remove(at),
+            None => OpenFile { id, file: self.disk.open(id.path(&self.directory))? },
         };
-        Ok(&slot.insert(open).file)
+        if self.open.len() == OPEN_MAX {
+            self.open.remove(0);
+        }
+        self.open.push(open);
+        Ok(&self.open[self.open.len() - 1].file)
     }
 
     /// What a file holds, to be changed.

@@ -2,6 +2,7 @@ mod data_dir;
 mod files;
 mod index;
 mod kernel;
+mod lanes;
 mod power;
 mod scanning;
 mod undo_files;

@@ -7,27 +7,27 @@ use crate::wire::genesis_block;
 
 /// The blocks that the last finished commit made durable, and those of the unfinished one.
 #[derive(Default)]
-struct Promises {
-    committed: usize,
-    begun: usize,
+pub(super) struct Promises {
+    pub committed: usize,
+    pub begun: usize,
 }
 
 /// The n-th block of the scenario, whose parent is the one before.
-fn blocks() -> Vec<Vec<u8>> {
+pub(super) fn blocks() -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&mainnet())];
     for seed in 1..9 {
         let parent = &blocks[blocks.len() - 1];
         let prev = crate::hash::sha256d(&parent[..80]);
-        blocks.push(fake_block(seed, prev, 9_000));
+        blocks.push(fake_block(seed, prev, 20_000));
     }
     blocks
 }
 
-fn undo_of(height: usize) -> Vec<u8> {
+pub(super) fn undo_of(height: usize) -> Vec<u8> {
     noise(height as u64, 100 * height)
 }
 
-fn options() -> DataDirOptions {
+pub(super) fn options() -> DataDirOptions {
     let files = BlockFilesOptions { fast_prune: true };
     DataDirOptions { files, ..DataDirOptions::default() }
 }
@@ -76,6 +76,12 @@ fn check(root: &Path, promises: &Promises) {
 
 #[test]
 fn power_may_fail_at_every_step() {
+    cut_at_every_step(scenario);
+}
+
+/// Cuts the power at each change to the disk during `scenario`, which commits nine blocks: each
+/// time the index must name what can be read, and the scenario must be able to carry on.
+pub(super) fn cut_at_every_step(scenario: fn(&Disk, &Path, &mut Promises) -> Result<()>) {
     let dir = tempfile::tempdir().unwrap();
     let counter = Arc::new(PowerCut::at(u64::MAX));
     let mut promises = Promises::default();
@@ -96,6 +102,7 @@ fn power_may_fail_at_every_step() {
         check(dir.path(), &promises);
         // More blocks can be written after the failure.
         scenario(&Disk::new(), dir.path(), &mut promises).unwrap();
+        assert_eq!(promises.begun, 9);
         check(dir.path(), &promises);
     }
 }
