@@ -50,6 +50,11 @@ pub struct UndoRecord<'a> {
     pub payload: &'a [u8],
 }
 
+/// The record of undo data, before it is obfuscated for its place in a file.
+pub struct EncodedUndo {
+    record: Vec<u8>,
+}
+
 impl BlockFiles {
     /// The files in `directory` (Core's `blocks`), which the block index describes with `infos`.
     pub fn new(
@@ -108,8 +113,21 @@ impl BlockFiles {
 
     /// Appends undo data, and returns its offset in its rev file.
     pub fn append_undo(&self, undo: UndoRecord) -> Result<u32> {
-        let mut record = undo_record(self.magic, undo.payload, undo.prev);
-        let start = self.writer().append_undo(&mut record, undo.file, undo.height)?;
+        let encoded = self.encode_undo(undo.payload, undo.prev);
+        self.append_encoded_undo(undo.file, undo.height, encoded)
+    }
+
+    /// The record of undo data, with its checksum, for [`BlockFiles::append_encoded_undo`].
+    /// `payload` is Core's `CBlockUndo`, serialised; `prev` is the hash of the parent of the block.
+    pub fn encode_undo(&self, payload: &[u8], prev: &Hash) -> EncodedUndo {
+        EncodedUndo { record: undo_record(self.magic, payload, prev) }
+    }
+
+    /// Appends the record of the undo data of the block at `height`, which is in the blk file of
+    /// number `file`, and returns the offset of the undo data in the rev file of that number.
+    pub fn append_encoded_undo(&self, file: u32, height: u32, undo: EncodedUndo) -> Result<u32> {
+        let mut record = undo.record;
+        let start = self.writer().append_undo(&mut record, file, height)?;
         Ok(start + STORAGE_HEADER_BYTES)
     }
 

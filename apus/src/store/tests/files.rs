@@ -66,6 +66,31 @@ fn a_block_and_its_undo_byte_by_byte() {
 }
 
 #[test]
+fn undo_data_may_be_encoded_in_any_order() {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [one, two] = dirs.each_ref().map(|dir| open(dir.path(), key(), vec![], false));
+    let prev = |height: u32| Hash([height as u8; 32]);
+    for files in [&one, &two] {
+        (0..5).for_each(|height| {
+            files.append_block(&fake_block(1, Hash::ZERO, 80), height, 1).unwrap();
+        });
+    }
+    let encode = |height: u32| one.encode_undo(&noise(1, 100 * height as usize), &prev(height));
+    let mut encoded: Vec<_> = (0..5).rev().map(encode).collect();
+    for height in 0..5 {
+        let payload = &noise(1, 100 * height as usize);
+        let at = one.append_encoded_undo(0, height, encoded.pop().unwrap()).unwrap();
+        let undo = UndoRecord { file: 0, height, prev: &prev(height), payload };
+        assert_eq!(two.append_undo(undo).unwrap(), at);
+        let read = one.read_undo(FlatFilePos { file: 0, pos: at }, &prev(height)).unwrap();
+        assert_eq!(read, *payload);
+    }
+    assert_eq!(one.infos(), two.infos());
+    let rev = |files: &BlockFiles| fs::read(files.undo_path(0)).unwrap();
+    assert!(rev(&one) == rev(&two));
+}
+
+#[test]
 fn full_files_are_cut_to_their_size() {
     let dir = tempfile::tempdir().unwrap();
     let files = open(dir.path(), key(), vec![], true);
