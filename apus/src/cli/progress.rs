@@ -138,14 +138,23 @@ impl Observer for Reporter {
             None => output::note(line),
         }
     }
+
+    fn note(&self, text: &str) {
+        match &self.bar {
+            // On a terminal the progress line is drawn anew below the text.
+            Some(bar) => bar.suspend(|| output::note(text)),
+            None if !self.quiet => output::note(text),
+            None => {}
+        }
+    }
 }
 
 /// The progress line: phase, position, share done, time so far and time left, rates. `base` is
 /// where the rates are counted from, and `since` the time since then.
 fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
     let mut line = match progress.phase {
-        // SwiftSync takes blocks in any order, so that no height says how far it is.
-        Phase::SwiftSync => format!(
+        // Blocks come in any order, so that no height says how far it is.
+        Phase::SwiftSync | Phase::JoinReading | Phase::JoinChecking => format!(
             "{}: {} of {} blocks",
             progress.phase.words(),
             thousands(progress.blocks),

@@ -13,6 +13,13 @@ pub enum Phase {
     Disconnecting,
     /// SwiftSync: working through blocks in any order.
     SwiftSync,
+    /// First pass of a join: reading blocks in any order, and writing their outputs and spends to
+    /// partitions.
+    JoinReading,
+    /// Second pass of a join: matching spends with outputs, partition by partition.
+    JoinMatching,
+    /// Third pass of a join: checking each block's spends and writing its undo data.
+    JoinChecking,
     /// Writing changed coins to the tables.
     WritingCoins,
     /// Merging the tables into one level.
@@ -36,6 +43,9 @@ impl Phase {
             Self::Connecting => "Connecting blocks",
             Self::Disconnecting => "Disconnecting blocks",
             Self::SwiftSync => "SwiftSync",
+            Self::JoinReading => "Join 1/3: reading blocks",
+            Self::JoinMatching => "Join 2/3: matching spends",
+            Self::JoinChecking => "Join 3/3: checking spends",
             Self::WritingCoins => "Writing coins",
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
@@ -83,6 +93,9 @@ impl Progress {
 pub trait Observer: Sync {
     /// Takes note of the state of the work.
     fn observe(&self, progress: &Progress);
+
+    /// Takes note of a line for the user, such as the way of syncing that was chosen.
+    fn note(&self, _: &str) {}
 }
 
 /// An observer that ignores all progress.
