@@ -33,6 +33,24 @@ pub struct Engine {
     /// hex [default: what Bitcoin Core v31 has built in].
     #[arg(long, value_name = "HEX", hide_short_help = true)]
     minimumchainwork: Option<String>,
+    /// The way to sync [default: swiftsync with --hints; else join or order, by which is faster].
+    ///
+    /// The first line of a run says which way it goes, why, and about how long it will take. All
+    /// ways end with the same UTXO set; they differ in time, in the disk space that they need
+    /// meanwhile, and, for SwiftSync, in what is checked (see --hints).
+    #[arg(long, value_enum, value_name = "WAY")]
+    method: Option<Way>,
+    /// Put a join's temporary files here [default: next to the chainstate]. Removed at the end.
+    ///
+    /// A join makes a directory `join` in it, for the outputs and spends that meet there: usually
+    /// about half as many bytes as the blocks that are joined have, at most 1.5 times as many. They
+    /// are written and read in large pieces, so that a hard disk will do. A join that was
+    /// interrupted carries on with the same DIR.
+    #[arg(long, value_name = "DIR")]
+    spilldir: Option<PathBuf>,
+    /// The number of blocks below the best header at which a join ends; the rest goes in order.
+    #[arg(long, value_name = "N", hide = true)]
+    joindepth: Option<u32>,
     /// SwiftSync with this hints file: all cores take blocks in any order up to the hints' height,
     /// without look-ups, and one comparison of sums proves the result.
     ///
@@ -62,6 +80,30 @@ pub struct Engine {
     /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The way to sync, as the command line names it.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Way {
+    /// By height, each spend looked up in the UTXO set: best for few blocks, and where the disk has
+    /// no room for more than the result.
+    Order,
+    /// In any order, without hints: outputs and spends meet in temporary files. Checks all that
+    /// order checks, and writes all undo data; best for many blocks.
+    Join,
+    /// In any order, with the hints of --hints, and proved at the end: the fastest, if a block is
+    /// assumed valid.
+    Swiftsync,
+}
+
+impl From<Way> for sync::Method {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Order => Self::InOrder,
+            Way::Join => Self::Join,
+            Way::Swiftsync => Self::SwiftSync,
+        }
+    }
 }
 
 /// The hash that SwiftSync's sums are made of.
@@ -105,7 +147,24 @@ impl Engine {
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         options.hints = self.hints.as_deref().map(expand_home);
         options.aggregate = self.aggregate.into();
+        options.method = self.method.map(sync::Method::from).unwrap_or_default();
+        options.spill_dir = self.spill_dir()?;
+        options.join_depth = self.joindepth.unwrap_or(options.join_depth);
+        options.check_method()?;
         Ok(chosen)
+    }
+
+    /// The directory for a join's temporary files. It must exist: it may be the mount point of a
+    /// disk that is not mounted, and the disk below it too small.
+    fn spill_dir(&self) -> Result<Option<PathBuf>, String> {
+        match self.spilldir.as_deref().map(expand_home) {
+            Some(path) if !path.is_dir() => Err(format!(
+                "the directory '{}' of --spilldir does not exist: mount or make it, or name \
+                 another",
+                path.display()
+            )),
+            path => Ok(path),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::report;
 use super::reporting::Reporting;
 use crate::sync::{self, Summary, SyncError};
 
-/// Check blocks from files and connect them, in order of height.
+/// Check blocks from files and connect them.
 ///
 /// Carries on from whatever the data directory holds. Blocks may come in any order and more than
 /// once; the best valid chain wins, as in Bitcoin Core.

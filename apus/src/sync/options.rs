@@ -67,6 +67,18 @@ pub enum Method {
     SwiftSync,
 }
 
+impl Method {
+    /// The name that `--method` and `--json` have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::InOrder => "order",
+            Self::Join => "join",
+            Self::SwiftSync => "swiftsync",
+        }
+    }
+}
+
 impl Options {
     /// Core's defaults, with a thread for each core.
     pub fn new(datadir: PathBuf, network: Network) -> Self {
@@ -91,6 +103,39 @@ impl Options {
     /// The network's own directory in the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir.join(self.network.subdirectory)
+    }
+
+    /// The directory that a join makes for its temporary files, and removes at its end.
+    pub fn spill_path(&self) -> PathBuf {
+        self.spill_dir.clone().unwrap_or_else(|| self.network_dir()).join("join")
+    }
+
+    /// Checks that the method, the hints and the directory for the join's files agree.
+    ///
+    /// # Errors
+    /// Words for the contradiction, and what to do.
+    pub(crate) fn check_method(&self) -> Result<(), String> {
+        let name = self.method.name();
+        match (self.method, &self.hints) {
+            (Method::InOrder | Method::Join, Some(_)) => {
+                return Err(format!(
+                    "--hints is for SwiftSync, and --method={name} uses no hints: leave one out"
+                ));
+            }
+            (Method::SwiftSync, None) => {
+                return Err(format!("--method={name} needs a hints file: name one with --hints"));
+            }
+            _ => {}
+        }
+        let may_join = matches!(self.method, Method::Auto | Method::Join) && self.hints.is_none();
+        if self.spill_dir.is_some() && !may_join {
+            let other = if self.hints.is_some() { "SwiftSync" } else { "a sync in order" };
+            return Err(format!(
+                "--spilldir is for the temporary files of a join, and {other} makes none: leave \
+                 it out"
+            ));
+        }
+        Ok(())
     }
 
     /// The directory of blk and rev files.
@@ -118,4 +163,47 @@ pub enum AggregateKind {
     Sha256,
     /// MuHash3072, which IBD Booster used first.
     MuHash,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Chain;
+
+    #[test]
+    fn contradictions_between_method_hints_and_spill_are_named() {
+        use Method::{Auto, InOrder, Join, SwiftSync};
+        let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
+        for (method, hints, spill, words) in [
+            (Auto, false, false, None),
+            (Auto, true, false, None),
+            (Auto, false, true, None),
+            (Auto, true, true, Some("--spilldir is for the temporary files of a join")),
+            (InOrder, false, false, None),
+            (InOrder, true, false, Some("--method=order uses no hints")),
+            (InOrder, false, true, Some("a sync in order makes none")),
+            (Join, false, true, None),
+            (Join, true, false, Some("--method=join uses no hints")),
+            (SwiftSync, true, false, None),
+            (SwiftSync, false, false, Some("--method=swiftsync needs a hints file")),
+            (SwiftSync, true, true, Some("SwiftSync makes none")),
+        ] {
+            let hints = hints.then(|| PathBuf::from("h"));
+            let spill_dir = spill.then(|| PathBuf::from("s"));
+            let options = Options { method, hints, spill_dir, ..base.clone() };
+            match (options.check_method(), words) {
+                (Ok(()), None) => {}
+                (Err(text), Some(words)) if text.contains(words) => {}
+                (found, _) => panic!("{method:?}: {found:?}, expected {words:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_spill_is_next_to_the_chainstate_unless_another_directory_is_named() {
+        let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
+        assert_eq!(base.spill_path(), PathBuf::from("d/regtest/join"));
+        let other = Options { spill_dir: Some(PathBuf::from("s")), ..base };
+        assert_eq!(other.spill_path(), PathBuf::from("s/join"));
+    }
 }

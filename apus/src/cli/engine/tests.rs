@@ -41,6 +41,12 @@ fn contradictions_are_refused() {
         &["--blocksdir", "/no/such/directory"],
         &["--conf", "/no/such/file"],
         &["--settings", "/no/such/file"],
+        &["--spilldir", "/no/such/directory"],
+        &["--method=order", "--hints=h"],
+        &["--method=join", "--hints=h"],
+        &["--method=swiftsync"],
+        &["--method=order", "--spilldir=/"],
+        &["--hints=h", "--spilldir=/"],
     ] {
         let all = [&["--datadir=/no/such/directory"], args].concat();
         assert!(engine(&all).to_options().is_err(), "{args:?}");
@@ -88,4 +94,27 @@ fn files_give_way_to_the_command_line() {
     assert_eq!(options.assumevalid, AssumeValid::Nothing);
     assert_eq!(options.network.minimum_chain_work.0[..2], [1, 0]);
     assert_eq!((options.stop_at_height, options.blocks_dir), (Some(7), Some(other.into())));
+}
+
+#[test]
+fn the_way_of_syncing_is_automatic_unless_it_is_named() {
+    use sync::Method::{Auto, InOrder, Join, SwiftSync};
+    for (args, method) in [
+        (&[][..], Auto),
+        (&["--hints=h"], Auto),
+        (&["--method=order"], InOrder),
+        (&["--method=join"], Join),
+        (&["--method=swiftsync", "--hints=h"], SwiftSync),
+    ] {
+        let options = options_of(&[&["--datadir=x"], args].concat());
+        assert_eq!(options.method, method, "{args:?}");
+    }
+    assert!(Arguments::try_parse_from(["sync", "--method=auto"]).is_err());
+    let root = tempfile::tempdir().unwrap();
+    let spill = root.path().to_path_buf();
+    let spilldir = format!("--spilldir={}", spill.display());
+    let options = options_of(&["--datadir=x", &spilldir, "--joindepth=7"]);
+    assert_eq!((options.spill_dir, options.join_depth), (Some(spill), 7));
+    let usual = options_of(&["--datadir=x"]);
+    assert_eq!((usual.spill_dir, usual.join_depth), (None, 144));
 }
