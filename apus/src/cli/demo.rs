@@ -13,7 +13,7 @@ use super::reporting::Reporting;
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::swiftsync::Format;
-use crate::sync::{self, AssumeValid, Options, Summary, Unobserved, UtxoHash, UtxoStats};
+use crate::sync::{self, AssumeValid, Method, Options, Summary, Unobserved, UtxoHash, UtxoStats};
 use crate::wire::{Chain, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
@@ -101,7 +101,8 @@ impl Demo<'_> {
             network.minimum_chain_work = Hash::ZERO;
             Options { assumevalid, ..Options::new(directory.to_path_buf(), network) }
         };
-        let every_script = options(&in_order, AssumeValid::Nothing);
+        let every_script =
+            Options { method: Method::InOrder, ..options(&in_order, AssumeValid::Nothing) };
         let Some(first) =
             self.sync_one_way("in order, every script checked", &every_script, &blocks)?
         else {
