@@ -2,10 +2,10 @@ use std::ops::Range;
 
 use super::extent::Extent;
 
-/// Room in the file whose bytes were forgotten, as [`Parts::forgotten`] returns it for
+/// Room in the file whose bytes were forgotten, as [`Parts::take_forgotten`] returns it for
 /// [`Parts::release`].
 ///
-/// [`Parts::forgotten`]: super::Parts::forgotten
+/// [`Parts::take_forgotten`]: super::Parts::take_forgotten
 /// [`Parts::release`]: super::Parts::release
 #[derive(Debug, Default)]
 #[must_use = "the room is given back by Parts::release"]

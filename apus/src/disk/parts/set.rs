@@ -153,15 +153,16 @@ impl Parts {
     }
 
     /// Takes the room of all bytes forgotten so far, and, once after [`Parts::resume`], of those
-    /// that an earlier process forgot or did not save. To be called when what is about to be made
-    /// durable (what [`Parts::save`] returned, or a note of the parts that are finished) no longer
-    /// names those bytes; other threads may forget more from then on.
-    pub fn forgotten(&self) -> ForgottenRoom {
+    /// that an earlier process forgot. To be called before [`Parts::save`], or before the parts
+    /// that are finished are noted, so that other threads may go on to forget: what was forgotten
+    /// later may still be named by what becomes durable.
+    pub fn take_forgotten(&self) -> ForgottenRoom {
         std::mem::take(&mut *lock(&self.forgotten))
     }
 
     /// Gives `room` back to the file system, where it can do that. To be called when nothing
-    /// durable names the bytes there any more.
+    /// durable names the bytes there any more: when what was saved after [`Parts::take_forgotten`] has
+    /// replaced what was saved before.
     ///
     /// # Errors
     /// The file cannot be changed.
