@@ -8,23 +8,18 @@
 //!   GB a slot has 0.3 MB, which fits a core's second-level cache.
 //! - A writer has a buffer of 4 KiB for each slot, 4 MiB in all. A push touches one cache line, and
 //!   one push in 62 takes a lock.
-//! - A full buffer is copied to the slot's share of the memory. A full share is written to a file
-//!   at once, bypassing the page cache. With 384 MiB of memory a share is 384 KiB, so that 11 GB
-//!   take 30,000 reads, of a size that suits a spinning disk too.
-//! - 64 *partitions* of 16 slots have a lock and a piece of memory each. At the end, threads write
-//!   whole partitions.
+//! - A full buffer is appended to the slot's [part](crate::disk::Parts), which has a share of the
+//!   memory. A full share is written to a file at once, bypassing the page cache. With 384 MiB of
+//!   memory a share is 384 KiB, so that 11 GB take 30,000 reads, of a size that suits a spinning
+//!   disk too.
+//! - At the end, threads write ranges of slots.
 
-mod bits;
-mod partition;
 mod record;
 mod saved;
 mod set;
 mod sort;
-mod spill;
 mod writer;
 
-#[cfg(test)]
-pub(super) use bits::SlotBits;
 pub use saved::SavedSurvivors;
 pub use set::{Survivors, WriteError};
 pub use writer::SurvivorWriter;

@@ -23,8 +23,7 @@ pub(super) struct Order {
 }
 
 /// There is no record at this offset, or the offset does not fit 32 bits.
-#[derive(Debug)]
-pub(super) struct BadRecord(#[expect(dead_code, reason = "shown by a panic")] pub usize);
+pub(super) struct BadRecord;
 
 /// A record in its place in the order.
 pub(super) struct SortedRecord {
@@ -44,8 +43,8 @@ impl Order {
         let bytes = &bytes[..end];
         let mut at = start;
         while at < end {
-            let offset = u32::try_from(at).map_err(|_| BadRecord(at))?;
-            let record = Record::at(bytes, at).ok_or(BadRecord(at))?;
+            let offset = u32::try_from(at).map_err(|_| BadRecord)?;
+            let record = Record::at(bytes, at).ok_or(BadRecord)?;
             self.unsorted.push(Entry { prefix: prefix(bytes, at), at: offset });
             at = record.end;
         }

@@ -9,7 +9,7 @@ use crate::sync::outcome::Counts;
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
-const MAGIC: &[u8; 8] = b"apusss\x00\x01";
+const MAGIC: &[u8; 8] = b"apusss\x00\x02";
 
 /// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, PartialEq, Eq)]
