@@ -36,8 +36,11 @@ pub use changes::Changes;
 pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
+pub use hasher::TxidHasher;
 pub use lookup::{Lookup, Overwrite, Overwritten};
+pub use prefetch::prefetch;
 pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
+pub use table::Table;
 pub use undo::{BlockUndo, for_each_spending_tx};
