@@ -59,6 +59,8 @@ mod internals {
     pub mod store;
     // Coins: codec, cache, chainstate, UTXO set statistics; does not know consensus rules.
     pub mod coins;
+    // Outputs and spends that meet in partitions; does not know rules, blocks' files, or threads.
+    pub mod join;
     // One function for each consensus rule; does not know where coins come from.
     pub mod rules;
     // Hints and the aggregate that proves them; does not know the order of blocks, or files.

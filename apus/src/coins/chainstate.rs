@@ -325,6 +325,11 @@ impl CoinWriter<'_> {
         self.run.put(key, coin)
     }
 
+    /// Deletes a coin given by its key in the chainstate.
+    pub fn delete_raw(&mut self, key: &[u8]) -> Result<()> {
+        self.run.delete(key)
+    }
+
     /// Ends the part. The whole can be committed only after each part has ended.
     pub fn finish(self) -> Result<()> {
         self.run.finish()

@@ -176,9 +176,12 @@ pub fn decode_coin_key(key: &[u8]) -> Result<OutPoint, ParseError> {
     }
 }
 
+/// The first index of an output from which on the order of keys is not that of numbers.
+pub const VOUT_UNORDERED: u32 = 16_512;
+
 /// A number that orders the outputs of one transaction as their keys do. VARINTs of different
-/// lengths do not sort by value: 16512 is `80 80 00`, which comes before 256, `81 00`.
-pub(super) fn vout_order(vout: u32) -> u64 {
+/// lengths do not sort by value: [`VOUT_UNORDERED`] is `80 80 00`, which comes before 256, `81 00`.
+pub fn vout_order(vout: u32) -> u64 {
     if vout < 0x80 {
         return u64::from(vout) << 32;
     }

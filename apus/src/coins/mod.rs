@@ -34,12 +34,13 @@ pub use cache::CoinsCache;
 pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
 pub use changes::Changes;
 pub use coin::{
-    Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
+    Coin, CoinParts, VOUT_UNORDERED, compress_amount, decode_coin_key, decompress_amount, key_order,
+    put_coin_key, vout_order,
 };
 pub use hasher::TxidHasher;
 pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use prefetch::prefetch;
-pub use script::{CompactScript, compress_script};
+pub use script::{CompactScript, compress_script, put_compressed_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
 pub use table::Table;

@@ -8,7 +8,7 @@ use crate::hash::Hash;
 use crate::wire::opcodes::OP_1;
 use crate::wire::{BlockView, Network, merkle_root};
 
-/// A block that passed every rule that needs nothing but the block. Only [`check_block`] makes one.
+/// A block that passed every rule that needs nothing but the block: [`check_block`] makes one.
 pub struct CheckedBlock<B> {
     view: BlockView<B>,
     hash: Hash,
@@ -17,6 +17,13 @@ pub struct CheckedBlock<B> {
 }
 
 impl<B: AsRef<[u8]>> CheckedBlock<B> {
+    /// A block whose bytes have passed [`check_block`] and [`check_block_in_context`] before, which
+    /// the caller vouches for. It is not hashed again: its txids are left out.
+    pub fn known(view: BlockView<B>, hash: Hash) -> Self {
+        let legacy_sigops = view.txs().map(|tx| legacy_sigops(&tx)).collect();
+        Self { view, hash, txids: Vec::new(), legacy_sigops }
+    }
+
     /// The block.
     pub fn view(&self) -> &BlockView<B> {
         &self.view
@@ -27,9 +34,15 @@ impl<B: AsRef<[u8]>> CheckedBlock<B> {
         &self.hash
     }
 
-    /// The txids of all transactions, in order.
+    /// The txids of all transactions, in order; none for a block that was only
+    /// [known](CheckedBlock::known).
     pub fn txids(&self) -> &[Hash] {
         &self.txids
+    }
+
+    /// The txid of the transaction at `index`, which is hashed if need be.
+    pub fn txid(&self, index: usize) -> Hash {
+        self.txids.get(index).copied().unwrap_or_else(|| self.view.tx(index).txid())
     }
 
     /// The number of signature operations of each transaction, in order, without those in P2SH

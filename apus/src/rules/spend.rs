@@ -84,15 +84,15 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
         median_time_past_at: impl Fn(u32) -> i64,
     ) -> Result<i64, RuleError> {
         let tx = self.block.view().tx(index);
-        let txid = &self.block.txids()[index];
         assert_eq!(prevouts.len(), tx.input_count(), "a prevout for each input");
         let fee = check_tx_inputs(&tx, prevouts, self.context.height).map_err(|mut error| {
+            let txid = self.block.txid(index);
             error.debug = format!("{} in transaction {txid}", error.debug);
             error
         })?;
         self.fees = self.fees.saturating_add(fee);
         accumulated_fees_in_range(self.fees)?;
-        self.sequence_locks(&tx, txid, prevouts, median_time_past_at)?;
+        self.sequence_locks(index, prevouts, median_time_past_at)?;
         let inputs: u64 = tx
             .inputs()
             .zip(prevouts)
@@ -120,15 +120,14 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     /// From BIP68 on, the relative locks of a transaction's inputs MUST have passed.
     fn sequence_locks(
         &self,
-        tx: &TxView,
-        txid: &Hash,
+        index: usize,
         prevouts: &[Prevout],
         median_time_past_at: impl Fn(u32) -> i64,
     ) -> Result<(), RuleError> {
         let context = &self.context;
         if context.height < context.network.csv_height
             || sequence_locks_passed(
-                tx,
+                &self.block.view().tx(index),
                 prevouts.iter().map(|prevout| prevout.height),
                 context.height,
                 context.parent_median_time_past,
@@ -139,7 +138,7 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
         }
         Err(RuleError::consensus(
             "bad-txns-nonfinal",
-            format!("contains a non-BIP68-final transaction {txid}"),
+            format!("contains a non-BIP68-final transaction {}", self.block.txid(index)),
         ))
     }
 }

@@ -15,6 +15,10 @@ pub(super) enum Stage {
     Check,
     /// SwiftSync: separating spent from unspent outputs, and the aggregate.
     Sum,
+    /// Join: meeting the spends of recent outputs, and making records of all others.
+    Join,
+    /// Join: bringing outputs and spends of a partition together.
+    Pair,
     /// Looking coins up in the tables.
     LookUp,
     /// Storing blocks that came from a source.
@@ -32,11 +36,13 @@ pub(super) enum Stage {
 }
 
 /// All stages in the order of [`Stage`], with the names that reports use.
-const STAGES: [(Stage, &str); 11] = [
+const STAGES: [(Stage, &str); 13] = [
     (Stage::Headers, "headers"),
     (Stage::Read, "read"),
     (Stage::Check, "check"),
     (Stage::Sum, "sum"),
+    (Stage::Join, "join"),
+    (Stage::Pair, "pair"),
     (Stage::LookUp, "look_up"),
     (Stage::Store, "store"),
     (Stage::Connect, "connect"),

@@ -155,9 +155,9 @@ impl Ledger {
 
     /// Takes `active` for the active chain, whose last block was committed with this number of
     /// coins. `counts` is what this run did for it.
-    pub fn stand_at(&mut self, active: ActiveChain, coins: u64, counts: Counts) {
+    pub fn stand_at(&mut self, active: ActiveChain, coins: Option<i64>, counts: Counts) {
         self.active = active;
-        self.coins = Some(coins as i64);
+        self.coins = coins;
         self.counts = counts;
         self.note_commit();
     }

@@ -17,6 +17,7 @@ mod hints_file;
 mod in_order;
 mod index_files;
 mod info;
+mod join;
 mod mend;
 mod node;
 mod options;

@@ -33,6 +33,17 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The work of both.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks + other.blocks,
+            bytes: self.bytes + other.bytes,
+            transactions: self.transactions + other.transactions,
+            inputs: self.inputs + other.inputs,
+            scripts: self.scripts + other.scripts,
+        }
+    }
+
     /// The work done since `before` was taken.
     pub(super) fn since(self, before: Self) -> Self {
         Self {

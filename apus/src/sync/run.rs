@@ -223,6 +223,20 @@ fn run(
         space::check(node)?;
     }
     let mut saved = None;
+    if !interrupted && node.options.method == super::options::Method::Join {
+        let best = node.tree.best_candidate();
+        let header = node.tree.node(node.tree.best_header()).height;
+        let top = header.saturating_sub(node.options.join_depth);
+        let top = top.min(node.options.stop_at_height.unwrap_or(u32::MAX));
+        let target = best.and_then(|best| {
+            let top = top.min(node.tree.node(best).height);
+            node.tree.ancestor(best, top)
+        });
+        if let Some(target) = target {
+            let joined = super::join::build::build(node, target, observer, stop)?;
+            tracing::debug!(?joined, "joined");
+        }
+    }
     match hints {
         Some(hints) if !swift::build::is_past(node, hints) => {
             if !interrupted {

@@ -1,6 +1,11 @@
 //! Threads: the pool for loops over much data, and threads of their own for pipelines.
 
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, Builder, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 
 use super::error::SyncError;
 
@@ -28,4 +33,87 @@ pub(super) fn spawn<'scope, T: Send + 'scope>(
 ) -> ScopedJoinHandle<'scope, T> {
     let started = Builder::new().name(name.into()).spawn_scoped(scope, work);
     started.expect("the system lets us start a thread")
+}
+
+/// How often [`work_until_halt`] watches while its threads report nothing.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// What a thread of [`work_until_halt`] is to look at before it begins another piece of work.
+pub(super) struct Crew<'a, M> {
+    halt: &'a AtomicBool,
+    sender: Sender<M>,
+}
+
+impl<M> Crew<'_, M> {
+    /// The flag that all threads are to end at.
+    pub fn halt(&self) -> &AtomicBool {
+        self.halt
+    }
+
+    /// Whether all threads are to end.
+    pub fn is_halted(&self) -> bool {
+        self.halt.load(Relaxed)
+    }
+
+    /// Reports a finished piece of work.
+    pub fn report(&self, message: M) {
+        // Whoever watches listens until every thread has ended.
+        let _ = self.sender.send(message);
+    }
+}
+
+/// Runs `work` in so many threads until all of them have ended, and returns what they return.
+/// Meanwhile `watch` is called with everything that they report, and now and then without. All
+/// threads are told to end when it returns true, and when one of them fails or panics.
+///
+/// # Panics
+/// One of the threads has panicked; the others have ended then.
+pub(super) fn work_until_halt<M: Send, T: Send, E: Send>(
+    name: &str,
+    threads: usize,
+    work: impl Fn(&Crew<M>) -> Result<T, E> + Sync,
+    mut watch: impl FnMut(Option<M>) -> bool,
+) -> Vec<Result<T, E>> {
+    let halt = AtomicBool::new(false);
+    // A few bytes for each piece of work, so that nothing but work holds a thread up.
+    let (sender, reports) = unbounded();
+    thread::scope(|scope| {
+        let start = |number| {
+            let crew = Crew { halt: &halt, sender: sender.clone() };
+            let work = &work;
+            spawn(scope, format!("apus-{name}-{number}"), move || {
+                let raise = RaiseOnDrop(crew.halt);
+                let result = work(&crew);
+                if result.is_ok() {
+                    std::mem::forget(raise);
+                }
+                result
+            })
+        };
+        let threads: Vec<_> = (0..threads).map(start).collect();
+        drop(sender);
+        // A panic here must not leave the scope waiting for all the other work.
+        let _ending = RaiseOnDrop(&halt);
+        loop {
+            let ends = match reports.recv_timeout(WAIT) {
+                Ok(message) => watch(Some(message)),
+                Err(RecvTimeoutError::Timeout) => watch(None),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            if ends {
+                halt.store(true, Relaxed);
+            }
+        }
+        let panicked = |panic| std::panic::resume_unwind(panic);
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
+}
+
+/// Raises a flag when it is dropped, in a panic too.
+struct RaiseOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for RaiseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }

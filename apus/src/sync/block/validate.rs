@@ -195,7 +195,7 @@ impl Validation {
         let mut scripts = Vec::new();
         for index in 1..block.view().tx_count() {
             if let Some(missing) = self.missing.filter(|missing| missing.tx == index) {
-                return Err(RuleError::missing_or_spent(&block.txids()[index], &missing.outpoint));
+                return Err(RuleError::missing_or_spent(&block.txid(index), &missing.outpoint));
             }
             self.with_prevouts(index, &mut scripts, |_, prevouts| {
                 spends.tx(index, prevouts, |height| self.times.at(height))

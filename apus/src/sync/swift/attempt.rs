@@ -88,7 +88,8 @@ fn complete<A: Aggregate>(
     let next = CoinsAt { block: shared.tree.node(plan.target).hash, coins: tally.coins };
     ledger.write_coin_count(shared, next).map_err(Fault::Store)?;
     commit(shared, ledger, plan, &work.survivors, &undo, writers, &report)?;
-    ledger.stand_at(plan.chain.clone(), tally.coins, tally.counts.since(before));
+    let coins = Some(tally.coins as i64);
+    ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
         ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN);
     }

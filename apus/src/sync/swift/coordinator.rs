@@ -14,10 +14,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 use std::time::{Duration, Instant};
-
-use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 
 use super::fault::Fault;
 use super::job::{FinishedBlock, Job};
@@ -31,10 +28,7 @@ use crate::disk::Disk;
 use crate::swiftsync::Aggregate;
 use crate::sync::commit::Ledger;
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::threads;
-
-/// How often the coordinator looks at the time and at whether to stop.
-const WAIT: Duration = Duration::from_millis(100);
+use crate::sync::threads::{self, Crew};
 
 /// How the work on all blocks ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,33 +108,14 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     fn run_until_save(&mut self, threads: usize, stop: &AtomicBool) -> Result<(), Fault> {
         let job = self.job;
         let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
-        let (started, halt) = (Instant::now(), AtomicBool::new(false));
-        // A few bytes for each block, so that nothing but blocks holds a worker up.
-        let (sender, finished) = unbounded();
-        let results: Vec<Result<Gathered<A>, Fault>> = thread::scope(|scope| {
-            let start = |number| {
-                let (sender, halt) = (sender.clone(), &halt);
-                threads::spawn(scope, format!("apus-swift-{number}"), move || {
-                    work_until(job, halt, &sender)
-                })
-            };
-            let workers: Vec<_> = (0..threads).map(start).collect();
-            drop(sender);
-            // A panic here must not leave the scope waiting for all the other blocks.
-            let _ending = RaiseOnDrop(&halt);
-            loop {
-                match finished.recv_timeout(WAIT) {
-                    Ok(block) => self.note(block),
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => break,
-                }
-                self.report();
-                if stop.load(Relaxed) || started.elapsed() > every {
-                    halt.store(true, Relaxed);
-                }
+        let started = Instant::now();
+        let work = |crew: &Crew<FinishedBlock>| work_until::<A>(job, crew);
+        let results = threads::work_until_halt("swift", threads, work, |block| {
+            if let Some(block) = block {
+                self.note(block);
             }
-            let panicked = |panic| std::panic::resume_unwind(panic);
-            workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked)).collect()
+            self.report();
+            stop.load(Relaxed) || started.elapsed() > every
         });
         self.report();
         for gathered in results {
@@ -202,33 +177,15 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     }
 }
 
-/// One worker's run: takes blocks until there are none left or `halt` is raised, and returns what
-/// it has summed. Raises `halt` itself if it fails or panics, so that all others end.
-fn work_until<A: Aggregate>(
-    job: &Job,
-    halt: &AtomicBool,
-    finished: &Sender<FinishedBlock>,
-) -> Result<Gathered<A>, Fault> {
-    let raise = RaiseOnDrop(halt);
+/// One worker's run: takes blocks until there are none left or all are to end, and returns what it
+/// has summed.
+fn work_until<A: Aggregate>(job: &Job, crew: &Crew<FinishedBlock>) -> Result<Gathered<A>, Fault> {
     let mut worker = Worker::<A>::new(job);
-    while !halt.load(Relaxed) {
+    while !crew.is_halted() {
         let Some(step) = job.take_step() else { break };
-        let block = worker.work_on(step)?;
-        // The coordinator listens until every worker has ended.
-        let _ = finished.send(block);
+        crew.report(worker.work_on(step)?);
     }
-    let gathered = worker.into_gathered()?;
-    std::mem::forget(raise);
-    Ok(gathered)
-}
-
-/// Raises a flag when it is dropped, in a panic too.
-struct RaiseOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for RaiseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
+    worker.into_gathered()
 }
 
 #[cfg(test)]

@@ -1,0 +1,181 @@
+//! How the join divides txids and heights into parts of the spill file, and memory among all that
+//! wants some.
+
+use crate::hash::Hash;
+
+/// The bytes of the pieces in which parts are written, at least.
+const PIECE_BYTES_MIN: usize = 64 << 10;
+/// The bytes of the pieces in which parts are written, at most: more gains nothing on any disk.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+/// The least and the most partitions: enough that all workers have one, and no more than have room
+/// for pieces of a size that suits a spinning disk.
+const PARTITION_BITS_MIN: u32 = 5;
+const PARTITION_BITS_MAX: u32 = 12;
+/// Bytes of memory that matching a partition takes for each byte of its outputs' records.
+const MATCHING_FACTOR: u64 = 2;
+/// The least that a worker has to match a partition: one transaction takes some.
+const MATCHING_BYTES_MIN: u64 = 4 << 20;
+/// The bytes of a worker's own batch for each part, at least and at most.
+const BATCH_BYTES_MIN: usize = 512;
+const BATCH_BYTES_MAX: usize = 4096;
+/// The bytes of all batches of a worker.
+const BATCHES_BYTES: usize = 4 << 20;
+/// The bytes of a block's spent coins that are in memory at a time in the last pass, at most.
+const BUCKET_BYTES_MAX: u64 = 32 << 20;
+const BUCKET_BYTES_MIN: u64 = 1 << 20;
+/// Records of outputs that reach a partition, in bytes for 100 bytes of blocks; measured from 25 to
+/// 130.
+const OUTPUTS_PERCENT: u64 = 60;
+/// Spent coins, in bytes for 100 bytes of blocks.
+const COINS_PERCENT: u64 = 20;
+
+/// The memory that a join may take, and how many threads share it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// All memory, in bytes.
+    pub bytes: usize,
+    pub workers: usize,
+}
+
+impl Memory {
+    /// The bytes that each worker may take to match a partition.
+    pub fn matching_bytes(&self) -> u64 {
+        (self.bytes as u64 * 3 / 5 / self.workers.max(1) as u64).max(MATCHING_BYTES_MIN)
+    }
+}
+
+/// The parts of the spill file: for each partition of the txids one of outputs and one of spends,
+/// and the spent coins of blocks in buckets of neighbouring heights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub partition_bits: u32,
+    /// For each bucket, the first height after it.
+    pub bucket_ends: Vec<u32>,
+    /// The first height of all.
+    pub first_height: u32,
+}
+
+impl Layout {
+    /// The parts for blocks of these sizes in bytes, the first of which is at `first_height`.
+    pub fn new(first_height: u32, sizes: &[u64], memory: Memory) -> Self {
+        let all: u64 = sizes.iter().sum();
+        let outputs = all / 100 * OUTPUTS_PERCENT;
+        let each = (memory.bytes / 2 / memory.workers.max(1)) as u64 / MATCHING_FACTOR;
+        let wanted = (outputs / each.max(1)).max(4 * memory.workers as u64).max(1);
+        // Pieces for outputs and for spends may take a quarter of the memory.
+        let most = (memory.bytes / 4 / (2 * PIECE_BYTES_MIN)).max(1).ilog2();
+        let bits = wanted.next_power_of_two().ilog2();
+        let most = most.clamp(PARTITION_BITS_MIN, PARTITION_BITS_MAX);
+        let partition_bits = bits.clamp(PARTITION_BITS_MIN, most);
+        let bucket_bytes = (memory.bytes as u64 / 8).clamp(BUCKET_BYTES_MIN, BUCKET_BYTES_MAX);
+        let bucket_ends = bucket_ends(first_height, sizes, bucket_bytes * 100 / COINS_PERCENT);
+        Self { partition_bits, bucket_ends, first_height }
+    }
+
+    /// Number of partitions.
+    pub fn partitions(&self) -> usize {
+        1 << self.partition_bits
+    }
+
+    /// Number of buckets of blocks.
+    pub fn buckets(&self) -> usize {
+        self.bucket_ends.len()
+    }
+
+    /// Number of all parts.
+    pub fn parts(&self) -> usize {
+        self.first_bucket() + self.buckets()
+    }
+
+    /// The part of a partition's outputs.
+    pub fn outputs(&self, partition: usize) -> usize {
+        partition
+    }
+
+    /// The part of a partition's spends.
+    pub fn spends(&self, partition: usize) -> usize {
+        self.partitions() + partition
+    }
+
+    /// The part of the first bucket; the others follow.
+    pub fn first_bucket(&self) -> usize {
+        2 * self.partitions()
+    }
+
+    /// The partition of a txid.
+    #[inline]
+    pub fn partition_of(&self, txid: &Hash) -> usize {
+        let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
+        usize::from(head) >> (u16::BITS - self.partition_bits)
+    }
+
+    /// The bucket of a height.
+    #[inline]
+    pub fn bucket_of(&self, height: u32) -> usize {
+        self.bucket_ends.partition_point(|end| *end <= height)
+    }
+
+    /// The heights of a bucket.
+    pub fn heights(&self, bucket: usize) -> std::ops::Range<u32> {
+        let first = match bucket {
+            0 => self.first_height,
+            _ => self.bucket_ends[bucket - 1],
+        };
+        first..self.bucket_ends[bucket]
+    }
+
+    /// The bytes of the pieces in which parts are written.
+    pub fn piece_bytes(&self, memory: Memory) -> usize {
+        (memory.bytes / 4 / self.parts().max(1)).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
+    }
+
+    /// The bytes that a worker gathers for each of so many parts.
+    pub fn batch_bytes(parts: usize) -> usize {
+        (BATCHES_BYTES / parts.max(1)).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX)
+    }
+}
+
+fn bucket_ends(first_height: u32, sizes: &[u64], bytes_max: u64) -> Vec<u32> {
+    let (mut ends, mut bytes) = (Vec::new(), 0);
+    for (height, size) in (first_height..).zip(sizes) {
+        if bytes > 0 && bytes + size > bytes_max {
+            ends.push(height);
+            bytes = 0;
+        }
+        bytes += size;
+    }
+    if !sizes.is_empty() {
+        ends.push(first_height + sizes.len() as u32);
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_height_has_a_bucket_and_every_txid_a_partition() {
+        let memory = Memory { bytes: 100 << 20, workers: 3 };
+        let sizes = vec![2_000_000; 3000];
+        let layout = Layout::new(11, &sizes, memory);
+        let mut next = 11;
+        for bucket in 0..layout.buckets() {
+            assert_eq!(layout.heights(bucket).start, next);
+            next = layout.heights(bucket).end;
+            assert_eq!(layout.bucket_of(next - 1), bucket);
+        }
+        assert_eq!(next, 3011);
+        assert!(layout.buckets() > 50 && layout.partitions() >= 128, "{layout:?}");
+        assert_eq!(layout.partition_of(&Hash([0xff; 32])), layout.partitions() - 1);
+        assert_eq!(layout.partition_of(&Hash::ZERO), 0);
+        let pieces = layout.piece_bytes(memory) * layout.parts();
+        assert!(pieces <= memory.bytes / 2, "{pieces} of {}", memory.bytes);
+    }
+
+    #[test]
+    fn no_blocks_have_no_buckets() {
+        let layout = Layout::new(1, &[], Memory { bytes: 0, workers: 1 });
+        assert_eq!((layout.buckets(), layout.partitions()), (0, 32));
+    }
+}

@@ -1,0 +1,35 @@
+//! The join: every output meets its spend in a partition of all txids, without hints and without
+//! looking coins up. Does not know consensus rules, blocks' files, or threads.
+//!
+//! ```text
+//!            ┌─ window of recent transactions ─► coins spent, by block ─────┐
+//! blocks ─►──┤                                                              ├─► spent coins of
+//!            └─ records of outputs left,  ─► partition ─► outputs meet ─────┘   every block
+//!               records of other spends                   their spends ─────► unspent coins, sorted
+//! ```
+//!
+//! Most spends come soon after the output that they spend: a [`Window`] of recent transactions
+//! meets these at once. All other outputs and spends become records in the partition of their
+//! txid's first bits ([`Layout`]), where a [`Matcher`] brings them together, one partition at a
+//! time. The records' forms are in `record`, and docs/format.md has them for those who debug.
+
+mod batch;
+mod layout;
+mod matching;
+mod record;
+mod replay;
+mod runs;
+mod spans;
+mod window;
+
+pub(crate) use batch::{BatchWriter, for_each_batch};
+pub(crate) use layout::{Layout, Memory};
+pub(crate) use matching::{Damaged, MatchedOutput, Matcher, Taken};
+pub(crate) use record::{
+    BlockCoins, BlockRecord, Created, LateCoin, Spend, SpendSource, put_block_coins, put_early,
+    put_late_coin, put_spend, put_tx,
+};
+pub(crate) use replay::{BlockKind, Replayed, ReplayedCoin};
+pub(crate) use runs::{ChangeSink, SortedRuns};
+pub(crate) use spans::{Span, cut};
+pub(crate) use window::{Met, TxLeft, Window};

@@ -1,0 +1,412 @@
+//! The window of recent transactions: most spends come soon after the output that they spend, and
+//! meet it here without a record of either.
+//!
+//! It holds the transactions of consecutive blocks, whole blocks at a time, and forgets the oldest
+//! block when it needs room. The transactions of the present block are always in it, so that
+//! spends within a block are met here exactly, and their order is checked.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::record::Created;
+use crate::coins::{Table, TxidHasher, prefetch};
+use crate::hash::Hash;
+use crate::wire::OutPoint;
+
+/// The bytes of a transaction before the offsets of its outputs.
+const HEAD_BYTES: usize = 52;
+const CODE: usize = 32;
+const TX: usize = 36;
+const COUNT: usize = 40;
+const BYTES: usize = 44;
+const LEFT: usize = 48;
+/// The most bytes of an output next to its script: its amount in compressed form, and the script's
+/// length.
+const OUTPUT_BYTES: usize = 14;
+/// The bit in an output's offset which says that the output is spent or never could be.
+const GONE: u32 = 1 << 31;
+/// Slots of the table are in units of this many bytes.
+const UNIT: usize = 8;
+/// The share of the window's memory that transactions take; the rest is for the table.
+const RING_PERCENT: usize = 85;
+/// The most bytes of transactions: slots have 32 bits.
+const RING_BYTES_MAX: usize = 1 << 33;
+
+/// The transactions of the last blocks of a span.
+pub(crate) struct Window {
+    hasher: TxidHasher,
+    table: Table,
+    ring: Vec<u8>,
+    capacity: usize,
+    /// The bytes of each block in the window, the oldest first.
+    blocks: VecDeque<Range<usize>>,
+    /// Where the next transaction goes.
+    head: usize,
+}
+
+/// What a spend finds in the window.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Met<'a> {
+    /// The transaction is not here, or its output is not here any more.
+    Elsewhere,
+    /// The output of the transaction at this position of the same block.
+    Inside { tx: u32 },
+    /// The transaction is of the same block, and there is nothing to spend: it comes later in the
+    /// block, has no such output, or that is spent.
+    Missing,
+    /// The output of an earlier block: 2 × height + coinbase, and amount and script in compressed
+    /// form.
+    Earlier { code: u32, output: &'a [u8] },
+}
+
+/// A transaction that leaves the window with outputs that are not spent.
+pub(crate) struct TxLeft<'a> {
+    pub txid: Hash,
+    pub created: Created,
+    /// Number of outputs left.
+    pub count: u32,
+    entry: &'a [u8],
+}
+
+impl<'a> TxLeft<'a> {
+    /// The outputs left: index, and amount and script in compressed form.
+    pub fn outputs(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        let entry = self.entry;
+        (0..u32_at(entry, COUNT)).filter_map(move |vout| {
+            let at = HEAD_BYTES + 4 * vout as usize;
+            let (start, end) = (u32_at(entry, at), u32_at(entry, at + 4) & !GONE);
+            (start & GONE == 0).then(|| (vout, &entry[start as usize..end as usize]))
+        })
+    }
+}
+
+impl Window {
+    /// An empty window of about so many bytes, and never less than one block.
+    pub fn new(bytes: usize) -> Self {
+        let capacity = (bytes / 100 * RING_PERCENT).min(RING_BYTES_MAX) / UNIT * UNIT;
+        Self {
+            hasher: TxidHasher::random(),
+            table: Table::new(),
+            ring: Vec::new(),
+            capacity,
+            blocks: VecDeque::new(),
+            head: 0,
+        }
+    }
+
+    /// The bytes that a transaction takes at most, with so many outputs, whose scripts have
+    /// together so many bytes.
+    #[inline]
+    pub fn bytes_of_tx(outputs: usize, script_bytes: usize) -> usize {
+        (HEAD_BYTES + 4 * (outputs + 1) + OUTPUT_BYTES * outputs + script_bytes).next_multiple_of(UNIT)
+    }
+
+    /// Begins a block whose transactions take at most `room` bytes. Calls `leaves` with every
+    /// transaction that has to make room and has outputs left.
+    pub fn begin_block<E>(
+        &mut self,
+        room: usize,
+        mut leaves: impl FnMut(&TxLeft) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if room > self.capacity {
+            self.clear(&mut leaves)?;
+            self.capacity = room.next_multiple_of(UNIT);
+            self.ring = Vec::new();
+        }
+        // A block without transactions would look like one that fills the whole ring.
+        self.blocks.pop_back_if(|block| block.is_empty());
+        while let Some(oldest) = self.blocks.front().map(|block| block.start) {
+            // The blocks lie from `oldest` to `head`, either straight on or around the end.
+            let is_straight = self.head > oldest;
+            if is_straight && self.head + room > self.capacity && room <= oldest {
+                self.head = 0;
+                break;
+            }
+            let end = if is_straight { self.capacity } else { oldest };
+            if self.head + room <= end {
+                break;
+            }
+            self.forget_oldest(&mut leaves)?;
+        }
+        if self.blocks.is_empty() {
+            self.head = 0;
+        }
+        if self.ring.len() < self.head + room {
+            self.ring.resize((self.head + room).min(self.capacity), 0);
+        }
+        self.blocks.push_back(self.head..self.head);
+        Ok(())
+    }
+
+    /// Adds a transaction of the present block, at position `tx`. `put` appends amount and script of
+    /// each output in compressed form, or returns false if it can never be spent. Returns how many
+    /// outputs can be spent.
+    pub fn push_tx(
+        &mut self,
+        txid: &Hash,
+        code: u32,
+        tx: u32,
+        outputs: usize,
+        scratch: &mut Vec<u8>,
+        mut put: impl FnMut(usize, &mut Vec<u8>) -> bool,
+    ) -> u32 {
+        let data = HEAD_BYTES + 4 * (outputs + 1);
+        let entry = self.head;
+        scratch.clear();
+        let mut left = 0;
+        for vout in 0..outputs {
+            let start = (data + scratch.len()) as u32;
+            let gone = if put(vout, scratch) { 0 } else { GONE };
+            left += u32::from(gone == 0);
+            set_u32(&mut self.ring, entry + HEAD_BYTES + 4 * vout, start | gone);
+        }
+        let end = data + scratch.len();
+        let ring = &mut self.ring[entry..];
+        ring[..32].copy_from_slice(&txid.0);
+        set_u32(ring, CODE, code);
+        set_u32(ring, TX, tx);
+        set_u32(ring, COUNT, outputs as u32);
+        let bytes = end.next_multiple_of(UNIT);
+        set_u32(ring, BYTES, bytes as u32);
+        set_u32(ring, LEFT, left);
+        set_u32(ring, data - 4, end as u32);
+        ring[data..end].copy_from_slice(scratch);
+        self.table.insert(self.hasher.hash(txid), (entry / UNIT) as u32);
+        self.head += bytes;
+        if let Some(block) = self.blocks.back_mut() {
+            block.end = self.head;
+        }
+        left
+    }
+
+    /// The hash under which a transaction is found.
+    #[inline]
+    pub fn hash(&self, txid: &Hash) -> u64 {
+        self.hasher.hash(txid)
+    }
+
+    /// Asks the processor for the memory that a look-up of `hash` touches first.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Asks the processor for the memory that a look-up of `hash` touches next.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        if let Some(slot) = self.table.candidate(hash) {
+            let at = slot as usize * UNIT;
+            prefetch(&self.ring[at]);
+            prefetch(&self.ring[(at + 64).min(self.ring.len() - 1)]);
+        }
+    }
+
+    /// Spends an output for the transaction at position `spender` of the block at `height`. `hash`
+    /// is that of its txid.
+    #[inline]
+    pub fn spend(&mut self, outpoint: &OutPoint, hash: u64, height: u32, spender: u32) -> Met<'_> {
+        let ring = &self.ring;
+        let is_it = |slot: u32| {
+            let at = slot as usize * UNIT;
+            ring[at..at + 32] == outpoint.txid.0
+        };
+        let Some(slot) = self.table.find(hash, is_it) else { return Met::Elsewhere };
+        let entry = &mut self.ring[slot as usize * UNIT..];
+        let (code, tx) = (u32_at(entry, CODE), u32_at(entry, TX));
+        let is_inside = code >> 1 == height;
+        let at = HEAD_BYTES + 4 * outpoint.vout as usize;
+        let offset = match outpoint.vout < u32_at(entry, COUNT) {
+            true => u32_at(entry, at),
+            false => GONE,
+        };
+        if offset & GONE != 0 || is_inside && tx >= spender {
+            return if is_inside { Met::Missing } else { Met::Elsewhere };
+        }
+        set_u32(entry, at, offset | GONE);
+        let left = u32_at(entry, LEFT) - 1;
+        set_u32(entry, LEFT, left);
+        if is_inside {
+            return Met::Inside { tx };
+        }
+        let end = u32_at(entry, at + 4) & !GONE;
+        Met::Earlier { code, output: &entry[offset as usize..end as usize] }
+    }
+
+    /// Forgets all blocks. Calls `leaves` with every transaction that has outputs left.
+    pub fn clear<E>(
+        &mut self,
+        mut leaves: impl FnMut(&TxLeft) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !self.blocks.is_empty() {
+            self.forget_oldest(&mut leaves)?;
+        }
+        self.head = 0;
+        Ok(())
+    }
+
+    fn forget_oldest<E>(
+        &mut self,
+        leaves: &mut impl FnMut(&TxLeft) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(block) = self.blocks.pop_front() else { return Ok(()) };
+        let mut at = block.start;
+        while at < block.end {
+            let entry = &self.ring[at..];
+            let mut txid = Hash::ZERO;
+            txid.0.copy_from_slice(&entry[..32]);
+            self.table.remove(self.hasher.hash(&txid), (at / UNIT) as u32);
+            let (code, count) = (u32_at(entry, CODE), u32_at(entry, LEFT));
+            if count > 0 {
+                let is_coinbase = code & 1 == 1;
+                let created = Created { height: code >> 1, is_coinbase, ready: None };
+                leaves(&TxLeft { txid, created, count, entry })?;
+            }
+            at += u32_at(entry, BYTES) as usize;
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+#[inline]
+fn set_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::testdata::Random;
+
+    /// A window next to maps that hold the same, which it must agree with.
+    struct Pair {
+        window: Window,
+        /// Amount and script of every output that was made and not met.
+        coins: HashMap<OutPoint, (u32, Vec<u8>)>,
+        left: HashMap<OutPoint, (u32, Vec<u8>)>,
+        scratch: Vec<u8>,
+    }
+
+    fn outpoint(txid: &Hash, vout: u32) -> OutPoint {
+        OutPoint { txid: *txid, vout }
+    }
+
+    impl Pair {
+        fn block(&mut self, height: u32, txs: &[(Hash, Vec<Vec<u8>>)]) {
+            let bytes = |outputs: &Vec<Vec<u8>>| {
+                Window::bytes_of_tx(outputs.len(), outputs.iter().map(Vec::len).sum())
+            };
+            let room = txs.iter().map(|(_, outputs)| bytes(outputs)).sum();
+            let left = &mut self.left;
+            let note = |tx: &TxLeft| -> Result<(), Infallible> {
+                assert_eq!(tx.outputs().count(), tx.count as usize);
+                for (vout, bytes) in tx.outputs() {
+                    let known = left.insert(
+                        outpoint(&tx.txid, vout),
+                        (tx.created.code(), bytes.to_vec()),
+                    );
+                    assert!(known.is_none());
+                }
+                Ok(())
+            };
+            self.window.begin_block(room, note).unwrap();
+            for (tx, (txid, outputs)) in txs.iter().enumerate() {
+                let put = |vout: usize, out: &mut Vec<u8>| {
+                    out.extend_from_slice(&outputs[vout]);
+                    !outputs[vout].is_empty()
+                };
+                let code = height << 1;
+                self.window.push_tx(txid, code, tx as u32, outputs.len(), &mut self.scratch, put);
+                for (vout, bytes) in outputs.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
+                    self.coins.insert(outpoint(txid, vout as u32), (code, bytes.clone()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_output_is_met_once_or_leaves() {
+        let mut random = Random(11);
+        for bytes in [0, 3000, 40_000, 1 << 20] {
+            let (window, coins, left) = (Window::new(bytes), HashMap::new(), HashMap::new());
+            let mut pair = Pair { window, coins, left, scratch: Vec::new() };
+            let mut met = 0;
+            for height in 1..300u32 {
+                let txs: Vec<_> = (0..random.below(12u32))
+                    .map(|_| {
+                        let txid = Hash(random.bytes(32).try_into().unwrap());
+                        let mut output = |_| {
+                            let len = random.below(60usize);
+                            random.bytes(len)
+                        };
+                        let count = 5;
+                        (txid, (0..count).map(&mut output).collect())
+                    })
+                    .collect();
+                pair.block(height, &txs);
+                let mut wanted: Vec<OutPoint> = pair.coins.keys().copied().collect();
+                wanted.sort_unstable();
+                for outpoint in wanted.into_iter().filter(|o| o.txid.0[3] % 5 == 0) {
+                    let (code, bytes) = pair.coins[&outpoint].clone();
+                    let hash = pair.window.hash(&outpoint.txid);
+                    match pair.window.spend(&outpoint, hash, height, u32::MAX) {
+                        Met::Earlier { code: found, output } => {
+                            assert_eq!((found, output), (code, &bytes[..]));
+                        }
+                        Met::Inside { .. } => assert_eq!(code >> 1, height),
+                        found => {
+                            assert_eq!(found, Met::Elsewhere);
+                            assert_eq!(pair.left[&outpoint], (code, bytes));
+                            continue;
+                        }
+                    }
+                    met += 1;
+                    pair.coins.remove(&outpoint);
+                    let again = pair.window.spend(&outpoint, hash, height + 1, 0);
+                    assert_eq!(again, Met::Elsewhere, "spent twice");
+                }
+            }
+            let left = &mut pair.left;
+            let clear = pair.window.clear(|tx| -> Result<(), Infallible> {
+                tx.outputs().for_each(|(vout, bytes)| {
+                    let coin = (tx.created.code(), bytes.to_vec());
+                    left.insert(outpoint(&tx.txid, vout), coin);
+                });
+                Ok(())
+            });
+            clear.unwrap();
+            assert_eq!(pair.left, pair.coins);
+            assert!(met > 50, "{met}");
+        }
+    }
+
+    #[test]
+    fn the_order_within_a_block_counts() {
+        let (window, coins, left) = (Window::new(0), HashMap::new(), HashMap::new());
+        let mut pair = Pair { window, coins, left, scratch: Vec::new() };
+        let (first, second) = (Hash([1; 32]), Hash([2; 32]));
+        pair.block(5, &[(first, vec![b"a".to_vec()]), (second, vec![b"b".to_vec(), vec![]])]);
+        let mut spend = |txid: &Hash, vout, height, spender| {
+            let hash = pair.window.hash(txid);
+            match pair.window.spend(&outpoint(txid, vout), hash, height, spender) {
+                Met::Inside { tx } => Some(tx),
+                Met::Missing => None,
+                found => panic!("{found:?}"),
+            }
+        };
+        assert_eq!(spend(&second, 0, 5, 1), None, "by itself");
+        assert_eq!(spend(&second, 0, 5, 0), None, "by an earlier transaction");
+        assert_eq!(spend(&second, 1, 5, 7), None, "it can never be spent");
+        assert_eq!(spend(&second, 2, 5, 7), None, "there is no such output");
+        assert_eq!(spend(&first, 0, 5, 1), Some(0));
+        assert_eq!(spend(&first, 0, 5, 2), None, "twice");
+        assert_eq!(spend(&second, 0, 5, 2), Some(1));
+    }
+}

@@ -1,0 +1,127 @@
+//! A join from its beginning to its commit, over blocks that turn out damaged or invalid.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::commit::{assert_balance, commit};
+use super::coordinator::{Coordinator, Ended};
+use super::fault::Fault;
+use super::plan::Plan;
+use super::workspace::Workspace;
+use crate::chain::BlockId;
+use crate::coins::Bulk;
+use crate::disk::StoreError;
+use crate::sync::block::shared::Shared;
+use crate::sync::error::SyncError;
+use crate::sync::mend::take_another_copy;
+use crate::sync::node::Node;
+use crate::sync::progress::Observer;
+
+/// How a join ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Joined {
+    /// The target is the tip.
+    Done,
+    /// Somebody asked to stop; what is done is saved.
+    Stopped,
+    /// The block at this height is damaged or invalid, or cannot be judged out of order. The block
+    /// below it is the tip.
+    Below(u32),
+}
+
+/// Joins the blocks after the tip of `node`, up to `target`, which descends from it, and makes that
+/// block the tip. Interrupted, it carries on when it is called again.
+///
+/// # Errors
+/// The disk fails. No coins are committed then; stored blocks are kept.
+pub(crate) fn build(
+    node: &mut Node,
+    target: BlockId,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Joined, SyncError> {
+    let mut plan = Plan::new(node, target);
+    let mut joined = Joined::Done;
+    if plan.end_height() <= node.tree.node(target).height {
+        joined = Joined::Below(plan.end_height());
+    }
+    if plan.steps.is_empty() {
+        Workspace::forget(node)?;
+        return Ok(joined);
+    }
+    let mut work = Workspace::begin(node, &plan)?;
+    while !plan.steps.is_empty() {
+        let below = match attempt(node, &mut plan, &mut work, observer, stop) {
+            Ok(Ended::Finished) => break,
+            Ok(Ended::Stopped) => return Ok(Joined::Stopped),
+            Err(Fault::Store(error)) => return Err(error.into()),
+            Err(Fault::Block(height)) => height,
+            Err(Fault::Damaged(step, what)) => {
+                // Another copy may be good; what was done so far is carried on from.
+                let mended = take_another_copy(node, step, &what);
+                tracing::debug!(what, is_mended = mended.is_ok(), "a block is damaged");
+                match plan.find_places_again(node) {
+                    Some(missing) => missing,
+                    None if mended.is_ok() => continue,
+                    None => plan.height_of(step).unwrap_or(plan.first_height),
+                }
+            }
+        };
+        tracing::debug!(height = below, "the join ends below this block");
+        joined = Joined::Below(below);
+        plan.end_below(&node.tree, below);
+        work.state.end_at(plan.steps.len());
+    }
+    work.remove(node)?;
+    Ok(joined)
+}
+
+/// Takes the blocks of the plan through all passes and commits them.
+fn attempt(
+    node: &mut Node,
+    plan: &mut Plan,
+    work: &mut Workspace,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Ended, Fault> {
+    {
+        let (shared, ledger) = node.split();
+        let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
+        if coordinator.read_all()? == Ended::Stopped {
+            return Ok(Ended::Stopped);
+        }
+    }
+    plan.find_places_again(node);
+    let (shared, ledger) = node.split();
+    let bulk = begin_tables(&shared, work)?;
+    let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
+    let ended = coordinator.pair_all(&bulk).and_then(|ended| match ended {
+        Ended::Finished => coordinator.check_all(&bulk),
+        Ended::Stopped => Ok(Ended::Stopped),
+    });
+    if ended? == Ended::Stopped {
+        drop(bulk);
+        return Ok(Ended::Stopped);
+    }
+    assert_balance(&work.state, plan, &shared);
+    commit(&shared, ledger, plan, &work.state, bulk)?;
+    Ok(Ended::Finished)
+}
+
+/// The tables that unspent coins are written to.
+fn begin_tables<'a>(shared: &Shared<'a>, _work: &Workspace) -> Result<Bulk<'a>, StoreError> {
+    shared.chainstate.bulk()
+}
+
+/// Removes what an interrupted join has left.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn forget(node: &Node) -> Result<(), StoreError> {
+    Workspace::forget(node)
+}
+
+/// Whether somebody asked to stop.
+pub(super) fn is_stopped(stop: &AtomicBool) -> bool {
+    stop.load(Relaxed)
+}

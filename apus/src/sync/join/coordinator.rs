@@ -1,0 +1,325 @@
+//! The thread that runs the workers of each pass, and keeps account of what they have done.
+//!
+//! Between two saves all workers run inside one scope. When it is time to save, each finishes what
+//! it is at and hands over all that it holds, so that nothing changes while it is saved.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::bucket::BlockQueue;
+use super::check::{CheckedStep, Checking};
+use super::fault::Fault;
+use super::job::Job;
+use super::pair::{PairedRange, Pairer};
+use super::plan::Plan;
+use super::read::{ReadBlock, Reader};
+use super::sequencer::Sequencer;
+use super::state::SpanState;
+use super::workspace::Workspace;
+use crate::coins::Bulk;
+use crate::sync::block::shared::Shared;
+use crate::sync::commit::Ledger;
+use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::threads::{self, Crew};
+
+/// Ranges of partitions that each worker matches: enough that all end at about the same time, and
+/// few enough that tables reach their full length.
+const RANGES_PER_WORKER: usize = 4;
+
+/// How the work of a pass ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// Everything is done.
+    Finished,
+    /// Somebody asked to stop; what is done is saved.
+    Stopped,
+}
+
+/// The thread that runs workers.
+pub(super) struct Coordinator<'a> {
+    shared: &'a Shared<'a>,
+    ledger: &'a mut Ledger,
+    plan: &'a Plan,
+    work: &'a mut Workspace,
+    observer: &'a dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Coordinator<'a> {
+    /// A coordinator of what is left to do after the state of `work`.
+    pub fn new(
+        shared: &'a Shared<'a>,
+        ledger: &'a mut Ledger,
+        plan: &'a Plan,
+        work: &'a mut Workspace,
+        observer: &'a dyn Observer,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        Self { shared, ledger, plan, work, observer, stop }
+    }
+
+    /// The first pass.
+    ///
+    /// # Errors
+    /// A block is damaged or refused, or the disk fails. What was read before counts.
+    pub fn read_all(&mut self) -> Result<Ended, Fault> {
+        loop {
+            let todo = self.work.state.spans.iter().any(|span| span.next < span.end);
+            if !todo {
+                return Ok(Ended::Finished);
+            }
+            let result = self.read_until_save();
+            let is_stopped = self.stop.load(Relaxed);
+            if let Err(fault) = result {
+                return Err(fault);
+            }
+            if is_stopped || self.work.state.blocks_read() < self.plan.steps.len() {
+                self.save(None)?;
+            }
+            if is_stopped {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// Runs workers until all spans are read, one of them fails, or it is time to save.
+    fn read_until_save(&mut self) -> Result<(), Fault> {
+        let Self { shared, ledger, plan, work, observer, stop } = self;
+        let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts);
+        let spans: VecDeque<usize> =
+            (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
+        let read_before = state.blocks_read();
+        let queue = Mutex::new((spans, &mut state.spans));
+        let segwit = shared.network.segwit_height;
+        let take = || {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let index = queue.0.pop_front()?;
+            Some((index, queue.1[index].clone()))
+        };
+        let give_back = |index: usize, span: SpanState| {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.1[index] = span;
+        };
+        let run = |crew: &Crew<ReadBlock>| -> Result<(), Fault> {
+            let mut reader = Reader::new(&job);
+            while let Some((index, mut span)) = take() {
+                let result = reader.read(&mut span, crew.halt(), |block| crew.report(block));
+                give_back(index, span);
+                result?;
+                if crew.is_halted() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read_before);
+        let until = Deadline::new(*save_every, stop);
+        let results = threads::work_until_halt("join", memory.workers, run, |block| {
+            if let Some(block) = block {
+                let id = plan.steps[block.index].id;
+                if let Some(pos) = block.stored {
+                    ledger.note_stored(id, pos, block.tx_count, segwit);
+                }
+                progress.add(plan.steps[block.index].weight, block.bytes);
+            }
+            progress.report();
+            until.is_due()
+        });
+        drop(queue);
+        results.into_iter().collect::<Result<(), Fault>>()?;
+        job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
+    }
+
+    /// The second pass.
+    ///
+    /// # Errors
+    /// A block is refused, or the disk fails.
+    pub fn pair_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+        loop {
+            if let Some(height) = self.work.state.paired.fault {
+                return Err(Fault::Block(height));
+            }
+            if self.work.state.paired.done.iter().all(|done| *done) {
+                return Ok(Ended::Finished);
+            }
+            self.pair_until_save(bulk)?;
+            let is_stopped = self.stop.load(Relaxed);
+            if is_stopped || self.work.state.paired.done.iter().any(|done| !*done) {
+                self.save(Some(bulk))?;
+            }
+            if is_stopped {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
+        let Self { shared, plan, work, observer, stop, .. } = self;
+        let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts);
+        let (paired, dropped) = (&mut state.paired, &state.dropped);
+        let ranges = ranges(&paired.done, memory.workers * RANGES_PER_WORKER);
+        let ranges = Mutex::new(VecDeque::from(ranges));
+        let take = || ranges.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let run = |crew: &Crew<u64>| -> Result<Vec<PairedRange>, Fault> {
+            let mut pairer = Pairer::new(&job, paired.source, dropped)?;
+            let mut done = Vec::new();
+            while let Some(range) = take() {
+                done.push(pairer.pair(range, bulk, crew.halt(), |bytes| crew.report(bytes))?);
+                if crew.is_halted() {
+                    break;
+                }
+            }
+            Ok(done)
+        };
+        let (mut matched, all) = (0, (0..layout.partitions()).map(|p| parts.bytes(p)).sum::<u64>());
+        let height = plan.end_height() - 1;
+        let until = Deadline::new(*save_every, stop);
+        let results = threads::work_until_halt("pair", memory.workers, run, |bytes| {
+            matched += bytes.unwrap_or(0);
+            let fraction = matched as f64 / all.max(1) as f64;
+            let phase = Progress::of(Phase::JoinMatching);
+            observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
+            until.is_due()
+        });
+        let results = results.into_iter().collect::<Result<Vec<_>, Fault>>()?;
+        for PairedRange { done, counts } in results.into_iter().flatten() {
+            paired.counts.add(&counts);
+            paired.done[done].fill(true);
+        }
+        paired.fault = job.fault();
+        Ok(())
+    }
+
+    /// The last pass.
+    ///
+    /// # Errors
+    /// A block is damaged or refused, or the disk fails. Blocks that were checked before count.
+    pub fn check_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+        loop {
+            if self.work.state.checked == self.plan.steps.len() {
+                return Ok(Ended::Finished);
+            }
+            self.check_until_save()?;
+            let is_stopped = self.stop.load(Relaxed);
+            if is_stopped || self.work.state.checked < self.plan.steps.len() {
+                self.save(Some(bulk))?;
+            }
+            if is_stopped {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    fn check_until_save(&mut self) -> Result<(), Fault> {
+        let Self { shared, ledger, plan, work, observer, stop } = self;
+        let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts);
+        let has_undo = |step: &crate::sync::block::step::Step| {
+            ledger.entries[step.id.index()].undo_pos().is_some()
+        };
+        let checking = Checking {
+            job: &job,
+            queue: BlockQueue::new(&job, &state.dropped, state.checked),
+            sequencer: Sequencer::new(shared.files, state.checked),
+            has_undo: plan.steps.iter().map(has_undo).collect(),
+        };
+        let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, state.checked);
+        let until = Deadline::new(*save_every, stop);
+        let (mut inputs, mut scripts) = (0, 0);
+        let run = |crew: &Crew<CheckedStep>| checking.work(crew);
+        let results = threads::work_until_halt("check", memory.workers, run, |step| {
+            if let Some(step) = step {
+                inputs += step.inputs;
+                scripts += step.scripts;
+                progress.add(step.weight, step.weight);
+            }
+            progress.report();
+            until.is_due()
+        });
+        let (checked, written) = checking.sequencer.into_written();
+        state.checked = checked;
+        state.undo.extend(written);
+        state.inputs += inputs;
+        state.scripts += scripts;
+        results.into_iter().collect::<Result<(), Fault>>()?;
+        job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
+    }
+
+    /// Saves how far the join is.
+    fn save(&mut self, _bulk: Option<&Bulk>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Cuts the partitions that are not done into about `count` consecutive ranges.
+fn ranges(done: &[bool], count: usize) -> Vec<Range<usize>> {
+    let left = done.iter().filter(|done| !**done).count();
+    let each = left.div_ceil(count.max(1)).max(1);
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for partition in (0..done.len()).filter(|partition| !done[*partition]) {
+        match ranges.last_mut() {
+            Some(last) if last.end == partition && last.len() < each => last.end += 1,
+            _ => ranges.push(partition..partition + 1),
+        }
+    }
+    ranges
+}
+
+/// When workers are to end.
+struct Deadline<'a> {
+    started: Instant,
+    every: Duration,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Deadline<'a> {
+    fn new(every: Duration, stop: &'a AtomicBool) -> Self {
+        Self { started: Instant::now(), every, stop }
+    }
+
+    fn is_due(&self) -> bool {
+        self.stop.load(Relaxed) || self.started.elapsed() > self.every
+    }
+}
+
+/// The progress of a pass over blocks.
+struct Tracked<'a> {
+    observer: &'a dyn Observer,
+    phase: Phase,
+    height: u32,
+    all: u64,
+    weight: u64,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl<'a> Tracked<'a> {
+    fn new(observer: &'a dyn Observer, phase: Phase, plan: &Plan, done: usize) -> Self {
+        let all = plan.steps.iter().map(|step| step.weight).sum();
+        let weight = plan.steps.iter().take(done).map(|step| step.weight).sum();
+        let (height, blocks, bytes) = (plan.end_height() - 1, done as u64, 0);
+        Self { observer, phase, height, all, weight, blocks, bytes }
+    }
+
+    fn add(&mut self, weight: u64, bytes: u64) {
+        self.weight += weight;
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
+
+    fn report(&self) {
+        self.observer.observe(&Progress {
+            height: self.height,
+            blocks: self.blocks,
+            bytes: self.bytes,
+            fraction: self.weight as f64 / self.all.max(1) as f64,
+            ..Progress::of(self.phase)
+        });
+    }
+}

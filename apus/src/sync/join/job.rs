@@ -1,0 +1,48 @@
+//! What all threads of one join work on.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::plan::Plan;
+use crate::disk::Parts;
+use crate::join::{Layout, Memory};
+use crate::sync::block::shared::Shared;
+
+/// The blocks to work through, and what every thread needs for it.
+pub(super) struct Job<'a> {
+    pub shared: &'a Shared<'a>,
+    pub plan: &'a Plan,
+    pub layout: &'a Layout,
+    pub memory: Memory,
+    /// Records and spent coins.
+    pub parts: &'a Parts,
+    /// The height of the lowest block that was refused; `u32::MAX` if none was.
+    fault: AtomicU32,
+}
+
+impl<'a> Job<'a> {
+    /// A job in which no block was refused yet.
+    pub fn new(
+        shared: &'a Shared<'a>,
+        plan: &'a Plan,
+        layout: &'a Layout,
+        memory: Memory,
+        parts: &'a Parts,
+    ) -> Self {
+        Self { shared, plan, layout, memory, parts, fault: AtomicU32::new(u32::MAX) }
+    }
+
+    /// Notes that the block at `height` is refused.
+    pub fn refuse(&self, height: u32) {
+        self.fault.fetch_min(height, Ordering::Relaxed);
+    }
+
+    /// Whether the block at `height` or one below it is refused.
+    pub fn is_refused(&self, height: u32) -> bool {
+        height >= self.fault.load(Ordering::Relaxed)
+    }
+
+    /// The height of the lowest block that was refused.
+    pub fn fault(&self) -> Option<u32> {
+        Some(self.fault.load(Ordering::Relaxed)).filter(|height| *height < u32::MAX)
+    }
+}

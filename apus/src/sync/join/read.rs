@@ -1,0 +1,295 @@
+//! The first pass: a worker goes through a span of blocks in order of height. Spends of recent
+//! outputs are met at once; all others, and the outputs left, become records.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::fault::Fault;
+use super::job::Job;
+use super::state::{ReadCounts, SpanState};
+use crate::coins::{compress_amount, put_compressed_script};
+use crate::disk::StoreError;
+use crate::join::{
+    BatchWriter, BlockCoins, BlockKind, Created, Layout, Met, Spend, SpendSource, TxLeft, Window,
+    put_block_coins, put_early, put_spend, put_tx,
+};
+use crate::rules::CheckedBlock;
+use crate::store::{FlatFilePos, Lane};
+use crate::sync::block::step::Step;
+use crate::sync::clock::Stage;
+use crate::sync::outcome::Counts;
+use crate::sync::sources::{BlockBytes, Place};
+use crate::wire::{is_unspendable, put_varint};
+
+/// How many inputs ahead of the one that is met memory is asked for: first that of the table, then
+/// that of the transaction.
+const AHEAD: usize = 16;
+
+/// The share of the memory for the windows of all workers.
+const WINDOWS_PERCENT: usize = 50;
+
+/// A block that the first pass is done with.
+pub(super) struct ReadBlock {
+    /// Index among the steps.
+    pub index: usize,
+    pub tx_count: u32,
+    /// Where it was stored, if it came from a source.
+    pub stored: Option<FlatFilePos>,
+    pub bytes: u64,
+}
+
+/// A thread of the first pass.
+pub(super) struct Reader<'a> {
+    job: &'a Job<'a>,
+    window: Window,
+    /// Records of outputs and of spends.
+    records: BatchWriter<'a>,
+    /// What the blocks leave for the last pass.
+    blocks: BatchWriter<'a>,
+    lane: Lane,
+    hashes: Vec<u64>,
+    sources: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    /// A worker that has read nothing.
+    pub fn new(job: &'a Job<'a>) -> Self {
+        let (layout, memory) = (job.layout, job.memory);
+        let window = memory.bytes / 100 * WINDOWS_PERCENT / memory.workers.max(1);
+        let (records, buckets) = (2 * layout.partitions(), layout.buckets());
+        let batch_bytes = Layout::batch_bytes(records);
+        Self {
+            job,
+            window: Window::new(window),
+            records: BatchWriter::new(job.parts, 0, records, batch_bytes),
+            blocks: BatchWriter::new(job.parts, layout.first_bucket(), buckets, BLOCKS_BYTES),
+            lane: Lane::default(),
+            hashes: Vec::new(),
+            sources: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Goes through a span until its end, a refused block, or until `halt` is raised. Afterwards
+    /// all records are handed over, and the window is empty.
+    pub fn read(
+        &mut self,
+        span: &mut SpanState,
+        halt: &AtomicBool,
+        mut report: impl FnMut(ReadBlock),
+    ) -> Result<(), Fault> {
+        self.records.set_source(span.source)?;
+        self.blocks.set_source(span.source)?;
+        let mut result = Ok(());
+        while span.next < span.end && !halt.load(Relaxed) {
+            let height = self.job.plan.height(span.next);
+            if self.job.is_refused(height) {
+                break;
+            }
+            match self.block(span.next, &mut span.read) {
+                Ok(block) => {
+                    report(block);
+                    span.next += 1;
+                }
+                Err(Fault::Block(height)) => self.job.refuse(height),
+                Err(fault) => {
+                    result = Err(fault);
+                    break;
+                }
+            }
+        }
+        let lane = std::mem::take(&mut self.lane);
+        self.job.shared.files.end_lane(lane)?;
+        let Self { job, window, records, .. } = self;
+        window.clear(|tx| put_left(records, job.layout, tx))?;
+        self.records.flush()?;
+        self.blocks.flush()?;
+        result
+    }
+
+    fn block(&mut self, index: usize, read: &mut ReadCounts) -> Result<ReadBlock, Fault> {
+        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (step, height) = (plan.steps[index], plan.height(index));
+        let block =
+            shared.checked(step).map_err(|fault| Fault::of_block(step, height, fault))?;
+        let timer = shared.clock.start(Stage::Join);
+        let mut counts = *read;
+        self.sources.clear();
+        match plan.kind(height) {
+            BlockKind::Once => self.meet(&block, height, &mut counts)?,
+            BlockKind::LookUp | BlockKind::Repeat => self.spill(&block, height, &mut counts)?,
+        }
+        let crc = crc32c::crc32c(block.view().bytes());
+        let coins = BlockCoins { height, crc, sources: &self.sources };
+        self.blocks
+            .push(self.job.layout.bucket_of(height), |out| put_block_coins(out, &coins))?;
+        drop(timer);
+        let stored = self.store(step, &block)?;
+        let view = block.view();
+        let (bytes, tx_count) = (view.len() as u64, view.tx_count() as u32);
+        let (transactions, inputs) = (u64::from(tx_count), view.input_count() as u64 - 1);
+        let one = Counts { blocks: 1, bytes, transactions, inputs, scripts: 0 };
+        *read = ReadCounts { counts: counts.counts.plus(one), ..counts };
+        Ok(ReadBlock { index, tx_count, stored, bytes })
+    }
+
+    /// Adds the block's transactions to the window, and meets its spends there as far as they are
+    /// found.
+    fn meet(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+        counts: &mut ReadCounts,
+    ) -> Result<(), Fault> {
+        self.enter(block, height, counts)?;
+        let Self { job, window, records, hashes, sources, .. } = self;
+        let view = block.view();
+        hashes.clear();
+        for tx in view.txs().skip(1) {
+            hashes.extend(tx.inputs().map(|input| window.hash(&input.outpoint().txid)));
+        }
+        hashes.iter().take(2 * AHEAD).for_each(|hash| window.prefetch(*hash));
+        let mut place = 0;
+        for (spender, tx) in view.txs().enumerate().skip(1) {
+            for input in tx.inputs() {
+                if let Some(hash) = hashes.get(place + 2 * AHEAD) {
+                    window.prefetch(*hash);
+                }
+                if let Some(hash) = hashes.get(place + AHEAD) {
+                    window.prefetch_entry(*hash);
+                }
+                let outpoint = input.outpoint();
+                match window.spend(&outpoint, hashes[place], height, spender as u32) {
+                    Met::Missing => return Err(Fault::Block(height)),
+                    Met::Inside { tx } => {
+                        SpendSource::Inside { tx, vout: outpoint.vout }.put(sources);
+                        counts.inside += 1;
+                    }
+                    Met::Earlier { code, output } => {
+                        put_early(sources, code, output);
+                        counts.early += 1;
+                    }
+                    Met::Elsewhere => {
+                        SpendSource::Late.put(sources);
+                        let spend = Spend { outpoint, height, place: place as u32 };
+                        put_late(records, job.layout, &spend)?;
+                        counts.late += 1;
+                    }
+                }
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the block's transactions to the window.
+    fn enter(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+        counts: &mut ReadCounts,
+    ) -> Result<(), Fault> {
+        let Self { job, window, records, scratch, .. } = self;
+        let view = block.view();
+        let room = |tx: crate::wire::TxView| {
+            let scripts = tx.outputs().map(|output| output.script().len()).sum();
+            Window::bytes_of_tx(tx.output_count(), scripts)
+        };
+        let room = view.txs().map(room).sum();
+        window.begin_block(room, |tx| put_left(records, job.layout, tx))?;
+        for (tx, (view, txid)) in view.txs().zip(block.txids()).enumerate() {
+            let code = height << 1 | u32::from(tx == 0);
+            let outputs = view.output_count();
+            let put = |vout: usize, out: &mut Vec<u8>| {
+                let output = view.output(vout);
+                let is_coin = !is_unspendable(output.script());
+                if is_coin {
+                    put_output(out, output.value(), output.script());
+                }
+                is_coin
+            };
+            let coins = window.push_tx(txid, code, tx as u32, outputs, scratch, put);
+            counts.created += u64::from(coins);
+        }
+        Ok(())
+    }
+
+    /// Makes records of everything that the block creates and spends, in a block that may create a
+    /// transaction which exists already.
+    fn spill(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+        counts: &mut ReadCounts,
+    ) -> Result<(), Fault> {
+        let Self { job, records, scratch, .. } = self;
+        let mut place = 0;
+        for (index, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+            for input in tx.inputs().filter(|_| index > 0) {
+                let spend = Spend { outpoint: input.outpoint(), height, place };
+                put_late(records, job.layout, &spend)?;
+                place += 1;
+            }
+            scratch.clear();
+            let mut spendable = Vec::new();
+            for (vout, output) in tx.outputs().enumerate() {
+                if !is_unspendable(output.script()) {
+                    let start = scratch.len();
+                    put_output(scratch, output.value(), output.script());
+                    spendable.push((vout as u32, start..scratch.len()));
+                }
+            }
+            counts.created += spendable.len() as u64;
+            if spendable.is_empty() {
+                continue;
+            }
+            let created = Created { height, is_coinbase: index == 0, ready: Some(place) };
+            let outputs = spendable.iter().map(|(vout, range)| (*vout, &scratch[range.clone()]));
+            let count = spendable.len() as u32;
+            records.push(job.layout.partition_of(txid), |out| {
+                put_tx(out, txid, created, count, outputs);
+            })?;
+        }
+        counts.late += u64::from(place);
+        Ok(())
+    }
+
+    /// Appends a block that came from a source to the data directory's files.
+    fn store(
+        &mut self,
+        step: Step,
+        block: &CheckedBlock<BlockBytes>,
+    ) -> Result<Option<FlatFilePos>, Fault> {
+        let Place::Source(_) = step.place else { return Ok(None) };
+        let shared = self.job.shared;
+        let _timer = shared.clock.start(Stage::Store);
+        let node = shared.tree.node(step.id);
+        let (bytes, time) = (block.view().bytes(), node.header.time);
+        let pos = shared.files.append_block_in(&mut self.lane, bytes, node.height, time)?;
+        Ok(Some(pos))
+    }
+}
+
+/// The bytes that a worker gathers of what blocks leave for the last pass.
+const BLOCKS_BYTES: usize = 64 << 10;
+
+/// Appends amount and script of an output in compressed form.
+#[inline]
+fn put_output(out: &mut Vec<u8>, amount: i64, script: &[u8]) {
+    put_varint(out, compress_amount(amount.unsigned_abs()));
+    put_compressed_script(out, script);
+}
+
+#[inline]
+fn put_left(records: &mut BatchWriter, layout: &Layout, tx: &TxLeft) -> Result<(), StoreError> {
+    records.push(layout.partition_of(&tx.txid), |out| {
+        put_tx(out, &tx.txid, tx.created, tx.count, tx.outputs());
+    })
+}
+
+#[inline]
+fn put_late(records: &mut BatchWriter, layout: &Layout, spend: &Spend) -> Result<(), StoreError> {
+    let part = layout.spends(layout.partition_of(&spend.outpoint.txid));
+    records.push(part, |out| put_spend(out, spend))
+}
