@@ -13,8 +13,8 @@ const PARTITION_BITS_MIN: u32 = 5;
 const PARTITION_BITS_MAX: u32 = 12;
 /// Bytes of memory that matching a partition takes for each byte of its outputs' records.
 const MATCHING_FACTOR: u64 = 2;
-/// The least that a worker has to match a partition: one transaction takes some.
-const MATCHING_BYTES_MIN: u64 = 4 << 20;
+/// The least that a worker has to match a partition; more than one transaction is split.
+const MATCHING_BYTES_MIN: u64 = 16 << 10;
 /// The bytes of a worker's own batch for each part, at least and at most.
 const BATCH_BYTES_MIN: usize = 512;
 const BATCH_BYTES_MAX: usize = 4096;
@@ -22,7 +22,7 @@ const BATCH_BYTES_MAX: usize = 4096;
 const BATCHES_BYTES: usize = 4 << 20;
 /// The bytes of a block's spent coins that are in memory at a time in the last pass, at most.
 const BUCKET_BYTES_MAX: u64 = 32 << 20;
-const BUCKET_BYTES_MIN: u64 = 1 << 20;
+const BUCKET_BYTES_MIN: u64 = 64 << 10;
 /// Records of outputs that reach a partition, in bytes for 100 bytes of blocks; measured from 25 to
 /// 130.
 const OUTPUTS_PERCENT: u64 = 60;

@@ -7,15 +7,18 @@ pub(crate) struct Span {
     pub end: usize,
 }
 
-/// Spans shorter than this in bytes of blocks are not made smaller: the window of recent
-/// transactions of each begins empty.
+/// The bytes of blocks that the last spans have, for a long chain. Shorter ones gain nothing: the
+/// window of recent transactions of each begins empty.
 const SPAN_BYTES_MIN: u64 = 64 << 20;
+/// The spans that each worker has at most, if all were as short as the last ones.
+const SPANS_PER_WORKER: u64 = 16;
 
 /// Cuts blocks of these sizes in bytes into spans for `workers`: long ones first, which keep the
 /// window of recent transactions useful, and shorter ones at the end, so that all workers end at
 /// about the same time.
 pub(crate) fn cut(sizes: &[u64], workers: usize) -> Vec<Span> {
-    cut_with(sizes, workers, SPAN_BYTES_MIN)
+    let all: u64 = sizes.iter().sum();
+    cut_with(sizes, workers, SPAN_BYTES_MIN.min(all / (SPANS_PER_WORKER * workers as u64)))
 }
 
 fn cut_with(sizes: &[u64], workers: usize, bytes_min: u64) -> Vec<Span> {
