@@ -1,10 +1,10 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::flat_file::{
-    BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, block_record, read_undo_payload,
-    undo_record,
+    BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, block_record,
+    read_undo_payload, undo_record,
 };
 use super::writer::{Lane, Writer};
 use super::{BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, Obfuscation};
@@ -141,6 +141,33 @@ impl BlockFiles {
         entry.undo_pos = self.append_undo(UndoRecord { file, height, prev, payload })?;
         entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
         Ok(true)
+    }
+
+    /// Cuts the rev files back to the undo data at the positions `named`, those of all entries of
+    /// the block index: what was appended after the last of them in each file is gone. Files that
+    /// end there stay untouched, as do those that somebody has removed.
+    ///
+    /// # Errors
+    /// No record of undo data is where an entry names one, or the disk fails.
+    pub fn cut_undo(&self, named: impl IntoIterator<Item = FlatFilePos>) -> Result<()> {
+        let mut last_of = BTreeMap::new();
+        for FlatFilePos { file, pos } in named {
+            let last = last_of.entry(file).or_insert(pos);
+            *last = pos.max(*last);
+        }
+        for (number, info) in (0..).zip(self.infos()) {
+            if info.undo_size == 0 || !self.undo_path(number).exists() {
+                continue;
+            }
+            let end = match last_of.get(&number) {
+                Some(last) => self.undo_end(FlatFilePos { file: number, pos: *last })?,
+                None => 0,
+            };
+            if end < info.undo_size {
+                self.writer().cut_undo(number, end)?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts a block of `len` bytes that is at `pos` already, while the index is rebuilt from the
@@ -320,6 +347,18 @@ impl BlockFiles {
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
         }
         Ok((file, len))
+    }
+
+    /// The end of the record of the undo data at `pos`, after its checksum.
+    fn undo_end(&self, pos: FlatFilePos) -> Result<u32> {
+        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        let end = [len, UNDO_DATA_DISK_OVERHEAD - STORAGE_HEADER_BYTES]
+            .into_iter()
+            .try_fold(pos.pos, u32::checked_add);
+        end.ok_or_else(|| {
+            let what = format!("undo data of {len} bytes starts here, and no rev file has 4 GiB");
+            StoreError::corrupt(file.path(), u64::from(pos.pos), what)
+        })
     }
 
     fn read_revealed(

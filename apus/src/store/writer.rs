@@ -129,6 +129,15 @@ impl Writer {
         })
     }
 
+    /// Cuts the rev file `number` to its first `end` bytes. Durable after the next sync.
+    pub fn cut_undo(&mut self, number: u32, end: u32) -> Result<()> {
+        self.guarded(|writer| {
+            writer.info_mut(number)?.undo_size = end;
+            writer.undo_heights.remove(&number);
+            writer.truncate(Kind::Undo, number)
+        })
+    }
+
     /// Ends the files of `lane`, and releases the space that the last of them did not use.
     pub fn end_lane(&mut self, lane: Lane) -> Result<()> {
         let Some(number) = lane.file else { return Ok(()) };

@@ -1,3 +1,4 @@
+mod cutting;
 mod data_dir;
 mod files;
 mod index;

@@ -65,12 +65,21 @@ fn check(root: &Path, promises: &Promises) {
         promises.begun
     );
     index.entries.sort_by_key(|entry| entry.height);
+    check_undo_sizes(&index.entries, &files);
     for (entry, (height, block)) in index.entries.iter().zip(blocks().iter().enumerate()) {
         assert_eq!(&files.read_block(entry.block_pos().unwrap()).unwrap(), block);
         if let Some(pos) = entry.undo_pos() {
             let prev: &Hash = &entry.header.prev;
             assert_eq!(files.read_undo(pos, prev).unwrap(), undo_of(height));
         }
+    }
+}
+
+/// Checks that no undo data that an entry names lies after the end that the index states.
+fn check_undo_sizes(entries: &[IndexEntry], files: &BlockFiles) {
+    let infos = files.infos();
+    for pos in entries.iter().filter_map(IndexEntry::undo_pos) {
+        assert!(pos.pos < infos[pos.file as usize].undo_size);
     }
 }
 
