@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::numbers::{precise, thousands};
 use super::output;
-use crate::sync::{Checked, MemoryInUse, NotChecked, Refusal, RuleGroup, Summary};
+use crate::sync::{Checked, ChosenMethod, MemoryInUse, NotChecked, Refusal, RuleGroup, Summary};
 
 /// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
@@ -17,6 +17,9 @@ struct SummaryJson {
     height: u32,
     bestblock: String,
     coins: Option<u64>,
+    method: Option<&'static str>,
+    why: Option<String>,
+    spilled_bytes: Option<u64>,
     seconds: f64,
     cpu_seconds: f64,
     blocks: u64,
@@ -71,6 +74,9 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         height: summary.height,
         bestblock: summary.best_block.to_string(),
         coins: summary.coins,
+        method: summary.chosen.as_ref().map(|chosen| chosen.method.name()),
+        why: summary.chosen.as_ref().map(|chosen| chosen.why.clone()),
+        spilled_bytes: summary.spilled_bytes,
         seconds: summary.elapsed.as_secs_f64(),
         cpu_seconds: summary.cpu.as_secs_f64(),
         blocks: summary.counts.blocks,
@@ -137,12 +143,13 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}\
+        "{}{}{}\
          {} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
          ({:.0} blocks/s, {:.1} MB/s)\n\
          {}\n{}{}",
         outcome(summary),
         coins,
+        method(summary),
         thousands(counts.blocks),
         thousands(counts.transactions),
         thousands(counts.inputs),
@@ -171,6 +178,15 @@ fn outcome(summary: &Summary) -> String {
     }
     let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
     format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
+}
+
+/// The way in which the blocks were synced, and why.
+fn method(summary: &Summary) -> String {
+    let Some(ChosenMethod { method, why }) = &summary.chosen else { return String::new() };
+    let spilled = summary.spilled_bytes.map_or_else(String::new, |bytes| {
+        format!("; {:.1} MB went through temporary files", bytes as f64 / 1e6)
+    });
+    format!("method {}: {why}{spilled}\n", method.name())
 }
 
 /// What was taken as valid without a check, in a line for each range of blocks.
@@ -227,13 +243,15 @@ mod tests {
 
     use super::*;
     use crate::hash::Hash;
-    use crate::sync::{Counts, SavedBlocks};
+    use crate::sync::{Counts, Method, SavedBlocks};
 
     fn interrupted(saved: Option<SavedBlocks>) -> Summary {
         Summary {
             height: 0,
             best_block: Hash::ZERO,
             coins: Some(0),
+            chosen: None,
+            spilled_bytes: None,
             counts: Counts::default(),
             elapsed: Duration::from_secs(1),
             cpu: Duration::ZERO,
@@ -260,6 +278,35 @@ mod tests {
         assert!(json.contains(r#""swiftsync_saved":{"blocks":7,"of":9}"#), "{json}");
         let text = summary_text(&interrupted(None), unseen);
         assert!(text.starts_with("Interrupted, saved: height 0"), "{text}");
+    }
+
+    #[test]
+    fn the_way_of_syncing_is_reported() {
+        let unseen = MemoryInUse::default();
+        let why = "no hints, and 9 GB wait";
+        for (method, spilled_bytes, text, json) in [
+            (
+                Method::Join,
+                Some(12_800_000_000),
+                "method join: no hints, and 9 GB wait; 12800.0 MB went through temporary files\n",
+                r#""method":"join","why":"no hints, and 9 GB wait","spilled_bytes":12800000000"#,
+            ),
+            (
+                Method::InOrder,
+                None,
+                "method order: no hints, and 9 GB wait\n",
+                r#""method":"order","why":"no hints, and 9 GB wait","spilled_bytes":null"#,
+            ),
+        ] {
+            let chosen = Some(ChosenMethod { method, why: why.to_string() });
+            let summary = Summary { chosen, spilled_bytes, ..interrupted(None) };
+            let found = summary_text(&summary, unseen);
+            assert!(found.contains(text), "{found}");
+            let found = summary_json(&summary, unseen);
+            assert!(found.contains(json), "{found}");
+        }
+        let none = summary_json(&interrupted(None), unseen);
+        assert!(none.contains(r#""method":null,"why":null"#), "{none}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use hints_file::HintsFile;
 pub use info::txoutset_info;
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{AggregateKind, AssumeValid, Method, Options};
-pub use outcome::{Counts, Refusal, SavedBlocks, Summary};
+pub use outcome::{ChosenMethod, Counts, Refusal, SavedBlocks, Summary};
 pub use progress::{Observer, Phase, Progress, Unobserved};
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::checked::Checked;
+use super::options::Method;
 use crate::hash::Hash;
 
 /// How an activation ended.
@@ -65,6 +66,11 @@ pub struct Summary {
     pub best_block: Hash,
     /// Coins in the UTXO set; `None` if the number is not known without counting them.
     pub coins: Option<u64>,
+    /// The way in which the blocks were synced, and why; `None` if none was chosen, since the run
+    /// was interrupted before that or connects no blocks.
+    pub chosen: Option<ChosenMethod>,
+    /// Bytes that a join wrote to its temporary files; `None` if there was no join.
+    pub spilled_bytes: Option<u64>,
     /// The work that this run did.
     pub counts: Counts,
     /// Wall clock time.
@@ -86,6 +92,15 @@ pub struct Summary {
     pub refusals: Vec<Refusal>,
     /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
+}
+
+/// The way in which blocks are synced, and the reason for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChosenMethod {
+    /// The way; never [`Method::Auto`].
+    pub method: Method,
+    /// The reason, as a clause.
+    pub why: String,
 }
 
 /// Blocks of a SwiftSync that was interrupted, saved for the next run to carry on from.

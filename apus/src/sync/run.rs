@@ -272,6 +272,8 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         height: tip.height,
         best_block: tip.hash,
         coins: node.ledger.coins.map(|coins| coins as u64),
+        chosen: None,
+        spilled_bytes: None,
         counts: node.ledger.counts,
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
