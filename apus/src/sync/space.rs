@@ -6,11 +6,14 @@
 //! to another takes about as much as that one. Nothing that would fit is refused: an amount that
 //! is only likely leads to a warning.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{stat, statvfs};
 
 use super::node::Node;
+use super::waiting::Waiting;
+use super::words::size;
 use crate::chain::BlockId;
 use crate::disk::{Disk, StoreError};
 use crate::store::{
@@ -23,6 +26,11 @@ const MIB: u64 = 1 << 20;
 const BLOCKS_TO_UNDO: u64 = 8;
 /// Bytes of blocks for each byte of tables with the coins that they leave unspent, on mainnet.
 const BLOCKS_TO_COINS: u64 = 60;
+/// Most tenths of a byte in a join's temporary files for each byte of blocks. 4 to 7 are usual on
+/// mainnet; blocks of tiny outputs that nobody spends in the same span of blocks came to 15.
+const BLOCKS_TO_SPILL_TENTHS: u64 = 15;
+/// The name of a join's temporary files in messages.
+const SPILL: &str = "temporary files";
 
 /// The bytes that will be written.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -48,7 +56,7 @@ struct Volume {
 }
 
 /// One kind of bytes that will be written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Part {
     bytes: u64,
     name: &'static str,
@@ -110,6 +118,93 @@ pub(super) fn check(node: &Node) -> Result<(), StoreError> {
         );
     }
     Ok(())
+}
+
+/// A file system without the room that a join needs.
+#[derive(Debug)]
+pub(super) struct Lack {
+    /// A directory on it that the join writes to.
+    path: PathBuf,
+    needed: u64,
+    free: u64,
+    parts: Vec<Part>,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |part: &Part| format!("{} of {}", size(part.bytes), part.name);
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        write!(
+            f,
+            "a join may need {} where {} is ({}), and {} are free there",
+            size(self.needed),
+            self.path.display(),
+            parts.join(", "),
+            size(self.free)
+        )?;
+        match self.parts.iter().any(|part| part.name == SPILL) {
+            true => f.write_str("; --spilldir puts its temporary files on another disk"),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Lack {
+    /// The error for a join that was asked for.
+    pub fn into_error(self) -> StoreError {
+        let what = format!(
+            "the disk is too small: {self}. Nothing was written: free some space, or sync with \
+             --method=order, which makes no temporary files"
+        );
+        StoreError::full(self.path, what)
+    }
+}
+
+/// Looks for a file system without the room that a join of these blocks may need: for copies of
+/// blocks, for temporary files, of which those of an interrupted join are there already, for undo
+/// data, and for tables next to the present ones. `None` if all have it.
+///
+/// # Errors
+/// The system does not say how much is free.
+pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, StoreError> {
+    let spill = node.options.spill_path();
+    let disk = node.dir.disk();
+    let names = disk.list(&spill).unwrap_or_default();
+    let spilled: u64 = names.iter().filter_map(|name| disk.len(spill.join(name)).ok()).sum();
+    let spill_bytes = (joined.bytes / 10).saturating_mul(BLOCKS_TO_SPILL_TENTHS);
+    let new_tables = joined.bytes / BLOCKS_TO_COINS;
+    let tables = match node.tip() == node.tree.genesis() {
+        true => new_tables,
+        // The merge into one level writes all coins once more.
+        false => node.chainstate.disk_bytes() + 2 * new_tables,
+    };
+    let part = |bytes, name| Part { bytes, name };
+    let (blocks, coins) = (Volume::of(node.dir.blocks_path())?, Volume::of(node.chainstate.dir())?);
+    Ok(lack(&[
+        (Volume::of(&spill)?, vec![part(spill_bytes.saturating_sub(spilled), SPILL)]),
+        (
+            blocks,
+            vec![
+                part(joined.copied.saturating_sub(allocated(node)), "blocks"),
+                part(joined.without_undo / BLOCKS_TO_UNDO, "undo data"),
+            ],
+        ),
+        (coins, vec![part(tables, "tables")]),
+    ]))
+}
+
+/// The first file system that has less room than all its parts need, and the space that Core and
+/// Apus leave free.
+fn lack(demands: &[(Volume, Vec<Part>)]) -> Option<Lack> {
+    demands.iter().find_map(|(volume, _)| {
+        let here = demands.iter().filter(|(other, _)| other.device == volume.device);
+        let parts = here.flat_map(|(_, parts)| parts).filter(|part| part.bytes > 0).copied();
+        let parts: Vec<Part> = parts.collect();
+        let needed = parts.iter().fold(MIN_DISK_SPACE_BYTES, |sum, p| sum.saturating_add(p.bytes));
+        let Volume { path, free, .. } = volume;
+        let is_short = !parts.is_empty() && *free < needed;
+        is_short.then(|| Lack { path: path.clone(), needed, free: *free, parts })
+    })
 }
 
 /// The message about a disk that is too small.
@@ -217,6 +312,54 @@ mod tests {
         assert_eq!(needed(&estimate, 16 * MIB), 55 * MIB);
         assert_eq!(needed(&estimate, 20 * MIB), 0);
         assert_eq!(needed(&Estimate::default(), 0), 0);
+    }
+
+    #[test]
+    fn a_join_needs_room_on_each_file_system_that_it_writes_to() {
+        const GB: u64 = 1_000_000_000;
+        let volume = |path: &str, device, free| Volume { path: path.into(), device, free };
+        let part = |gigabytes, name| Part { bytes: gigabytes * GB, name };
+        let demands = |spill: Volume, blocks: Volume, coins: Volume| {
+            [
+                (spill, vec![part(100, SPILL)]),
+                (blocks, vec![part(0, "blocks"), part(10, "undo data")]),
+                (coins, vec![part(5, "tables")]),
+            ]
+        };
+        let reserve = MIN_DISK_SPACE_BYTES;
+        let enough = |gigabytes| gigabytes * GB + reserve;
+        let (s, b, c) = ("/s", "/b", "/c");
+        // One file system for all, two, and three; each with just enough and with a byte less.
+        for (devices, free, short) in [
+            ([1, 1, 1], [enough(115); 3], [s, s, s]),
+            ([1, 2, 2], [enough(100), enough(15), enough(15)], [s, b, b]),
+            ([1, 2, 3], [enough(100), enough(10), enough(5)], [s, b, c]),
+        ] {
+            let at = |free: [u64; 3]| {
+                let [x, y, z] = devices;
+                lack(&demands(volume(s, x, free[0]), volume(b, y, free[1]), volume(c, z, free[2])))
+            };
+            assert!(at(free).is_none(), "{devices:?}");
+            for (number, path) in short.into_iter().enumerate() {
+                let same = |other: usize| u64::from(devices[other] == devices[number]);
+                let less = [free[0] - same(0), free[1] - same(1), free[2] - same(2)];
+                assert_eq!(at(less).expect("too little").path, PathBuf::from(path), "{devices:?}");
+            }
+        }
+        // Nothing is asked of a file system that nothing is written to.
+        assert!(lack(&[(volume(s, 1, 0), vec![part(0, "blocks")])]).is_none());
+        let full = volume(s, 1, 60 * GB);
+        let lack = lack(&[(full, vec![part(100, SPILL), part(0, "blocks")])]).unwrap();
+        assert_eq!(
+            lack.to_string(),
+            "a join may need 100 GB where /s is (100 GB of temporary files), and 60 GB are free \
+             there; --spilldir puts its temporary files on another disk"
+        );
+        let error = lack.into_error();
+        assert!(error.to_string().contains("--method=order"), "{error}");
+        let lack = super::lack(&[(volume(c, 1, 0), vec![part(1, "tables")])]).unwrap();
+        assert!(!lack.to_string().contains("--spilldir"), "{lack}");
+        assert_eq!(error.source.map(|e| e.kind()), Some(std::io::ErrorKind::StorageFull));
     }
 
     #[test]

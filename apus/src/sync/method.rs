@@ -1,0 +1,242 @@
+//! The way in which the blocks above the tip are synced, and why.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::error::SyncError;
+use super::hints_file::HintsFile;
+use super::node::Node;
+use super::options::{AssumeValid, Method};
+use super::outcome::ChosenMethod;
+use super::space;
+use super::swift;
+use super::waiting::Waiting;
+use super::words::{about, size};
+use crate::chain::BlockId;
+
+/// The rule for a join that nobody asked for, and the time that each way takes.
+///
+/// A join reads every block twice and writes about as many bytes as it reads, whatever the blocks
+/// spend; a sync in order looks up each coin in tables, which costs the more the larger they are.
+/// The figures of time are seconds of one core for each GB (10^9 bytes) of blocks.
+struct Figures {
+    /// With fewer bytes of blocks than this, a sync in order is done before a join's three passes
+    /// have each begun and ended.
+    join_bytes_min: u64,
+    /// Blocks with less than this share (one in ...) of the bytes of the tables are few enough for
+    /// look-ups, while a join may have to read all tables.
+    join_tables_share: u64,
+    /// A sync in order, without scripts.
+    in_order: f64,
+    /// A join, without scripts.
+    join: f64,
+    /// A SwiftSync, without scripts.
+    swiftsync: f64,
+    /// Scripts, in Bitcoin Core's engine.
+    scripts: f64,
+}
+
+const FIGURES: Figures = Figures {
+    join_bytes_min: 64_000_000,
+    join_tables_share: 4,
+    in_order: 30.0,
+    join: 6.0,
+    swiftsync: 4.0,
+    scripts: 160.0,
+};
+
+/// The way in which the blocks above the tip are synced.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub way: Way,
+    /// The reason for the way, as a clause: `no hints, and ...`.
+    pub why: String,
+    /// The time that it will take; `None` if no block waits.
+    pub estimate: Option<Duration>,
+    /// The blocks that go this way; `None` if no block waits.
+    blocks: Option<Waiting>,
+    /// Whether the user could have it otherwise, and has not chosen.
+    is_automatic: bool,
+}
+
+/// A way to sync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// In order of height, each spend looked up in the UTXO set.
+    InOrder,
+    /// A join of the blocks from the active chain to `target`, and the others in order after that.
+    Join {
+        /// A block that the best candidate for the tip descends from, or is.
+        target: BlockId,
+    },
+    /// SwiftSync to the height of the hints, and the others in order after that.
+    SwiftSync,
+}
+
+impl Way {
+    /// The method that the way is part of.
+    fn method(self) -> Method {
+        match self {
+            Self::InOrder => Method::InOrder,
+            Self::Join { .. } => Method::Join,
+            Self::SwiftSync => Method::SwiftSync,
+        }
+    }
+}
+
+/// Chooses the way for the blocks of `node` above its tip, once all headers are known: SwiftSync if
+/// there are `hints` for them; else a join where it is faster than a sync in order and the disks
+/// have room for it. [`Method`] in the options forces one way.
+///
+/// # Errors
+/// The options contradict each other; or a join was asked for, and a disk has no room for it.
+pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, SyncError> {
+    let options = &node.options;
+    options.check_method().map_err(SyncError::WrongOptions)?;
+    if let Some(hints) = hints.filter(|hints| !swift::build::is_past(node, hints)) {
+        return Ok(Choice::swiftsync(node, hints));
+    }
+    let Some(waiting) = Waiting::of(node) else {
+        return Ok(Choice::in_order(node, None, "no block waits"));
+    };
+    let in_order = |why: &str| Ok(Choice::in_order(node, Some(waiting), why));
+    match options.method {
+        Method::InOrder => return in_order("--method=order asks for it"),
+        Method::SwiftSync => return in_order("the tip is at the hints' height or above"),
+        Method::Auto | Method::Join => {}
+    }
+    let joined = match joined(node) {
+        Ok(joined) => joined,
+        Err(why) => return in_order(&why),
+    };
+    let is_forced = options.method == Method::Join;
+    let tables = node.chainstate.disk_bytes();
+    if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
+        return in_order(&why);
+    }
+    match space::lack_for_join(node, &joined)? {
+        Some(lack) if is_forced => return Err(lack.into_error().into()),
+        Some(lack) => return in_order(&lack.to_string()),
+        None => {}
+    }
+    let hints = match hints {
+        None => "no hints".to_string(),
+        Some(hints) => format!("the hints end at height {}", hints.reader.height()),
+    };
+    let set = match node.tip() == node.tree.genesis() {
+        true => "an empty UTXO set".to_string(),
+        false => format!("a UTXO set of {}", size(tables)),
+    };
+    Ok(Choice::new(
+        node,
+        Way::Join { target: joined.target },
+        joined,
+        match is_forced {
+            true => "--method=join asks for it".to_string(),
+            false => format!("{hints}, and {} wait to be added to {set}", size(joined.bytes)),
+        },
+    ))
+}
+
+/// The blocks that a join can take: those above the active chain whose bytes are available and that
+/// lie deep enough below the best header.
+///
+/// # Errors
+/// Words for the reason why there are none.
+fn joined(node: &Node) -> Result<Waiting, String> {
+    if node.pruned {
+        return Err("block files were pruned, and a join needs those of all blocks that it \
+                    connects"
+            .to_string());
+    }
+    let depth = node.options.join_depth;
+    let best = node.tree.node(node.tree.best_header()).height;
+    let top = best.saturating_sub(depth).min(node.options.stop_at_height.unwrap_or(u32::MAX));
+    let joined = node.tree.best_candidate().and_then(|end| Waiting::up_to(node, end, top));
+    joined.ok_or_else(|| {
+        format!(
+            "a join ends {depth} blocks below the best header, which is at height {best}, and no \
+             block waits below that"
+        )
+    })
+}
+
+/// Words for the reason why a join of blocks with so many bytes is not faster than a sync in order
+/// with so many bytes of tables; `None` if it is.
+fn too_few(bytes: u64, tables: u64) -> Option<String> {
+    let Figures { join_bytes_min, join_tables_share, .. } = FIGURES;
+    if bytes < join_bytes_min {
+        return Some(format!("a join is faster from {} on", size(join_bytes_min)));
+    }
+    let few = bytes < tables / join_tables_share;
+    few.then(|| {
+        format!(
+            "next to a UTXO set of {}, a join is faster from {} on",
+            size(tables),
+            size(tables / join_tables_share)
+        )
+    })
+}
+
+impl Choice {
+    fn new(node: &Node, way: Way, blocks: Waiting, why: String) -> Self {
+        let is_automatic = node.options.method == Method::Auto;
+        let estimate = Some(estimate(node, way, &blocks));
+        Self { way, why, estimate, blocks: Some(blocks), is_automatic }
+    }
+
+    fn in_order(node: &Node, blocks: Option<Waiting>, why: &str) -> Self {
+        let (way, why) = (Way::InOrder, why.to_string());
+        match blocks {
+            Some(blocks) => Self::new(node, way, blocks, why),
+            None => Self { way, why, estimate: None, blocks: None, is_automatic: true },
+        }
+    }
+
+    fn swiftsync(node: &Node, hints: &HintsFile) -> Self {
+        let (best, height) = (node.tree.best_header(), hints.reader.height());
+        let target = node.tree.ancestor(best, height).unwrap_or(best);
+        let blocks = Waiting::between(node, 1, target);
+        let why = format!("{} has hints up to height {height}", hints.path.display());
+        Self::new(node, Way::SwiftSync, blocks, why)
+    }
+
+    /// The line for the user that names the way, the reason for it and the time that it will take;
+    /// `None` if no block waits.
+    pub fn line(&self) -> Option<String> {
+        let (blocks, estimate) = (self.blocks?, self.estimate?);
+        let range = format!("{} to {} ({})", blocks.first, blocks.last, size(blocks.bytes));
+        let what = match self.way {
+            Way::InOrder => format!("Connecting blocks {range} in order"),
+            Way::Join { .. } => format!("Joining blocks {range}"),
+            Way::SwiftSync => format!("SwiftSync of blocks {range}"),
+        };
+        let otherwise = match self.way {
+            Way::Join { .. } if self.is_automatic => ". --method=order syncs in order instead.",
+            _ => "",
+        };
+        Some(format!("{what}: {}; about {}{otherwise}", self.why, about(estimate)))
+    }
+
+    /// The choice as the summary of a run has it.
+    pub fn chosen(&self) -> ChosenMethod {
+        ChosenMethod { method: self.way.method(), why: self.why.clone() }
+    }
+}
+
+/// The time that blocks take to sync this way with the threads and cores that there are.
+fn estimate(node: &Node, way: Way, blocks: &Waiting) -> Duration {
+    let checks_all = node.options.assumevalid == AssumeValid::Nothing;
+    let (rate, with_scripts) = match way {
+        Way::InOrder => (FIGURES.in_order, blocks.with_scripts),
+        Way::Join { .. } => (FIGURES.join, blocks.with_scripts),
+        // Blocks are assumed valid on the user's word, however deep they lie.
+        Way::SwiftSync => (FIGURES.swiftsync, if checks_all { blocks.bytes } else { 0 }),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = node.options.threads.clamp(1, cores);
+    let seconds = blocks.bytes as f64 * rate + with_scripts as f64 * FIGURES.scripts;
+    Duration::from_secs_f64(seconds / 1e9 / cores as f64)
+}
