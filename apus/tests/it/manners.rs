@@ -141,6 +141,13 @@ fn wrong_options_exit_with_2_and_say_what_to_do() {
         (&["sync", "--signet", "--signetchallenge=5"], &["--signetchallenge", "'5'", "hex"]),
         (&["reindex", "--assumevalid=xyz"], &["--assumevalid", "64 hex digits", "or 0"]),
         (&["sync", "--minimumchainwork=zz"], &["--minimumchainwork", "64 hex digits"]),
+        (&["sync", "--method=auto"], &["'auto'", "order, join, swiftsync"]),
+        (&["sync", "--method=join", "--hints=h"], &["--hints", "--method=join", "leave one out"]),
+        (&["reindex", "--method=order", "--hints=h"], &["--hints", "--method=order"]),
+        (&["reindex", "--method=swiftsync"], &["--method=swiftsync", "name one with --hints"]),
+        (&["sync", "--method=order", "--spilldir=/"], &["--spilldir", "leave it out"]),
+        (&["sync", "--hints=h", "--spilldir=/"], &["--spilldir", "SwiftSync makes none"]),
+        (&["reindex", "--spilldir=/no/such"], &["'/no/such'", "--spilldir", "mount or make it"]),
         (&["txoutset", "info", "--chain=x"], &["use main"]),
         (&["hints", "create", "-o", "-"], &["standard output", "name a file"]),
         (&["hints", "convert", "x", "-o", "-"], &["standard output", "name a file"]),
@@ -274,6 +281,21 @@ fn txoutset_info_prints_cores_object_whatever_else_it_is_asked() {
     );
     assert_eq!(stdout(&plain), expected);
     assert_eq!(stdout(&txoutset_info(&place, &["--json"])), expected);
+}
+
+#[test]
+fn help_says_how_blocks_can_be_synced() {
+    for command in ["sync", "reindex"] {
+        for help in ["-h", "--help"] {
+            let output = program().args([command, help]).output().unwrap();
+            assert_ends(&output, 0, &[]);
+            let text = stdout(&output);
+            for option in ["--method <WAY>", "--spilldir <DIR>"] {
+                assert!(text.contains(option), "{option} is not in: {text}");
+            }
+            assert!(!text.contains("--joindepth"), "{text}");
+        }
+    }
 }
 
 #[test]
