@@ -6,7 +6,9 @@ use rayon::prelude::*;
 
 use crate::disk::{Disk, OnShare, Share, StoreError};
 use crate::hash::Hash;
-use crate::leveldb::{Cursor as TableCursor, Db, Options, RunBuilder, RunWriter, Snapshot};
+use crate::leveldb::{
+    Cursor as TableCursor, Db, Options, PendingTable, RunBuilder, RunKind, RunWriter, Snapshot,
+};
 use crate::store::{Obfuscation, layout::OBFUSCATION_KEY};
 use crate::wire::{Cursor, OutPoint};
 
@@ -183,7 +185,31 @@ impl Chainstate {
     /// Starts to replace the whole UTXO set by another, which is written in order. Readers see the
     /// old one until [`Bulk::commit`].
     pub fn bulk(&self) -> Result<Bulk<'_>> {
-        Ok(Bulk { chainstate: self, run: self.db.bulk()? })
+        Ok(Bulk { chainstate: self, run: self.db.bulk()?, kind: RunKind::Replaces })
+    }
+
+    /// Starts to add coins to the UTXO set and to delete others, in order and as a whole: readers
+    /// see none of it until [`Bulk::commit`].
+    pub fn additions(&self) -> Result<Bulk<'_>> {
+        Ok(Bulk { chainstate: self, run: self.db.new_run()?, kind: RunKind::Adds })
+    }
+
+    /// Carries on with a [`Chainstate::bulk`] whose finished tables are `tables`, which
+    /// [`Options::keep`] named when the chainstate was opened.
+    ///
+    /// # Errors
+    /// A table is missing or another one, or the chainstate has changed since.
+    pub fn resume_bulk(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        self.resume(RunKind::Replaces, tables)
+    }
+
+    /// Carries on with [`Chainstate::additions`]; see [`Chainstate::resume_bulk`].
+    pub fn resume_additions(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        self.resume(RunKind::Adds, tables)
+    }
+
+    fn resume(&self, kind: RunKind, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        Ok(Bulk { chainstate: self, run: self.db.resume_run(kind, tables)?, kind })
     }
 
     /// Divides the UTXO set, as it is now, into at most `parts` consecutive scans of about equal
@@ -276,11 +302,13 @@ impl Chainstate {
     }
 }
 
-/// A new UTXO set that is being written, and replaces the present one when it is committed. If it
-/// is dropped instead, nothing has happened.
+/// A UTXO set, or changes of one, being written: it replaces the present one, or is added to it,
+/// when it is committed. If it is dropped instead, nothing has happened, except that tables that
+/// [`Bulk::finished`] has named are kept.
 pub struct Bulk<'a> {
     chainstate: &'a Chainstate,
     run: RunBuilder,
+    kind: RunKind,
 }
 
 impl Bulk<'_> {
@@ -290,10 +318,33 @@ impl Bulk<'_> {
         self.chainstate.writer(&self.run)
     }
 
-    /// Makes the new UTXO set, which is the one after `best_block`, that of the chainstate.
+    /// The tables of all writers that have finished, durable: with them another process can carry
+    /// on ([`Chainstate::resume_bulk`], [`Chainstate::resume_additions`]). They are kept from now
+    /// on; opening the chainstate removes them unless [`Options::keep`] names them.
+    pub fn finished(&self) -> Result<Vec<PendingTable>> {
+        self.run.finished()
+    }
+
+    /// Ends the writing for now, without a change of the chainstate. The tables of all writers that
+    /// have finished are kept and returned, as by [`Bulk::finished`].
+    pub fn suspend(self) -> Result<Vec<PendingTable>> {
+        self.run.suspend()
+    }
+
+    /// Gives up what was written, and removes all of its tables.
+    pub fn discard(self) {
+        self.run.discard();
+    }
+
+    /// Makes the UTXO set with what was written, which is the one after `best_block`, that of the
+    /// chainstate.
     pub fn commit(self, best_block: &Hash) -> Result<()> {
         let record = self.chainstate.obfuscation.to_record();
-        self.chainstate.write_head(&self.run, &record, best_block)?;
+        let record = match self.kind {
+            RunKind::Replaces => &record[..],
+            RunKind::Adds => &[],
+        };
+        self.chainstate.write_head(&self.run, record, best_block)?;
         self.run.commit()?;
         self.chainstate.begun.store(true, Relaxed);
         Ok(())
@@ -325,6 +376,13 @@ impl CoinWriter<'_> {
         self.run.put(key, coin)
     }
 
+    /// Deletes a coin, which has no effect in a [`Chainstate::bulk`].
+    pub fn delete(&mut self, outpoint: &OutPoint) -> Result<()> {
+        self.key.clear();
+        put_coin_key(&mut self.key, outpoint);
+        self.run.delete(&self.key)
+    }
+
     /// Deletes a coin given by its key in the chainstate.
     pub fn delete_raw(&mut self, key: &[u8]) -> Result<()> {
         self.run.delete(key)
@@ -351,12 +409,6 @@ impl CoinWriter<'_> {
         put_coin_key(&mut self.key, outpoint);
         self.obfuscation.apply(&mut self.value, 0);
         self.run.put(&self.key, &self.value)
-    }
-
-    fn delete(&mut self, outpoint: &OutPoint) -> Result<()> {
-        self.key.clear();
-        put_coin_key(&mut self.key, outpoint);
-        self.run.delete(&self.key)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
     let tables = open_tables(disk, dir, &disk.list(dir)?, &state)?;
     let version = Version::new(dir, tables)?;
     let manifest = new_manifest(disk, dir, &mut state, &version)?;
-    remove_obsolete(disk, dir, &version, &manifest)?;
+    remove_obsolete(disk, dir, &version, &manifest, &[])?;
     disk.sync_dir(dir)?;
     drop((lock, lock_from));
     destroy(disk, from)

@@ -7,6 +7,7 @@ use super::format::LEVELS;
 use super::inner::Inner;
 use super::open;
 use super::options::Options;
+use super::pending::PendingTable;
 use super::run::{RunBuilder, RunKind};
 use super::version::{LevelTable, Version};
 use crate::disk::{Disk, Result};
@@ -162,6 +163,21 @@ impl Db {
     /// The database was opened for reading only.
     pub fn bulk(&self) -> Result<RunBuilder> {
         RunBuilder::new(&self.inner, RunKind::Replaces)
+    }
+
+    /// Carries on with a run that was not committed, whose finished tables are `tables`: those that
+    /// [`RunBuilder::finished`] returned, possibly to another process. The database must have been
+    /// opened with [`Options::keep`] of their numbers. Like [`Db::new_run`], this waits for the run
+    /// before.
+    ///
+    /// # Errors
+    /// A table is missing or another one; two of them overlap; the database has changed since the
+    /// run was started. No file is removed then.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
+    pub fn resume_run(&self, kind: RunKind, tables: &[PendingTable]) -> Result<RunBuilder> {
+        RunBuilder::resume(&self.inner, kind, tables)
     }
 
     /// The tables and runs that the database consists of now.

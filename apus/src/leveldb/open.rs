@@ -7,7 +7,7 @@ use super::inner::{Inner, Manifest};
 use super::options::Options;
 use super::recover::recover_logs;
 use super::state::{
-    State, current_manifest, new_manifest, number_after, open_tables, read_manifest,
+    NUMBER_MAX, State, current_manifest, new_manifest, number_after, open_tables, read_manifest,
     remove_obsolete,
 };
 use super::version::Version;
@@ -29,8 +29,9 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
         Some(path) => read_manifest(&disk, &path)?,
         None => fresh(dir, &names, &options)?,
     };
-    // The number of a file that a crash left behind is not used again.
-    state.next_file = state.next_file.max(number_after(&names));
+    // The number of a file that a crash left behind is not used again, nor one to be kept.
+    let kept = options.keep.iter().max().map_or(0, |number| (*number).min(NUMBER_MAX) + 1);
+    state.next_file = state.next_file.max(number_after(&names)).max(kept);
     let mut tables = open_tables(&disk, dir, &names, &state)?;
     tables.extend(recover_logs(&disk, dir, &names, &options, &mut state)?);
     let version = Version::new(dir, tables)?;
@@ -38,7 +39,7 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
         Manifest { file: None, offset: 0, last_sequence: state.last_sequence }
     } else {
         let manifest = new_manifest(&disk, dir, &mut state, &version)?;
-        remove_obsolete(&disk, dir, &version, &manifest)?;
+        remove_obsolete(&disk, dir, &version, &manifest, &options.keep)?;
         manifest
     };
     Ok(Inner {
@@ -66,7 +67,7 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     let mut state = State { next_file: number_after(&names), ..State::default() };
     let empty = Version::default();
     let manifest = new_manifest(disk, dir, &mut state, &empty)?;
-    remove_obsolete(disk, dir, &empty, &manifest)?;
+    remove_obsolete(disk, dir, &empty, &manifest, &[])?;
     disk.sync_dir(dir)?;
     disk.remove(dir.join("CURRENT"))?;
     disk.sync_dir(dir)?;

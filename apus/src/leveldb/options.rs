@@ -9,6 +9,9 @@ pub struct Options {
     /// Whether the database is locked while it is open. To open it without the lock is possible
     /// only together with `read_only`: another program may then change it, and reads may fail.
     pub lock: bool,
+    /// Numbers of the tables of a run that is not committed yet ([`super::PendingTable`]), which
+    /// opening the database keeps. It removes other tables that are not part of the database.
+    pub keep: Vec<u64>,
     /// Size in bytes at which a table ends and the next one begins (`max_file_size`).
     pub table_bytes_max: u64,
     /// Size in bytes at which a block ends (`block_size`).
@@ -27,6 +30,7 @@ impl Default for Options {
             create_if_missing: false,
             read_only: false,
             lock: true,
+            keep: Vec::new(),
             table_bytes_max: 32 << 20,
             block_bytes: 4096,
             bloom_bits_per_key: 10,

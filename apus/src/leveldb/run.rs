@@ -1,16 +1,19 @@
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::format::{SEQUENCE_MAX, table_path};
 use super::inner::{Inner, TableChange};
 use super::levels::bottom_level;
+use super::pending::PendingTable;
 use super::table::Table;
 use super::table_writer::{Caching, TableWriter};
 use super::version::LevelTable;
 use crate::disk::{File, Result, StoreError};
 
 /// A run that is being written. Nothing of it is visible before [`RunBuilder::commit`]; if it is
-/// dropped without, its files are removed.
+/// dropped without, its files are removed, except for those that [`RunBuilder::finished`] has
+/// named, with which [`super::Db::resume_run`] carries on.
 pub struct RunBuilder {
     output: Output,
     /// The sequence number of all entries: a run has no key twice.
@@ -22,7 +25,7 @@ pub struct RunBuilder {
 
 /// What a run does to the entries that the database holds already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RunKind {
+pub enum RunKind {
     /// The entries of the run take precedence over older entries.
     Adds,
     /// The run replaces all older entries.
@@ -58,6 +61,48 @@ impl RunBuilder {
         };
         let output = Output::new(inner, caching);
         Ok(Self { output, sequence, kind, failed: AtomicBool::new(false) })
+    }
+
+    /// See [`super::Db::resume_run`].
+    pub(super) fn resume(
+        inner: &Arc<Inner>,
+        kind: RunKind,
+        pending: &[PendingTable],
+    ) -> Result<Self> {
+        let run = Self::new(inner, kind)?;
+        let open = |table: &PendingTable| table.open(inner, run.sequence).map(Arc::new);
+        let mut tables = pending.iter().map(open).collect::<Result<Vec<_>>>()?;
+        tables.sort_by(|a, b| a.first().cmp(b.first()));
+        if let Some(pair) = tables.windows(2).find(|pair| pair[0].last() >= pair[1].first()) {
+            let what = format!(
+                "the keys of this table and of {:06}.ldb, which belong to the same unfinished run,                  overlap: write the run anew",
+                pair[1].number
+            );
+            return Err(StoreError::new(pair[0].path(), what));
+        }
+        run.output.add(tables);
+        Ok(run)
+    }
+
+    /// The tables of all writers that have finished, durable, in ascending order of their keys.
+    /// From now on their files are kept if the run is dropped without being committed; opening the
+    /// database removes them unless [`super::Options::keep`] names them.
+    pub fn finished(&self) -> Result<Vec<PendingTable>> {
+        let tables = self.output.tables();
+        self.output.inner.disk.sync_dir(&self.output.inner.dir)?;
+        self.output.release(&tables);
+        Ok(tables.iter().map(|table| PendingTable::of(table)).collect())
+    }
+
+    /// Ends the writing for now: nothing is committed, and the tables that [`RunBuilder::finished`]
+    /// would return, which this does, are kept. Those of other writers are removed.
+    pub fn suspend(self) -> Result<Vec<PendingTable>> {
+        self.finished()
+    }
+
+    /// Gives the run up, and removes all of its files.
+    pub fn discard(self) {
+        self.output.reclaim();
     }
 
     /// A writer for one part of the keys.
@@ -147,8 +192,9 @@ impl Drop for RunWriter<'_> {
 /// files are removed, unless [`Output::keep`] was called.
 pub(super) struct Output {
     inner: Arc<Inner>,
-    /// The numbers of all files that were created.
+    /// The numbers of all files that are removed in the end, unless they are kept.
     numbers: Mutex<Vec<u64>>,
+    /// The tables of writers that have finished, all synced.
     tables: Mutex<Vec<Arc<Table>>>,
     keep: AtomicBool,
     caching: Caching,
@@ -162,7 +208,7 @@ impl Output {
 
     /// A writer for one part of the keys.
     pub(super) fn writer(&self) -> TablesWriter<'_> {
-        TablesWriter { output: self, table: None, unsynced: None }
+        TablesWriter { output: self, table: None, unsynced: None, ended: Vec::new() }
     }
 
     /// The finished tables, in ascending order of their keys.
@@ -170,7 +216,7 @@ impl Output {
     /// # Panics
     /// The tables overlap.
     pub(super) fn tables(&self) -> Vec<Arc<Table>> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut tables = self.finished().clone();
         tables.sort_by(|a, b| a.first().cmp(b.first()));
         let apart = tables.windows(2).all(|pair| pair[0].last() < pair[1].first());
         assert!(apart, "the parts of a run hold keys that do not overlap");
@@ -181,6 +227,31 @@ impl Output {
     pub(super) fn keep(&self) {
         self.keep.store(true, Ordering::Release);
     }
+
+    /// Adds tables that are finished and synced.
+    fn add(&self, tables: impl IntoIterator<Item = Arc<Table>>) {
+        self.finished().extend(tables);
+    }
+
+    /// Keeps the files of these tables in any case.
+    fn release(&self, tables: &[Arc<Table>]) {
+        let released: BTreeSet<u64> = tables.iter().map(|table| table.number).collect();
+        self.numbers().retain(|number| !released.contains(number));
+    }
+
+    /// Keeps the file of no finished table, unless [`Output::keep`] is called.
+    fn reclaim(&self) {
+        let finished: Vec<u64> = self.finished().iter().map(|table| table.number).collect();
+        self.numbers().extend(finished);
+    }
+
+    fn finished(&self) -> MutexGuard<'_, Vec<Arc<Table>>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Output {
@@ -188,7 +259,7 @@ impl Drop for Output {
         if self.keep.load(Ordering::Acquire) {
             return;
         }
-        for number in self.numbers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for number in self.numbers().iter() {
             // A file that remains is removed when the database is opened next.
             let _ = self.inner.disk.remove(table_path(&self.inner.dir, *number));
         }
@@ -202,6 +273,8 @@ pub(super) struct TablesWriter<'a> {
     /// The file of the table before, which the kernel is still writing to the disk. It is synced
     /// only when the next table is full, which keeps processor and disk busy at the same time.
     unsynced: Option<File>,
+    /// The tables before.
+    ended: Vec<Arc<Table>>,
 }
 
 impl TablesWriter<'_> {
@@ -225,6 +298,7 @@ impl TablesWriter<'_> {
         if let Some(file) = self.unsynced.take() {
             file.sync()?;
         }
+        self.output.add(self.ended.drain(..));
         Ok(())
     }
 
@@ -234,8 +308,7 @@ impl TablesWriter<'_> {
         if let Some(before) = std::mem::replace(&mut self.unsynced, file) {
             before.sync()?;
         }
-        let mut tables = self.output.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.push(Arc::new(table));
+        self.ended.push(Arc::new(table));
         Ok(())
     }
 }
@@ -248,7 +321,7 @@ pub(super) fn at_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<LevelTable>
 fn create(output: &Output) -> Result<TableWriter> {
     let inner = &output.inner;
     let number = inner.new_number();
-    output.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+    output.numbers().push(number);
     let path = table_path(&inner.dir, number);
     TableWriter::create(&inner.disk, path, number, &inner.options, output.caching)
 }

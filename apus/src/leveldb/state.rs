@@ -190,16 +190,18 @@ pub(super) fn new_manifest(
     Ok(Manifest { file: Some(file), offset, last_sequence })
 }
 
-/// Removes files that are no longer needed: tables that are in no level, logs, and manifests other
-/// than `manifest`.
+/// Removes files that are no longer needed: tables that are in no level and whose number is not
+/// among `keep`, logs, and manifests other than `manifest`.
 pub(super) fn remove_obsolete(
     disk: &Disk,
     dir: &Path,
     version: &Version,
     manifest: &Manifest,
+    keep: &[u64],
 ) -> Result<()> {
     let current = manifest.file.as_ref().map(File::path);
-    let live: BTreeSet<u64> = version.tables().map(|table| table.number()).collect();
+    let live = version.tables().map(|table| table.number());
+    let live: BTreeSet<u64> = live.chain(keep.iter().copied()).collect();
     for name in disk.list(dir)? {
         let path = dir.join(&name);
         let obsolete = match parse_name(&name) {

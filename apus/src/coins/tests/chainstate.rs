@@ -5,7 +5,7 @@ use super::{coin, outpoint};
 use crate::coins::*;
 use crate::disk::{Disk, PowerCut, StoreError};
 use crate::hash::{Hash, MuHash, sha256};
-use crate::leveldb::{Db, Options};
+use crate::leveldb::{Db, Options, PendingTable};
 use crate::wire::OutPoint;
 
 fn options() -> Options {
@@ -182,6 +182,52 @@ fn a_bulk_replaces_everything_at_once_or_not_at_all() {
     drop(chainstate);
     Chainstate::destroy(&Disk::new(), dir.path()).expect("destroyed");
     assert_eq!(open(dir.path()).best_block().expect("read"), None);
+}
+
+#[test]
+fn what_was_begun_in_another_process_is_carried_on() {
+    for adds in [true, false] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let chainstate = open(dir.path());
+        let cache = cache_of(0..1000);
+        cache.sync(|changes| chainstate.write(changes, &hash(1))).expect("written");
+        drop(chainstate);
+
+        let added = sorted(1000..2000).into_iter().map(|(at, coin)| (at, Some(coin)));
+        let mut changes: Vec<_> = added.chain((0..500).map(|n| (outpoint(n), None))).collect();
+        changes.sort_by(|a, b| key_order(&a.0, &b.0));
+        let mut tables = Vec::new();
+        for (index, part) in changes.chunks(500).enumerate() {
+            let keep = tables.iter().map(|table: &PendingTable| table.number).collect();
+            let options = Options { keep, ..options() };
+            let chainstate = Chainstate::open(Disk::new(), dir.path(), options).expect("it opens");
+            assert_eq!(chainstate.best_block().expect("read"), Some(hash(1)));
+            assert_eq!(all(&chainstate, 1), sorted(0..1000));
+            let bulk = match (index, adds) {
+                (0, true) => chainstate.additions(),
+                (0, false) => chainstate.bulk(),
+                (_, true) => chainstate.resume_additions(&tables),
+                (_, false) => chainstate.resume_bulk(&tables),
+            };
+            let bulk = bulk.expect("a run");
+            let mut writer = bulk.writer();
+            for (at, coin) in part {
+                match coin {
+                    Some(coin) => writer.put(at, &coin.parts()).expect("written"),
+                    None => writer.delete(at).expect("written"),
+                }
+            }
+            writer.finish().expect("written");
+            assert_eq!(bulk.finished().expect("synced").len(), index + 1);
+            match index {
+                2 => bulk.commit(&hash(9)).expect("committed"),
+                _ => tables = bulk.suspend().expect("kept"),
+            }
+        }
+        let chainstate = open(dir.path());
+        assert_eq!(chainstate.best_block().expect("read"), Some(hash(9)));
+        assert_eq!(all(&chainstate, 3), sorted(if adds { 500..2000 } else { 1000..2000 }));
+    }
 }
 
 #[test]

@@ -7,12 +7,12 @@ use crate::leveldb::format::SEQUENCE_MAX;
 use crate::leveldb::log;
 
 /// The database of a directory, opened by `rusty-leveldb` with the options of Bitcoin Core.
-fn theirs(dir: &Path) -> rusty_leveldb::DB {
+pub(super) fn theirs(dir: &Path) -> rusty_leveldb::DB {
     let options = rusty_leveldb::Options { compressor: 0, ..rusty_leveldb::Options::default() };
     rusty_leveldb::DB::open(dir, options).unwrap()
 }
 
-fn their_content(db: &mut rusty_leveldb::DB) -> Map {
+pub(super) fn their_content(db: &mut rusty_leveldb::DB) -> Map {
     let mut entries = Map::new();
     let mut iterator = db.new_iter().unwrap();
     while let Some((key, value)) = iterator.next() {

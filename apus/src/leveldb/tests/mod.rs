@@ -3,6 +3,7 @@ mod damage;
 mod disorder;
 mod foreign;
 mod large;
+mod pending;
 mod power;
 
 use std::collections::BTreeMap;
