@@ -34,8 +34,8 @@ pub use cache::CoinsCache;
 pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
 pub use changes::Changes;
 pub use coin::{
-    Coin, CoinParts, VOUT_UNORDERED, compress_amount, decode_coin_key, decompress_amount, key_order,
-    put_coin_key, vout_order,
+    Coin, CoinParts, VOUT_UNORDERED, compress_amount, decode_coin_key, decompress_amount,
+    key_order, put_coin_key, vout_order,
 };
 pub use hasher::TxidHasher;
 pub use lookup::{Lookup, Overwrite, Overwritten};

@@ -42,11 +42,7 @@ impl<'a> BatchWriter<'a> {
     /// # Errors
     /// The disk fails.
     #[inline]
-    pub fn push(
-        &mut self,
-        part: usize,
-        put: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), StoreError> {
+    pub fn push(&mut self, part: usize, put: impl FnOnce(&mut Vec<u8>)) -> Result<(), StoreError> {
         let batch = &mut self.batches[part];
         if batch.is_empty() {
             batch.reserve(self.batch_bytes + self.batch_bytes / 2);

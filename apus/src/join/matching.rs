@@ -390,10 +390,8 @@ impl Matcher {
             let at = self.txs[index as usize].at as usize;
             &bytes[at..at + 32]
         };
-        self.sorted
-            .sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| txid(a.1).cmp(txid(b.1))));
+        self.sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| txid(a.1).cmp(txid(b.1))));
     }
-
 }
 
 fn created(tx: Tx) -> Created {

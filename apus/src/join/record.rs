@@ -152,9 +152,7 @@ pub(crate) struct BlockCoins<'a> {
 
 impl<'a> BlockCoins<'a> {
     /// The sources in order of the inputs.
-    pub fn sources(
-        &self,
-    ) -> impl Iterator<Item = Result<SpendSource<'a>, ParseError>> + use<'a> {
+    pub fn sources(&self) -> impl Iterator<Item = Result<SpendSource<'a>, ParseError>> + use<'a> {
         let mut cursor = Cursor::new(self.sources);
         std::iter::from_fn(move || {
             if cursor.remaining() == 0 {
@@ -204,13 +202,7 @@ pub(crate) fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
 /// Appends a coin whose parts are given: 2 × height + coinbase, and amount and script in
 /// compressed form.
 #[inline]
-pub(crate) fn put_late_coin(
-    out: &mut Vec<u8>,
-    height: u32,
-    place: u32,
-    code: u32,
-    output: &[u8],
-) {
+pub(crate) fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u32, output: &[u8]) {
     out.push(LATE_COIN);
     put_varint(out, height.into());
     put_varint(out, place.into());

@@ -100,8 +100,7 @@ impl Replay {
                 replayed.note_fault(height);
             }
             for (vout, output) in creation.outputs {
-                let coin =
-                    ReplayedCoin { code: creation.created.code(), output, is_base: false };
+                let coin = ReplayedCoin { code: creation.created.code(), output, is_base: false };
                 if let Some(before) = self.coins.insert(vout, coin) {
                     replayed.overwritten += 1;
                     if before.is_base {

@@ -98,7 +98,8 @@ impl Window {
     /// together so many bytes.
     #[inline]
     pub fn bytes_of_tx(outputs: usize, script_bytes: usize) -> usize {
-        (HEAD_BYTES + 4 * (outputs + 1) + OUTPUT_BYTES * outputs + script_bytes).next_multiple_of(UNIT)
+        (HEAD_BYTES + 4 * (outputs + 1) + OUTPUT_BYTES * outputs + script_bytes)
+            .next_multiple_of(UNIT)
     }
 
     /// Begins a block whose transactions take at most `room` bytes. Calls `leaves` with every
@@ -114,7 +115,7 @@ impl Window {
             self.ring = Vec::new();
         }
         // A block without transactions would look like one that fills the whole ring.
-        self.blocks.pop_back_if(|block| block.is_empty());
+        self.blocks.pop_back_if(|block| block.start == block.end);
         while let Some(oldest) = self.blocks.front().map(|block| block.start) {
             // The blocks lie from `oldest` to `head`, either straight on or around the end.
             let is_straight = self.head > oldest;
@@ -233,10 +234,7 @@ impl Window {
     }
 
     /// Forgets all blocks. Calls `leaves` with every transaction that has outputs left.
-    pub fn clear<E>(
-        &mut self,
-        mut leaves: impl FnMut(&TxLeft) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn clear<E>(&mut self, mut leaves: impl FnMut(&TxLeft) -> Result<(), E>) -> Result<(), E> {
         while !self.blocks.is_empty() {
             self.forget_oldest(&mut leaves)?;
         }
@@ -308,10 +306,8 @@ mod tests {
             let note = |tx: &TxLeft| -> Result<(), Infallible> {
                 assert_eq!(tx.outputs().count(), tx.count as usize);
                 for (vout, bytes) in tx.outputs() {
-                    let known = left.insert(
-                        outpoint(&tx.txid, vout),
-                        (tx.created.code(), bytes.to_vec()),
-                    );
+                    let known =
+                        left.insert(outpoint(&tx.txid, vout), (tx.created.code(), bytes.to_vec()));
                     assert!(known.is_none());
                 }
                 Ok(())

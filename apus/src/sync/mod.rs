@@ -31,6 +31,7 @@ mod remedy;
 mod resources;
 mod run;
 mod scan;
+mod sealed;
 mod shrink;
 mod sources;
 mod space;
@@ -38,6 +39,7 @@ mod status;
 mod swift;
 mod threads;
 mod waiting;
+mod ways;
 mod words;
 
 pub use checked::{Checked, NotChecked, RuleGroup};

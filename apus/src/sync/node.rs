@@ -8,6 +8,7 @@ use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::Ledger;
 use super::error::SyncError;
+use super::join::workspace::pending_tables;
 use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
@@ -73,8 +74,12 @@ impl Node {
             Coins::New(rebuild) => rebuild.prepare(disk)?,
         };
         let create_if_missing = !read_only;
+        let keep = match read_only {
+            true => Vec::new(),
+            false => pending_tables(disk, options)?,
+        };
         let tables =
-            leveldb::Options { create_if_missing, read_only, ..leveldb::Options::default() };
+            leveldb::Options { create_if_missing, read_only, keep, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), &chainstate_path, tables)?;
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");

@@ -8,13 +8,14 @@ use std::time::Instant;
 use super::clock::Stage;
 use super::error::SyncError;
 use super::hints_file::HintsFile;
-use super::in_order::activate::{activate_best_chain, store_side_branches};
+use super::in_order::activate::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::Options;
-use super::outcome::{Activated, Summary};
+use super::outcome::Summary;
 use super::progress::{Observer, Phase};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_into_node};
+use super::ways::{Went, connect_all};
 use super::{index_files, mend, remedy, resources, shrink, space, swift};
 use crate::disk::Disk;
 
@@ -209,8 +210,7 @@ fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary
     Ok(summary)
 }
 
-/// Connects the best chain, by SwiftSync first if there are `hints` for blocks above the tip, and
-/// merges the tables. What the sources have is known already.
+/// Connects the best chain, and merges the tables. What the sources have is known already.
 fn run(
     node: &mut Node,
     hints: Option<&HintsFile>,
@@ -222,35 +222,10 @@ fn run(
     if !interrupted {
         space::check(node)?;
     }
-    let mut saved = None;
-    if !interrupted && node.options.method == super::options::Method::Join {
-        let best = node.tree.best_candidate();
-        let header = node.tree.node(node.tree.best_header()).height;
-        let top = header.saturating_sub(node.options.join_depth);
-        let top = top.min(node.options.stop_at_height.unwrap_or(u32::MAX));
-        let target = best.and_then(|best| {
-            let top = top.min(node.tree.node(best).height);
-            node.tree.ancestor(best, top)
-        });
-        if let Some(target) = target {
-            let joined = super::join::build::build(node, target, observer, stop)?;
-            tracing::debug!(?joined, "joined");
-        }
-    }
-    match hints {
-        Some(hints) if !swift::build::is_past(node, hints) => {
-            if !interrupted {
-                interrupted =
-                    swift::build::build(node, hints, observer, stop)? == Activated::Stopped;
-            }
-            if interrupted {
-                saved = Some(swift::build::saved_blocks(node, hints)?);
-            }
-        }
-        _ => swift::directory::forget(node)?,
-    }
+    let mut went = None;
     if !interrupted {
-        interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
+        let went = went.insert(connect_all(node, hints, observer, stop)?);
+        interrupted = went.interrupted;
     }
     if !interrupted {
         store_side_branches(node, stop)?;
@@ -262,7 +237,16 @@ fn run(
         let _timer = node.clock.start(Stage::Merge);
         node.pool.install(|| node.chainstate.merge_all_reporting(&report))?;
     }
-    Ok(Summary { saved, ..summary(node, started, interrupted) })
+    let summary = summary(node, started, interrupted);
+    Ok(match (went, hints) {
+        (Some(Went { chosen, saved, spilled_bytes, .. }), _) => {
+            Summary { chosen: Some(chosen), saved, spilled_bytes, ..summary }
+        }
+        (None, Some(hints)) if !swift::build::is_past(node, hints) => {
+            Summary { saved: Some(swift::build::saved_blocks(node, hints)?), ..summary }
+        }
+        (None, _) => summary,
+    })
 }
 
 /// The summary of work on `node` that began at `started`; takes the refusals.

@@ -43,15 +43,8 @@ fn activate(
             break;
         }
         let fork = node.ledger.active.fork(&node.tree, best).unwrap_or(node.tree.genesis());
-        while node.tip() != fork {
-            if stop.load(Relaxed) {
-                return Ok(Activated::Stopped);
-            }
-            observe(observer, Phase::Disconnecting, node);
-            let (shared, ledger) = node.split();
-            if let Disconnected::Damaged(step, what) = disconnect_tip(&shared, ledger)? {
-                take_another_copy(node, step, &what)?;
-            }
+        if disconnect_to(node, fork, observer, stop)? == Activated::Stopped {
+            return Ok(Activated::Stopped);
         }
         let steps = steps(node, fork, best);
         let (from, to) = (node.tree.node(fork).height, node.tree.node(best).height);
@@ -76,6 +69,44 @@ fn activate(
                     return Err(error);
                 }
             }
+        }
+    }
+    Ok(Activated::Best)
+}
+
+/// Disconnects the blocks above the last one that the active chain has in common with the branch of
+/// `target`, and commits that block as the tip.
+pub(crate) fn return_to_fork(
+    node: &mut Node,
+    target: BlockId,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, SyncError> {
+    let fork = node.ledger.active.fork(&node.tree, target).unwrap_or(node.tree.genesis());
+    if node.tip() == fork {
+        return Ok(Activated::Best);
+    }
+    let activated = disconnect_to(node, fork, observer, stop)?;
+    let (shared, ledger) = node.split();
+    ledger.commit(&shared, observer)?;
+    Ok(activated)
+}
+
+/// Disconnects the tip until it is `fork`.
+fn disconnect_to(
+    node: &mut Node,
+    fork: BlockId,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    while node.tip() != fork {
+        if stop.load(Relaxed) {
+            return Ok(Activated::Stopped);
+        }
+        observe(observer, Phase::Disconnecting, node);
+        let (shared, ledger) = node.split();
+        if let Disconnected::Damaged(step, what) = disconnect_tip(&shared, ledger)? {
+            take_another_copy(node, step, &what)?;
         }
     }
     Ok(Activated::Best)

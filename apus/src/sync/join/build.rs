@@ -1,17 +1,18 @@
 //! A join from its beginning to its commit, over blocks that turn out damaged or invalid.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::commit::{assert_balance, commit};
 use super::coordinator::{Coordinator, Ended};
 use super::fault::Fault;
 use super::plan::Plan;
-use super::workspace::Workspace;
+use super::workspace::{Workspace, saved_target};
 use crate::chain::BlockId;
 use crate::coins::Bulk;
 use crate::disk::StoreError;
+use crate::leveldb::PendingTable;
 use crate::sync::block::shared::Shared;
+use crate::sync::block::step::Step;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
@@ -30,16 +31,19 @@ pub(crate) enum Joined {
 }
 
 /// Joins the blocks after the tip of `node`, up to `target`, which descends from it, and makes that
-/// block the tip. Interrupted, it carries on when it is called again.
+/// block the tip. Interrupted, it carries on when it is called again. The bytes that it writes to
+/// temporary files are added to `spilled`.
 ///
 /// # Errors
 /// The disk fails. No coins are committed then; stored blocks are kept.
 pub(crate) fn build(
     node: &mut Node,
     target: BlockId,
+    spilled: &mut u64,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Joined, SyncError> {
+    let target = saved_target(node, target)?.unwrap_or(target);
     let mut plan = Plan::new(node, target);
     let mut joined = Joined::Done;
     if plan.end_height() <= node.tree.node(target).height {
@@ -53,27 +57,36 @@ pub(crate) fn build(
     while !plan.steps.is_empty() {
         let below = match attempt(node, &mut plan, &mut work, observer, stop) {
             Ok(Ended::Finished) => break,
-            Ok(Ended::Stopped) => return Ok(Joined::Stopped),
+            Ok(Ended::Stopped) => {
+                *spilled += work.spilled_bytes();
+                return Ok(Joined::Stopped);
+            }
             Err(Fault::Store(error)) => return Err(error.into()),
             Err(Fault::Block(height)) => height,
-            Err(Fault::Damaged(step, what)) => {
-                // Another copy may be good; what was done so far is carried on from.
-                let mended = take_another_copy(node, step, &what);
-                tracing::debug!(what, is_mended = mended.is_ok(), "a block is damaged");
-                match plan.find_places_again(node) {
-                    Some(missing) => missing,
-                    None if mended.is_ok() => continue,
-                    None => plan.height_of(step).unwrap_or(plan.first_height),
-                }
-            }
+            Err(Fault::Damaged(step, what)) => match another_copy(node, &mut plan, step, &what) {
+                None => continue,
+                Some(height) => height,
+            },
         };
         tracing::debug!(height = below, "the join ends below this block");
         joined = Joined::Below(below);
         plan.end_below(&node.tree, below);
         work.state.end_at(plan.steps.len());
     }
-    work.remove(node)?;
+    *spilled += work.spilled_bytes();
+    work.remove()?;
     Ok(joined)
+}
+
+/// Sees to another copy of a damaged block; what was done so far is carried on from. Returns the
+/// height of the block that the join has to end below, if there is no copy.
+fn another_copy(node: &mut Node, plan: &mut Plan, step: Step, what: &str) -> Option<u32> {
+    let mended = take_another_copy(node, step, what);
+    tracing::debug!(what, is_mended = mended.is_ok(), "a block is damaged");
+    match (plan.find_places_again(node), mended) {
+        (None, Ok(())) => None,
+        (missing, _) => Some(missing.or(plan.height_of(step)).unwrap_or(plan.first_height)),
+    }
 }
 
 /// Takes the blocks of the plan through all passes and commits them.
@@ -100,7 +113,6 @@ fn attempt(
         Ended::Stopped => Ok(Ended::Stopped),
     });
     if ended? == Ended::Stopped {
-        drop(bulk);
         return Ok(Ended::Stopped);
     }
     assert_balance(&work.state, plan, &shared);
@@ -108,20 +120,27 @@ fn attempt(
     Ok(Ended::Finished)
 }
 
-/// The tables that unspent coins are written to.
-fn begin_tables<'a>(shared: &Shared<'a>, _work: &Workspace) -> Result<Bulk<'a>, StoreError> {
-    shared.chainstate.bulk()
+/// The tables that unspent coins are written to: those of a new set, or changes of the present one.
+fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a>, StoreError> {
+    let (chainstate, tables) = (shared.chainstate, &work.state.paired.tables);
+    let resume = |tables: &[PendingTable]| match chainstate.is_empty() {
+        true => chainstate.resume_bulk(tables),
+        false => chainstate.resume_additions(tables),
+    };
+    match resume(tables) {
+        Err(error) if !tables.is_empty() && error.source.is_none() => {
+            tracing::warn!("partitions are matched again: {error}");
+            work.state.begin_pairing(work.layout.partitions());
+            resume(&[])
+        }
+        result => result,
+    }
 }
 
-/// Removes what an interrupted join has left.
+/// Gives up what an interrupted join has left.
 ///
 /// # Errors
 /// The disk fails.
-pub(crate) fn forget(node: &Node) -> Result<(), StoreError> {
+pub(crate) fn forget(node: &mut Node) -> Result<(), StoreError> {
     Workspace::forget(node)
-}
-
-/// Whether somebody asked to stop.
-pub(super) fn is_stopped(stop: &AtomicBool) -> bool {
-    stop.load(Relaxed)
 }

@@ -21,7 +21,7 @@ use crate::wire::{Cursor, ParseError};
 /// A block that has passed all rules.
 #[derive(Clone, Copy)]
 pub(super) struct CheckedStep {
-    pub inputs: u64,
+    /// Inputs whose scripts were checked.
     pub scripts: u64,
     pub weight: u64,
 }
@@ -82,9 +82,8 @@ impl Checking<'_> {
             }
             _ => None,
         };
-        let inputs = block.input_count() as u64;
-        let scripts = if flags.is_some() { inputs } else { 0 };
-        Ok((undo, CheckedStep { inputs, scripts, weight: step.weight }))
+        let scripts = if flags.is_some() { block.input_count() as u64 } else { 0 };
+        Ok((undo, CheckedStep { scripts, weight: step.weight }))
     }
 }
 

@@ -231,11 +231,10 @@ impl<'a> Coordinator<'a> {
         };
         let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, state.checked);
         let until = Deadline::new(*save_every, stop);
-        let (mut inputs, mut scripts) = (0, 0);
+        let mut scripts = 0;
         let run = |crew: &Crew<CheckedStep>| checking.work(crew);
         let results = threads::work_until_halt("check", memory.workers, run, |step| {
             if let Some(step) = step {
-                inputs += step.inputs;
                 scripts += step.scripts;
                 progress.add(step.weight, step.weight);
             }
@@ -245,15 +244,19 @@ impl<'a> Coordinator<'a> {
         let (checked, written) = checking.sequencer.into_written();
         state.checked = checked;
         state.undo.extend(written);
-        state.inputs += inputs;
         state.scripts += scripts;
         results.into_iter().collect::<Result<(), Fault>>()?;
         job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
     }
 
-    /// Saves how far the join is.
-    fn save(&mut self, _bulk: Option<&Bulk>) -> Result<(), Fault> {
-        Ok(())
+    /// Saves how far the join is: block and undo files and the index, the tables, and then the
+    /// rest.
+    fn save(&mut self, bulk: Option<&Bulk>) -> Result<(), Fault> {
+        self.ledger.write_index(self.shared.files)?;
+        if let Some(bulk) = bulk {
+            self.work.state.paired.tables = bulk.finished()?;
+        }
+        Ok(self.work.save(self.plan, self.ledger)?)
     }
 }
 

@@ -29,6 +29,7 @@ mod job;
 mod pair;
 mod plan;
 mod read;
+mod saved;
 mod sequencer;
 mod state;
-mod workspace;
+pub(super) mod workspace;

@@ -10,9 +10,7 @@ use super::base::{Base, Wanted, output_of};
 use super::fault::Fault;
 use super::job::Job;
 use super::state::PairCounts;
-use crate::coins::{
-    Bulk, CoinWriter, decode_coin_key, decompress_amount, key_order, put_coin_key,
-};
+use crate::coins::{Bulk, CoinWriter, decode_coin_key, decompress_amount, key_order, put_coin_key};
 use crate::disk::{PartBuffer, StoreError};
 use crate::join::{
     BatchWriter, ChangeSink, Damaged, Layout, MatchedOutput, Matcher, SortedRuns, Spend, Taken,
@@ -133,12 +131,7 @@ impl<'a> Pairer<'a> {
     }
 
     /// Matches a partition that does not fit in memory, a slice of its transactions at a time.
-    fn sliced(
-        &mut self,
-        partition: usize,
-        slices: u64,
-        sink: &mut TableSink,
-    ) -> Result<(), Fault> {
+    fn sliced(&mut self, partition: usize, slices: u64, sink: &mut TableSink) -> Result<(), Fault> {
         let (parts, part) = (self.job.parts, self.job.layout.outputs(partition));
         tracing::debug!(partition, slices, "a partition is larger than its memory");
         let mut runs = SortedRuns::new(&parts.path().with_extension(format!("{partition}")));

@@ -111,8 +111,7 @@ impl<'a> Reader<'a> {
     fn block(&mut self, index: usize, read: &mut ReadCounts) -> Result<ReadBlock, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let block =
-            shared.checked(step).map_err(|fault| Fault::of_block(step, height, fault))?;
+        let block = shared.checked(step).map_err(|fault| Fault::of_block(step, height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
         self.sources.clear();
@@ -122,8 +121,7 @@ impl<'a> Reader<'a> {
         }
         let crc = crc32c::crc32c(block.view().bytes());
         let coins = BlockCoins { height, crc, sources: &self.sources };
-        self.blocks
-            .push(self.job.layout.bucket_of(height), |out| put_block_coins(out, &coins))?;
+        self.blocks.push(self.job.layout.bucket_of(height), |out| put_block_coins(out, &coins))?;
         drop(timer);
         let stored = self.store(step, &block)?;
         let view = block.view();

@@ -3,23 +3,23 @@
 use std::collections::HashSet;
 
 use crate::join::Span;
+use crate::leveldb::PendingTable;
 use crate::sync::outcome::Counts;
 
 /// What the passes have done.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub spans: Vec<SpanState>,
     /// Numbers of sources of records that were given up.
     pub dropped: HashSet<u32>,
-    /// The number of the next source of records.
-    next_source: u32,
+    /// How many sources of records there were so far.
+    pub sources: u32,
     pub paired: Paired,
     /// How many blocks have passed all checks, from the first on.
     pub checked: usize,
     /// Where undo data was written, for blocks that had none.
     pub undo: Vec<UndoAt>,
-    /// Inputs of blocks that were checked, and those of them whose scripts were.
-    pub inputs: u64,
+    /// Inputs whose scripts were checked.
     pub scripts: u64,
 }
 
@@ -67,13 +67,15 @@ impl ReadCounts {
 }
 
 /// What came of the partitions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paired {
     /// The number of the source that spent coins have.
     pub source: u32,
     /// Whether each partition is done.
     pub done: Vec<bool>,
     pub counts: PairCounts,
+    /// The tables written so far that are durable.
+    pub tables: Vec<PendingTable>,
     /// The height of the lowest block that a partition refuses.
     pub fault: Option<u32>,
 }
@@ -120,9 +122,9 @@ impl State {
     }
 
     /// The number of a new source of records.
-    pub fn new_source(&mut self) -> u32 {
-        self.next_source += 1;
-        self.next_source
+    fn new_source(&mut self) -> u32 {
+        self.sources += 1;
+        self.sources
     }
 
     fn add_span(&mut self, first: usize, end: usize) {

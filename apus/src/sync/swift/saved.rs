@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use super::tally::Tally;
-use crate::hash::{Hash, sha256d};
-use crate::sync::outcome::Counts;
+use crate::hash::Hash;
+use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
@@ -47,41 +47,34 @@ pub(super) struct SavedUndo {
 impl Saved {
     /// The bytes of the file: magic, parts, checksum.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
+        seal(MAGIC, |out| self.put(out))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.key.target.0);
-        put_bytes(&mut out, self.key.kind.as_bytes());
+        put_bytes(out, self.key.kind.as_bytes());
         out.extend_from_slice(&self.key.hints.0);
-        put_bytes(&mut out, &self.salt);
-        put_bytes(&mut out, &self.aggregate);
-        put_tally(&mut out, &self.tally);
-        put_bytes(&mut out, &self.done);
-        put_bytes(&mut out, &self.survivors);
-        put_bytes(&mut out, &self.recent);
-        out.extend_from_slice(&(self.undo.len() as u64).to_le_bytes());
+        put_bytes(out, &self.salt);
+        put_bytes(out, &self.aggregate);
+        put_tally(out, &self.tally);
+        put_bytes(out, &self.done);
+        put_bytes(out, &self.survivors);
+        put_bytes(out, &self.recent);
+        put_numbers(out, &[self.undo.len() as u64]);
         for SavedUndo { height, pos } in &self.undo {
             out.extend_from_slice(&height.to_le_bytes());
             out.extend_from_slice(&pos.to_le_bytes());
         }
-        let checksum = sha256d(&out);
-        out.extend_from_slice(&checksum.0);
-        out
     }
 
     /// What [`Saved::to_bytes`] wrote; `None` for anything else.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (content, checksum) = bytes.split_last_chunk::<32>()?;
-        if sha256d(content).0 != *checksum {
-            return None;
-        }
-        let mut cursor = Cursor::new(content);
+        let mut cursor = Cursor::new(unseal(MAGIC, bytes)?);
         let saved = Self::read(&mut cursor).ok()?;
         (cursor.remaining() == 0).then_some(saved)
     }
 
     fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
-        if cursor.array::<8>()? != *MAGIC {
-            return Err(cursor.error("not the progress of a SwiftSync"));
-        }
         let target = Hash(cursor.array()?);
         let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
         let key = Key { target, kind, hints: Hash(cursor.array()?) };
@@ -116,23 +109,10 @@ impl Saved {
     }
 }
 
-/// Appends bytes after their length, which may be more than a CompactSize of a message allows.
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-fn bytes<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {
-    let len = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
-    cursor.take(len)
-}
-
 fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
-    let Counts { blocks, bytes, transactions, inputs, scripts } = tally.counts;
-    for number in [tally.coins, tally.amount, blocks, bytes, transactions, inputs, scripts] {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-    out.extend_from_slice(&(tally.coinbases.len() as u64).to_le_bytes());
+    put_numbers(out, &[tally.coins, tally.amount]);
+    put_counts(out, &tally.counts);
+    put_numbers(out, &[tally.coinbases.len() as u64]);
     for (txid, height) in &tally.coinbases {
         out.extend_from_slice(&txid.0);
         out.extend_from_slice(&height.to_le_bytes());
@@ -141,9 +121,7 @@ fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
 
 fn read_tally(cursor: &mut Cursor) -> Result<Tally, ParseError> {
     let (coins, amount) = (cursor.u64()?, cursor.u64()?);
-    let (blocks, bytes, transactions) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-    let (inputs, scripts) = (cursor.u64()?, cursor.u64()?);
-    let counts = Counts { blocks, bytes, transactions, inputs, scripts };
+    let counts = counts(cursor)?;
     let mut coinbases = Vec::new();
     for _ in 0..cursor.u64()? {
         coinbases.push((Hash(cursor.array()?), cursor.u32()?));

@@ -1,0 +1,122 @@
+//! All blocks of the best chain, each by the way that suits it.
+
+use std::sync::atomic::AtomicBool;
+
+use super::error::SyncError;
+use super::hints_file::HintsFile;
+use super::in_order::activate::{activate_best_chain, return_to_fork};
+use super::join::build::Joined;
+use super::method::{Choice, Way, choose};
+use super::node::Node;
+use super::outcome::{Activated, ChosenMethod, SavedBlocks};
+use super::progress::Observer;
+use super::{join, swift};
+
+/// The number of joins that may end below a block which is damaged or invalid, before the rest goes
+/// in order.
+const JOINS_BELOW_MAX: u32 = 2;
+
+/// What came of all blocks.
+pub(super) struct Went {
+    /// The way that the first blocks went, and why.
+    pub chosen: ChosenMethod,
+    pub interrupted: bool,
+    /// How far an interrupted SwiftSync is.
+    pub saved: Option<SavedBlocks>,
+    /// Bytes that joins wrote to temporary files.
+    pub spilled_bytes: Option<u64>,
+}
+
+/// Chooses the way for the blocks above the tip, connects them, and the others in order after that.
+///
+/// # Errors
+/// As for [`super::sync`].
+pub(super) fn connect_all(
+    node: &mut Node,
+    hints: Option<&HintsFile>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Went, SyncError> {
+    let choice = choose(node, hints)?;
+    announce(&choice, observer);
+    let chosen = choice.chosen();
+    let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
+    match (choice.way, hints) {
+        (Way::SwiftSync, Some(hints)) => {
+            join::build::forget(node)?;
+            went.interrupted =
+                swift::build::build(node, hints, observer, stop)? == Activated::Stopped;
+            if went.interrupted {
+                went.saved = Some(swift::build::saved_blocks(node, hints)?);
+            }
+        }
+        (Way::Join { .. }, _) => {
+            swift::directory::forget(node)?;
+            join_all(node, choice, &mut went, observer, stop)?;
+        }
+        _ => {
+            swift::directory::forget(node)?;
+            join::build::forget(node)?;
+        }
+    }
+    if !went.interrupted {
+        went.interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
+    }
+    Ok(went)
+}
+
+/// Joins blocks, as often as a join is the way. Where one ends below a block, that block goes in
+/// order, which alone can refuse it.
+fn join_all(
+    node: &mut Node,
+    first: Choice,
+    went: &mut Went,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let mut choice = first;
+    for _ in 0..JOINS_BELOW_MAX {
+        let Way::Join { target } = choice.way else { break };
+        if return_to_fork(node, target, observer, stop)? == Activated::Stopped {
+            went.interrupted = true;
+            break;
+        }
+        let spilled = went.spilled_bytes.get_or_insert(0);
+        match join::build::build(node, target, spilled, observer, stop)? {
+            Joined::Done => break,
+            Joined::Stopped => {
+                went.interrupted = true;
+                break;
+            }
+            Joined::Below(height) => {
+                if connect_up_to(node, height, observer, stop)? == Activated::Stopped {
+                    went.interrupted = true;
+                    break;
+                }
+            }
+        }
+        choice = choose(node, None)?;
+    }
+    Ok(())
+}
+
+/// Connects blocks in order, none above `height`.
+fn connect_up_to(
+    node: &mut Node,
+    height: u32,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, SyncError> {
+    let stop_at_height = node.options.stop_at_height;
+    node.options.stop_at_height = Some(stop_at_height.map_or(height, |top| top.min(height)));
+    let activated = activate_best_chain(node, observer, stop);
+    node.options.stop_at_height = stop_at_height;
+    activated
+}
+
+/// Shows the user which way was chosen.
+fn announce(choice: &Choice, observer: &dyn Observer) {
+    if let Some(line) = choice.line() {
+        observer.note(&line);
+    }
+}
