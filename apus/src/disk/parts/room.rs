@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use super::extent::Extent;
+use super::extent::{Extent, PAGE_BYTES};
 
 /// Room in the file whose bytes were forgotten, as [`Parts::take_forgotten`] returns it for
 /// [`Parts::release`].
@@ -16,18 +16,16 @@ pub struct ForgottenRoom {
 
 impl ForgottenRoom {
     /// The room in a file of `file_pages` pages that none of `extents` takes.
-    pub(super) fn between(mut extents: Vec<Extent>, file_pages: u32) -> Self {
-        extents.sort_unstable_by_key(|extent| extent.page);
+    pub(super) fn between(extents: &[Extent], file_pages: u32) -> Self {
+        let mut taken: Vec<Range<u32>> = extents.iter().map(pages_of).collect();
+        taken.sort_unstable_by_key(|pages| pages.start);
+        taken.push(file_pages..file_pages);
         let (mut room, mut start) = (Self::default(), 0);
-        for extent in &extents {
-            let pages = pages_of(extent);
+        for pages in &taken {
             if start < pages.start {
                 room.pages.push(start..pages.start);
             }
             start = start.max(pages.end);
-        }
-        if start < file_pages {
-            room.pages.push(start..file_pages);
         }
         room
     }
@@ -53,6 +51,6 @@ impl ForgottenRoom {
 }
 
 fn pages_of(extent: &Extent) -> Range<u32> {
-    let pages = extent.pages_bytes() / super::extent::PAGE_BYTES;
+    let pages = extent.pages_bytes() / PAGE_BYTES;
     extent.page..extent.page.saturating_add(pages as u32)
 }

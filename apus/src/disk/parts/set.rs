@@ -54,7 +54,7 @@ impl Parts {
         let parts = saved.counts.iter().map(part).collect();
         let file_pages = saved.file_bytes / PAGE_BYTES as u64;
         let file_pages = u32::try_from(file_pages).unwrap_or(u32::MAX);
-        let forgotten = ForgottenRoom::between(saved.extents.clone(), file_pages);
+        let forgotten = ForgottenRoom::between(&saved.extents, file_pages);
         Ok(Self::of(parts, part_bytes, out, forgotten))
     }
 
@@ -161,8 +161,8 @@ impl Parts {
     }
 
     /// Gives `room` back to the file system, where it can do that. To be called when nothing
-    /// durable names the bytes there any more: when what was saved after [`Parts::take_forgotten`] has
-    /// replaced what was saved before.
+    /// durable names the bytes there any more: when what was saved after
+    /// [`Parts::take_forgotten`] has replaced what was saved before.
     ///
     /// # Errors
     /// The file cannot be changed.

@@ -112,7 +112,11 @@ fn what_fits_in_memory_stays_there_and_is_not_copied() {
     append(&parts, &mut expected, 1, vec![7; PAGE_BYTES]);
     append(&parts, &mut expected, 1, vec![8; PAGE_BYTES]);
     check(&parts, &expected);
-    parts.with_part(1, &mut PartBuffer::new(), |bytes, _| bytes[0] = 9).expect("in memory");
+    let with = |bytes: &mut [u8], _: &[_]| {
+        bytes[0] = 9;
+        append(&parts, &mut expected, 0, vec![1; 100]);
+    };
+    parts.with_part(1, &mut PartBuffer::new(), with).expect("in memory");
     expected[1][0][0] = 9;
     check(&parts, &expected);
     assert!(parts.bytes_written() == 0 && !path.exists());
