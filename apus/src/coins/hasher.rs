@@ -16,7 +16,7 @@ pub(super) struct OutPointHash {
 ///
 /// Only the first 16 bytes count: to find two txids that agree in them costs 2^64 hashes.
 #[derive(Clone, Copy)]
-pub struct TxidHasher {
+pub(crate) struct TxidHasher {
     keys: [u64; 2],
 }
 

@@ -34,14 +34,15 @@ pub use cache::CoinsCache;
 pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
 pub use changes::Changes;
 pub use coin::{
-    Coin, CoinParts, VOUT_UNORDERED, compress_amount, decode_coin_key, decompress_amount,
-    key_order, put_coin_key, vout_order,
+    Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
-pub use hasher::TxidHasher;
 pub use lookup::{Lookup, Overwrite, Overwritten};
-pub use prefetch::prefetch;
-pub use script::{CompactScript, compress_script, put_compressed_script};
+pub use script::{CompactScript, compress_script};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
-pub use table::Table;
 pub use undo::{BlockUndo, for_each_spending_tx};
+
+// For the join, which keeps outputs of its own.
+pub(crate) use coin::{VOUT_UNORDERED, vout_order};
+pub(crate) use script::put_compressed_script;
+pub(crate) use {hasher::TxidHasher, prefetch::prefetch, table::Table};

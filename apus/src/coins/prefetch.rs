@@ -3,7 +3,7 @@
 /// Asks the processor to load the cache lines that `value` lies in, of which there are at most two.
 /// On processors without such an instruction, nothing happens.
 #[inline(always)]
-pub fn prefetch<T>(value: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

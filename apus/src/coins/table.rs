@@ -8,8 +8,7 @@ use super::slab::NONE;
 /// The table uses open addressing with linear probing. A removal moves later buckets back, so that
 /// there are no tombstones. A bucket holds 32 bits of the hash, which almost always tell its entry
 /// apart from others without reading its slot.
-#[derive(Default)]
-pub struct Table {
+pub(crate) struct Table {
     buckets: Vec<Bucket>,
     len: usize,
 }

@@ -29,7 +29,7 @@ pub(crate) use record::{
     BlockCoins, BlockRecord, Created, LateCoin, Spend, SpendSource, put_block_coins, put_early,
     put_late_coin, put_spend, put_tx,
 };
-pub(crate) use replay::{BlockKind, Replayed, ReplayedCoin};
+pub(crate) use replay::BlockKind;
 pub(crate) use runs::{ChangeSink, SortedRuns};
 pub(crate) use spans::{Span, cut};
 pub(crate) use window::{Met, TxLeft, Window};

@@ -10,7 +10,7 @@ use super::base::{Base, Wanted, output_of};
 use super::fault::Fault;
 use super::job::Job;
 use super::state::PairCounts;
-use crate::coins::{Bulk, CoinWriter, decode_coin_key, decompress_amount, key_order, put_coin_key};
+use crate::coins::{Bulk, CoinWriter, decompress_amount, key_order, put_coin_key};
 use crate::disk::{PartBuffer, StoreError};
 use crate::join::{
     BatchWriter, ChangeSink, Damaged, Layout, MatchedOutput, Matcher, SortedRuns, Spend, Taken,
