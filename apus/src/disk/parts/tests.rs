@@ -295,11 +295,10 @@ fn a_power_cut_loses_only_what_was_not_saved() {
             let parts = Parts::new(&disk, path.clone(), 3, 0);
             let mut expected = vec![Vec::new(); 3];
             for round in 0..4u8 {
-                for part in 0..3 {
+                for (part, pieces) in expected.iter_mut().enumerate() {
                     for len in [3000, 2000, 6000] {
-                        let piece = vec![16 * round + part as u8 + 1; len];
-                        parts.append(part, &piece)?;
-                        expected[part].push(piece);
+                        pieces.push(vec![16 * round + part as u8 + 1; len]);
+                        parts.append(part, &pieces[pieces.len() - 1])?;
                     }
                 }
                 let part = usize::from(round) % 3;
