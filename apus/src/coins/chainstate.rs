@@ -247,13 +247,15 @@ impl Chainstate {
     }
 
     /// Merges all runs into one level.
+    #[cfg(any(test, feature = "internals"))]
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()
     }
 
-    /// [`Chainstate::merge_all`], which reports the share that is done.
-    pub fn merge_all_reporting(&self, report: OnShare) -> Result<()> {
-        self.db.merge_all_reporting(report)
+    /// Merges runs until Bitcoin Core finds nothing to compact: all into one level, or a few newer
+    /// changes into a level above a large one. Reports the share that is done.
+    pub fn settle_reporting(&self, report: OnShare) -> Result<()> {
+        self.db.settle_reporting(report)
     }
 
     /// The size of all tables, in bytes.

@@ -12,6 +12,10 @@ use super::table_writer::Caching;
 use super::version::{SortedRun, Version, split};
 use crate::disk::{OnShare, Result, Share};
 
+/// Newer entries are few if they have at most this share (one in ...) of the bytes of the last
+/// level. Rewriting that for fewer would cost more than look-ups in one more run do.
+const FEW_BYTES_SHARE: u64 = 8;
+
 /// Number of tables in each of the parts, roughly, that a merge is cut into for threads.
 const PART_TABLES: u64 = 3;
 
@@ -38,6 +42,29 @@ impl Db {
             None => Ok(false),
             Some(due) => merge_runs(&self.inner, &version, due, &|_| {}).map(|()| true),
         }
+    }
+
+    /// Merges until LevelDB finds nothing to compact when it opens the database: everything into one
+    /// level of tables as [`Db::merge_all`] does, or, where newer entries are few next to one large
+    /// level, these alone into a level above it.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
+    pub fn settle_reporting(&self, report: OnShare) -> Result<()> {
+        {
+            let inner = &self.inner;
+            let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.check_writable()?;
+            let version = inner.current();
+            if let Some(due) = due_above(&version) {
+                return match &version.runs[..due.runs] {
+                    [] => Ok(()),
+                    [run] if run.level == due.level => Ok(()),
+                    _ => merge_runs(inner, &version, due, report),
+                };
+            }
+        }
+        self.merge_all_reporting(report)
     }
 
     /// Merges everything into one level of tables that do not overlap, without deleted keys, placed
@@ -69,6 +96,17 @@ impl Db {
         let removed = run.level_tables().collect();
         inner.commit(&TableChange { removed, added, sequence: None }, || {})
     }
+}
+
+/// The run that all runs above the last one are to become, if that is worth it: they are few next
+/// to the last one, and fit into a level above it where LevelDB finds nothing to compact.
+fn due_above(version: &Version) -> Option<DueMerge> {
+    let (last, above) = version.runs.split_last()?;
+    let bytes: u64 = above.iter().map(SortedRun::bytes).sum();
+    let level = bottom_level(bytes);
+    let is_settled = last.level == bottom_level(last.bytes());
+    let is_few = bytes <= last.bytes() / FEW_BYTES_SHARE && level < last.level;
+    (is_settled && is_few).then_some(DueMerge { runs: above.len(), level })
 }
 
 /// Merges the newest runs of `version` into one, as `due` says.

@@ -235,7 +235,7 @@ fn run(
         observe(observer, Phase::Merging, node);
         let report = share_of(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
-        node.pool.install(|| node.chainstate.merge_all_reporting(&report))?;
+        node.pool.install(|| node.chainstate.settle_reporting(&report))?;
     }
     let summary = summary(node, started, interrupted);
     Ok(match (went, hints) {

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::plan::Plan;
 use super::workspace::{Workspace, saved_target};
 use crate::chain::BlockId;
-use crate::coins::Bulk;
+use crate::coins::{Bulk, CoinsCache};
 use crate::disk::StoreError;
 use crate::leveldb::PendingTable;
 use crate::sync::block::shared::Shared;
@@ -43,6 +43,7 @@ pub(crate) fn build(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Joined, SyncError> {
+    empty_cache(node, observer)?;
     let target = saved_target(node, target)?.unwrap_or(target);
     let mut plan = Plan::new(node, target);
     let mut joined = Joined::Done;
@@ -76,6 +77,16 @@ pub(crate) fn build(
     *spilled += work.spilled_bytes();
     work.remove()?;
     Ok(joined)
+}
+
+/// Empties the cache of coins, of which a join writes other versions to the tables.
+fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreError> {
+    let (shared, ledger) = node.split();
+    if shared.cache.changed() > 0 {
+        ledger.commit(&shared, observer)?;
+    }
+    node.cache = CoinsCache::new();
+    Ok(())
 }
 
 /// Sees to another copy of a damaged block; what was done so far is carried on from. Returns the
