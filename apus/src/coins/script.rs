@@ -2,8 +2,11 @@ use std::fmt;
 
 use bitcoin::secp256k1::PublicKey;
 
+use crate::leveldb::put_short;
 use crate::wire::opcodes::{OP_CHECKSIG, OP_DUP, OP_EQUAL, OP_EQUALVERIFY, OP_HASH160, OP_RETURN};
-use crate::wire::{Cursor, MAX_SCRIPT_BYTES, ParseError, is_unspendable, put_varint, varint_len};
+use crate::wire::{
+    Cursor, MAX_SCRIPT_BYTES, ParseError, is_unspendable, put_varint, put_varint_at, varint_len,
+};
 
 /// The number of special types, which the leading VARINT of a compressed script names; larger
 /// values are lengths (Core's `nSpecialScripts`).
@@ -146,6 +149,25 @@ pub fn put_compressed_script(out: &mut Vec<u8>, script: &[u8]) {
         None => {
             put_varint(out, script.len() as u64 + SPECIAL_TYPES);
             out.extend_from_slice(script);
+        }
+    }
+}
+
+/// Writes the compressed form of a scriptPubKey to the start of `out`, which has room for
+/// [`VARINT_BYTES_MAX`](crate::wire::VARINT_BYTES_MAX) bytes more than the script, and returns its
+/// length.
+#[inline]
+pub fn put_compressed_script_at(out: &mut [u8], script: &[u8]) -> usize {
+    match special_form(script) {
+        Some(form) => {
+            let bytes = inline_bytes(&form);
+            put_short(out, bytes);
+            bytes.len()
+        }
+        None => {
+            let len = put_varint_at(out, script.len() as u64 + SPECIAL_TYPES);
+            put_short(&mut out[len..], script);
+            len + script.len()
         }
     }
 }

@@ -28,6 +28,12 @@ impl Table {
         Self { buckets: Vec::new(), len: 0 }
     }
 
+    /// Removes all entries. Their memory is kept.
+    pub fn clear(&mut self) {
+        self.buckets.fill(EMPTY);
+        self.len = 0;
+    }
+
     /// The number of entries.
     pub fn len(&self) -> usize {
         self.len

@@ -11,6 +11,9 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// for pieces of a size that suits a spinning disk.
 const PARTITION_BITS_MIN: u32 = 5;
 const PARTITION_BITS_MAX: u32 = 12;
+/// The bytes of outputs in a partition where memory allows as many partitions: with its table it
+/// fits the second-level cache of most processors.
+const PARTITION_BYTES: u64 = 3 << 20;
 /// Bytes of memory that matching a partition takes for each byte of its outputs' records.
 const MATCHING_FACTOR: u64 = 2;
 /// The least that a worker has to match a partition; more than one transaction is split.
@@ -61,6 +64,7 @@ impl Layout {
         let all: u64 = sizes.iter().sum();
         let outputs = all / 100 * OUTPUTS_PERCENT;
         let each = (memory.bytes / 2 / memory.workers.max(1)) as u64 / MATCHING_FACTOR;
+        let each = each.min(PARTITION_BYTES);
         let wanted = (outputs / each.max(1)).max(4 * memory.workers as u64).max(1);
         // Pieces for outputs and for spends may take a quarter of the memory.
         let most = (memory.bytes / 4 / (2 * PIECE_BYTES_MIN)).max(1).ilog2();

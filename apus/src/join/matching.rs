@@ -6,12 +6,14 @@ use std::ops::Range;
 use super::batch::{NoBatch, begin_batch, end_batch, for_each_batch};
 use super::record::{Created, Spend, read_output, read_spend, read_tx_head};
 use super::replay::{BlockKind, Replay, Replayed};
-use crate::coins::{Table, TxidHasher};
+use crate::coins::{Table, TxidHasher, prefetch};
 use crate::hash::Hash;
 use crate::wire::{Cursor, OutPoint, ParseError};
 
 /// No spend has taken this output.
 const UNTAKEN: u64 = u64::MAX;
+/// How many spends ahead of the one that takes its output memory is asked for.
+const AHEAD: usize = 8;
 /// Outputs cannot be spent in their own block.
 const NOT_READY: u32 = u32::MAX;
 
@@ -101,7 +103,7 @@ impl Matcher {
 
     /// Forgets all outputs.
     pub fn clear(&mut self) {
-        self.table = Table::new();
+        self.table.clear();
         self.txs.clear();
         self.outputs.clear();
         self.replays.clear();
@@ -260,27 +262,47 @@ impl Matcher {
         slice: Option<(u64, u64)>,
         mut each: impl FnMut(&Spend, Taken),
     ) -> Result<(), Damaged> {
+        let mut batch: Vec<(Spend, u64)> = Vec::new();
         for_each_batch(spends, 0..spends.len(), |source, records| {
             if dropped.contains(&source) {
                 return Ok(());
             }
             let mut cursor = Cursor::new(&spends[records]);
+            batch.clear();
             while cursor.remaining() > 0 {
                 let spend = read_spend(&mut cursor)?;
                 let txid = &spend.outpoint.txid;
                 if slice.is_none_or(|(slice, of)| self.slice_of(txid, of) == slice) {
-                    let taken = self.take(bytes, &spend);
-                    each(&spend, taken);
+                    let hash = self.hasher.hash(txid);
+                    self.table.prefetch(hash);
+                    batch.push((spend, hash));
                 }
+            }
+            for (at, (spend, hash)) in batch.iter().enumerate() {
+                if let Some((_, hash)) = batch.get(at + AHEAD) {
+                    self.prefetch(bytes, *hash);
+                }
+                let taken = self.take(bytes, spend, *hash);
+                each(spend, taken);
             }
             Ok::<(), Damaged>(())
         })
     }
 
+    /// Asks the processor for the memory that taking an output of a transaction touches.
     #[inline]
-    fn take(&mut self, bytes: &[u8], spend: &Spend) -> Taken {
+    fn prefetch(&self, bytes: &[u8], hash: u64) {
+        if let Some(slot) = self.table.candidate(hash) {
+            let tx = &self.txs[slot as usize];
+            prefetch(&bytes[tx.at as usize]);
+            prefetch(&self.outputs[tx.first_output as usize]);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: &[u8], spend: &Spend, hash: u64) -> Taken {
         let OutPoint { txid, vout } = &spend.outpoint;
-        let Some(index) = self.find(bytes, txid) else { return Taken::Unmet };
+        let Some(index) = self.find_hashed(bytes, txid, hash) else { return Taken::Unmet };
         let tx = self.txs[index as usize];
         if tx.is_replayed {
             if let Some(replay) = self.replays.get_mut(txid) {
@@ -309,7 +331,11 @@ impl Matcher {
 
     #[inline]
     fn find(&self, bytes: &[u8], txid: &Hash) -> Option<u32> {
-        let hash = self.hasher.hash(txid);
+        self.find_hashed(bytes, txid, self.hasher.hash(txid))
+    }
+
+    #[inline]
+    fn find_hashed(&self, bytes: &[u8], txid: &Hash, hash: u64) -> Option<u32> {
         self.table.find(hash, |slot| {
             let at = self.txs[slot as usize].at as usize;
             bytes[at..at + 32] == txid.0

@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::record::Created;
 use crate::coins::{Table, TxidHasher, prefetch};
 use crate::hash::Hash;
-use crate::wire::OutPoint;
+use crate::wire::{OutPoint, VARINT_BYTES_MAX};
 
 /// The bytes of a transaction before the offsets of its outputs.
 const HEAD_BYTES: usize = 52;
@@ -20,9 +20,9 @@ const TX: usize = 36;
 const COUNT: usize = 40;
 const BYTES: usize = 44;
 const LEFT: usize = 48;
-/// The most bytes of an output next to its script: its amount in compressed form, and the script's
-/// length.
-const OUTPUT_BYTES: usize = 14;
+/// The most bytes of an output next to its script: its amount in compressed form, and room for the
+/// script's length.
+const OUTPUT_BYTES: usize = 2 * VARINT_BYTES_MAX;
 /// The bit in an output's offset which says that the output is spent or never could be.
 const GONE: u32 = 1 << 31;
 /// Slots of the table are in units of this many bytes.
@@ -139,40 +139,42 @@ impl Window {
         Ok(())
     }
 
-    /// Adds a transaction of the present block, at position `tx`. `put` appends amount and script of
-    /// each output in compressed form, or returns false if it can never be spent. Returns how many
-    /// outputs can be spent.
+    /// Adds a transaction of the present block, at position `tx`. `put` writes amount and script of
+    /// each output in compressed form to the start of the bytes given, and returns their number;
+    /// `None` if the output can never be spent. Returns how many outputs can be spent.
+    #[inline]
     pub fn push_tx(
         &mut self,
         txid: &Hash,
         code: u32,
         tx: u32,
         outputs: usize,
-        scratch: &mut Vec<u8>,
-        mut put: impl FnMut(usize, &mut Vec<u8>) -> bool,
+        mut put: impl FnMut(usize, &mut [u8]) -> Option<usize>,
     ) -> u32 {
-        let data = HEAD_BYTES + 4 * (outputs + 1);
-        let entry = self.head;
-        scratch.clear();
+        let start = self.head;
+        let entry = &mut self.ring[start..];
+        let mut end = HEAD_BYTES + 4 * (outputs + 1);
         let mut left = 0;
         for vout in 0..outputs {
-            let start = (data + scratch.len()) as u32;
-            let gone = if put(vout, scratch) { 0 } else { GONE };
-            left += u32::from(gone == 0);
-            set_u32(&mut self.ring, entry + HEAD_BYTES + 4 * vout, start | gone);
+            let offset = match put(vout, &mut entry[end..]) {
+                Some(bytes) => {
+                    left += 1;
+                    end += bytes;
+                    (end - bytes) as u32
+                }
+                None => end as u32 | GONE,
+            };
+            set_u32(entry, HEAD_BYTES + 4 * vout, offset);
         }
-        let end = data + scratch.len();
-        let ring = &mut self.ring[entry..];
-        ring[..32].copy_from_slice(&txid.0);
-        set_u32(ring, CODE, code);
-        set_u32(ring, TX, tx);
-        set_u32(ring, COUNT, outputs as u32);
+        set_u32(entry, HEAD_BYTES + 4 * outputs, end as u32);
+        entry[..32].copy_from_slice(&txid.0);
+        set_u32(entry, CODE, code);
+        set_u32(entry, TX, tx);
+        set_u32(entry, COUNT, outputs as u32);
         let bytes = end.next_multiple_of(UNIT);
-        set_u32(ring, BYTES, bytes as u32);
-        set_u32(ring, LEFT, left);
-        set_u32(ring, data - 4, end as u32);
-        ring[data..end].copy_from_slice(scratch);
-        self.table.insert(self.hasher.hash(txid), (entry / UNIT) as u32);
+        set_u32(entry, BYTES, bytes as u32);
+        set_u32(entry, LEFT, left);
+        self.table.insert(self.hasher.hash(txid), (start / UNIT) as u32);
         self.head += bytes;
         if let Some(block) = self.blocks.back_mut() {
             block.end = self.head;
@@ -199,6 +201,7 @@ impl Window {
             let at = slot as usize * UNIT;
             prefetch(&self.ring[at]);
             prefetch(&self.ring[(at + 64).min(self.ring.len() - 1)]);
+            prefetch(&self.ring[(at + 128).min(self.ring.len() - 1)]);
         }
     }
 
@@ -289,7 +292,6 @@ mod tests {
         /// Amount and script of every output that was made and not met.
         coins: HashMap<OutPoint, (u32, Vec<u8>)>,
         left: HashMap<OutPoint, (u32, Vec<u8>)>,
-        scratch: Vec<u8>,
     }
 
     fn outpoint(txid: &Hash, vout: u32) -> OutPoint {
@@ -314,12 +316,13 @@ mod tests {
             };
             self.window.begin_block(room, note).unwrap();
             for (tx, (txid, outputs)) in txs.iter().enumerate() {
-                let put = |vout: usize, out: &mut Vec<u8>| {
-                    out.extend_from_slice(&outputs[vout]);
-                    !outputs[vout].is_empty()
+                let put = |vout: usize, out: &mut [u8]| {
+                    let bytes = &outputs[vout];
+                    out[..bytes.len()].copy_from_slice(bytes);
+                    (!bytes.is_empty()).then_some(bytes.len())
                 };
                 let code = height << 1;
-                self.window.push_tx(txid, code, tx as u32, outputs.len(), &mut self.scratch, put);
+                self.window.push_tx(txid, code, tx as u32, outputs.len(), put);
                 for (vout, bytes) in outputs.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
                     self.coins.insert(outpoint(txid, vout as u32), (code, bytes.clone()));
                 }
@@ -332,7 +335,7 @@ mod tests {
         let mut random = Random(11);
         for bytes in [0, 3000, 40_000, 1 << 20] {
             let (window, coins, left) = (Window::new(bytes), HashMap::new(), HashMap::new());
-            let mut pair = Pair { window, coins, left, scratch: Vec::new() };
+            let mut pair = Pair { window, coins, left };
             let mut met = 0;
             for height in 1..300u32 {
                 let txs: Vec<_> = (0..random.below(12u32))
@@ -386,7 +389,7 @@ mod tests {
     #[test]
     fn the_order_within_a_block_counts() {
         let (window, coins, left) = (Window::new(0), HashMap::new(), HashMap::new());
-        let mut pair = Pair { window, coins, left, scratch: Vec::new() };
+        let mut pair = Pair { window, coins, left };
         let (first, second) = (Hash([1; 32]), Hash([2; 32]));
         pair.block(5, &[(first, vec![b"a".to_vec()]), (second, vec![b"b".to_vec(), vec![]])]);
         let mut spend = |txid: &Hash, vout, height, spender| {

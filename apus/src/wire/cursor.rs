@@ -123,7 +123,19 @@ impl<'a> Cursor<'a> {
 
     /// Reads a VARINT of Core's disk formats (`ReadVarInt`, unsigned): 7 bits in each byte, the
     /// most significant first. Every byte but the last adds 1, so that no value has two forms.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, ParseError> {
+        match self.bytes.get(self.at) {
+            Some(byte) if *byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    /// [`Cursor::varint`] of more than one byte, or none.
+    fn long_varint(&mut self) -> Result<u64, ParseError> {
         let start = self.at;
         let mut value: u64 = 0;
         loop {
@@ -172,18 +184,29 @@ pub fn compact_size_len(value: u64) -> usize {
 }
 
 /// Appends `value` as a VARINT (Core's `WriteVarInt`).
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    let mut reversed = [0u8; 10];
-    let mut len = 0;
-    loop {
-        reversed[len] = (value & 0x7f) as u8 | if len > 0 { 0x80 } else { 0 };
-        len += 1;
-        if value <= 0x7f {
-            break;
-        }
-        value = (value >> 7) - 1;
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+        return;
     }
-    out.extend(reversed[..len].iter().rev());
+    let mut bytes = [0; VARINT_BYTES_MAX];
+    let len = put_varint_at(&mut bytes, value);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+/// The most bytes of a VARINT.
+pub const VARINT_BYTES_MAX: usize = 10;
+
+/// Writes `value` as a VARINT to the start of `out` and returns its length.
+#[inline]
+pub fn put_varint_at(out: &mut [u8], mut value: u64) -> usize {
+    let len = varint_len(value);
+    for (i, byte) in out[..len].iter_mut().enumerate().rev() {
+        *byte = (value & 0x7f) as u8 | if i + 1 < len { 0x80 } else { 0 };
+        value = (value >> 7).wrapping_sub(1);
+    }
+    len
 }
 
 /// Number of bytes of `value` as a VARINT.

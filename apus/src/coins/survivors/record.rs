@@ -1,7 +1,7 @@
 use crate::coins::coin::{COIN_PREFIX, CoinParts, compress_amount};
 use crate::hash::Hash;
 use crate::leveldb::put_short;
-use crate::wire::{OutPoint, varint_len};
+use crate::wire::{OutPoint, put_varint_at};
 
 use crate::coins::coin::decode_coin_key;
 
@@ -69,24 +69,13 @@ pub(super) fn encode(out: &mut [u8], txid: &Hash, vout: u32, coin: &CoinParts) -
     out[at] = COIN_PREFIX;
     out[at + 1..at + 33].copy_from_slice(&txid.0);
     at += 33;
-    at += put_varint(&mut out[at..], vout.into());
+    at += put_varint_at(&mut out[at..], vout.into());
     let value = at;
-    at += put_varint(&mut out[at..], coin.code.into());
-    at += put_varint(&mut out[at..], compress_amount(coin.amount));
+    at += put_varint_at(&mut out[at..], coin.code.into());
+    at += put_varint_at(&mut out[at..], compress_amount(coin.amount));
     put_short(&mut out[at..], coin.script);
     at += coin.script.len();
     out[0] = (value - LENGTHS_BYTES) as u8;
     out[1..3].copy_from_slice(&((at - value) as u16).to_le_bytes());
     at
-}
-
-/// Writes `value` as a VARINT to the start of `out` and returns its length.
-#[inline]
-fn put_varint(out: &mut [u8], mut value: u64) -> usize {
-    let len = varint_len(value);
-    for (i, byte) in out[..len].iter_mut().enumerate().rev() {
-        *byte = (value & 0x7f) as u8 | if i + 1 < len { 0x80 } else { 0 };
-        value = (value >> 7).wrapping_sub(1);
-    }
-    len
 }

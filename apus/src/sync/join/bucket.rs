@@ -11,12 +11,16 @@ use std::time::Duration;
 use super::fault::Fault;
 use super::job::Job;
 use super::pair::damaged_part;
+use crate::coins::prefetch;
 use crate::disk::{PartBuffer, StoreError};
 use crate::join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
 use crate::wire::Cursor;
 
 /// Buckets in memory at a time: one that is worked on, and the next.
 const BUCKETS_IN_MEMORY: usize = 2;
+/// How many coins ahead of the one that is read memory is asked for: partitions have met them in no
+/// order.
+const AHEAD: usize = 8;
 /// How often a thread that waits looks at whether all are to end.
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -97,7 +101,12 @@ impl Bucket {
     pub fn late(&self, height: u32) -> impl Iterator<Item = (u32, &[u8])> {
         let first = self.late.partition_point(|late| late.height < height);
         let late = self.late[first..].iter().take_while(move |late| late.height == height);
-        late.map(|late| (late.place, &self.bytes[late.start as usize..late.end as usize]))
+        late.enumerate().map(move |(at, late)| {
+            if let Some(ahead) = self.late.get(first + at + AHEAD) {
+                prefetch(&self.bytes[ahead.start as usize]);
+            }
+            (late.place, &self.bytes[late.start as usize..late.end as usize])
+        })
     }
 }
 

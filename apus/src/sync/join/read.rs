@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::fault::Fault;
 use super::job::Job;
 use super::state::{ReadCounts, SpanState};
-use crate::coins::{compress_amount, put_compressed_script};
+use crate::coins::{compress_amount, put_compressed_script, put_compressed_script_at};
 use crate::disk::StoreError;
 use crate::join::{
     BatchWriter, BlockCoins, BlockKind, Created, Layout, Met, Spend, SpendSource, TxLeft, Window,
@@ -19,7 +19,7 @@ use crate::sync::block::step::Step;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::wire::{is_unspendable, put_varint};
+use crate::wire::{is_unspendable, put_varint, put_varint_at};
 
 /// How many inputs ahead of the one that is met memory is asked for: first that of the table, then
 /// that of the transaction.
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         height: u32,
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
-        let Self { job, window, records, scratch, .. } = self;
+        let Self { job, window, records, .. } = self;
         let view = block.view();
         let room = |tx: crate::wire::TxView| {
             let scripts = tx.outputs().map(|output| output.script().len()).sum();
@@ -199,15 +199,12 @@ impl<'a> Reader<'a> {
         for (tx, (view, txid)) in view.txs().zip(block.txids()).enumerate() {
             let code = height << 1 | u32::from(tx == 0);
             let outputs = view.output_count();
-            let put = |vout: usize, out: &mut Vec<u8>| {
+            let put = |vout: usize, out: &mut [u8]| {
                 let output = view.output(vout);
                 let is_coin = !is_unspendable(output.script());
-                if is_coin {
-                    put_output(out, output.value(), output.script());
-                }
-                is_coin
+                is_coin.then(|| put_output_at(out, output.value(), output.script()))
             };
-            let coins = window.push_tx(txid, code, tx as u32, outputs, scratch, put);
+            let coins = window.push_tx(txid, code, tx as u32, outputs, put);
             counts.created += u64::from(coins);
         }
         Ok(())
@@ -272,8 +269,15 @@ impl<'a> Reader<'a> {
 /// The bytes that a worker gathers of what blocks leave for the last pass.
 const BLOCKS_BYTES: usize = 64 << 10;
 
-/// Appends amount and script of an output in compressed form.
+/// Writes amount and script of an output in compressed form to the start of `out`, and returns
+/// their length.
 #[inline]
+fn put_output_at(out: &mut [u8], amount: i64, script: &[u8]) -> usize {
+    let len = put_varint_at(out, compress_amount(amount.unsigned_abs()));
+    len + put_compressed_script_at(&mut out[len..], script)
+}
+
+/// Appends amount and script of an output in compressed form.
 fn put_output(out: &mut Vec<u8>, amount: i64, script: &[u8]) {
     put_varint(out, compress_amount(amount.unsigned_abs()));
     put_compressed_script(out, script);
