@@ -125,7 +125,8 @@ pub(super) fn check(node: &Node) -> Result<(), StoreError> {
 pub(super) struct Lack {
     /// A directory on it that the join writes to.
     path: PathBuf,
-    needed: u64,
+    /// Bytes that must be free on it.
+    pub needed: u64,
     free: u64,
     parts: Vec<Part>,
 }

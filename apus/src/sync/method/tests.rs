@@ -196,6 +196,16 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
     let spill = node.options.spill_path();
     assert!(text.contains(spill.to_str().unwrap()), "{text}");
     assert!(!spill.exists());
+    // What an interrupted join has left in its temporary files need not be free again.
+    let needed = || {
+        let joined = joined(&node).unwrap();
+        space::lack_for_join(&node, &joined).unwrap().unwrap().needed
+    };
+    let before = needed();
+    std::fs::create_dir(&spill).unwrap();
+    std::fs::write(spill.join("some"), [0; 1000]).unwrap();
+    std::fs::write(spill.join("more"), [0; 200]).unwrap();
+    assert_eq!(before - needed(), 1200);
 }
 
 #[test]
