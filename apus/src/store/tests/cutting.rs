@@ -98,7 +98,7 @@ fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
         for entry in &mut entries[height - 2..] {
             files.write_undo(entry, &undo_of(entry.height as usize))?;
         }
-        for mut entry in entries.iter().cloned() {
+        for mut entry in entries.iter().copied() {
             entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
             files.write_undo(&mut entry, &noise(7, 200))?;
         }
