@@ -123,8 +123,18 @@ fn attempt(
         Ended::Finished => coordinator.check_all(&bulk),
         Ended::Stopped => Ok(Ended::Stopped),
     });
-    if ended? == Ended::Stopped {
-        return Ok(Ended::Stopped);
+    match ended {
+        Ok(Ended::Finished) => {}
+        // What the save has named is kept.
+        Ok(Ended::Stopped) => return Ok(Ended::Stopped),
+        Err(Fault::Block(height)) => {
+            bulk.discard();
+            return Err(Fault::Block(height));
+        }
+        Err(fault) => {
+            work.state.paired.tables = bulk.suspend()?;
+            return Err(fault);
+        }
     }
     assert_balance(&work.state, plan, &shared);
     commit(&shared, ledger, plan, &work.state, bulk)?;

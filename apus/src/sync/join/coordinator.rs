@@ -70,13 +70,11 @@ impl<'a> Coordinator<'a> {
         loop {
             let todo = self.work.state.spans.iter().any(|span| span.next < span.end);
             if !todo {
+                tracing::debug!(read = ?self.work.state.read(), "all blocks are read");
                 return Ok(Ended::Finished);
             }
-            let result = self.read_until_save();
+            self.read_until_save()?;
             let is_stopped = self.stop.load(Relaxed);
-            if let Err(fault) = result {
-                return Err(fault);
-            }
             if is_stopped || self.work.state.blocks_read() < self.plan.steps.len() {
                 self.save(None)?;
             }
@@ -145,6 +143,7 @@ impl<'a> Coordinator<'a> {
                 return Err(Fault::Block(height));
             }
             if self.work.state.paired.done.iter().all(|done| *done) {
+                tracing::debug!(counts = ?self.work.state.paired.counts, "all spends have met");
                 return Ok(Ended::Finished);
             }
             self.pair_until_save(bulk)?;
@@ -203,6 +202,7 @@ impl<'a> Coordinator<'a> {
     pub fn check_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
         loop {
             if self.work.state.checked == self.plan.steps.len() {
+                tracing::debug!("all blocks are checked");
                 return Ok(Ended::Finished);
             }
             self.check_until_save()?;
