@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::spec::Spec;
 
 /// The largest height. Blocks after it would have times in the future.
-const HEIGHT_MAX: u32 = 270_000;
+pub(crate) const HEIGHT_MAX: u32 = 270_000;
 
 /// Makes the blocks of a [`Spec`] one by one, from height 1 on, and knows the UTXO set after each.
 ///

@@ -3,7 +3,7 @@
 //! It shares no code with `apus`, so that it can judge it. Two ways in:
 //!
 //! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]);
-//!   [`mod@write`] puts one into files.
+//!   [`mod@write`] puts one into files. [`Wide`] makes one that leaves many coins.
 //! * [`Chain`] holds a small one ([`Spec::small`]) in memory, with forks ([`Chain::fork`]),
 //!   hand-made blocks ([`Builder`]) and blocks that break a chosen rule ([`Chain::broken`]).
 //!
@@ -30,6 +30,7 @@ mod plan;
 mod rng;
 mod rounds;
 mod spec;
+mod wide;
 pub mod write;
 
 pub use breaks::{Break, Broken};
@@ -44,3 +45,4 @@ pub use payment::{Output, Payment, Signed, Spend, Target};
 pub use rng::Rng;
 pub use rounds::{every, rounds};
 pub use spec::{Mix, Spec};
+pub use wide::{Wide, WideSpec};

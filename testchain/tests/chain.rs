@@ -6,8 +6,10 @@ use std::collections::HashMap;
 
 use apus_testchain::block::encode_block;
 use apus_testchain::write::{REGTEST_MAGIC, genesis, write_blk_files, write_framed};
-use apus_testchain::{ALL_KINDS, Chain, Generator, Kind, Spec};
+use apus_testchain::{ALL_KINDS, Chain, Generator, Kind, MadeBlock, Spec, Utxo, Wide, WideSpec};
+use bitcoin::consensus::encode::deserialize;
 use bitcoin::hashes::{Hash, HashEngine, sha256};
+use bitcoin::{Block, OutPoint};
 use common::Judge;
 
 fn feed(judge: &Judge, chain: &Chain, from: u32) {
@@ -158,4 +160,69 @@ fn files_hold_the_chain() {
         joined.extend(part);
     }
     assert_eq!(joined, whole);
+}
+
+/// The UTXO set that the blocks say, found by playing them into a map.
+fn replay(blocks: &[MadeBlock]) -> HashMap<OutPoint, Utxo> {
+    let mut set = HashMap::new();
+    for made in blocks {
+        let block: Block = deserialize(&made.bytes).unwrap();
+        for (index, tx) in block.txdata.iter().enumerate() {
+            for input in tx.input.iter().filter(|_| index > 0) {
+                assert!(set.remove(&input.previous_output).is_some());
+            }
+            let outputs =
+                (0..).zip(&tx.output).filter(|(_, out)| !out.script_pubkey.is_op_return());
+            for (vout, output) in outputs {
+                let outpoint = OutPoint::new(tx.compute_txid(), vout);
+                let utxo = Utxo {
+                    outpoint,
+                    amount: output.value.to_sat(),
+                    script: output.script_pubkey.clone(),
+                    height: made.height,
+                    coinbase: index == 0,
+                };
+                set.insert(outpoint, utxo);
+            }
+        }
+    }
+    set
+}
+
+#[test]
+fn core_accepts_a_wide_chain_and_finds_the_same_coins() {
+    let spec = WideSpec {
+        seed: 3,
+        quiet_blocks: 120,
+        busy_blocks: 105,
+        txs: 20,
+        empty_blocks_after: 5,
+        top_blocks: 4,
+    };
+    let judge = Judge::new();
+    let mut wide = Wide::new(spec.clone());
+    let blocks: Vec<_> = wide.by_ref().collect();
+    for block in &blocks {
+        let verdict = judge.process(&block.bytes);
+        assert_eq!(judge.tip(), block.hash.to_byte_array(), "{verdict:?}");
+    }
+    assert_eq!(judge.height(), 234);
+    let set = replay(&blocks);
+    let totals = wide.totals();
+    assert_eq!((totals.inputs, totals.unspent), (109 * 100, set.len() as u64));
+    assert!(totals.inputs_in_block > 20, "{totals:?}");
+    assert_eq!(totals.unspent_amount, set.values().map(|utxo| utxo.amount).sum());
+    assert_eq!(wide.utxos().map(|utxo| (utxo.outpoint, utxo)).collect::<HashMap<_, _>>(), set);
+    assert!(Wide::new(spec).map(|block| block.hash).eq(blocks.iter().map(|block| block.hash)));
+}
+
+#[test]
+fn full_blocks_of_a_wide_chain_take_less_than_a_megabyte() {
+    let spec = WideSpec { busy_blocks: 2, empty_blocks_after: 0, ..WideSpec::of_size(1, 0, 1) };
+    let judge = Judge::new();
+    for block in Wide::new(spec) {
+        judge.process(&block.bytes);
+        assert_eq!(judge.tip(), block.hash.to_byte_array());
+        assert!(block.bytes.len() < 1_000_000, "{}", block.bytes.len());
+    }
 }
