@@ -119,6 +119,18 @@ impl Pool {
         }
     }
 
+    /// Moves what is due from height `from` to `height` to the ready coins, and keeps what needs
+    /// a signature instead, even if it was ready.
+    pub fn advance_keyless(&mut self, from: u32, height: u32) {
+        let mut found = std::mem::take(&mut self.ready);
+        for list in self.due.iter_mut().take(height as usize + 1).skip(from as usize) {
+            found.append(list);
+        }
+        let (ready, kept) = found.into_iter().partition(|coin: &Coin| coin.lock.kind.is_keyless());
+        self.ready = ready;
+        self.kept.extend::<Vec<_>>(kept);
+    }
+
     /// How many coins are ready.
     pub fn ready(&self) -> usize {
         self.ready.len()

@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::spec::Spec;
 
 /// The largest height. Blocks after it would have times in the future.
-pub(crate) const HEIGHT_MAX: u32 = 270_000;
+pub const HEIGHT_MAX: u32 = 270_000;
 
 /// Makes the blocks of a [`Spec`] one by one, from height 1 on, and knows the UTXO set after each.
 ///
@@ -76,7 +76,7 @@ impl Generator {
         assert!(spec.busy_blocks == 0 || spec.quiet_blocks > 100, "no coin would be mature");
         Generator {
             keys: Arc::new(Keys::new(spec.seed, spec.keys)),
-            pool: Pool::new(spec.busy_end()),
+            pool: Pool::new(if spec.top_blocks > 0 { spec.height() } else { spec.busy_end() }),
             rng: Rng::new(spec.seed, 1),
             tip: bitcoin::constants::genesis_block(Network::Regtest).block_hash(),
             totals: Totals::default(),
@@ -128,6 +128,7 @@ impl Generator {
         self.spec.quiet_blocks = self.spec.quiet_blocks.min(end);
         self.spec.busy_blocks = end - self.spec.quiet_blocks;
         self.spec.empty_blocks_after = 0;
+        self.spec.top_blocks = 0;
         self.pool.extend(end);
     }
 

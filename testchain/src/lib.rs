@@ -38,7 +38,7 @@ pub use builder::{Builder, Parent, remerkle, seal};
 pub use chain::Chain;
 pub use coin::{Coin, Utxo};
 pub use files::copy_dir;
-pub use generator::{Generator, MadeBlock, Totals};
+pub use generator::{Generator, HEIGHT_MAX, MadeBlock, Totals};
 pub use keys::Keys;
 pub use lock::{ALL_KINDS, KINDS, Kind, Lock};
 pub use payment::{Output, Payment, Signed, Spend, Target};

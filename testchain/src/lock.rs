@@ -83,6 +83,11 @@ impl Kind {
         !matches!(self, Kind::OpReturn | Kind::Oversized)
     }
 
+    /// Whether anyone can spend an output of this kind, without a signature.
+    pub(crate) fn is_keyless(self) -> bool {
+        matches!(self, Kind::Anchor | Kind::OpTrue | Kind::Empty)
+    }
+
     /// The size of an input that spends this kind: without its witness, and of the witness. It may
     /// be up to four bytes off, because signatures vary.
     pub(crate) fn input_bytes(self) -> (u64, u64) {

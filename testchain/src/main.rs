@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use apus_testchain::write::{BLK_FILE_BYTES_MAX, write_blk_files, write_framed};
-use apus_testchain::{Generator, Mix, Spec};
+use apus_testchain::{Generator, HEIGHT_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
 use clap::Parser;
 
 /// Makes a valid Bitcoin regtest chain from a seed.
@@ -25,6 +25,13 @@ struct Options {
     /// Blocks at the end with nothing but a coinbase: 2100 make assumevalid apply
     #[arg(long, default_value_t = 2_100)]
     empty: u32,
+    /// Blocks full of transactions after these, which need no signatures
+    #[arg(long, default_value_t = 0)]
+    top: u32,
+    /// Many coins: 24,000 outputs, that need no signatures, and 5,000 inputs a block of 1 MB, as
+    /// many such blocks as --bytes says; without --blocks, --keys and --varied
+    #[arg(long, conflicts_with_all = ["blocks", "keys", "varied"])]
+    wide: bool,
     /// Everything random follows from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -74,32 +81,24 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    let mut spec = Spec::mainnet_like(options.seed, options.blocks, options.bytes);
-    spec.quiet_blocks = options.quiet.max(101);
-    spec.empty_blocks_after = options.empty;
-    spec.keys = options.keys;
-    if options.varied {
-        spec.mix = Mix::varied();
-    }
-    let reach = [options.quiet, options.blocks, options.empty].map(u64::from);
-    if reach.iter().sum::<u64>() > 270_000 {
-        return Err(io::Error::other("at most 270000 blocks: later ones would lie in the future"));
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
-    pool.map_err(io::Error::other)?.install(|| write(spec, options))
-}
-
-fn write(spec: Spec, options: &Options) -> io::Result<()> {
     let start = Instant::now();
-    let mut generator = Generator::new(spec);
-    let mut progress = Progress { start, last_s: 0, height: generator.spec().height() };
-    let blocks = generator.by_ref().inspect(|block| progress.report(block.height));
-    let size = match options.split {
-        true => write_blk_files(&options.output, blocks, BLK_FILE_BYTES_MAX)?,
-        false => write_framed(&options.output, blocks)?,
+    let (size, totals, tip) = match options.wide {
+        true => {
+            let mut wide = Wide::new(options.wide_spec()?);
+            let height = wide.spec().height();
+            let size = write(wide.by_ref(), height, options)?;
+            (size, wide.totals(), wide.tip())
+        }
+        false => {
+            let mut generator = Generator::new(options.spec()?);
+            let height = generator.spec().height();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
+            let pool = pool.map_err(io::Error::other)?;
+            let size = pool.install(|| write(generator.by_ref(), height, options))?;
+            (size, generator.totals(), generator.tip())
+        }
     };
     let seconds = start.elapsed().as_secs_f64();
-    let totals = generator.totals();
     let mut out = io::stdout().lock();
     writeln!(out, "blocks          {}", totals.blocks)?;
     writeln!(out, "transactions    {}", totals.txs)?;
@@ -109,9 +108,55 @@ fn write(spec: Spec, options: &Options) -> io::Result<()> {
     writeln!(out, "unspent         {}", totals.unspent)?;
     writeln!(out, "unspent amount  {}", totals.unspent_amount)?;
     writeln!(out, "bytes           {}", totals.bytes)?;
-    writeln!(out, "tip             {}", generator.tip())?;
+    writeln!(out, "tip             {tip}")?;
     writeln!(out, "file bytes      {size}")?;
     writeln!(out, "seconds         {seconds:.1} ({:.1} MB/s)", size as f64 / 1e6 / seconds)
+}
+
+impl Options {
+    fn spec(&self) -> io::Result<Spec> {
+        let mut spec = Spec::mainnet_like(self.seed, self.blocks, self.bytes);
+        spec.quiet_blocks = self.quiet.max(101);
+        spec.empty_blocks_after = self.empty;
+        spec.top_blocks = self.top;
+        spec.keys = self.keys;
+        if self.varied {
+            spec.mix = Mix::varied();
+        }
+        check_height(spec.height())?;
+        Ok(spec)
+    }
+
+    fn wide_spec(&self) -> io::Result<WideSpec> {
+        let mut spec = WideSpec::of_size(self.seed, self.bytes, self.top);
+        spec.quiet_blocks = self.quiet.max(101);
+        spec.empty_blocks_after = self.empty;
+        check_height(spec.height())?;
+        Ok(spec)
+    }
+}
+
+/// Later blocks would lie in the future.
+fn check_height(height: u32) -> io::Result<()> {
+    match height <= HEIGHT_MAX {
+        true => Ok(()),
+        false => {
+            Err(io::Error::other(format!("{height} blocks: at most {HEIGHT_MAX} are possible")))
+        }
+    }
+}
+
+fn write(
+    blocks: impl Iterator<Item = MadeBlock>,
+    height: u32,
+    options: &Options,
+) -> io::Result<u64> {
+    let mut progress = Progress { start: Instant::now(), last_s: 0, height };
+    let blocks = blocks.inspect(|block| progress.report(block.height));
+    match options.split {
+        true => write_blk_files(&options.output, blocks, BLK_FILE_BYTES_MAX),
+        false => write_framed(&options.output, blocks),
+    }
 }
 
 /// A line on standard error, once a second.

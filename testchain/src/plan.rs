@@ -73,7 +73,10 @@ pub(crate) fn draw_lock(rng: &mut Rng, spec: &Spec) -> Lock {
 pub(crate) fn plan(spec: &Spec, height: u32, pool: &mut Pool, rng: &mut Rng) -> Plan {
     // A typical input takes 200 bytes with its share of everything else.
     let wanted = (spec.busy_bytes / 200) as usize;
-    pool.advance(height, wanted);
+    match spec.is_top(height) {
+        true => pool.advance_keyless(spec.busy_end() + 1, height),
+        false => pool.advance(height, wanted),
+    }
     let ready = pool.ready();
     let scarce = ready < wanted;
     let mut planner = Planner {
@@ -260,15 +263,12 @@ impl Planner<'_> {
         let tx = self.plan.txs.len() as u32;
         for vout in 0..count {
             let last = vout + 1 == count;
-            let mut lock = draw_lock(self.rng, self.spec);
-            let mut life = draw_life(self.rng, self.spec);
+            let (mut lock, mut life) = self.draw_output();
             if last {
                 // The change, which is spent again soon.
-                lock.kind = if lock.kind.is_spendable() {
-                    lock.kind
-                } else {
-                    self.spec.mix.draw_spendable(self.rng)
-                };
+                if !lock.kind.is_spendable() {
+                    lock.kind = self.draw_spendable();
+                }
                 life = life.map(|life| life.min(LONG_LIFE)).or(Some(1));
             }
             let amount = if last {
@@ -286,6 +286,31 @@ impl Planner<'_> {
             if lock.kind.is_spendable() {
                 self.plan.fresh.push(Fresh { tx, vout: vout as u16, amount, lock, life });
             }
+        }
+    }
+
+    /// The lock and the life of an output.
+    fn draw_output(&mut self) -> (Lock, Option<u32>) {
+        let mut lock = draw_lock(self.rng, self.spec);
+        let mut life = draw_life(self.rng, self.spec);
+        if self.spec.top_blocks == 0 || !lock.kind.is_spendable() {
+            return (lock, life);
+        }
+        if self.spec.is_top(self.height) {
+            lock.kind = self.draw_spendable();
+        } else if life.is_none() && self.rng.percent(self.spec.for_top_percent()) {
+            lock.kind = Kind::OpTrue;
+            let spent_at = 1 + self.rng.below(u64::from(self.spec.top_blocks)) as u32;
+            life = Some(self.spec.top_start() - self.height + spent_at);
+        }
+        (lock, life)
+    }
+
+    /// A kind that can be spent, and in the topmost blocks without a signature.
+    fn draw_spendable(&mut self) -> Kind {
+        match self.spec.is_top(self.height) {
+            true => Kind::OpTrue,
+            false => self.spec.mix.draw_spendable(self.rng),
         }
     }
 

@@ -18,6 +18,9 @@ pub struct Spec {
     pub busy_txs_max: u32,
     /// Blocks with nothing but a coinbase at the end (2,100 make assumevalid apply).
     pub empty_blocks_after: u32,
+    /// Blocks full of transactions after the empty ones. They spend and make only outputs that need
+    /// no signature, so that they are cheap to verify where assumevalid does not cover them.
+    pub top_blocks: u32,
     /// Number of keys: at least 3, at most 65,536; each costs 0.1 ms once.
     pub keys: u32,
     /// Percentage of inputs that spend an output of their own block.
@@ -38,6 +41,7 @@ impl Spec {
             busy_bytes: 60_000,
             busy_txs_max: u32::MAX,
             empty_blocks_after: 0,
+            top_blocks: 0,
             keys: 64,
             in_block_percent: 10,
             never_spent_percent: 20,
@@ -55,6 +59,7 @@ impl Spec {
             busy_bytes: bytes / u64::from(blocks.max(1)),
             busy_txs_max: u32::MAX,
             empty_blocks_after: 2_100,
+            top_blocks: 0,
             keys: 4_096,
             in_block_percent: 10,
             never_spent_percent: 44,
@@ -64,17 +69,34 @@ impl Spec {
 
     /// Height of the last block.
     pub fn height(&self) -> u32 {
+        self.top_start().saturating_add(self.top_blocks)
+    }
+
+    /// Height of the last block below the topmost busy ones.
+    pub fn top_start(&self) -> u32 {
         self.busy_end().saturating_add(self.empty_blocks_after)
     }
 
-    /// Height of the last busy block.
+    /// Height of the last busy block below the empty ones.
     pub fn busy_end(&self) -> u32 {
         self.quiet_blocks.saturating_add(self.busy_blocks)
     }
 
     /// True if the block at `height` is filled with transactions.
     pub fn is_busy(&self, height: u32) -> bool {
-        height > self.quiet_blocks && height <= self.busy_end()
+        (height > self.quiet_blocks && height <= self.busy_end()) || self.is_top(height)
+    }
+
+    /// True if the block at `height` is one of the busy ones after the empty ones.
+    pub fn is_top(&self, height: u32) -> bool {
+        height > self.top_start() && height <= self.height()
+    }
+
+    /// Percentage of outputs, among those that are not spent below the topmost blocks, that are
+    /// made for these to spend: some two thousand for each of them.
+    pub(crate) fn for_top_percent(&self) -> u64 {
+        let top = u64::from(self.top_blocks);
+        (120 * top).div_ceil(u64::from(self.busy_blocks.max(1))).min(100)
     }
 }
 

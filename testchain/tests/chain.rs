@@ -217,6 +217,30 @@ fn core_accepts_a_wide_chain_and_finds_the_same_coins() {
 }
 
 #[test]
+fn core_accepts_busy_blocks_on_top_that_need_no_signatures() {
+    let spec = Spec { empty_blocks_after: 20, top_blocks: 12, keys: 50, ..Spec::small(6) };
+    let chain = Chain::new(spec.clone());
+    feed(&Judge::new(), &chain, 1);
+    assert_eq!(chain.height(), 232);
+    let replayed = chain.replay();
+    assert!(chain.utxos().all(|utxo| replayed.get(&utxo.outpoint) == Some(&utxo)));
+    assert_eq!(replayed.len() as u64, chain.totals().unspent);
+    let below: HashMap<_, _> = (1..=220)
+        .flat_map(|height| chain.decoded(height).txdata)
+        .map(|tx| (tx.compute_txid(), tx))
+        .collect();
+    let mut old = 0;
+    for block in (221..=232).map(|height| chain.decoded(height)) {
+        assert!(block.txdata.len() > 10, "{}", block.txdata.len());
+        for input in block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
+            assert!(input.witness.is_empty() && input.script_sig.len() < 2);
+            old += usize::from(below.contains_key(&input.previous_output.txid));
+        }
+    }
+    assert!(old > 500, "{old}");
+}
+
+#[test]
 fn full_blocks_of_a_wide_chain_take_less_than_a_megabyte() {
     let spec = WideSpec { busy_blocks: 2, empty_blocks_after: 0, ..WideSpec::of_size(1, 0, 1) };
     let judge = Judge::new();
