@@ -1,14 +1,15 @@
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::chain::made::{self, Shape};
+use crate::chain::made::{self, Coins, Shape};
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, kernels, survivors, trials};
+use crate::{Result, cache, chain, growth, join, kernels, survivors, trials};
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -74,6 +75,9 @@ enum Command {
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
     },
+    /// Bitcoin Core, validation in order, SwiftSync and the join, on chains with few and with many
+    /// coins
+    Join(JoinArgs),
     /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
     /// committed was lost or silently wrong
     Trials {
@@ -114,10 +118,14 @@ enum Command {
         file: PathBuf,
         #[arg(long)]
         facts: PathBuf,
+        #[arg(long, value_enum)]
+        coins: Coins,
         #[arg(long)]
         bytes: u64,
         #[arg(long)]
         busy: u32,
+        #[arg(long)]
+        top: u32,
         #[arg(long)]
         keys: u32,
         #[arg(long)]
@@ -135,6 +143,41 @@ enum Command {
         #[arg(long)]
         datadir: PathBuf,
     },
+}
+
+#[derive(Args)]
+struct JoinArgs {
+    /// Kinds of chains, as a list [default: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    coins: Option<Vec<Coins>>,
+    /// MB of blocks, as a list; one chain of each kind for each [default: 2100 with few coins, 2200
+    /// with many]
+    #[arg(long, value_name = "MB", value_delimiter = ',')]
+    size: Option<Vec<u64>>,
+    /// Busy blocks on top of these
+    #[arg(long, value_name = "N", default_value_t = made::TOP_DEFAULT)]
+    top: u32,
+    /// MiB for Apus, as a list; one run of each way for each
+    #[arg(long, value_name = "MIB", value_delimiter = ',', default_value = "450")]
+    dbcache: Vec<usize>,
+    /// Ways to go, as a list [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    method: Option<Vec<join::Way>>,
+    /// Bitcoin Core's program to compare with
+    #[arg(long, value_name = "PATH")]
+    bitcoind: Option<PathBuf>,
+    /// MiB for Core's coins
+    #[arg(long, value_name = "MIB", default_value_t = 450)]
+    core_dbcache: usize,
+    /// Runs of Core
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    core_runs: usize,
+    /// Directory that the join spills into
+    #[arg(long, value_name = "DIR")]
+    spilldir: Option<PathBuf>,
+    /// Further options of every `apus reindex`, after --
+    #[arg(last = true)]
+    options: Vec<OsString>,
 }
 
 /// Runs the program with the arguments of this process.
@@ -178,6 +221,10 @@ fn run(cli: Cli) -> Result<()> {
             (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
             common.finish(growth::run(&wanted, &common.programs()?, &common.dir)?)
         }
+        Command::Join(args) => {
+            let size = args.size(&common);
+            common.finish(join::run(&size, &common.programs()?, &common.dir)?)
+        }
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -192,8 +239,8 @@ fn run(cli: Cli) -> Result<()> {
             let size = survivors::Size { count, memory_bytes: memory << 20, writers, check };
             print(&survivors::run(&size, &common.dir)?)
         }
-        Command::MakeChain { file, facts, bytes, busy, keys, seed } => {
-            made::make(&Shape { bytes, busy, keys, seed }, &file, &facts)
+        Command::MakeChain { file, facts, coins, bytes, busy, top, keys, seed } => {
+            made::make(&Shape { coins, bytes, busy, top, keys, seed }, &file, &facts)
         }
         Command::ScriptsAlone { datadir } => print(&chain::scripts::run(&datadir)?),
         Command::CoreReindex { datadir } => print(&chain::engine::reindex(&datadir)?),
@@ -203,7 +250,7 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in ["kernels", "cache", "chain", "growth"] {
+    for name in ["kernels", "cache", "chain", "growth", "join"] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;
@@ -217,6 +264,35 @@ fn all() -> Result<()> {
 fn print(json: &serde_json::Value) -> Result<()> {
     println!("{json}");
     Ok(())
+}
+
+impl JoinArgs {
+    fn size(self, common: &Common) -> join::Size {
+        let full = join::Size::full();
+        let kinds = self.coins.unwrap_or(vec![Coins::Few, Coins::Many]);
+        let shapes = kinds.into_iter().flat_map(|coins| {
+            let default = if coins == Coins::Few { made::SIZE_DEFAULT } else { made::SIZE_MANY };
+            let default = if common.quick { default / 10 } else { default };
+            let sizes = match &self.size {
+                Some(sizes) => sizes.iter().map(|mb| mb.saturating_mul(1_000_000)).collect(),
+                None => vec![default],
+            };
+            let top = self.top;
+            sizes.into_iter().map(move |bytes| Shape { top, ..Shape::with_top(coins, bytes) })
+        });
+        join::Size {
+            shapes: shapes.collect(),
+            ways: self.method.unwrap_or(full.ways),
+            dbcaches: self.dbcache,
+            runs: common.runs,
+            full_runs: common.full_runs,
+            bitcoind: self.bitcoind,
+            core_dbcache: self.core_dbcache,
+            core_runs: self.core_runs,
+            spilldir: self.spilldir,
+            options: self.options,
+        }
+    }
 }
 
 impl Common {

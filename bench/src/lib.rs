@@ -18,6 +18,8 @@ pub mod survivors;
 pub mod chain;
 /// The cost of longer and longer chains.
 pub mod growth;
+/// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
+pub mod join;
 
 /// Random trials: kills, full disks and damaged files.
 pub mod trials;

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Result;
@@ -21,6 +22,12 @@ pub struct Usage {
     pub cpu: Duration,
     /// Peak resident memory in bytes.
     pub peak_bytes: u64,
+    /// The part of resident memory that is no file's, which the system cannot drop: its peak in
+    /// bytes, looked at every 20 ms. Zero where the system does not report it.
+    pub peak_anonymous_bytes: u64,
+    /// Bytes written to files, as far as they are on a disk: what the system had to write or would
+    /// have, had the file lived longer.
+    pub written_bytes: u64,
     /// CPU time of everything else on the machine meanwhile. Where it is large, the figures are of
     /// little use. Zero where the system does not report it.
     pub others_cpu: Duration,
@@ -81,8 +88,15 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
     let (start, busy_before) = (Instant::now(), busy());
     let child = command.spawn()?;
-    let (status, mut usage) = wait4(child.id())?;
-    usage.elapsed = start.elapsed();
+    let ended = AtomicBool::new(false);
+    let (waited, peak_anonymous_bytes) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| peak_anonymous_bytes(child.id(), &ended));
+        let waited = wait4(child.id()).map(|(status, usage)| (status, usage, start.elapsed()));
+        ended.store(true, Ordering::Relaxed);
+        (waited, watcher.join().unwrap_or(0))
+    });
+    let (status, mut usage, elapsed) = waited?;
+    (usage.elapsed, usage.peak_anonymous_bytes) = (elapsed, peak_anonymous_bytes);
     usage.others_cpu = busy().saturating_sub(busy_before).saturating_sub(usage.cpu);
     let output = {
         use std::io::{Read, Seek};
@@ -97,6 +111,20 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
         return Err(format!("{program} {}: {status}: {output}", args.join(" ")).into());
     }
     Ok((output, usage))
+}
+
+/// The most anonymous memory of the process `pid` until `ended` is set.
+fn peak_anonymous_bytes(pid: u32, ended: &AtomicBool) -> u64 {
+    let path = format!("/proc/{pid}/status");
+    let mut peak_kib = 0;
+    while !ended.load(Ordering::Relaxed) {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        peak_kib = peak_kib.max(kib.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    peak_kib << 10
 }
 
 /// Waits for a child to end.
@@ -123,7 +151,9 @@ fn wait4(pid: u32) -> Result<(ExitStatus, Usage)> {
     let cpu = time(usage.ru_utime) + time(usage.ru_stime);
     // Linux counts in KiB.
     let peak_bytes = usage.ru_maxrss.unsigned_abs() << 10;
-    let usage = Usage { cpu, peak_bytes, ..Usage::default() };
+    // Linux counts in blocks of 512 bytes.
+    let written_bytes = usage.ru_oublock.unsigned_abs() << 9;
+    let usage = Usage { cpu, peak_bytes, written_bytes, ..Usage::default() };
     Ok((ExitStatus::from_raw(status), usage))
 }
 
@@ -155,6 +185,7 @@ mod tests {
         let (output, usage) = run(command).unwrap();
         assert_eq!(output, "20000\n");
         assert!(usage.cpu > Duration::ZERO && usage.peak_bytes > 100_000);
+        assert!((10_000..=usage.peak_bytes).contains(&usage.peak_anonymous_bytes), "{usage:?}");
         let mut command = Command::new("sh");
         command.args(["-c", "echo why; exit 3"]);
         let error = run(command).unwrap_err().to_string();

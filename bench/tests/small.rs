@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{cache, chain, growth, survivors};
+use apus_bench::{cache, chain, growth, join, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -116,6 +116,23 @@ fn longer_beginnings_of_a_chain_are_reindexed_with_two_caches() {
     for pair in found.chunks(4) {
         assert!(pair.iter().all(|row| row["digest"] == pair[0]["digest"]));
     }
+    check_files(&report);
+}
+
+#[test]
+fn every_way_comes_to_the_same_utxo_set_of_few_and_of_many_coins() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = join::run(&join::Size::small(), &programs(), dir.path()).unwrap();
+    assert!(report.notes.iter().any(|note| note.starts_with("Bitcoin Core left out")));
+    let found = rows(&report, "runs");
+    let of = |run: &str| found.iter().filter(|row| row["run"] == run).collect::<Vec<_>>();
+    for row in of("apus, in order") {
+        assert!(row["scripts_checked"].as_u64().unwrap() > 100, "blocks on top: {row}");
+        assert!(row["peak_anonymous_bytes"].as_u64() > Some(0), "{row}");
+    }
+    assert_eq!(of("apus, in order").len(), 2);
+    assert_eq!(of("apus, SwiftSync").len(), 2);
+    assert_eq!(of("apus, SwiftSync, every script").len(), 1);
     check_files(&report);
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use apus_testchain::write::write_framed;
-use apus_testchain::{Generator, Mix, Spec};
+use apus_testchain::{Generator, MadeBlock, Mix, Spec, Wide, WideSpec};
 use serde_json::{Value, json};
 
 use crate::Result;
@@ -12,17 +12,37 @@ use crate::process::{self, Programs};
 
 /// Bytes of the chain that docs/design.md's figures are of.
 pub const SIZE_DEFAULT: u64 = 2_100_000_000;
-/// The number of busy blocks of that chain. Chains of other sizes have blocks of the same size.
+/// Bytes of the chain with many coins that figures are of: it leaves 44 million below its top.
+pub const SIZE_MANY: u64 = 2_200_000_000;
+/// The number of busy blocks of the first. Chains of other sizes have blocks of the same size.
 const BUSY_DEFAULT: u64 = 1_800;
+
+/// The number of busy blocks on top of a chain for the join: more than it leaves to validation in
+/// order.
+pub const TOP_DEFAULT: u32 = 144;
+
+/// The kind of a chain, by the coins that it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Coins {
+    /// Signed payments of every kind, which leave 2.6 million coins a GB.
+    Few,
+    /// Payments without signatures, which leave 20 million coins a GB.
+    Many,
+}
 
 /// The shape of a chain. The same shape gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The size of all busy blocks together, in bytes.
+    /// The kind of the chain.
+    pub coins: Coins,
+    /// The size of all busy blocks below the empty ones together, in bytes.
     pub bytes: u64,
-    /// The number of busy blocks, which come after 150 quiet ones and before 2,100 empty ones.
+    /// The number of these blocks, which come after 150 quiet ones and before 2,100 empty ones. Of
+    /// chains with many coins the size alone decides.
     pub busy: u32,
-    /// The number of keys that outputs are locked with.
+    /// The number of busy blocks on top of the empty ones.
+    pub top: u32,
+    /// The number of keys that outputs are locked with. Chains with many coins have none.
     pub keys: u32,
     /// The seed of everything random.
     pub seed: u64,
@@ -32,17 +52,23 @@ impl Shape {
     /// A chain of blocks like mainnet's, about 1.17 MB each and `bytes` together.
     pub fn of_size(bytes: u64) -> Self {
         let busy = (bytes * BUSY_DEFAULT).div_ceil(SIZE_DEFAULT).max(20);
-        Self { bytes, busy: u32::try_from(busy).unwrap_or(u32::MAX), keys: 4_096, seed: 1 }
+        let busy = u32::try_from(busy).unwrap_or(u32::MAX);
+        Self { coins: Coins::Few, bytes, busy, top: 0, keys: 4_096, seed: 1 }
+    }
+
+    /// A chain of `bytes`, and busy blocks on top of them.
+    pub fn with_top(coins: Coins, bytes: u64) -> Self {
+        Self { coins, top: TOP_DEFAULT, ..Self::of_size(bytes) }
     }
 
     /// A chain for tests, with 25 busy blocks and few keys.
     pub fn small(bytes: u64) -> Self {
-        Self { bytes, busy: 25, keys: 16, seed: 1 }
+        Self { coins: Coins::Few, bytes, busy: 25, top: 0, keys: 16, seed: 1 }
     }
 
     fn spec(&self) -> Spec {
         let spec = Spec::mainnet_like(self.seed, self.busy, self.bytes);
-        Spec { keys: self.keys, mix: Mix::mainnet(), ..spec }
+        Spec { top_blocks: self.top, keys: self.keys, mix: Mix::mainnet(), ..spec }
     }
 
     /// The height at which `share` of the busy blocks have come.
@@ -50,8 +76,14 @@ impl Shape {
         self.spec().quiet_blocks + (f64::from(self.busy) * share).round() as u32
     }
 
-    fn name(&self) -> String {
-        format!("chain-{}-{}-{}-{}", self.bytes, self.busy, self.keys, self.seed)
+    /// The name of the chain's files.
+    pub fn name(&self) -> String {
+        let Self { coins, bytes, busy, top, keys, seed } = self;
+        let top = if *top > 0 { format!("-top{top}") } else { String::new() };
+        match coins {
+            Coins::Few => format!("chain-{bytes}-{busy}-{keys}-{seed}{top}"),
+            Coins::Many => format!("chain-many-{bytes}-{seed}{top}"),
+        }
     }
 }
 
@@ -62,7 +94,8 @@ pub struct MadeChain {
     pub name: String,
     /// The path of the chain's file.
     pub path: PathBuf,
-    /// Tip, height, bytes, inputs, outputs, unspent coins and their amount.
+    /// Tip, last block below those on top, height, bytes, inputs, outputs, unspent coins and their
+    /// amount.
     pub facts: Value,
 }
 
@@ -76,8 +109,13 @@ impl MadeChain {
             eprintln!("making {}", path.display());
             let mut command = programs.own();
             command.arg("make-chain").arg("--file").arg(&path).arg("--facts").arg(&facts);
+            let coins = clap::ValueEnum::to_possible_value(&shape.coins);
+            command
+                .arg("--coins")
+                .arg(coins.map_or("few".into(), |coins| coins.get_name().to_string()));
             for (option, value) in [
                 ("--bytes", shape.bytes),
+                ("--top", shape.top.into()),
                 ("--busy", shape.busy.into()),
                 ("--keys", shape.keys.into()),
                 ("--seed", shape.seed),
@@ -95,6 +133,11 @@ impl MadeChain {
         self.facts["tip"].as_str().unwrap_or_default()
     }
 
+    /// The hash of the last block below those on top, which is the tip where there are none.
+    pub fn below_top(&self) -> &str {
+        self.facts["below_top"].as_str().unwrap_or(self.tip())
+    }
+
     /// The size of all blocks in bytes.
     pub fn bytes(&self) -> u64 {
         self.count("bytes")
@@ -109,12 +152,25 @@ impl MadeChain {
 /// Makes a chain in this process, and writes its blocks to `file` and what is known of it to
 /// `facts`.
 pub fn make(shape: &Shape, file: &Path, facts: &Path) -> Result<()> {
-    let mut generator = Generator::new(shape.spec());
     let unfinished = file.with_extension("unfinished");
-    write_framed(&unfinished, generator.by_ref())?;
-    let totals = generator.totals();
+    let mut below_top = String::new();
+    let (totals, tip) = match shape.coins {
+        Coins::Few => {
+            let mut made = Generator::new(shape.spec());
+            let top_start = made.spec().top_start();
+            write(made.by_ref(), top_start, &unfinished, &mut below_top)?;
+            (made.totals(), made.tip())
+        }
+        Coins::Many => {
+            let mut made = Wide::new(WideSpec::of_size(shape.seed, shape.bytes, shape.top));
+            let top_start = made.spec().top_start();
+            write(made.by_ref(), top_start, &unfinished, &mut below_top)?;
+            (made.totals(), made.tip())
+        }
+    };
     let known = json!({
-        "tip": generator.tip().to_string(),
+        "tip": tip.to_string(),
+        "below_top": below_top,
         "height": totals.blocks,
         "bytes": totals.bytes,
         "transactions": totals.txs,
@@ -125,4 +181,21 @@ pub fn make(shape: &Shape, file: &Path, facts: &Path) -> Result<()> {
     });
     std::fs::write(facts, known.to_string() + "\n")?;
     Ok(std::fs::rename(unfinished, file)?)
+}
+
+fn write(
+    blocks: impl Iterator<Item = MadeBlock>,
+    top_start: u32,
+    file: &Path,
+    below_top: &mut String,
+) -> Result<()> {
+    write_framed(
+        file,
+        blocks.inspect(|block| {
+            if block.height == top_start {
+                *below_top = block.hash.to_string();
+            }
+        }),
+    )?;
+    Ok(())
 }

@@ -173,38 +173,56 @@ impl<'a> Runner<'a> {
     }
 
     fn run(&self, name: &str, command: Command) -> Result<Run> {
-        // What earlier runs wrote is synced now, so that this run does not pay for it.
-        rustix::fs::sync();
-        let (output, usage) = process::run(command)?;
-        let json = serde_json::from_str(output.lines().last().unwrap_or_default())
-            .map_err(|error| format!("{name} printed something other than JSON: {error}"))?;
-        eprintln!(
-            "{name}: {:.2} s, {:.2} s of CPU (others: {:.2} s)",
-            usage.elapsed.as_secs_f64(),
-            usage.cpu.as_secs_f64(),
-            usage.others_cpu.as_secs_f64(),
-        );
-        Ok(Run { usage, json, digest: None, runs: 1 })
+        run_json(name, command)
     }
 
     /// Asks for the hash of the UTXO set. It is an error if an earlier run left another set at the
     /// same height.
     fn check(&mut self, run: &mut Run) -> Result<()> {
-        let (output, _) = process::run(self.apus(&["txoutset", "info"]))?;
-        let info: Value = serde_json::from_str(&output)?;
-        let height = info["height"].as_u64().ok_or("no height")?;
-        let hash = info["hash_serialized_3"].as_str().ok_or("no hash of the UTXO set")?;
-        let known = self.digests.entry(height).or_insert_with(|| hash.to_string());
-        if known != hash {
+        let (height, hash) = utxo_set(self.apus(&[]))?;
+        let known = self.digests.entry(height).or_insert_with(|| hash.clone());
+        if *known != hash {
             return Err(format!("another UTXO set at height {height}: {hash}, not {known}").into());
         }
-        run.digest = Some(hash.to_string());
+        run.digest = Some(hash);
         Ok(())
     }
 }
 
+/// Runs an `apus` that prints a summary as JSON.
+pub(crate) fn run_json(name: &str, command: Command) -> Result<Run> {
+    let (output, usage) = run(name, command)?;
+    let json = serde_json::from_str(output.lines().last().unwrap_or_default())
+        .map_err(|error| format!("{name} printed something other than JSON: {error}"))?;
+    Ok(Run { usage, json, digest: None, runs: 1 })
+}
+
+/// Runs a program and says on standard error what it took.
+pub(crate) fn run(name: &str, command: Command) -> Result<(String, Usage)> {
+    // What earlier runs wrote is synced now, so that this run does not pay for it.
+    rustix::fs::sync();
+    let (output, usage) = process::run(command)?;
+    eprintln!(
+        "{name}: {:.2} s, {:.2} s of CPU (others: {:.2} s)",
+        usage.elapsed.as_secs_f64(),
+        usage.cpu.as_secs_f64(),
+        usage.others_cpu.as_secs_f64(),
+    );
+    Ok((output, usage))
+}
+
+/// The height of a data directory's UTXO set and its hash, which `command`, an `apus`, tells.
+pub(crate) fn utxo_set(mut command: Command) -> Result<(u64, String)> {
+    command.args(["txoutset", "info"]);
+    let (output, _) = process::run(command)?;
+    let info: Value = serde_json::from_str(&output)?;
+    let height = info["height"].as_u64().ok_or("no height")?;
+    let hash = info["hash_serialized_3"].as_str().ok_or("no hash of the UTXO set")?;
+    Ok((height, hash.to_string()))
+}
+
 /// The run with the median time.
-fn median(mut all: Vec<Run>) -> Result<Run> {
+pub(crate) fn median(mut all: Vec<Run>) -> Result<Run> {
     all.sort_by_key(|run| run.usage.elapsed);
     let runs = all.len();
     let median = all.into_iter().nth(runs / 2).ok_or("no runs")?;

@@ -1,0 +1,165 @@
+//! The data directories that every run begins with: blocks and their index, without a UTXO set, so
+//! that each run makes all of it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::chain::made::{MadeChain, Shape};
+use crate::chain::runs::{SYNC_DBCACHE, run_json, utxo_set};
+use crate::process::Programs;
+
+/// Which undo data there is at the beginning of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// That of the newest 288 blocks only, as SwiftSync leaves it: a run writes the rest anew.
+    Newest,
+    /// That of all blocks.
+    All,
+}
+
+/// The blocks of a chain in data directories that are kept for the next time. The chain's own file
+/// is not needed any more.
+pub struct Base {
+    /// A hints file for the tip.
+    pub hints: PathBuf,
+    /// What the chain's generator knows of it.
+    pub facts: Value,
+    newest: PathBuf,
+    all: PathBuf,
+    work: PathBuf,
+}
+
+impl Base {
+    /// The directories in `dir`. What is missing is made, with undo data of all blocks if
+    /// `all_undo`.
+    ///
+    /// # Errors
+    /// A run fails, or ends with another UTXO set than the generator knows or than another run.
+    pub fn make(shape: &Shape, all_undo: bool, programs: &Programs, dir: &Path) -> Result<Self> {
+        let name = shape.name();
+        let known = dir.join(format!("{name}-blocks.json"));
+        let mut base = Self {
+            hints: dir.join(format!("{name}-blocks.hints")),
+            facts: Value::Null,
+            newest: dir.join(format!("{name}-blocks")),
+            all: dir.join(format!("{name}-blocks-undo")),
+            work: dir.join(format!("{name}-work")),
+        };
+        remove(&base.work)?;
+        if !known.is_file() || (all_undo && !base.all.is_dir()) {
+            let chain = MadeChain::make(shape, programs, dir)?;
+            base.fill(&chain, all_undo, programs)?;
+            std::fs::write(&known, base.facts.to_string() + "\n")?;
+        }
+        base.facts = serde_json::from_reader(File::open(&known)?)?;
+        Ok(base)
+    }
+
+    /// One of the facts, which is a number.
+    pub fn count(&self, key: &str) -> u64 {
+        self.facts[key].as_u64().unwrap_or(0)
+    }
+
+    /// One of the facts, which is a text.
+    pub fn text(&self, key: &str) -> &str {
+        self.facts[key].as_str().unwrap_or_default()
+    }
+
+    /// The directory for one run, new. Its block files are links to those of the base, and in the
+    /// page cache.
+    pub fn fresh(&self, undo: Undo) -> Result<&Path> {
+        remove(&self.work)?;
+        let from = if undo == Undo::All { &self.all } else { &self.newest };
+        link_dir(from, &self.work)?;
+        Ok(&self.work)
+    }
+
+    /// It is an error if the UTXO set of the last run is not that of the chain.
+    pub fn check(&self, programs: &Programs) -> Result<()> {
+        let (height, hash) = utxo_set(apus(programs, &[], &self.work))?;
+        if (height, hash.as_str()) != (self.count("height"), self.text("hash_serialized_3")) {
+            let expected = self.text("hash_serialized_3");
+            return Err(format!("another UTXO set: {hash} at {height}, not {expected}").into());
+        }
+        Ok(())
+    }
+
+    /// Removes the directory of the last run.
+    pub fn remove_work(&self) -> Result<()> {
+        remove(&self.work)
+    }
+
+    fn fill(&mut self, chain: &MadeChain, all_undo: bool, programs: &Programs) -> Result<()> {
+        remove(&self.newest)?;
+        remove(&self.all)?;
+        let in_order = run_json("apus sync", sync(programs, chain, &self.all))?;
+        let found = (in_order.json["bestblock"].as_str(), in_order.json["coins"].as_u64());
+        if found != (Some(chain.tip()), Some(chain.count("unspent"))) {
+            return Err(format!("{found:?} is not what the chain's maker knows").into());
+        }
+        let (_, hash) = utxo_set(apus(programs, &[], &self.all))?;
+        let mut command = apus(programs, &["hints", "create", "--json", "--force"], &self.all);
+        command.arg("-o").arg(&self.hints);
+        run_json("apus hints create", command)?;
+        // 9 GB of blocks leave 11 GB of coins: no more than one such set at a time.
+        match all_undo {
+            true => remove(&self.all.join("regtest/chainstate"))?,
+            false => remove(&self.all)?,
+        }
+        let mut command = sync(programs, chain, &self.newest);
+        command.arg("--hints").arg(&self.hints);
+        run_json("apus sync, SwiftSync", command)?;
+        let (height, same) = utxo_set(apus(programs, &[], &self.newest))?;
+        if same != hash {
+            return Err(format!("another UTXO set by SwiftSync: {same}, not {hash}").into());
+        }
+        remove(&self.newest.join("regtest/chainstate"))?;
+        self.facts = chain.facts.clone();
+        self.facts["height"] = json!(height);
+        self.facts["hash_serialized_3"] = json!(hash);
+        Ok(())
+    }
+}
+
+/// An `apus` with its first arguments and its data directory.
+pub fn apus(programs: &Programs, args: &[&str], datadir: &Path) -> Command {
+    let mut command = programs.apus();
+    command.args(args).arg("--regtest").arg("--datadir").arg(datadir);
+    command
+}
+
+fn sync(programs: &Programs, chain: &MadeChain, datadir: &Path) -> Command {
+    let mut command = apus(programs, &["sync", "--json"], datadir);
+    command.arg("--from").arg(&chain.path).arg("--assumevalid").arg(chain.below_top());
+    command.arg("--dbcache").arg(SYNC_DBCACHE.to_string());
+    command
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    match dir.exists() {
+        true => Ok(std::fs::remove_dir_all(dir)?),
+        false => Ok(()),
+    }
+}
+
+/// A copy of a directory whose blk files, which no run changes, are links. They are read once.
+fn link_dir(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            link_dir(&entry.path(), &target)?;
+        } else if name.to_string_lossy().starts_with("blk") {
+            std::fs::hard_link(entry.path(), target)?;
+            std::io::copy(&mut File::open(entry.path())?, &mut std::io::sink())?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,375 @@
+//! The ways to a UTXO set on chains with few and with many coins, side by side: Bitcoin Core's own
+//! program, validation in order, SwiftSync, and the join. Each rebuilds the UTXO set of the same
+//! blocks, in a process of its own, and writes undo data anew.
+
+mod base;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::chain::made::{self, Coins, Shape};
+use crate::chain::runs::{self, Run, median, run_json};
+use crate::process::{self, Programs};
+use crate::report::{Cell, Report, Table};
+use crate::svg::Bars;
+use crate::{Result, machine};
+
+use base::{Base, Undo, apus};
+
+/// A way to the UTXO set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Way {
+    /// `bitcoind -reindex-chainstate`.
+    Core,
+    /// `apus reindex --method order`.
+    Order,
+    /// `apus reindex --method swiftsync --hints FILE`.
+    Swiftsync,
+    /// `apus reindex --method join`.
+    Join,
+}
+
+/// Every way, in the order of the table.
+pub const WAYS: [Way; 4] = [Way::Core, Way::Order, Way::Swiftsync, Way::Join];
+
+/// The chains and the runs on them.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// The chains.
+    pub shapes: Vec<Shape>,
+    /// The ways to run.
+    pub ways: Vec<Way>,
+    /// The amounts of memory for each of Apus's ways, in MiB.
+    pub dbcaches: Vec<usize>,
+    /// The number of runs of each of Apus's ways with scripts skipped, of which the median counts.
+    pub runs: usize,
+    /// The number of runs of SwiftSync and of the join with every script, of the chains with few
+    /// coins and the first amount of memory. 0 leaves them out.
+    pub full_runs: usize,
+    /// Bitcoin Core's program. Without it the other ways have nothing to be compared with.
+    pub bitcoind: Option<PathBuf>,
+    /// The memory for Core's coins, in MiB.
+    pub core_dbcache: usize,
+    /// The number of Core's runs.
+    pub core_runs: usize,
+    /// The directory that the join spills into, if not its own choice.
+    pub spilldir: Option<PathBuf>,
+    /// Further options of every `apus reindex`.
+    pub options: Vec<OsString>,
+}
+
+impl Size {
+    /// The size for published figures.
+    pub fn full() -> Self {
+        let few = Shape::with_top(Coins::Few, made::SIZE_DEFAULT);
+        let many = Shape::with_top(Coins::Many, made::SIZE_MANY);
+        Self {
+            shapes: vec![few, many],
+            ways: WAYS.to_vec(),
+            dbcaches: vec![450],
+            runs: 3,
+            full_runs: 1,
+            bitcoind: None,
+            core_dbcache: 450,
+            core_runs: 1,
+            spilldir: None,
+            options: Vec::new(),
+        }
+    }
+
+    /// The size for tests.
+    pub fn small() -> Self {
+        let few = Shape { top: 3, ..Shape::small(1_500_000) };
+        let many = Shape { top: 2, ..Shape::with_top(Coins::Many, 2_000_000) };
+        Self { shapes: vec![few, many], dbcaches: vec![100], runs: 1, ..Self::full() }
+    }
+}
+
+/// One row of the table.
+struct Row {
+    /// The index of the chain.
+    chain: usize,
+    way: Way,
+    every_script: bool,
+    dbcache: usize,
+    run: Run,
+}
+
+/// The runs on one chain.
+struct Contest<'a> {
+    size: &'a Size,
+    programs: &'a Programs,
+    base: &'a Base,
+    /// Whether `apus` knows the option that chooses a way.
+    knows_methods: bool,
+}
+
+/// Makes the chains, or takes them from `dir`, and goes every way on each.
+///
+/// # Errors
+/// A run fails, or ends with another UTXO set than the others.
+pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
+    let mut report = Report::new("join");
+    let knows_methods = knows_methods(programs)?;
+    report.notes.extend(notes(size, knows_methods)?);
+    let (mut bases, mut rows) = (Vec::new(), Vec::new());
+    for shape in &size.shapes {
+        let full_runs = if shape.coins == Coins::Few { size.full_runs } else { 0 };
+        let base = Base::make(shape, full_runs > 0, programs, dir)?;
+        let contest = Contest { size, programs, base: &base, knows_methods };
+        contest.run(bases.len(), full_runs, &mut rows)?;
+        base.remove_work()?;
+        report.notes.push(chain_note(shape, &base));
+        bases.push(base);
+    }
+    report.tables.push(table(&bases, &rows));
+    report.plots.push(("join".to_string(), plot(&bases, &rows)));
+    Ok(report)
+}
+
+/// Older ones choose by `--hints` alone, and cannot join.
+fn knows_methods(programs: &Programs) -> Result<bool> {
+    let mut command = programs.apus();
+    command.args(["reindex", "--help"]);
+    Ok(process::run(command)?.0.contains("--method"))
+}
+
+fn notes(size: &Size, knows_methods: bool) -> Result<Vec<String>> {
+    let mut notes = vec![
+        "every run in a process of its own, from its start to its end, on blocks in the page cache \
+         and without a UTXO set, on disk when it ends; undo data of all but the newest 288 blocks is \
+         missing before and written, but by SwiftSync assumed valid; the UTXO sets are the same; \
+         scripts are skipped below the blocks on top, which take no signatures"
+            .to_string(),
+        "× is how many times as fast as Core; anonymous memory is what the system cannot drop; \
+         spilled is what Apus says that it wrote to files of its own meanwhile; written is \
+         everything written to files, as the system counts it; others' CPU is what the rest of the \
+         machine used meanwhile"
+            .to_string(),
+    ];
+    if size.ways.contains(&Way::Core) {
+        notes.push(match &size.bitcoind {
+            None => "Bitcoin Core left out: no --bitcoind PATH".to_string(),
+            Some(path) => {
+                let mut command = Command::new(path);
+                command.arg("-version");
+                let (version, _) = process::run(command)?;
+                let command = core_command(path, Path::new("DIR"), size.core_dbcache, "HASH");
+                let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+                let version = version.lines().next().unwrap_or_default();
+                format!("Core is {version}: bitcoind {}", args.join(" "))
+            }
+        });
+    }
+    if !knows_methods {
+        notes.push("the join left out: this apus has no --method".to_string());
+    }
+    if !size.options.is_empty() {
+        let options: Vec<_> = size.options.iter().map(|option| option.to_string_lossy()).collect();
+        notes.push(format!("further options of apus reindex: {}", options.join(" ")));
+    }
+    Ok(notes)
+}
+
+fn chain_note(shape: &Shape, base: &Base) -> String {
+    let count = |key: &str| Cell::Count(base.count(key)).text();
+    format!(
+        "{}: {} blocks, {} bytes, {} inputs, {} outputs, {} left unspent; {} busy blocks on top; \
+         UTXO set {}",
+        shape.name(),
+        count("height"),
+        count("bytes"),
+        count("inputs"),
+        count("outputs"),
+        count("unspent"),
+        shape.top,
+        base.text("hash_serialized_3"),
+    )
+}
+
+/// Bitcoin Core, which rebuilds the UTXO set, ends and has everything on disk then.
+fn core_command(bitcoind: &Path, datadir: &Path, dbcache: usize, assumevalid: &str) -> Command {
+    let mut command = Command::new(bitcoind);
+    command.arg("-regtest").arg(format!("-datadir={}", datadir.display()));
+    command.args(["-reindex-chainstate", "-stopafterblockimport"]);
+    command.arg(format!("-dbcache={dbcache}")).arg(format!("-assumevalid={assumevalid}"));
+    command.args(["-connect=0", "-listen=0", "-dnsseed=0", "-server=0", "-printtoconsole=0"]);
+    command
+}
+
+impl Contest<'_> {
+    fn run(&self, chain: usize, full_runs: usize, rows: &mut Vec<Row>) -> Result<()> {
+        let has = |way| self.size.ways.contains(&way);
+        if let Some(bitcoind) = self.size.bitcoind.as_deref().filter(|_| has(Way::Core)) {
+            let (run, dbcache) = (self.core(bitcoind)?, self.size.core_dbcache);
+            rows.push(Row { chain, way: Way::Core, every_script: false, dbcache, run });
+        }
+        let ways: Vec<Way> = WAYS[1..].iter().copied().filter(|way| self.can(*way)).collect();
+        for &dbcache in &self.size.dbcaches {
+            for &way in &ways {
+                let run = self.apus(way, dbcache, false, self.size.runs)?;
+                rows.push(Row { chain, way, every_script: false, dbcache, run });
+            }
+        }
+        let (first, full) = (self.size.dbcaches.first(), full_runs > 0);
+        for &dbcache in first.into_iter().filter(|_| full) {
+            for &way in ways.iter().filter(|way| **way != Way::Order) {
+                let run = self.apus(way, dbcache, true, full_runs)?;
+                rows.push(Row { chain, way, every_script: true, dbcache, run });
+            }
+        }
+        Ok(())
+    }
+
+    fn can(&self, way: Way) -> bool {
+        self.size.ways.contains(&way) && (self.knows_methods || way != Way::Join)
+    }
+
+    fn core(&self, bitcoind: &Path) -> Result<Run> {
+        let mut all = Vec::new();
+        for _ in 0..self.size.core_runs.max(1) {
+            let datadir = self.base.fresh(Undo::Newest)?;
+            let assumevalid = self.base.text("below_top");
+            let command = core_command(bitcoind, datadir, self.size.core_dbcache, assumevalid);
+            let (_, usage) = runs::run("Bitcoin Core", command)?;
+            self.base.check(self.programs)?;
+            all.push(Run { usage, json: serde_json::Value::Null, digest: None, runs: 1 });
+        }
+        median(all)
+    }
+
+    fn apus(&self, way: Way, dbcache: usize, every_script: bool, runs: usize) -> Result<Run> {
+        // SwiftSync checks everything only where it finds the coins that were spent.
+        let needs_undo = every_script && way == Way::Swiftsync;
+        let undo = if needs_undo { Undo::All } else { Undo::Newest };
+        let name = format!("{}, dbcache {dbcache}", title(way, every_script));
+        let mut all = Vec::new();
+        for _ in 0..runs.max(1) {
+            let datadir = self.base.fresh(undo)?;
+            let run = run_json(&name, self.reindex(datadir, way, dbcache, every_script))?;
+            self.check_summary(&name, &run, way, every_script)?;
+            self.base.check(self.programs)?;
+            all.push(run);
+        }
+        median(all)
+    }
+
+    fn reindex(&self, datadir: &Path, way: Way, dbcache: usize, every_script: bool) -> Command {
+        let mut command = apus(self.programs, &["reindex", "--json"], datadir);
+        let assumevalid = if every_script { "0" } else { self.base.text("below_top") };
+        command.arg("--assumevalid").arg(assumevalid).arg("--dbcache").arg(dbcache.to_string());
+        if let Some(method) =
+            clap::ValueEnum::to_possible_value(&way).filter(|_| self.knows_methods)
+        {
+            command.arg("--method").arg(method.get_name());
+        }
+        if way == Way::Swiftsync {
+            command.arg("--hints").arg(&self.base.hints);
+        }
+        if let Some(spilldir) = self.size.spilldir.as_ref().filter(|_| way == Way::Join) {
+            command.arg("--spilldir").arg(spilldir);
+        }
+        command.args(&self.size.options);
+        command
+    }
+
+    /// It is an error if a run has not done what its row says.
+    fn check_summary(&self, name: &str, run: &Run, way: Way, every_script: bool) -> Result<()> {
+        let checked = run.json["scripts_checked"].as_u64();
+        if every_script && checked != Some(self.base.count("inputs")) {
+            return Err(format!("{name}: {checked:?} scripts were checked").into());
+        }
+        let undo_from = run.json["undo_from"].as_u64();
+        if way != Way::Swiftsync && undo_from != Some(1) {
+            return Err(format!("{name}: undo data begins at {undo_from:?}").into());
+        }
+        Ok(())
+    }
+}
+
+fn title(way: Way, every_script: bool) -> String {
+    let name = match way {
+        Way::Core => "Bitcoin Core",
+        Way::Order => "apus, in order",
+        Way::Swiftsync => "apus, SwiftSync",
+        Way::Join => "apus, join",
+    };
+    format!("{name}{}", if every_script { ", every script" } else { "" })
+}
+
+fn chain_title(base: &Base) -> String {
+    let millions = base.count("unspent") as f64 / 1e6;
+    format!("{}, {millions:.1} million coins", Cell::Bytes(base.count("bytes")).text())
+}
+
+/// The time that Core took for the same, if it ran.
+fn core_seconds(rows: &[Row], row: &Row) -> Option<f64> {
+    let same = |other: &&Row| {
+        (other.chain, other.way, other.every_script) == (row.chain, Way::Core, row.every_script)
+    };
+    rows.iter().find(same).map(|core| core.run.seconds())
+}
+
+fn table(bases: &[Base], rows: &[Row]) -> Table {
+    let columns = [
+        ("chain", "chain"),
+        ("run", "run"),
+        ("dbcache_mib", "dbcache"),
+        ("seconds", "time"),
+        ("cpu_seconds", "CPU time"),
+        ("times_as_fast_as_core", "×"),
+        ("seconds_per_gb", "s per GB"),
+        ("peak_memory_bytes", "peak memory"),
+        ("peak_anonymous_bytes", "anonymous"),
+        ("spilled_bytes", "spilled"),
+        ("written_bytes", "written"),
+        ("scripts_checked", "scripts"),
+        ("others_cpu_seconds", "others' CPU"),
+        ("runs", "runs"),
+    ];
+    let mut table = Table::new("runs", &columns);
+    for row in rows {
+        let (base, usage) = (&bases[row.chain], &row.run.usage);
+        let told = |key: &str, cell: fn(u64) -> Cell| {
+            row.run.json[key].as_u64().map_or(Cell::text_of("-"), cell)
+        };
+        table.push(vec![
+            Cell::text_of(chain_title(base)),
+            Cell::text_of(title(row.way, row.every_script)),
+            Cell::Count(row.dbcache as u64),
+            Cell::Seconds(row.run.seconds()),
+            Cell::Seconds(usage.cpu.as_secs_f64()),
+            core_seconds(rows, row)
+                .map_or(Cell::Empty, |core| Cell::Ratio(core / row.run.seconds())),
+            Cell::Number(row.run.seconds() / (base.count("bytes").max(1) as f64 / 1e9)),
+            Cell::Bytes(usage.peak_bytes),
+            Cell::Bytes(usage.peak_anonymous_bytes),
+            told("spilled_bytes", Cell::Bytes),
+            Cell::Bytes(usage.written_bytes),
+            told("scripts_checked", Cell::Count),
+            Cell::Seconds(usage.others_cpu.as_secs_f64()),
+            Cell::Count(row.run.runs as u64),
+        ]);
+    }
+    table
+}
+
+fn plot(bases: &[Base], rows: &[Row]) -> String {
+    let bar = |row: &Row| {
+        let base = &bases[row.chain];
+        let millions = base.count("unspent") / 1_000_000;
+        let name = title(row.way, row.every_script);
+        let label = format!("{millions} M coins: {name}, {} MiB", row.dbcache);
+        let color = match row.way {
+            Way::Core => 1,
+            Way::Order => 0,
+            Way::Swiftsync => 2,
+            Way::Join => 3,
+        };
+        (label, row.run.seconds(), color)
+    };
+    let title = format!("blocks to a UTXO set, {} cores", machine::cores());
+    let bars = rows.iter().filter(|row| !row.every_script).map(bar).collect();
+    Bars { title: &title, x: "seconds, less is better", bars }.svg()
+}
