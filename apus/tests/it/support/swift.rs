@@ -36,6 +36,7 @@ pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
         in_block_percent: 15,
         never_spent_percent: 20,
         mix: Mix::varied(),
+        top_blocks: 0,
     })
 }
 
