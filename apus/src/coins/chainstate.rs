@@ -327,6 +327,12 @@ impl Bulk<'_> {
         self.run.finished()
     }
 
+    /// Makes the tables of all writers that have finished durable, so that the commit has less to
+    /// wait for. Other threads may write meanwhile.
+    pub fn sync(&self) -> Result<()> {
+        self.run.sync()
+    }
+
     /// Ends the writing for now, without a change of the chainstate. The tables of all writers that
     /// have finished are kept and returned, as by [`Bulk::finished`].
     pub fn suspend(self) -> Result<Vec<PendingTable>> {

@@ -14,6 +14,16 @@ use rustix::io::Errno;
 
 use super::{PowerCut, Result, StoreError};
 
+/// How a file is read and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caching {
+    /// Through the page cache: for what is read soon, or deleted before it need reach the disk.
+    PageCache,
+    /// Past the page cache (`O_DIRECT`): for much data that is not read soon. Nothing is copied, no
+    /// pages are taken from other uses, and a sync has nothing left to write.
+    Direct,
+}
+
 /// The file system. Clones share a [`PowerCut`], if there is one.
 #[derive(Clone, Default)]
 pub struct Disk {
@@ -62,17 +72,15 @@ impl Disk {
         self.open_with(path, &options, "create the file")
     }
 
-    /// [`Disk::create`] of a file that is read and written past the page cache (`O_DIRECT`), if the
-    /// file system can. It is meant for much data that is not read soon: nothing is copied, no
-    /// pages are taken from other uses, and a sync has nothing left to write.
-    pub fn create_direct(&self, path: impl AsRef<Path>) -> Result<File> {
-        Ok(self.create(path)?.into_direct())
+    /// [`Disk::create`] of a file that is read and written with this caching, if the file system
+    /// can.
+    pub fn create_cached(&self, path: impl AsRef<Path>, caching: Caching) -> Result<File> {
+        Ok(self.create(path)?.with_caching(caching))
     }
 
-    /// [`Disk::open`] of a file that is read and written past the page cache, if the file system
-    /// can.
-    pub fn open_direct(&self, path: impl AsRef<Path>) -> Result<File> {
-        Ok(self.open(path)?.into_direct())
+    /// [`Disk::open`] of a file that is read and written with this caching, if the file system can.
+    pub fn open_cached(&self, path: impl AsRef<Path>, caching: Caching) -> Result<File> {
+        Ok(self.open(path)?.with_caching(caching))
     }
 
     /// Opens the file `path` for reading and writing; it is created if it does not exist.
@@ -359,6 +367,14 @@ impl File {
         // SAFETY: the file is not changed, as the doc comment demands. If another program cuts it
         // all the same, reading raises SIGBUS, as in every program that maps files.
         unsafe { Mmap::map(&self.inner) }.map_err(fail)
+    }
+
+    /// The file, read and written with this caching, if the file system can.
+    fn with_caching(self, caching: Caching) -> Self {
+        match caching {
+            Caching::PageCache => self,
+            Caching::Direct => self.into_direct(),
+        }
     }
 
     /// Makes reads and writes go past the page cache, if the file system can. It does not where

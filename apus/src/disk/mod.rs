@@ -13,7 +13,7 @@ mod share;
 mod spill;
 
 pub use error::{Result, StoreError};
-pub use file::{Disk, File};
+pub use file::{Caching, Disk, File};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
 pub use power::PowerCut;

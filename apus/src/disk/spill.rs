@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::{Disk, File, Result, StoreError};
+use super::{Caching, Disk, File, Result, StoreError};
 
 /// A file for bytes that do not fit in memory, created when the first of them are written.
 ///
@@ -23,16 +23,16 @@ pub struct SpillFile {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Persistence {
     /// The file keeps its name, so that a restart can carry on with it.
-    Resumable,
+    Resumable(Caching),
     /// The name is removed as soon as the file is open, so that no crash leaves anything behind.
     Unlinked,
 }
 
 impl SpillFile {
-    /// A file at `path` that a restart can [resume](SpillFile::resume), written past the page
-    /// cache. Missing directories are created together with it.
-    pub fn resumable(disk: &Disk, path: PathBuf) -> Self {
-        Self::new(disk, path, Persistence::Resumable)
+    /// A file at `path` that a restart can [resume](SpillFile::resume). Missing directories are
+    /// created together with it.
+    pub fn resumable(disk: &Disk, path: PathBuf, caching: Caching) -> Self {
+        Self::new(disk, path, Persistence::Resumable(caching))
     }
 
     /// The resumable file at `path` as it was when it had `len` bytes; what came after them is cut
@@ -40,15 +40,15 @@ impl SpillFile {
     ///
     /// # Errors
     /// The file is missing, or shorter than `len`.
-    pub fn resume(disk: &Disk, path: PathBuf, len: u64) -> Result<Self> {
-        let spill = Self::resumable(disk, path);
+    pub fn resume(disk: &Disk, path: PathBuf, len: u64, caching: Caching) -> Result<Self> {
+        let spill = Self::resumable(disk, path, caching);
         if len > 0 {
             let found = disk.len(&spill.path)?;
             if found < len {
                 let what = format!("the file has {found} bytes of the {len} that were saved");
                 return Err(StoreError::new(&spill.path, what));
             }
-            let file = disk.open_direct(&spill.path)?;
+            let file = disk.open_cached(&spill.path, caching)?;
             file.set_len(len)?;
             spill.len.store(len, Relaxed);
             spill.file.get_or_init(|| file);
@@ -132,9 +132,9 @@ impl SpillFile {
             return Ok(file);
         }
         let created = match self.persistence {
-            Persistence::Resumable => {
+            Persistence::Resumable(caching) => {
                 self.disk.create_dir_all(self.directory())?;
-                self.disk.create_direct(&self.path)?
+                self.disk.create_cached(&self.path, caching)?
             }
             Persistence::Unlinked => {
                 let file = self.disk.create(&self.path)?;
@@ -174,7 +174,7 @@ mod tests {
     fn a_resumable_file_carries_on_where_it_was_synced() {
         let dir = tempfile::tempdir().unwrap();
         let (disk, path) = (Disk::new(), dir.path().join("new").join("spill"));
-        let spill = SpillFile::resumable(&disk, path.clone());
+        let spill = SpillFile::resumable(&disk, path.clone(), Caching::Direct);
         assert_eq!(spill.sync().unwrap(), 0);
         assert!(!path.exists(), "created by the first append");
         spill.append(&page(1)).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         spill.append(&page(2)).unwrap();
         drop(spill);
 
-        let spill = SpillFile::resume(&disk, path.clone(), saved).unwrap();
+        let spill = SpillFile::resume(&disk, path.clone(), saved, Caching::Direct).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), saved, "the rest is cut off");
         assert_eq!(spill.append(&page(3)).unwrap(), saved);
         let mut found = page(0);
@@ -192,10 +192,18 @@ mod tests {
         }
         drop(spill);
 
-        let error = SpillFile::resume(&disk, path.clone(), 3 * saved).err().unwrap().to_string();
+        let error = SpillFile::resume(&disk, path.clone(), 3 * saved, Caching::Direct)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("8192 bytes of the 12288"), "{error}");
-        assert!(SpillFile::resume(&disk, dir.path().join("none"), 1).is_err());
-        assert!(SpillFile::resume(&disk, dir.path().join("none"), 0).unwrap().bytes_written() == 0);
+        assert!(SpillFile::resume(&disk, dir.path().join("none"), 1, Caching::Direct).is_err());
+        assert!(
+            SpillFile::resume(&disk, dir.path().join("none"), 0, Caching::Direct)
+                .unwrap()
+                .bytes_written()
+                == 0
+        );
     }
 
     #[test]

@@ -25,6 +25,8 @@ const LEFT: usize = 48;
 const OUTPUT_BYTES: usize = 2 * VARINT_BYTES_MAX;
 /// The bit in an output's offset which says that the output is spent or never could be.
 const GONE: u32 = 1 << 31;
+/// How many transactions ahead of the one that leaves memory of the table is asked for.
+const AHEAD: usize = 8;
 /// Slots of the table are in units of this many bytes.
 const UNIT: usize = 8;
 /// The share of the window's memory that transactions take; the rest is for the table.
@@ -250,11 +252,17 @@ impl Window {
         leaves: &mut impl FnMut(&TxLeft) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(block) = self.blocks.pop_front() else { return Ok(()) };
-        let mut at = block.start;
+        let (mut at, mut ahead) = (block.start, block.start);
+        let mut to_ask = AHEAD;
         while at < block.end {
+            while to_ask > 0 && ahead < block.end {
+                self.table.prefetch(self.hasher.hash(&txid_at(&self.ring[ahead..])));
+                ahead += u32_at(&self.ring[ahead..], BYTES) as usize;
+                to_ask -= 1;
+            }
+            to_ask = 1;
             let entry = &self.ring[at..];
-            let mut txid = Hash::ZERO;
-            txid.0.copy_from_slice(&entry[..32]);
+            let txid = txid_at(entry);
             self.table.remove(self.hasher.hash(&txid), (at / UNIT) as u32);
             let (code, count) = (u32_at(entry, CODE), u32_at(entry, LEFT));
             if count > 0 {
@@ -266,6 +274,13 @@ impl Window {
         }
         Ok(())
     }
+}
+
+#[inline]
+fn txid_at(entry: &[u8]) -> Hash {
+    let mut txid = Hash::ZERO;
+    txid.0.copy_from_slice(&entry[..32]);
+    txid
 }
 
 #[inline]

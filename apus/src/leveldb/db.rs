@@ -10,7 +10,7 @@ use super::options::Options;
 use super::pending::PendingTable;
 use super::run::{RunBuilder, RunKind};
 use super::version::{LevelTable, Version};
-use crate::disk::{Disk, Result};
+use crate::disk::{Caching, Disk, Result};
 
 /// An open database in LevelDB's on-disk format: byte strings as keys, in order, each with a value.
 ///
@@ -153,7 +153,7 @@ impl Db {
     /// # Panics
     /// The database was opened for reading only.
     pub fn new_run(&self) -> Result<RunBuilder> {
-        RunBuilder::new(&self.inner, RunKind::Adds)
+        RunBuilder::new(&self.inner, RunKind::Adds, Caching::PageCache)
     }
 
     /// Starts a run that, once it is committed, replaces everything in the database. It is written
@@ -162,7 +162,7 @@ impl Db {
     /// # Panics
     /// The database was opened for reading only.
     pub fn bulk(&self) -> Result<RunBuilder> {
-        RunBuilder::new(&self.inner, RunKind::Replaces)
+        RunBuilder::new(&self.inner, RunKind::Replaces, Caching::Direct)
     }
 
     /// Carries on with a run that was not committed, whose finished tables are `tables`: those that

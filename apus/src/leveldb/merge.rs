@@ -8,9 +8,8 @@ use super::format::{Kind, LEVELS};
 use super::inner::{Inner, TableChange};
 use super::levels::{DueMerge, bottom_level, pick};
 use super::run::{Output, at_level};
-use super::table_writer::Caching;
 use super::version::{SortedRun, Version, split};
-use crate::disk::{OnShare, Result, Share};
+use crate::disk::{Caching, OnShare, Result, Share};
 
 /// Newer entries are few if they have at most this share (one in ...) of the bytes of the last
 /// level. Rewriting that for fewer would cost more than look-ups in one more run do.
@@ -125,6 +124,7 @@ fn merge_runs(inner: &Arc<Inner>, version: &Version, due: DueMerge, report: OnSh
         share.add(1);
         Ok(())
     })?;
+    output.sync()?;
     let removed = runs.iter().flat_map(SortedRun::level_tables).collect();
     let added = at_level(due.level, output.tables());
     inner.commit(&TableChange { removed, added, sequence: None }, || output.keep())

@@ -8,9 +8,9 @@ use super::format::{
 use super::log::LogReader;
 use super::options::Options;
 use super::state::State;
-use super::table_writer::{Caching, TableWriter};
+use super::table_writer::TableWriter;
 use super::version::LevelTable;
-use crate::disk::{Disk, Result, StoreError};
+use crate::disk::{Caching, Disk, Result, StoreError};
 
 /// Bytes of keys and values that are gathered from logs before they are written to tables.
 const MEMORY_BYTES_MAX: usize = 256 << 20;

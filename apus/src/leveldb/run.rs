@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,9 +7,13 @@ use super::inner::{Inner, TableChange};
 use super::levels::bottom_level;
 use super::pending::PendingTable;
 use super::table::Table;
-use super::table_writer::{Caching, TableWriter};
+use super::table_writer::TableWriter;
 use super::version::LevelTable;
-use crate::disk::{File, Result, StoreError};
+use crate::disk::{Caching, File, Result, StoreError};
+
+/// The files of a run that may be unsynced at a time, as long as its tables follow one another: they
+/// take descriptors, and pages that are not written yet.
+const UNSYNCED_MAX: usize = 8;
 
 /// A run that is being written. Nothing of it is visible before [`RunBuilder::commit`]; if it is
 /// dropped without, its files are removed, except for those that [`RunBuilder::finished`] has
@@ -41,7 +45,7 @@ pub struct RunWriter<'a> {
 }
 
 impl RunBuilder {
-    pub(super) fn new(inner: &Arc<Inner>, kind: RunKind) -> Result<Self> {
+    pub(super) fn new(inner: &Arc<Inner>, kind: RunKind, caching: Caching) -> Result<Self> {
         inner.check_writable()?;
         let mut writing = inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
         while *writing {
@@ -55,10 +59,6 @@ impl RunBuilder {
             ));
         }
         *writing = true;
-        let caching = match kind {
-            RunKind::Adds => Caching::PageCache,
-            RunKind::Replaces => Caching::Direct,
-        };
         let output = Output::new(inner, caching);
         Ok(Self { output, sequence, kind, failed: AtomicBool::new(false) })
     }
@@ -69,7 +69,7 @@ impl RunBuilder {
         kind: RunKind,
         pending: &[PendingTable],
     ) -> Result<Self> {
-        let run = Self::new(inner, kind)?;
+        let run = Self::new(inner, kind, Caching::PageCache)?;
         let open = |table: &PendingTable| table.open(inner, run.sequence).map(Arc::new);
         let mut tables = pending.iter().map(open).collect::<Result<Vec<_>>>()?;
         tables.sort_by(|a, b| a.first().cmp(b.first()));
@@ -88,10 +88,16 @@ impl RunBuilder {
     /// From now on their files are kept if the run is dropped without being committed; opening the
     /// database removes them unless [`super::Options::keep`] names them.
     pub fn finished(&self) -> Result<Vec<PendingTable>> {
+        self.output.sync()?;
         let tables = self.output.tables();
         self.output.inner.disk.sync_dir(&self.output.inner.dir)?;
         self.output.release(&tables);
         Ok(tables.iter().map(|table| PendingTable::of(table)).collect())
+    }
+
+    /// Makes the tables of all writers that have finished durable. Other threads may write meanwhile.
+    pub fn sync(&self) -> Result<()> {
+        self.output.sync()
     }
 
     /// Ends the writing for now: nothing is committed, and the tables that [`RunBuilder::finished`]
@@ -122,6 +128,7 @@ impl RunBuilder {
         let inner = &self.output.inner;
         let failed = self.failed.load(Ordering::Acquire);
         assert!(!failed, "every writer of a run is finished before the run is committed");
+        self.output.sync()?;
         let tables = self.output.tables();
         let sequence = Some(self.sequence);
         if self.kind == RunKind::Adds {
@@ -171,8 +178,7 @@ impl RunWriter<'_> {
         }
     }
 
-    /// Ends the part and makes its tables durable. A run is committed only after all of its writers
-    /// have finished.
+    /// Ends the part. A run is committed only after all of its writers have finished.
     pub fn finish(mut self) -> Result<()> {
         self.tables.finish()?;
         self.finished = true;
@@ -194,21 +200,30 @@ pub(super) struct Output {
     inner: Arc<Inner>,
     /// The numbers of all files that are removed in the end, unless they are kept.
     numbers: Mutex<Vec<u64>>,
-    /// The tables of writers that have finished, all synced.
+    /// The tables of writers that have finished.
     tables: Mutex<Vec<Arc<Table>>>,
+    /// Files of tables that are not synced yet, which the kernel is still writing to the disk. That
+    /// keeps processor and disk busy at the same time.
+    unsynced: Mutex<VecDeque<File>>,
     keep: AtomicBool,
     caching: Caching,
 }
 
 impl Output {
     pub(super) fn new(inner: &Arc<Inner>, caching: Caching) -> Self {
-        let (numbers, tables) = (Mutex::default(), Mutex::default());
-        Self { inner: inner.clone(), numbers, tables, keep: AtomicBool::new(false), caching }
+        Self {
+            inner: inner.clone(),
+            numbers: Mutex::default(),
+            tables: Mutex::default(),
+            unsynced: Mutex::default(),
+            keep: AtomicBool::new(false),
+            caching,
+        }
     }
 
     /// A writer for one part of the keys.
     pub(super) fn writer(&self) -> TablesWriter<'_> {
-        TablesWriter { output: self, table: None, unsynced: None, ended: Vec::new() }
+        TablesWriter { output: self, table: None, ended: Vec::new() }
     }
 
     /// The finished tables, in ascending order of their keys.
@@ -228,7 +243,26 @@ impl Output {
         self.keep.store(true, Ordering::Release);
     }
 
-    /// Adds tables that are finished and synced.
+    /// Leaves a file to be synced until there are [`UNSYNCED_MAX`] after it.
+    fn sync_later(&self, file: File) -> Result<()> {
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        unsynced.push_back(file);
+        let oldest = if unsynced.len() > UNSYNCED_MAX { unsynced.pop_front() } else { None };
+        drop(unsynced);
+        oldest.map_or(Ok(()), |file| file.sync())
+    }
+
+    /// Makes the tables of all writers that have finished durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        loop {
+            let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(file) = unsynced.pop_front() else { return Ok(()) };
+            drop(unsynced);
+            file.sync()?;
+        }
+    }
+
+    /// Adds tables that are finished.
     fn add(&self, tables: impl IntoIterator<Item = Arc<Table>>) {
         self.finished().extend(tables);
     }
@@ -270,9 +304,6 @@ impl Drop for Output {
 pub(super) struct TablesWriter<'a> {
     output: &'a Output,
     table: Option<TableWriter>,
-    /// The file of the table before, which the kernel is still writing to the disk. It is synced
-    /// only when the next table is full, which keeps processor and disk busy at the same time.
-    unsynced: Option<File>,
     /// The tables before.
     ended: Vec<Arc<Table>>,
 }
@@ -292,12 +323,9 @@ impl TablesWriter<'_> {
         Ok(())
     }
 
-    /// Ends the last table and waits until all tables are durable.
+    /// Ends the last table. The tables are durable after [`Output::sync`].
     pub(super) fn finish(&mut self) -> Result<()> {
         self.end_table()?;
-        if let Some(file) = self.unsynced.take() {
-            file.sync()?;
-        }
         self.output.add(self.ended.drain(..));
         Ok(())
     }
@@ -305,11 +333,8 @@ impl TablesWriter<'_> {
     fn end_table(&mut self) -> Result<()> {
         let Some(table) = self.table.take() else { return Ok(()) };
         let (table, file) = table.finish()?;
-        if let Some(before) = std::mem::replace(&mut self.unsynced, file) {
-            before.sync()?;
-        }
         self.ended.push(Arc::new(table));
-        Ok(())
+        file.map_or(Ok(()), |file| self.output.sync_later(file))
     }
 }
 

@@ -8,19 +8,10 @@ use super::format::{
 };
 use super::options::Options;
 use super::table::Table;
-use crate::disk::{Disk, File, Result, StoreError};
+use crate::disk::{Caching, Disk, File, Result, StoreError};
 
 /// Bytes that are gathered before they are written with one call.
 const WRITE_BYTES: usize = 2 << 20;
-
-/// Whether a table that is written goes through the page cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Caching {
-    /// It stays in the page cache, since it will be read soon.
-    PageCache,
-    /// It goes past the page cache, as do more tables than the cache should hold.
-    Direct,
-}
 
 /// Writes one table: entries in ascending order of their keys.
 pub(super) struct TableWriter {
@@ -60,10 +51,7 @@ impl TableWriter {
         options: &Options,
         caching: Caching,
     ) -> Result<Self> {
-        let file = match caching {
-            Caching::PageCache => disk.create(&path)?,
-            Caching::Direct => disk.create_direct(&path)?,
-        };
+        let file = disk.create_cached(&path, caching)?;
         Ok(Self { file: Some(file), ..Self::in_memory(disk, path, number, options) })
     }
 

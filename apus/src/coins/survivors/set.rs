@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::coins::chainstate::CoinWriter;
-use crate::disk::{Disk, PartBuffer, Parts, StoreError};
+use crate::disk::{Caching, Disk, PartBuffer, Parts, StoreError};
 use crate::hash::Hash;
 use crate::wire::OutPoint;
 
@@ -52,7 +52,7 @@ impl Survivors {
     }
 
     pub(crate) fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: u32) -> Self {
-        let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits);
+        let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits, Caching::Direct);
         Self::of(bits, slots, Totals::default())
     }
 
@@ -68,7 +68,13 @@ impl Survivors {
         saved: &SavedSurvivors,
     ) -> Result<Self, StoreError> {
         let bits = saved.bits();
-        let slots = Parts::resume(disk, file_in(dir), memory_bytes_max >> bits, &saved.slots)?;
+        let slots = Parts::resume(
+            disk,
+            file_in(dir),
+            memory_bytes_max >> bits,
+            &saved.slots,
+            Caching::Direct,
+        )?;
         Ok(Self::of(bits, slots, Totals { count: saved.count, amount: saved.amount }))
     }
 

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
 
-use crate::disk::{Disk, Result, SpillFile, StoreError};
+use crate::disk::{Caching, Disk, Result, SpillFile, StoreError};
 
 use super::extent::{Extent, PAGE_BYTES};
 
@@ -13,13 +13,13 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(disk: &Disk, path: PathBuf) -> Self {
-        Self { disk: disk.clone(), file: SpillFile::resumable(disk, path) }
+    pub(super) fn new(disk: &Disk, path: PathBuf, caching: Caching) -> Self {
+        Self { disk: disk.clone(), file: SpillFile::resumable(disk, path, caching) }
     }
 
     /// The file as it was when it had `len` bytes.
-    pub(super) fn resume(disk: &Disk, path: PathBuf, len: u64) -> Result<Self> {
-        Ok(Self { disk: disk.clone(), file: SpillFile::resume(disk, path, len)? })
+    pub(super) fn resume(disk: &Disk, path: PathBuf, len: u64, caching: Caching) -> Result<Self> {
+        Ok(Self { disk: disk.clone(), file: SpillFile::resume(disk, path, len, caching)? })
     }
 
     /// Writes whole pages, of which the first `bytes` bytes are of a part.

@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Caching, Disk, StoreError};
 
 use super::buffer::{Gathered, PartBuffer};
 use super::extent::PAGE_BYTES;
@@ -28,9 +28,15 @@ impl Parts {
     /// No bytes yet. Each of `parts` parts may hold `part_bytes` in memory, rounded down to whole
     /// pages, at least one page and at most 1 GiB. The file at `path`, and its directory, are made
     /// when they are first needed; a file that is there by then is emptied.
-    pub fn new(disk: &Disk, path: PathBuf, parts: usize, part_bytes: usize) -> Self {
+    pub fn new(
+        disk: &Disk,
+        path: PathBuf,
+        parts: usize,
+        part_bytes: usize,
+        caching: Caching,
+    ) -> Self {
         let parts = (0..parts).map(|_| Mutex::default()).collect();
-        Self::of(parts, part_bytes, Output::new(disk, path), ForgottenRoom::default())
+        Self::of(parts, part_bytes, Output::new(disk, path, caching), ForgottenRoom::default())
     }
 
     /// The bytes that an earlier process saved with [`Parts::save`]. What it wrote to the file
@@ -43,8 +49,9 @@ impl Parts {
         path: PathBuf,
         part_bytes: usize,
         saved: &SavedParts,
+        caching: Caching,
     ) -> Result<Self, StoreError> {
-        let out = Output::resume(disk, path, saved.file_bytes)?;
+        let out = Output::resume(disk, path, saved.file_bytes, caching)?;
         let mut extents = saved.extents.as_slice();
         let part = |count: &u32| {
             let (of_part, rest) = extents.split_at(*count as usize);

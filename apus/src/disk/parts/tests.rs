@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::extent::PAGE_BYTES;
 use super::{PartBuffer, Parts, SavedParts};
-use crate::disk::{Disk, PowerCut, StoreError};
+use crate::disk::{Caching, Disk, PowerCut, StoreError};
 use crate::testdata::Random;
 
 /// The pieces of each part, in order of arrival.
@@ -69,7 +69,7 @@ fn each_part_has_what_was_appended_and_not_forgotten() {
         let mut random = Random(seed << 32);
         let part_bytes = random.one_of(&[0, 5000, 3 * PAGE_BYTES, 1 << 20]);
         let count = random.one_of(&[1, 3, 20]);
-        let mut parts = Parts::new(&disk, path.clone(), count, part_bytes);
+        let mut parts = Parts::new(&disk, path.clone(), count, part_bytes, Caching::Direct);
         let mut expected = vec![Vec::new(); count];
         let (mut saved, mut saved_pieces) = (parts.save().expect("nothing"), expected.clone());
         for _ in 0..400 {
@@ -88,7 +88,8 @@ fn each_part_has_what_was_appended_and_not_forgotten() {
                 }
                 3 => {
                     drop(parts);
-                    parts = Parts::resume(&disk, path.clone(), part_bytes, &saved).expect("again");
+                    parts = Parts::resume(&disk, path.clone(), part_bytes, &saved, Caching::Direct)
+                        .expect("again");
                     expected.clone_from(&saved_pieces);
                 }
                 _ => {
@@ -107,7 +108,7 @@ fn each_part_has_what_was_appended_and_not_forgotten() {
 #[test]
 fn what_fits_in_memory_stays_there_and_is_not_copied() {
     let path = Path::new("no such directory").join("parts");
-    let parts = Parts::new(&Disk::new(), path.clone(), 2, 2 * PAGE_BYTES);
+    let parts = Parts::new(&Disk::new(), path.clone(), 2, 2 * PAGE_BYTES, Caching::Direct);
     let mut expected = vec![Vec::new(); 2];
     append(&parts, &mut expected, 1, vec![7; PAGE_BYTES]);
     append(&parts, &mut expected, 1, vec![8; PAGE_BYTES]);
@@ -126,7 +127,7 @@ fn what_fits_in_memory_stays_there_and_is_not_copied() {
 #[test]
 fn many_threads_append_and_read_at_the_same_time() {
     let dir = tempfile::tempdir().expect("a directory");
-    let parts = Parts::new(&Disk::new(), dir.path().join("parts"), 4, PAGE_BYTES);
+    let parts = Parts::new(&Disk::new(), dir.path().join("parts"), 4, PAGE_BYTES, Caching::Direct);
     std::thread::scope(|scope| {
         for thread in 0..8u8 {
             let parts = &parts;
@@ -164,7 +165,7 @@ fn many_threads_append_and_read_at_the_same_time() {
 fn room_that_is_released_is_free() {
     let dir = tempfile::tempdir().expect("a directory");
     let (disk, path) = (Disk::new(), dir.path().join("parts"));
-    let mut parts = Parts::new(&disk, path.clone(), 3, 0);
+    let mut parts = Parts::new(&disk, path.clone(), 3, 0, Caching::Direct);
     let mut expected = vec![Vec::new(); 3];
     let fill = |parts: &Parts, expected: &mut Pieces| {
         for i in 0..300 {
@@ -180,7 +181,7 @@ fn room_that_is_released_is_free() {
     parts.forget(1);
     check(&parts, &vec![expected[0].clone(), Vec::new(), expected[2].clone()]);
     drop(parts);
-    parts = Parts::resume(&disk, path.clone(), 0, &saved).expect("resumed");
+    parts = Parts::resume(&disk, path.clone(), 0, &saved, Caching::Direct).expect("resumed");
     check(&parts, &expected);
 
     parts.forget(1);
@@ -193,14 +194,14 @@ fn room_that_is_released_is_free() {
     drop(parts);
 
     // What was forgotten after the last save is there; what was, and not released, is released now.
-    parts = Parts::resume(&disk, path.clone(), 0, &saved).expect("resumed");
+    parts = Parts::resume(&disk, path.clone(), 0, &saved, Caching::Direct).expect("resumed");
     check(&parts, &expected);
     parts.forget(0);
     expected[0].clear();
     let room = parts.take_forgotten();
     let saved = parts.save().expect("saved");
     drop((parts, room));
-    parts = Parts::resume(&disk, path.clone(), 0, &saved).expect("resumed");
+    parts = Parts::resume(&disk, path.clone(), 0, &saved, Caching::Direct).expect("resumed");
     parts.release(parts.take_forgotten()).expect("released");
     assert!(used() <= full / 2, "{} of {full}", used());
     check(&parts, &expected);
@@ -212,7 +213,7 @@ fn room_that_is_released_is_free() {
 fn damage_to_the_file_is_seen() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("parts");
-    let parts = Parts::new(&Disk::new(), path.clone(), 2, 0);
+    let parts = Parts::new(&Disk::new(), path.clone(), 2, 0, Caching::Direct);
     let mut expected = vec![Vec::new(); 2];
     for len in [4000, 200, 9000] {
         append(&parts, &mut expected, 1, vec![1; len]);
@@ -223,7 +224,7 @@ fn damage_to_the_file_is_seen() {
     let mut bytes = whole.clone();
     bytes[PAGE_BYTES + 100] ^= 1;
     std::fs::write(&path, &bytes).expect("written");
-    let resume = || Parts::resume(&Disk::new(), path.clone(), 0, &saved);
+    let resume = || Parts::resume(&Disk::new(), path.clone(), 0, &saved, Caching::Direct);
     let parts = resume().expect("resumed");
     let mut buffer = PartBuffer::new();
     let at_once = parts.with_part(1, &mut buffer, |_, _| ());
@@ -250,7 +251,7 @@ fn damage_to_the_file_is_seen() {
 #[test]
 fn locations_that_no_file_can_have_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let parts = Parts::new(&Disk::new(), dir.path().join("parts"), 2, 0);
+    let parts = Parts::new(&Disk::new(), dir.path().join("parts"), 2, 0, Caching::Direct);
     let mut expected = vec![Vec::new(); 2];
     append(&parts, &mut expected, 0, vec![1; 5000]);
     append(&parts, &mut expected, 1, vec![2; 5000]);
@@ -292,7 +293,7 @@ fn a_power_cut_loses_only_what_was_not_saved() {
         let disk = Disk::with_power_cut(power.clone());
         let mut durable: Option<(SavedParts, Pieces)> = None;
         let work = || -> Result<(), StoreError> {
-            let parts = Parts::new(&disk, path.clone(), 3, 0);
+            let parts = Parts::new(&disk, path.clone(), 3, 0, Caching::Direct);
             let mut expected = vec![Vec::new(); 3];
             for round in 0..4u8 {
                 for (part, pieces) in expected.iter_mut().enumerate() {
@@ -316,7 +317,8 @@ fn a_power_cut_loses_only_what_was_not_saved() {
         power.lose_unsynced().expect("the power is gone");
         if let Some((saved, mut expected)) = durable {
             resumed += 1;
-            let parts = Parts::resume(&Disk::new(), path, 0, &saved).expect("resumed");
+            let parts =
+                Parts::resume(&Disk::new(), path, 0, &saved, Caching::Direct).expect("resumed");
             check(&parts, &expected);
             parts.release(parts.take_forgotten()).expect("released");
             append(&parts, &mut expected, 0, vec![0xff; 5000]);

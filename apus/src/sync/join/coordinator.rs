@@ -205,7 +205,13 @@ impl<'a> Coordinator<'a> {
                 tracing::debug!("all blocks are checked");
                 return Ok(Ended::Finished);
             }
-            self.check_until_save()?;
+            // The disk writes tables while blocks are checked.
+            std::thread::scope(|scope| {
+                let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
+                let checked = self.check_until_save();
+                let synced = synced.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+                checked.and(synced.map_err(Fault::Store))
+            })?;
             let is_stopped = self.stop.load(Relaxed);
             if is_stopped || self.work.state.checked < self.plan.steps.len() {
                 self.save(Some(bulk))?;

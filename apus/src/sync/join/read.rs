@@ -196,7 +196,11 @@ impl<'a> Reader<'a> {
         };
         let room = view.txs().map(room).sum();
         window.begin_block(room, |tx| put_left(records, job.layout, tx))?;
-        for (tx, (view, txid)) in view.txs().zip(block.txids()).enumerate() {
+        let txids = block.txids();
+        for (tx, (view, txid)) in view.txs().zip(txids).enumerate() {
+            if let Some(ahead) = txids.get(tx + AHEAD) {
+                window.prefetch(window.hash(ahead));
+            }
             let code = height << 1 | u32::from(tx == 0);
             let outputs = view.output_count();
             let put = |vout: usize, out: &mut [u8]| {

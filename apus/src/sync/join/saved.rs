@@ -194,14 +194,20 @@ fn list<'a, T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, Parts};
+    use crate::disk::{Caching, Disk, Parts};
     use crate::join::{Memory, Span};
 
     #[test]
     fn progress_comes_back_and_damage_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(7, &[100; 50], Memory { bytes: 0, workers: 2 });
-        let parts = Parts::new(&Disk::new(), dir.path().join("spill"), layout.parts(), 4096);
+        let parts = Parts::new(
+            &Disk::new(),
+            dir.path().join("spill"),
+            layout.parts(),
+            4096,
+            Caching::Direct,
+        );
         parts.append(3, b"records").unwrap();
         let spans = [Span { first: 0, end: 30 }, Span { first: 30, end: 50 }];
         let mut state = State::new(&spans, layout.partitions());

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::saved::{Key, Saved, ToSave};
 use super::state::State;
 use crate::chain::BlockId;
-use crate::disk::{Disk, Parts, StoreError};
+use crate::disk::{Caching, Disk, Parts, StoreError};
 use crate::hash::{Hash, Sha256d};
 use crate::join::{Layout, Memory, cut};
 use crate::leveldb::PendingTable;
@@ -22,6 +22,10 @@ use crate::sync::resources;
 const SPILL: &str = "spill.dat";
 /// The file of saved progress there.
 const PROGRESS: &str = "progress";
+
+/// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
+/// reach the disk.
+const CACHING: Caching = Caching::PageCache;
 
 /// The parts of a join.
 pub(super) struct Workspace {
@@ -57,7 +61,7 @@ impl Workspace {
         let layout = Layout::new(plan.first_height, &sizes, memory);
         let directory = node.options.spill_path();
         let (path, piece_bytes) = (directory.join(SPILL), layout.piece_bytes(memory));
-        let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes);
+        let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
         let state = State::new(&cut(&sizes, memory.workers), layout.partitions());
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
         Ok(Self { disk, directory, key, parts, layout, memory, state, save_every })
@@ -68,7 +72,7 @@ impl Workspace {
         let (layout, state) = (saved.layout, saved.state);
         let directory = node.options.spill_path();
         let (path, piece_bytes) = (directory.join(SPILL), layout.piece_bytes(memory));
-        let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts)?;
+        let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
         tracing::debug!(
             read = state.blocks_read(),
