@@ -57,7 +57,8 @@ impl SpillFile {
     }
 
     /// A file in the directory of `path`, named like `path` with `suffix` added, of which nothing
-    /// is left once this is dropped or the process ends.
+    /// is left once this is dropped or the process ends. Missing directories are created together
+    /// with it, and stay.
     pub fn unlinked(path: &Path, suffix: &str) -> Self {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(suffix);
@@ -131,11 +132,9 @@ impl SpillFile {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
+        self.disk.create_dir_all(self.directory())?;
         let created = match self.persistence {
-            Persistence::Resumable(caching) => {
-                self.disk.create_dir_all(self.directory())?;
-                self.disk.create_cached(&self.path, caching)?
-            }
+            Persistence::Resumable(caching) => self.disk.create_cached(&self.path, caching)?,
             Persistence::Unlinked => {
                 let file = self.disk.create(&self.path)?;
                 self.disk.remove(&self.path)?;
