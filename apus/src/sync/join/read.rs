@@ -92,7 +92,12 @@ impl<'a> Reader<'a> {
                     report(block);
                     span.next += 1;
                 }
-                Err(Fault::Block(height)) => self.job.refuse(height),
+                Err(Fault::Block(height)) => {
+                    // The block may have met outputs and left records of its own, so the span
+                    // counts as read beyond it, and is read again below it.
+                    span.next += 1;
+                    self.job.refuse(height);
+                }
                 Err(fault) => {
                     result = Err(fault);
                     break;
