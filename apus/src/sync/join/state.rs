@@ -172,6 +172,7 @@ impl State {
         }
         self.begin_pairing(partitions);
         self.checked = self.checked.min(end);
+        self.undo.retain(|undo| (undo.index as usize) < end);
     }
 }
 
@@ -188,7 +189,9 @@ mod tests {
         state.spans[2].next = 21;
         let sources: Vec<u32> = state.spans.iter().map(|span| span.source).collect();
         state.paired.fault = Some(3);
+        state.undo = [3, 14, 15, 16].map(|index| UndoAt { index, pos: 8 }).to_vec();
         state.end_at(15);
+        assert_eq!(state.undo.iter().map(|undo| undo.index).max(), Some(14));
         assert_eq!(state.spans.len(), 2);
         assert_eq!((state.spans[0].source, state.spans[0].next), (sources[0], 10));
         assert_eq!((state.spans[1].first, state.spans[1].next, state.spans[1].end), (10, 10, 15));
