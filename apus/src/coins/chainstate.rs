@@ -224,15 +224,20 @@ impl Chainstate {
             }
         }
         cuts.push(COINS_END.to_vec());
-        let scan = |cut: &[Vec<u8>]| CoinScan {
-            chainstate: self,
-            snapshot: snapshot.clone(),
-            from: cut[0].clone(),
-            to: cut[1].clone(),
-            cursor: None,
-            scratch: Vec::new(),
-        };
+        let scan = |cut: &[Vec<u8>]| self.scan(snapshot.clone(), cut[0].clone(), cut[1].clone());
         Ok(cuts.windows(2).map(scan).collect())
+    }
+
+    /// A scan of the coins of all transactions from `first` to `last`.
+    pub fn scan_txids(&self, first: &Hash, last: &Hash) -> CoinScan<'_> {
+        let from = [COINS, &first.0].concat();
+        // Keys go on after the txid, with at most five bytes of the output's index.
+        let to = [COINS, &last.0, &[0xff; 6]].concat();
+        self.scan(self.db.snapshot(), from, to)
+    }
+
+    fn scan(&self, snapshot: Snapshot, from: Vec<u8>, to: Vec<u8>) -> CoinScan<'_> {
+        CoinScan { chainstate: self, snapshot, from, to, cursor: None, scratch: Vec::new() }
     }
 
     /// Merges some runs of tables if there are too many, and returns whether it did. There may be
