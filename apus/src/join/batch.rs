@@ -95,10 +95,10 @@ pub(super) fn end_batch(out: &mut [u8], start: usize) {
 
 /// The bytes are no whole batches.
 #[derive(Debug)]
-pub(crate) struct NoBatch;
+pub struct NoBatch;
 
 /// Calls `each` with the source and the range of the records of every batch in `range` of `bytes`.
-pub(crate) fn for_each_batch<E: From<NoBatch>>(
+pub fn for_each_batch<E: From<NoBatch>>(
     bytes: &[u8],
     range: std::ops::Range<usize>,
     mut each: impl FnMut(u32, std::ops::Range<usize>) -> Result<(), E>,

@@ -18,7 +18,7 @@ const AHEAD: usize = 8;
 const NOT_READY: u32 = u32::MAX;
 
 /// The outputs of a partition, or of a slice of it, with the spend that takes each.
-pub(crate) struct Matcher {
+pub struct Matcher {
     hasher: TxidHasher,
     table: Table,
     txs: Vec<Tx>,
@@ -54,7 +54,7 @@ struct Output {
 /// Records that no writer has made.
 #[derive(Debug, thiserror::Error)]
 #[error("the records of outputs and spends are damaged")]
-pub(crate) struct Damaged;
+pub struct Damaged;
 
 impl From<NoBatch> for Damaged {
     fn from(_: NoBatch) -> Self {
@@ -70,7 +70,7 @@ impl From<ParseError> for Damaged {
 
 /// What became of a spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// It has taken its output, or waits for the replay of its transaction.
     Met,
     /// There is no such output before it.
@@ -81,11 +81,17 @@ pub(crate) enum Taken {
 
 /// An output with where it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MatchedOutput<'a> {
+pub struct MatchedOutput<'a> {
     /// 2 × height + coinbase.
     pub code: u32,
     /// Amount and script in compressed form.
     pub output: &'a [u8],
+}
+
+impl Default for Matcher {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Matcher {

@@ -22,14 +22,16 @@ mod runs;
 mod spans;
 mod window;
 
-pub(crate) use batch::{BatchWriter, for_each_batch};
+pub(crate) use batch::BatchWriter;
+pub use batch::{NoBatch, for_each_batch};
 pub(crate) use layout::{Layout, Memory};
-pub(crate) use matching::{Damaged, MatchedOutput, Matcher, Taken};
-pub(crate) use record::{
-    BlockCoins, BlockRecord, Created, LateCoin, Spend, SpendSource, put_block_coins, put_early,
-    put_late_coin, put_spend, put_tx,
+pub use matching::{Damaged, MatchedOutput, Matcher, Taken};
+pub(crate) use record::put_early;
+pub use record::{
+    BlockCoins, BlockRecord, Created, LateCoin, Spend, SpendSource, put_block_coins, put_late_coin,
+    put_spend, put_tx,
 };
-pub(crate) use replay::BlockKind;
+pub use replay::{BlockKind, Replayed, ReplayedCoin};
 pub(crate) use runs::{ChangeSink, SortedRuns};
 pub(crate) use spans::{Span, cut};
 pub(crate) use window::{Met, TxLeft, Window};

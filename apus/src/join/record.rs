@@ -6,8 +6,10 @@ use crate::wire::{Cursor, OutPoint, ParseError, put_varint, varint_len};
 
 /// Where a transaction was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Created {
+pub struct Created {
+    /// Height of its block.
     pub height: u32,
+    /// Whether it is the first transaction of its block.
     pub is_coinbase: bool,
     /// The first place among the inputs of its own block from which on the transaction's outputs
     /// can be spent there; `None` if all spends in its own block are met already.
@@ -23,8 +25,10 @@ impl Created {
 
 /// A spend that has not met its output yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spend {
+pub struct Spend {
+    /// The output that is spent.
     pub outpoint: OutPoint,
+    /// Height of the block that spends it.
     pub height: u32,
     /// The index of the input among all inputs of its block but the coinbase's.
     pub place: u32,
@@ -32,7 +36,7 @@ pub(crate) struct Spend {
 
 /// Appends the record of a transaction with those outputs that are not spent yet: each with its
 /// index and its amount and script in compressed form (Core's `TxOutCompression`).
-pub(crate) fn put_tx<'a>(
+pub fn put_tx<'a>(
     out: &mut Vec<u8>,
     txid: &Hash,
     created: Created,
@@ -79,7 +83,7 @@ pub(super) fn read_output(cursor: &mut Cursor) -> Result<(u32, usize, usize), Pa
 }
 
 /// Appends the record of a spend.
-pub(crate) fn put_spend(out: &mut Vec<u8>, spend: &Spend) {
+pub fn put_spend(out: &mut Vec<u8>, spend: &Spend) {
     out.extend_from_slice(&spend.outpoint.txid.0);
     put_varint(out, spend.outpoint.vout.into());
     put_varint(out, spend.height.into());
@@ -96,11 +100,16 @@ pub(super) fn read_spend(cursor: &mut Cursor) -> Result<Spend, ParseError> {
 
 /// Where the coin that an input spends comes from, as far as the first pass knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpendSource<'a> {
+pub enum SpendSource<'a> {
     /// A partition: it comes later, as a [`LateCoin`].
     Late,
     /// The output `vout` of an earlier transaction of the same block.
-    Inside { tx: u32, vout: u32 },
+    Inside {
+        /// The transaction's position in the block.
+        tx: u32,
+        /// The output's index in the transaction.
+        vout: u32,
+    },
     /// This coin, in the form of the chainstate ([`crate::coins::Coin::encode`]).
     Early(&'a [u8]),
 }
@@ -142,7 +151,8 @@ pub(crate) fn put_early(out: &mut Vec<u8>, code: u32, output: &[u8]) {
 /// What the first pass leaves of a block for the last: a checksum of its bytes, and the sources of
 /// its coins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockCoins<'a> {
+pub struct BlockCoins<'a> {
+    /// Height of the block.
     pub height: u32,
     /// CRC-32C of the block's bytes.
     pub crc: u32,
@@ -177,7 +187,7 @@ fn read_source<'a>(cursor: &mut Cursor<'a>) -> Result<SpendSource<'a>, ParseErro
 
 /// A coin that a partition has met with its spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LateCoin<'a> {
+pub struct LateCoin<'a> {
     /// Height of the block that spends it.
     pub height: u32,
     /// The index of the input among all inputs of that block but the coinbase's.
@@ -191,7 +201,7 @@ const BLOCK_COINS: u8 = 0;
 const LATE_COIN: u8 = 1;
 
 /// Appends what the first pass leaves of a block.
-pub(crate) fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
+pub fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
     out.push(BLOCK_COINS);
     put_varint(out, block.height.into());
     out.extend_from_slice(&block.crc.to_le_bytes());
@@ -202,7 +212,7 @@ pub(crate) fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
 /// Appends a coin whose parts are given: 2 × height + coinbase, and amount and script in
 /// compressed form.
 #[inline]
-pub(crate) fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u32, output: &[u8]) {
+pub fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u32, output: &[u8]) {
     out.push(LATE_COIN);
     put_varint(out, height.into());
     put_varint(out, place.into());
@@ -213,8 +223,10 @@ pub(crate) fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u3
 }
 
 /// A record of the spent coins of a block.
-pub(crate) enum BlockRecord<'a> {
+pub enum BlockRecord<'a> {
+    /// What the first pass leaves of the block.
     Block(BlockCoins<'a>),
+    /// A coin that the second pass has found for the block.
     Late(LateCoin<'a>),
 }
 

@@ -7,7 +7,7 @@ use super::record::{Created, Spend};
 
 /// What a block may do to a transaction that exists already (BIP30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BlockKind {
+pub enum BlockKind {
     /// It must not create an output that exists and is unspent.
     LookUp,
     /// It is one of the two blocks of mainnet whose coinbase replaces an earlier one.
@@ -32,7 +32,7 @@ struct Creation {
 
 /// An unspent output of a replayed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReplayedCoin {
+pub struct ReplayedCoin {
     /// 2 × height + coinbase.
     pub code: u32,
     /// Amount and script in compressed form.
@@ -43,7 +43,7 @@ pub(crate) struct ReplayedCoin {
 
 /// What came of a replayed transaction.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Replayed {
+pub struct Replayed {
     /// The coins that were spent, each with height and place of its spend.
     pub taken: Vec<(u32, u32, u32, ReplayedCoin)>,
     /// The coins that are unspent at the end, by their index.

@@ -2,8 +2,9 @@
 //!
 //! In order ([`sync`], [`reindex`]): find the headers in all sources, choose the best chain,
 //! connect it block by block (`in_order`), and commit now and then (`commit`). With hints,
-//! SwiftSync (`swift`) first goes to their height, in any order. What is done to one block is the
-//! same for both (`block`).
+//! SwiftSync (`swift`) first goes to their height, in any order; without, a join (`join`) first goes
+//! through many blocks in any order where that is faster (`method`). What is done to one block is
+//! the same for all (`block`).
 
 mod assumevalid;
 mod block;
@@ -51,6 +52,8 @@ pub use hints::{
 };
 pub use hints_file::HintsFile;
 pub use info::txoutset_info;
+#[cfg(feature = "internals")]
+pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{AggregateKind, AssumeValid, Method, Options};
 pub use outcome::{ChosenMethod, Counts, Refusal, SavedBlocks, Summary};

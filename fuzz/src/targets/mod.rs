@@ -8,6 +8,7 @@ mod database;
 mod framed_files;
 mod hints;
 mod input;
+mod join;
 mod options;
 mod undo;
 
@@ -15,7 +16,7 @@ mod undo;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
     ("hints_bip456", hints::bip456),
@@ -25,5 +26,7 @@ pub const TARGETS: [Target; 10] = [
     ("manifest", database::manifest),
     ("log", database::log),
     ("framed_files", framed_files::run),
+    ("join_records", join::records),
+    ("join_progress", join::progress),
     ("options", options::run),
 ];

@@ -33,3 +33,6 @@ mod saved;
 mod sequencer;
 mod state;
 pub(super) mod workspace;
+
+#[cfg(feature = "internals")]
+pub use saved::rewrite_join_progress;

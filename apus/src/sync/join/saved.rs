@@ -74,6 +74,13 @@ impl Saved {
     }
 }
 
+/// The bytes of a progress file, read and written once more; `None` for anything else.
+#[cfg(feature = "internals")]
+pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
+    let Saved { key, layout, state, positions, parts } = Saved::parse(file)?;
+    Some(ToSave { key: &key, layout: &layout, state: &state, positions, parts: &parts }.to_bytes())
+}
+
 fn read(cursor: &mut Cursor) -> Result<(Key, Layout, State, Hash), ParseError> {
     let (base, target) = (Hash(cursor.array()?), Hash(cursor.array()?));
     let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
