@@ -10,6 +10,9 @@ use apus::coins::{
 };
 use apus::disk::Disk;
 use apus::hash::Hash;
+use apus::join::{
+    BlockCoins, Created, Spend, SpendSource, put_block_coins, put_late_coin, put_spend, put_tx,
+};
 use apus::leveldb::{Db, Options};
 use apus::store::{
     BlockFiles, BlockFilesOptions, FileInfo, IndexDb, IndexEntry, Obfuscation, UndoRecord,
@@ -34,7 +37,7 @@ type Examples = BTreeMap<String, Hex>;
 #[test]
 fn the_code_writes_every_example() {
     let mut code = Examples::new();
-    for (name, bytes) in [files(), coins(), records(), tables(), hints()].concat() {
+    for (name, bytes) in [files(), coins(), records(), tables(), joined(), hints()].concat() {
         assert!(code.insert(name.to_string(), Hex(bytes)).is_none(), "{name} twice");
     }
     assert_same("example", &Document::read().byte_strings(&LISTS), &code);
@@ -128,6 +131,34 @@ fn coins() -> Vec<(&'static str, Vec<u8>)> {
     coin().encode_undo(&mut undo);
     put_coin_key(&mut key, &outpoint());
     vec![("coin", value), ("coin-undo", undo), ("coin-key", key)]
+}
+
+/// The records of a join.
+fn joined() -> Vec<(&'static str, Vec<u8>)> {
+    let OutPoint { txid, vout } = outpoint();
+    let Coin { height, is_coinbase, .. } = coin();
+    let mut encoded = Vec::new();
+    coin().encode(&mut encoded);
+    let (code, output) = (height << 1 | u32::from(is_coinbase), &encoded[3..]);
+    let (mut outputs, mut spend) = (Vec::new(), Vec::new());
+    let created = Created { height, is_coinbase, ready: Some(5) };
+    put_tx(&mut outputs, &txid, created, 1, [(vout, output)].into_iter());
+    let (height, place) = (100_100, 5);
+    put_spend(&mut spend, &Spend { outpoint: outpoint(), height, place });
+    let mut sources = Vec::new();
+    SpendSource::Inside { tx: 3, vout: 1 }.put(&mut sources);
+    SpendSource::Late.put(&mut sources);
+    SpendSource::Early(&encoded).put(&mut sources);
+    let (mut block, mut late) = (Vec::new(), Vec::new());
+    let coins = BlockCoins { height, crc: 0x0102_0304, sources: &sources };
+    put_block_coins(&mut block, &coins);
+    put_late_coin(&mut late, height, place, code, output);
+    vec![
+        ("join-outputs", outputs),
+        ("join-spend", spend),
+        ("join-block", block),
+        ("join-coin", late),
+    ]
 }
 
 /// The examples from a sync of the regtest chain: undo data of block 205, and the records of block

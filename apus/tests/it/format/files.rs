@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use apus::sync::{
-    Options, Phase, Progress, SWIFTSYNC_DIRECTORY, Unobserved, create_hints, reindex,
+    Method, Options, Phase, Progress, SWIFTSYNC_DIRECTORY, Unobserved, create_hints, reindex,
 };
 use apus::wire::Chain;
 
@@ -56,7 +56,7 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 #[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
-        let times = ["always", "rebuild", "damage", "swiftsync", "moment"];
+        let times = ["always", "rebuild", "damage", "swiftsync", "join", "moment"];
         assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
     }
     let place = Place::new(Chain::Regtest);
@@ -85,6 +85,19 @@ fn the_document_names_every_file() {
     let times = ["always", "rebuild", "swiftsync"];
     assert_files(&files_below(&place.network_dir()), &times);
     let progress = place.network_dir().join(SWIFTSYNC_DIRECTORY).join("progress");
+    assert_eq!(progress.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+
+    assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
+    assert_files(&files_below(&place.network_dir()), &["always"]);
+
+    let options = Options { method: Method::Join, join_depth: 0, ..place.options() };
+    let stop = AtomicBool::new(false);
+    let has_read = |progress: &Progress| progress.phase == Phase::JoinReading;
+    let stopped = reindex(&options, &StopWhen(&stop, has_read), &stop).unwrap();
+    assert!(stopped.interrupted);
+    let times = ["always", "rebuild", "join"];
+    assert_files(&files_below(&place.network_dir()), &times);
+    let progress = options.spill_path().join("progress");
     assert_eq!(progress.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
     assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
