@@ -301,7 +301,9 @@ impl Matcher {
         if let Some(slot) = self.table.candidate(hash) {
             let tx = &self.txs[slot as usize];
             prefetch(&bytes[tx.at as usize]);
-            prefetch(&self.outputs[tx.first_output as usize]);
+            if let Some(output) = self.outputs.get(tx.first_output as usize) {
+                prefetch(output);
+            }
         }
     }
 
