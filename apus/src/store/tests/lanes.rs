@@ -51,18 +51,21 @@ fn no_file_mixes_the_blocks_of_two_lanes() {
         stored.lock().unwrap().insert(height, pos.unwrap());
     };
     append(None, 0);
-    std::thread::scope(|scope| {
-        for first in (0..LANES).map(|lane| 1 + lane * BLOCKS) {
-            let (files, append) = (&files, &append);
+    let lanes: Vec<Lane> = std::thread::scope(|scope| {
+        let start = |first: u32| {
+            let append = &append;
             scope.spawn(move || {
                 let mut lane = Lane::default();
                 (first..first + BLOCKS).for_each(|height| append(Some(&mut lane), height));
-                files.end_lane(lane).unwrap();
-            });
-        }
+                lane
+            })
+        };
+        let lanes: Vec<_> = (0..LANES).map(|lane| start(1 + lane * BLOCKS)).collect();
         // Blocks without a lane get files of their own meanwhile.
         scope.spawn(|| (10_000..10_000 + BLOCKS).for_each(|height| append(None, height)));
+        lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
     });
+    lanes.into_iter().for_each(|lane| files.end_lane(lane).unwrap());
     let stored = stored.into_inner().unwrap();
     let mut lanes_of = BTreeMap::new();
     for (height, pos) in &stored {
