@@ -116,8 +116,9 @@ impl<'a> Coordinator<'a> {
             Ok(())
         };
         let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read_before);
-        let until = Deadline::new(*save_every, stop);
+        let mut until = Deadline::new(*save_every, stop);
         let results = threads::work_until_halt("join", memory.workers, run, |block| {
+            let is_done = block.is_some();
             if let Some(block) = block {
                 let id = plan.steps[block.index].id;
                 if let Some(pos) = block.stored {
@@ -126,7 +127,7 @@ impl<'a> Coordinator<'a> {
                 progress.add(plan.steps[block.index].weight, block.bytes);
             }
             progress.report();
-            until.is_due()
+            until.is_due(is_done)
         });
         drop(queue);
         results.into_iter().collect::<Result<(), Fault>>()?;
@@ -178,13 +179,13 @@ impl<'a> Coordinator<'a> {
         };
         let (mut matched, all) = (0, (0..layout.partitions()).map(|p| parts.bytes(p)).sum::<u64>());
         let height = plan.end_height() - 1;
-        let until = Deadline::new(*save_every, stop);
+        let mut until = Deadline::new(*save_every, stop);
         let results = threads::work_until_halt("pair", memory.workers, run, |bytes| {
             matched += bytes.unwrap_or(0);
             let fraction = matched as f64 / all.max(1) as f64;
             let phase = Progress::of(Phase::JoinMatching);
             observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
-            until.is_due()
+            until.is_due(bytes.is_some())
         });
         let results = results.into_iter().collect::<Result<Vec<_>, Fault>>()?;
         for PairedRange { done, counts } in results.into_iter().flatten() {
@@ -236,16 +237,17 @@ impl<'a> Coordinator<'a> {
             has_undo: plan.steps.iter().map(has_undo).collect(),
         };
         let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, state.checked);
-        let until = Deadline::new(*save_every, stop);
+        let mut until = Deadline::new(*save_every, stop);
         let mut scripts = 0;
         let run = |crew: &Crew<CheckedStep>| checking.work(crew);
         let results = threads::work_until_halt("check", memory.workers, run, |step| {
+            let is_done = step.is_some();
             if let Some(step) = step {
                 scripts += step.scripts;
                 progress.add(step.weight, step.weight);
             }
             progress.report();
-            until.is_due()
+            until.is_due(is_done)
         });
         let (checked, written) = checking.sequencer.into_written();
         state.checked = checked;
@@ -285,15 +287,20 @@ struct Deadline<'a> {
     started: Instant,
     every: Duration,
     stop: &'a AtomicBool,
+    /// Whether any piece of work is done, so that there is something to save.
+    has_work: bool,
 }
 
 impl<'a> Deadline<'a> {
     fn new(every: Duration, stop: &'a AtomicBool) -> Self {
-        Self { started: Instant::now(), every, stop }
+        Self { started: Instant::now(), every, stop, has_work: false }
     }
 
-    fn is_due(&self) -> bool {
-        self.stop.load(Relaxed) || self.started.elapsed() > self.every
+    /// Whether workers are to end now. `is_done` says that one has finished a piece of work: before
+    /// the first, a save would only be in the way, and the shortest time would let nobody begin.
+    fn is_due(&mut self, is_done: bool) -> bool {
+        self.has_work |= is_done;
+        self.stop.load(Relaxed) || (self.has_work && self.started.elapsed() > self.every)
     }
 }
 
@@ -330,5 +337,21 @@ impl<'a> Tracked<'a> {
             fraction: self.weight as f64 / self.all.max(1) as f64,
             ..Progress::of(self.phase)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_end_for_a_save_once_something_is_done_and_for_a_stop_at_once() {
+        let stop = AtomicBool::new(false);
+        let mut until = Deadline::new(Duration::ZERO, &stop);
+        assert!(!until.is_due(false) && until.is_due(true) && until.is_due(false));
+        let mut until = Deadline::new(Duration::MAX, &stop);
+        assert!(!until.is_due(true));
+        stop.store(true, Relaxed);
+        assert!(until.is_due(false));
     }
 }
