@@ -208,6 +208,12 @@ impl Chainstate {
         self.resume(RunKind::Adds, tables)
     }
 
+    /// Removes tables that [`Bulk::finished`] has named and that no [`Bulk`] carries on with. Those
+    /// that are gone already are passed over.
+    pub fn remove_pending(&self, tables: &[PendingTable]) -> Result<()> {
+        self.db.remove_pending(tables)
+    }
+
     fn resume(&self, kind: RunKind, tables: &[PendingTable]) -> Result<Bulk<'_>> {
         Ok(Bulk { chainstate: self, run: self.db.resume_run(kind, tables)?, kind })
     }

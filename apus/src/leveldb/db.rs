@@ -1,9 +1,10 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::adopt;
 use super::cursor::Cursor;
-use super::format::LEVELS;
+use super::format::{LEVELS, table_path};
 use super::inner::Inner;
 use super::open;
 use super::options::Options;
@@ -178,6 +179,20 @@ impl Db {
     /// The database was opened for reading only.
     pub fn resume_run(&self, kind: RunKind, tables: &[PendingTable]) -> Result<RunBuilder> {
         RunBuilder::resume(&self.inner, kind, tables)
+    }
+
+    /// Removes the files of tables that [`RunBuilder::finished`] has named, possibly to another
+    /// process, and that were not committed: their run is given up. Nothing else is removed, even
+    /// if another program has given one of their numbers to a table of the database since.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn remove_pending(&self, tables: &[PendingTable]) -> Result<()> {
+        let version = self.inner.current();
+        let live: BTreeSet<u64> = version.tables().map(|table| table.number()).collect();
+        let given_up = tables.iter().filter(|table| !live.contains(&table.number));
+        let paths = given_up.map(|table| table_path(&self.inner.dir, table.number));
+        paths.filter(|path| path.is_file()).try_for_each(|path| self.inner.disk.remove(path))
     }
 
     /// The tables and runs that the database consists of now.

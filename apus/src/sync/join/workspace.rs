@@ -1,12 +1,13 @@
 //! What a join works with, from its beginning to its end, and the directory where it saves how far
 //! it is.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::plan::Plan;
 use super::saved::{Key, Saved, ToSave};
-use super::state::State;
+use super::state::{State, UndoAt};
 use crate::chain::BlockId;
 use crate::disk::{Caching, Disk, Parts, StoreError};
 use crate::hash::{Hash, Sha256d};
@@ -52,6 +53,7 @@ impl Workspace {
         if let Some(saved) = saved.filter(|saved| saved.key == key && fits(saved, plan, node)) {
             match Self::resume(node, key.clone(), saved) {
                 Ok(work) => return Ok(work),
+                Err(error) if is_refused(&error) => return Err(error),
                 Err(error) => tracing::warn!("the join starts over: {error}"),
             }
         }
@@ -118,7 +120,11 @@ impl Workspace {
     pub fn remove(self) -> Result<(), StoreError> {
         // The progress goes first: it must not name a file that is gone.
         let Self { disk, directory, parts, .. } = self;
-        disk.remove(directory.join(PROGRESS))?;
+        let progress = directory.join(PROGRESS);
+        if progress.exists() {
+            disk.remove(progress)?;
+            disk.sync_dir(&directory)?;
+        }
         parts.destroy()?;
         remove_directory(&disk, &directory)
     }
@@ -134,13 +140,18 @@ impl Workspace {
             return Ok(());
         }
         tracing::debug!("giving up an interrupted join");
+        let disk = node.dir.disk().clone();
+        let tables = load(&disk, &node.options)?.map(|saved| saved.state.paired.tables);
+        // The progress goes first: after a crash it must name nothing that is gone. The directory
+        // goes last, since it is what says that there is something to give up.
+        disk.remove(directory.join(PROGRESS))?;
+        disk.sync_dir(&directory)?;
+        node.chainstate.remove_pending(&tables.unwrap_or_default())?;
         let named = node.ledger.entries.iter().filter_map(IndexEntry::undo_pos);
         node.files.cut_undo(named)?;
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files)?;
-        let disk = node.dir.disk();
-        disk.remove(directory.join(PROGRESS))?;
-        remove_directory(disk, &directory)
+        remove_directory(&disk, &directory)
     }
 }
 
@@ -190,7 +201,18 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
         && saved.layout.first_height == plan.first_height
         && saved.state.checked <= next
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
+        && has_undo(&saved.state.undo, plan, node)
         && saved.positions == positions(&saved.state, plan, &node.ledger.entries)
+}
+
+/// Whether the rev files still reach beyond all of this undo data: whoever gave up the join has cut
+/// them.
+fn has_undo(undo: &[UndoAt], plan: &Plan, node: &Node) -> bool {
+    let infos = node.files.infos();
+    undo.iter().all(|undo| {
+        let file = node.entry(plan.steps[undo.index as usize].id).file;
+        infos.get(file as usize).is_some_and(|info| undo.pos < info.undo_size)
+    })
 }
 
 /// Double SHA-256 of the positions of all blocks that are read.
@@ -211,6 +233,12 @@ fn memory(node: &Node) -> Memory {
     let workers = if threads > 1 { threads + 1 } else { 1 };
     let bytes = resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
     Memory { bytes, workers }
+}
+
+/// Whether the system has refused to read what may be whole, rather than the file being gone or
+/// other than it was.
+fn is_refused(error: &StoreError) -> bool {
+    error.source.as_ref().is_some_and(|source| source.kind() != io::ErrorKind::NotFound)
 }
 
 fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
