@@ -172,7 +172,7 @@ pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack
     let disk = node.dir.disk();
     let names = disk.list(&spill).unwrap_or_default();
     let spilled: u64 = names.iter().filter_map(|name| disk.len(spill.join(name)).ok()).sum();
-    let spill_bytes = (joined.bytes / 10).saturating_mul(BLOCKS_TO_SPILL_TENTHS);
+    let spill_bytes = spill_bytes(joined.bytes);
     let new_tables = joined.bytes / BLOCKS_TO_COINS;
     let tables = match node.tip() == node.tree.genesis() {
         true => new_tables,
@@ -192,6 +192,11 @@ pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack
         ),
         (coins, vec![part(tables, "tables")]),
     ]))
+}
+
+/// The bytes that the temporary files of a join may come to, for so many bytes of blocks.
+pub(super) fn spill_bytes(blocks: u64) -> u64 {
+    (blocks / 10).saturating_mul(BLOCKS_TO_SPILL_TENTHS)
 }
 
 /// The first file system that has less room than all its parts need, and the space that Core and

@@ -62,7 +62,7 @@ pub(crate) fn build(
                 *spilled += work.spilled_bytes();
                 return Ok(Joined::Stopped);
             }
-            Err(Fault::Store(error)) => return Err(error.into()),
+            Err(Fault::Store(error)) => return Err(work.fail(&plan, error).into()),
             Err(Fault::Block(height)) => height,
             Err(Fault::Damaged(step, what)) => match another_copy(node, &mut plan, step, &what) {
                 None => continue,

@@ -17,7 +17,8 @@ use crate::store::IndexEntry;
 use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
-use crate::sync::resources;
+use crate::sync::words::size;
+use crate::sync::{resources, space};
 
 /// The file of records and spent coins in the join's directory.
 const SPILL: &str = "spill.dat";
@@ -127,6 +128,31 @@ impl Workspace {
         }
         parts.destroy()?;
         remove_directory(&disk, &directory)
+    }
+
+    /// Ends the work for an error of the disk. If a later run has nothing to carry on from, all
+    /// room is given back; a full disk is told with what it takes to go on.
+    pub fn fail(self, plan: &Plan, mut error: StoreError) -> StoreError {
+        let is_saved = self.directory.join(PROGRESS).is_file();
+        let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        if error.source.as_ref().is_some_and(|source| kinds.contains(&source.kind())) {
+            let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
+            error.what += &match error.path.starts_with(&self.directory) {
+                true => format!(
+                    " (the disk is full: the temporary files of this join have {}, and may come to \
+                     {}; free some space, name another disk with --spilldir, or sync with \
+                     --method=order, which makes none; {})",
+                    size(self.spilled_bytes()),
+                    size(space::spill_bytes(blocks)),
+                    kept(is_saved)
+                ),
+                false => format!(" (the disk is full: free some space; {})", kept(is_saved)),
+            };
+        }
+        if !is_saved && let Err(left) = self.remove() {
+            tracing::debug!("temporary files of the join remain: {left}");
+        }
+        error
     }
 
     /// Gives up what an interrupted join has left, and cuts rev files back to what the block index
@@ -239,6 +265,14 @@ fn memory(node: &Node) -> Memory {
 /// other than it was.
 fn is_refused(error: &StoreError) -> bool {
     error.source.as_ref().is_some_and(|source| source.kind() != io::ErrorKind::NotFound)
+}
+
+/// Words for what becomes of the work done before a disk was full.
+fn kept(is_saved: bool) -> &'static str {
+    match is_saved {
+        true => "what was saved is kept, and the same command carries on",
+        false => "nothing was saved yet, and the temporary files are removed",
+    }
 }
 
 fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
