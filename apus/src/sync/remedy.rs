@@ -51,6 +51,14 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
     let fixed = |text: &str| Some(text.to_string());
+    let spill = options.spill_path();
+    if path.starts_with(&spill) {
+        return Some(format!(
+            "remove {}, and the same command starts the join over; or sync with --method=order, \
+             which makes no such files",
+            spill.display()
+        ));
+    }
     if path.starts_with(network_dir.join("blocks").join("index")) {
         return fixed("`apus reindex --index` rebuilds the block index from the block files");
     }
