@@ -343,6 +343,60 @@ impl<'a> Tracked<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Disk;
+    use crate::sync::block::step::Step;
+    use crate::sync::node::{Coins, Node};
+    use crate::sync::options::Options;
+    use crate::sync::progress::Unobserved;
+    use crate::sync::sources::{Place, SourcePlace};
+    use crate::wire::{Chain, Network};
+
+    /// Does `work` with the coordinator of a join of one block, which no source has.
+    fn coordinate(change: impl FnOnce(&mut Workspace), work: impl FnOnce(&mut Coordinator)) {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
+        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let mut plan = Plan::new(&node, id);
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
+        let mut workspace = Workspace::begin(&mut node, &plan).unwrap();
+        workspace.memory.workers = 3;
+        change(&mut workspace);
+        let (shared, ledger) = node.split();
+        let stop = AtomicBool::new(false);
+        let (plan, observer) = (&plan, &Unobserved);
+        work(&mut Coordinator::new(&shared, ledger, plan, &mut workspace, observer, &stop));
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_panic_in_one_worker_ends_the_first_pass() {
+        coordinate(|_| {}, |coordinator| drop(coordinator.read_all()));
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_panic_in_one_worker_ends_the_second_pass() {
+        // More partitions than there are parts.
+        let change = |work: &mut Workspace| work.state.paired.done = vec![false; 1 << 10];
+        coordinate(change, |coordinator| {
+            let bulk = coordinator.shared.chainstate.bulk().unwrap();
+            drop(coordinator.pair_all(&bulk));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a record of each block")]
+    fn a_panic_in_one_worker_ends_the_last_pass() {
+        coordinate(
+            |_| {},
+            |coordinator| {
+                let bulk = coordinator.shared.chainstate.bulk().unwrap();
+                drop(coordinator.check_all(&bulk));
+            },
+        );
+    }
 
     #[test]
     fn workers_end_for_a_save_once_something_is_done_and_for_a_stop_at_once() {
