@@ -90,10 +90,10 @@ pub use rules::{RuleClass, RuleError};
 pub use swiftsync::{Format, Hints, HintsError, Numbering};
 pub use sync::{
     AggregateKind, AssumeValid, Checked, ChosenMethod, Counts, ErrorKind, HintsFile, HintsSummary,
-    MemoryInUse, Method, NotChecked, Observer, Options, Phase, Progress, Refusal, RuleGroup,
-    SavedBlocks, Status, Summary, SyncError, Unfinished, Unobserved, UtxoHash, UtxoStats,
-    compress_hints, conversion_needs_blocks, convert_hints, create_hints, memory_in_use, reindex,
-    reindex_files, status, sync, txoutset_info, verify_hints,
+    JoinPass, MemoryInUse, Method, NotChecked, Observer, Options, Phase, Progress, Refusal,
+    RuleGroup, SavedBlocks, SavedJoin, Status, Summary, SyncError, Unfinished, Unobserved,
+    UtxoHash, UtxoStats, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
+    memory_in_use, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
 };
 pub use wire::{Chain, Network, OutPoint};
 

@@ -42,10 +42,11 @@ pub struct Engine {
     method: Option<Way>,
     /// Put a join's temporary files here [default: next to the chainstate]. Removed at the end.
     ///
-    /// A join makes a directory `join` in it, for the outputs and spends that meet there: usually
-    /// about half as many bytes as the blocks that are joined have, at most 1.5 times as many. They
-    /// are written and read in large pieces, so that a hard disk will do. A join that was
-    /// interrupted carries on with the same DIR.
+    /// A join makes a directory in it, with a name that no other data directory has, for the
+    /// outputs and spends that meet there: usually about half as many bytes as the blocks that are
+    /// joined have, at most 1.5 times as many. They are written and read in large pieces, so that a
+    /// hard disk will do. A join that was interrupted carries on where its files are; with another
+    /// DIR it starts over.
     #[arg(long, value_name = "DIR")]
     spilldir: Option<PathBuf>,
     /// The number of blocks below the best header at which a join ends; the rest goes in order.

@@ -154,12 +154,13 @@ impl Observer for Reporter {
 fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
     let mut line = match progress.phase {
         // Blocks come in any order, so that no height says how far it is.
-        Phase::SwiftSync | Phase::JoinReading | Phase::JoinChecking => format!(
+        phase if progress.blocks_all > 0 => format!(
             "{}: {} of {} blocks",
-            progress.phase.words(),
+            phase.words(),
             thousands(progress.blocks),
-            thousands(progress.height.into())
+            thousands(progress.blocks_all)
         ),
+        phase @ Phase::JoinMatching => phase.words().to_string(),
         phase if progress.height > 0 => format!("{}: height {}", phase.words(), progress.height),
         phase => phase.words().to_string(),
     };
@@ -227,6 +228,11 @@ mod tests {
         assert_eq!(
             describe(&progress, &base, seconds(3), seconds(5)),
             "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left"
+        );
+        let some = Progress { phase: Phase::JoinReading, blocks_all: 1_000, ..progress.clone() };
+        assert_eq!(
+            describe(&Progress { blocks: 30, ..some }, &base, seconds(0), seconds(5)),
+            "Join 1/3: reading blocks: 30 of 1,000 blocks, 25.0 %, 5 s so far"
         );
         let progress = Progress { blocks: 30, bytes: 6_000_000, coins: 1_000, ..progress };
         assert_eq!(

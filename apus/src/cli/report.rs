@@ -4,7 +4,10 @@ use serde::Serialize;
 
 use super::numbers::{precise, thousands};
 use super::output;
-use crate::sync::{Checked, ChosenMethod, MemoryInUse, NotChecked, Refusal, RuleGroup, Summary};
+use crate::sync::{
+    Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, Refusal, RuleGroup, SavedJoin,
+    Summary,
+};
 
 /// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
@@ -31,6 +34,7 @@ struct SummaryJson {
     peak_memory_mapped: Option<u64>,
     interrupted: bool,
     swiftsync_saved: Option<SavedJson>,
+    join_saved: Option<JoinJson>,
     checked: CheckedJson,
     undo_from: u32,
     refused: Vec<RefusalJson>,
@@ -42,6 +46,22 @@ struct SummaryJson {
 struct SavedJson {
     blocks: u32,
     of: u32,
+}
+
+/// How far an interrupted join came: the pass, from 1 to 3, and numbers of blocks.
+#[derive(Serialize)]
+pub struct JoinJson {
+    pass: u32,
+    blocks_read: u32,
+    blocks_checked: u32,
+    total: u32,
+}
+
+impl JoinJson {
+    pub fn of(saved: &SavedJoin) -> Self {
+        let SavedJoin { pass, blocks_read, blocks_checked, total } = *saved;
+        Self { pass: pass.number(), blocks_read, blocks_checked, total }
+    }
 }
 
 /// What the run checked of its blocks: everything, or all but the rules that are listed for ranges
@@ -90,6 +110,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         swiftsync_saved: summary
             .saved
             .map(|saved| SavedJson { blocks: saved.done, of: saved.total }),
+        join_saved: summary.saved_join.as_ref().map(JoinJson::of),
         checked: checked_json(&summary.checked),
         undo_from: summary.undo_from,
         refused: summary.refusals.iter().map(refusal_json).collect(),
@@ -176,8 +197,27 @@ fn outcome(summary: &Summary) -> String {
             thousands(saved.total.into())
         );
     }
+    if let Some(saved) = &summary.saved_join {
+        return format!(
+            "Interrupted: a join, {}; the same command carries on\n",
+            join_words(saved)
+        );
+    }
     let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
     format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
+}
+
+/// How far an interrupted join is.
+pub fn join_words(saved: &SavedJoin) -> String {
+    let total = thousands(saved.total.into());
+    let (read, checked) =
+        (thousands(saved.blocks_read.into()), thousands(saved.blocks_checked.into()));
+    let what = match saved.pass {
+        JoinPass::Reading => format!("{read} of {total} blocks read"),
+        JoinPass::Matching => format!("all {total} blocks read, spends partly matched"),
+        JoinPass::Checking => format!("{checked} of {total} blocks checked"),
+    };
+    format!("in pass {} of 3, {what} and saved", saved.pass.number())
 }
 
 /// The way in which the blocks were synced, and why.
@@ -215,7 +255,8 @@ fn words(rule: RuleGroup) -> &'static str {
 
 /// What bitcoind cannot do with the directory where blocks lack their undo data, and the remedy.
 fn undo_missing(summary: &Summary) -> String {
-    if summary.undo_from <= 1 || summary.saved.is_some() {
+    let is_saved = summary.saved.is_some() || summary.saved_join.is_some();
+    if summary.undo_from <= 1 || is_saved {
         return String::new();
     }
     format!(
@@ -258,6 +299,7 @@ mod tests {
             peak_memory: 0,
             interrupted: true,
             saved,
+            saved_join: None,
             checked: Checked::default(),
             undo_from: 1,
             refusals: Vec::new(),

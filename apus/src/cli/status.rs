@@ -9,6 +9,7 @@ use super::directory::Directory;
 use super::failure::Failure;
 use super::numbers::{date, thousands};
 use super::output;
+use super::report::{JoinJson, join_words};
 use super::reporting::Reporting;
 use crate::sync::{self, Status, Unfinished};
 
@@ -45,6 +46,7 @@ struct UnfinishedJson {
     what: &'static str,
     height: Option<u32>,
     blocks: Option<u32>,
+    join: Option<JoinJson>,
     remedy: &'static str,
 }
 
@@ -59,11 +61,12 @@ pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
 
 fn json(status: &Status) -> String {
     let unfinished = status.unfinished.iter().map(|work| {
-        let (what, height, blocks) = match work {
-            Unfinished::Rebuild { height } => ("reindex", Some(*height), None),
-            Unfinished::SwiftSync { blocks } => ("swiftsync", None, Some(*blocks)),
+        let (what, height, blocks, join) = match work {
+            Unfinished::Rebuild { height } => ("reindex", Some(*height), None, None),
+            Unfinished::SwiftSync { blocks } => ("swiftsync", None, Some(*blocks), None),
+            Unfinished::Join(saved) => ("join", None, None, Some(JoinJson::of(saved))),
         };
-        UnfinishedJson { what, height, blocks, remedy: work.remedy() }
+        UnfinishedJson { what, height, blocks, join, remedy: work.remedy() }
     });
     let json = StatusJson {
         datadir: status.directory.display().to_string(),
@@ -117,6 +120,7 @@ fn text(status: &Status) -> String {
             Unfinished::Rebuild { height } => {
                 format!("a rebuild of the UTXO set, at height {}", thousands((*height).into()))
             }
+            Unfinished::Join(saved) => format!("a join, {}", join_words(saved)),
             Unfinished::SwiftSync { blocks } => {
                 format!("a SwiftSync, {} blocks done", thousands((*blocks).into()))
             }

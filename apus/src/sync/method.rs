@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::error::SyncError;
 use super::hints_file::HintsFile;
+use super::join::workspace::{SavedTarget, saved_target};
 use super::node::Node;
 use super::options::{AssumeValid, Method};
 use super::outcome::ChosenMethod;
@@ -87,8 +88,9 @@ impl Way {
 }
 
 /// Chooses the way for the blocks of `node` above its tip, once all headers are known: SwiftSync if
-/// there are `hints` for them; else a join where it is faster than a sync in order and the disks
-/// have room for it. [`Method`] in the options forces one way.
+/// there are `hints` for them; else a join where an interrupted one can be carried on, or where it
+/// is faster than a sync in order and the disks have room for it. [`Method`] in the options forces
+/// one way.
 ///
 /// # Errors
 /// The options contradict each other; or a join was asked for, and a disk has no room for it.
@@ -111,6 +113,9 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
         Ok(joined) => joined,
         Err(why) => return in_order(&why),
     };
+    if let Some(saved) = saved_target(node, joined.target)? {
+        return Ok(Choice::carry_on(node, saved));
+    }
     let is_forced = options.method == Method::Join;
     let tables = node.chainstate.disk_bytes();
     if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
@@ -201,6 +206,17 @@ impl Choice {
         let blocks = Waiting::between(node, 1, target);
         let why = format!("{} has hints up to height {height}", hints.path.display());
         Self::new(node, Way::SwiftSync, blocks, why)
+    }
+
+    /// Carries on with an interrupted join. Its room was asked for when it began, and a disk that
+    /// fills up stops it without a loss.
+    fn carry_on(node: &Node, saved: SavedTarget) -> Self {
+        let first = node.tree.node(node.tip()).height + 1;
+        let blocks = Waiting::between(node, first, saved.target);
+        let (way, why) = (Way::Join { target: saved.target }, "an interrupted join is carried on");
+        let choice = Self::new(node, way, blocks, why.to_string());
+        let estimate = choice.estimate.map(|all| all.mul_f64(1.0 - saved.done));
+        Self { estimate, ..choice }
     }
 
     /// The line for the user that names the way, the reason for it and the time that it will take;

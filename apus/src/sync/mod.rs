@@ -20,8 +20,6 @@ mod index_files;
 mod info;
 mod join;
 mod mend;
-// Until a sync asks it.
-#[allow(dead_code, reason = "a sync does not choose its way yet")]
 mod method;
 mod node;
 mod options;
@@ -56,7 +54,7 @@ pub use info::txoutset_info;
 pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{AggregateKind, AssumeValid, Method, Options};
-pub use outcome::{ChosenMethod, Counts, Refusal, SavedBlocks, Summary};
+pub use outcome::{ChosenMethod, Counts, JoinPass, Refusal, SavedBlocks, SavedJoin, Summary};
 pub use progress::{Observer, Phase, Progress, Unobserved};
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};

@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::Ledger;
 use super::error::SyncError;
-use super::join::workspace::pending_tables;
+use super::join::directory::pending_tables;
 use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};

@@ -1,9 +1,11 @@
 //! The options of a sync.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::hash::Hash;
+use crate::hash::{Hash, sha256d};
 use crate::wire::Network;
 
 /// Bytes of coins that Core caches by default (`-dbcache`).
@@ -105,9 +107,33 @@ impl Options {
         self.datadir.join(self.network.subdirectory)
     }
 
-    /// The directory that a join makes for its temporary files, and removes at its end.
+    /// The directory, next to the chainstate, where a join saves how far it is.
+    pub fn join_path(&self) -> PathBuf {
+        self.network_dir().join("join")
+    }
+
+    /// The directory that a join makes for its temporary files, and removes at its end. Below
+    /// [`Options::spill_dir`], which several data directories may share, each has one of its own.
     pub fn spill_path(&self) -> PathBuf {
-        self.spill_dir.clone().unwrap_or_else(|| self.network_dir()).join("join")
+        match &self.spill_dir {
+            None => self.join_path(),
+            Some(dir) => {
+                let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+                dir.join(format!("apus-join-{}", self.mark()))
+            }
+        }
+    }
+
+    /// 16 hex digits that stand for the network's own directory, by its path and by its inode,
+    /// which tells directories of containers apart.
+    fn mark(&self) -> String {
+        let dir = self.network_dir();
+        let path = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let inode = dir.metadata().map_or(0, |found| found.ino());
+        let mut bytes = inode.to_le_bytes().to_vec();
+        bytes.extend_from_slice(path.as_os_str().as_bytes());
+        let digest = sha256d(&bytes);
+        digest.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Checks that the method, the hints and the directory for the join's files agree.
@@ -203,7 +229,18 @@ mod tests {
     fn the_spill_is_next_to_the_chainstate_unless_another_directory_is_named() {
         let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
         assert_eq!(base.spill_path(), PathBuf::from("d/regtest/join"));
-        let other = Options { spill_dir: Some(PathBuf::from("s")), ..base };
-        assert_eq!(other.spill_path(), PathBuf::from("s/join"));
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let datadir = place.path().join(name);
+            std::fs::create_dir_all(datadir.join("regtest")).unwrap();
+            Options { datadir, spill_dir: Some(PathBuf::from("s")), ..base.clone() }
+        };
+        let (one, other) = (at("one").spill_path(), at("other").spill_path());
+        assert_ne!(one, other);
+        assert!(one.is_absolute() && one.parent().unwrap().ends_with("s"), "{}", one.display());
+        // The same directory under another name.
+        std::os::unix::fs::symlink(place.path().join("one"), place.path().join("link")).unwrap();
+        let link = Options { datadir: place.path().join("link"), ..at("one") };
+        assert_eq!(link.spill_path(), one);
     }
 }

@@ -83,6 +83,8 @@ pub struct Summary {
     pub interrupted: bool,
     /// The blocks of an interrupted SwiftSync that are saved; none of them is in the UTXO set yet.
     pub saved: Option<SavedBlocks>,
+    /// How far an interrupted join is; none of its coins is in the UTXO set yet.
+    pub saved_join: Option<SavedJoin>,
     /// The rules that were not checked of the blocks that this run worked through.
     pub checked: Checked,
     /// The lowest height such that every stored block of the active chain from there on has undo
@@ -110,6 +112,41 @@ pub struct SavedBlocks {
     pub done: u32,
     /// Number of blocks up to the hints' height.
     pub total: u32,
+}
+
+/// How far a join is that was interrupted, and that the next run carries on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SavedJoin {
+    /// The pass that it is in.
+    pub pass: JoinPass,
+    /// Number of blocks that are read, of any height.
+    pub blocks_read: u32,
+    /// Number of blocks whose spends are checked.
+    pub blocks_checked: u32,
+    /// Number of blocks of the join.
+    pub total: u32,
+}
+
+/// A pass of a join.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JoinPass {
+    /// Blocks are read, and their outputs and spends written to partitions.
+    Reading,
+    /// Spends are matched with outputs, partition by partition.
+    Matching,
+    /// The spends of each block are checked.
+    Checking,
+}
+
+impl JoinPass {
+    /// The number of the pass, from 1 to 3.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Reading => 1,
+            Self::Matching => 2,
+            Self::Checking => 3,
+        }
+    }
 }
 
 /// A block, or a piece of a source, that was not taken.

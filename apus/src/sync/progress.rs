@@ -67,6 +67,8 @@ pub struct Progress {
     pub time: u32,
     /// Blocks handled in this phase.
     pub blocks: u64,
+    /// All blocks of this phase, where they come in any order; 0 where they come by height.
+    pub blocks_all: u64,
     /// Bytes handled in this phase.
     pub bytes: u64,
     /// Coins in the cache.
@@ -79,8 +81,8 @@ pub struct Progress {
 impl Progress {
     /// The beginning of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
-        let (height, time, blocks, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0.0);
-        Self { phase, height, time, blocks, bytes, coins, fraction }
+        let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
+        Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction }
     }
 
     /// A function that shows an observer this progress, with the share of the work that is done.

@@ -10,13 +10,13 @@ use super::error::SyncError;
 use super::hints_file::HintsFile;
 use super::in_order::activate::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
-use super::options::Options;
+use super::options::{Method, Options};
 use super::outcome::Summary;
 use super::progress::{Observer, Phase};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
-use super::{index_files, mend, remedy, resources, shrink, space, swift};
+use super::{index_files, join, mend, remedy, resources, shrink, space, swift};
 use crate::disk::Disk;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -237,7 +237,12 @@ fn run(
         let _timer = node.clock.start(Stage::Merge);
         node.pool.install(|| node.chainstate.settle_reporting(&report))?;
     }
-    let summary = summary(node, started, interrupted);
+    let may_carry_on = hints.is_none() && node.options.method != Method::InOrder;
+    let saved_join = match interrupted && may_carry_on {
+        true => join::directory::unfinished(node.dir.disk(), &node.options)?,
+        false => None,
+    };
+    let summary = Summary { saved_join, ..summary(node, started, interrupted) };
     Ok(match (went, hints) {
         (Some(Went { chosen, saved, spilled_bytes, .. }), _) => {
             Summary { chosen: Some(chosen), saved, spilled_bytes, ..summary }
@@ -264,6 +269,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         peak_memory: resources::peak_memory(),
         interrupted,
         saved: None,
+        saved_join: None,
         checked: node.ledger.checked.clone(),
         undo_from: node.ledger.undo_from(),
         refusals: std::mem::take(&mut node.refusals),

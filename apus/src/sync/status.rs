@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::Options;
-use super::{rebuild, remedy};
+use super::outcome::SavedJoin;
+use super::{join, rebuild, remedy, swift};
 use crate::disk::Disk;
 use crate::hash::Hash;
-use crate::sync::swift;
 use crate::wire::Chain;
 
 /// The state of a data directory.
@@ -53,6 +53,8 @@ pub enum Unfinished {
         /// Number of blocks that are done and saved, of any height.
         blocks: u32,
     },
+    /// A join.
+    Join(SavedJoin),
 }
 
 impl Unfinished {
@@ -60,6 +62,9 @@ impl Unfinished {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
+            Self::Join(_) => {
+                "the same command carries on; one with --method=order, or with --hints, gives it up"
+            }
             Self::SwiftSync { .. } => {
                 "the same command, with the same --hints, carries on; a command without hints \
                  gives it up"
@@ -93,6 +98,8 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
         if let Some(blocks) = swift::directory::unfinished(&disk, &directory)? {
             unfinished.push(Unfinished::SwiftSync { blocks });
         }
+        let join = join::directory::unfinished(&disk, options)?;
+        unfinished.extend(join.map(Unfinished::Join));
         Ok(Status {
             chain: options.network.chain,
             height: tip.height,

@@ -65,8 +65,8 @@ pub(super) fn connect_all(
     Ok(went)
 }
 
-/// Joins blocks, as often as a join is the way. Where one ends below a block, that block goes in
-/// order, which alone can refuse it.
+/// Joins blocks, as long as a join is the way: one that was interrupted may end lower than a new
+/// one. Where a join ends below a block, that block goes in order, which alone can refuse it.
 fn join_all(
     node: &mut Node,
     first: Choice,
@@ -75,20 +75,23 @@ fn join_all(
     stop: &AtomicBool,
 ) -> Result<(), SyncError> {
     let mut choice = first;
-    for _ in 0..JOINS_BELOW_MAX {
-        let Way::Join { target } = choice.way else { break };
+    let mut ended_below = 0;
+    while let Way::Join { target } = choice.way
+        && ended_below < JOINS_BELOW_MAX
+    {
         if return_to_fork(node, target, observer, stop)? == Activated::Stopped {
             went.interrupted = true;
             break;
         }
         let spilled = went.spilled_bytes.get_or_insert(0);
         match join::build::build(node, target, spilled, observer, stop)? {
-            Joined::Done => break,
+            Joined::Done => {}
             Joined::Stopped => {
                 went.interrupted = true;
                 break;
             }
             Joined::Below(height) => {
+                ended_below += 1;
                 if connect_up_to(node, height, observer, stop)? == Activated::Stopped {
                     went.interrupted = true;
                     break;
@@ -96,6 +99,11 @@ fn join_all(
             }
         }
         choice = choose(node, None)?;
+        if let Way::Join { .. } = choice.way
+            && ended_below < JOINS_BELOW_MAX
+        {
+            announce(&choice, observer);
+        }
     }
     Ok(())
 }

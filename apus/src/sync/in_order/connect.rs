@@ -296,6 +296,7 @@ impl Connector<'_> {
             height: node.height,
             time: node.header.time,
             blocks,
+            blocks_all: 0,
             bytes,
             coins: self.shared.cache.len() as u64,
             fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,

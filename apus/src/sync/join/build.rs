@@ -6,7 +6,7 @@ use super::commit::{assert_balance, commit};
 use super::coordinator::{Coordinator, Ended};
 use super::fault::Fault;
 use super::plan::Plan;
-use super::workspace::{Workspace, saved_target};
+use super::workspace::Workspace;
 use crate::chain::BlockId;
 use crate::coins::{Bulk, CoinsCache};
 use crate::disk::StoreError;
@@ -44,7 +44,6 @@ pub(crate) fn build(
     stop: &AtomicBool,
 ) -> Result<Joined, SyncError> {
     empty_cache(node, observer)?;
-    let target = saved_target(node, target)?.unwrap_or(target);
     let mut plan = Plan::new(node, target);
     let mut joined = Joined::Done;
     if plan.end_height() <= node.tree.node(target).height {
@@ -55,14 +54,17 @@ pub(crate) fn build(
         return Ok(joined);
     }
     let mut work = Workspace::begin(node, &plan)?;
+    let read_before = work.state.read().counts;
     while !plan.steps.is_empty() {
         let below = match attempt(node, &mut plan, &mut work, observer, stop) {
             Ok(Ended::Finished) => break,
             Ok(Ended::Stopped) => {
                 *spilled += work.spilled_bytes();
+                let read = work.state.read().counts;
+                node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
                 return Ok(Joined::Stopped);
             }
-            Err(Fault::Store(error)) => return Err(work.fail(&plan, error).into()),
+            Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
             Err(Fault::Block(height)) => height,
             Err(Fault::Damaged(step, what)) => match another_copy(node, &mut plan, step, &what) {
                 None => continue,
@@ -75,7 +77,7 @@ pub(crate) fn build(
         work.state.end_at(plan.steps.len());
     }
     *spilled += work.spilled_bytes();
-    work.remove()?;
+    work.remove(&node.options)?;
     Ok(joined)
 }
 

@@ -91,7 +91,8 @@ impl<'a> Coordinator<'a> {
         let job = Job::new(shared, plan, layout, *memory, parts);
         let spans: VecDeque<usize> =
             (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
-        let read_before = state.blocks_read();
+        let read = state.spans.iter().flat_map(|span| span.first..span.next);
+        let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read);
         let queue = Mutex::new((spans, &mut state.spans));
         let segwit = shared.network.segwit_height;
         let take = || {
@@ -115,7 +116,6 @@ impl<'a> Coordinator<'a> {
             }
             Ok(())
         };
-        let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read_before);
         let mut until = Deadline::new(*save_every, stop);
         let results = threads::work_until_halt("join", memory.workers, run, |block| {
             let is_done = block.is_some();
@@ -177,7 +177,10 @@ impl<'a> Coordinator<'a> {
             }
             Ok(done)
         };
-        let (mut matched, all) = (0, (0..layout.partitions()).map(|p| parts.bytes(p)).sum::<u64>());
+        let bytes_of = |partition: usize| parts.bytes(layout.outputs(partition));
+        let all: u64 = (0..layout.partitions()).map(bytes_of).sum();
+        let is_done = |partition: &usize| paired.done[*partition];
+        let mut matched: u64 = (0..layout.partitions()).filter(is_done).map(bytes_of).sum();
         let height = plan.end_height() - 1;
         let mut until = Deadline::new(*save_every, stop);
         let results = threads::work_until_halt("pair", memory.workers, run, |bytes| {
@@ -236,7 +239,7 @@ impl<'a> Coordinator<'a> {
             sequencer: Sequencer::new(shared.files, state.checked),
             has_undo: plan.steps.iter().map(has_undo).collect(),
         };
-        let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, state.checked);
+        let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, 0..state.checked);
         let mut until = Deadline::new(*save_every, stop);
         let mut scripts = 0;
         let run = |crew: &Crew<CheckedStep>| checking.work(crew);
@@ -309,18 +312,34 @@ struct Tracked<'a> {
     observer: &'a dyn Observer,
     phase: Phase,
     height: u32,
-    all: u64,
+    blocks_all: u64,
+    weight_all: u64,
     weight: u64,
     blocks: u64,
     bytes: u64,
 }
 
 impl<'a> Tracked<'a> {
-    fn new(observer: &'a dyn Observer, phase: Phase, plan: &Plan, done: usize) -> Self {
-        let all = plan.steps.iter().map(|step| step.weight).sum();
-        let weight = plan.steps.iter().take(done).map(|step| step.weight).sum();
-        let (height, blocks, bytes) = (plan.end_height() - 1, done as u64, 0);
-        Self { observer, phase, height, all, weight, blocks, bytes }
+    /// A pass over all blocks of the plan, of which those in `done` are done, by their index among
+    /// the steps.
+    fn new(
+        observer: &'a dyn Observer,
+        phase: Phase,
+        plan: &Plan,
+        done: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut progress = Self {
+            observer,
+            phase,
+            height: plan.end_height() - 1,
+            blocks_all: plan.steps.len() as u64,
+            weight_all: plan.steps.iter().map(|step| step.weight).sum(),
+            weight: 0,
+            blocks: 0,
+            bytes: 0,
+        };
+        done.for_each(|index| progress.add(plan.steps[index].weight, 0));
+        progress
     }
 
     fn add(&mut self, weight: u64, bytes: u64) {
@@ -333,8 +352,9 @@ impl<'a> Tracked<'a> {
         self.observer.observe(&Progress {
             height: self.height,
             blocks: self.blocks,
+            blocks_all: self.blocks_all,
             bytes: self.bytes,
-            fraction: self.weight as f64 / self.all.max(1) as f64,
+            fraction: self.weight as f64 / self.weight_all.max(1) as f64,
             ..Progress::of(self.phase)
         });
     }

@@ -24,6 +24,7 @@ pub(super) mod build;
 mod check;
 mod commit;
 mod coordinator;
+pub(super) mod directory;
 mod fault;
 mod job;
 mod pair;

@@ -1,6 +1,9 @@
 //! The saved progress of a join.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
 use crate::disk::SavedParts;
@@ -27,6 +30,8 @@ pub(super) struct Key {
 /// All that is needed to carry on.
 pub(super) struct Saved {
     pub key: Key,
+    /// The directory of the records.
+    pub spill: PathBuf,
     pub layout: Layout,
     pub state: State,
     /// Double SHA-256 of the positions of all blocks that are read.
@@ -37,6 +42,7 @@ pub(super) struct Saved {
 /// The parts of [`Saved`] as they are written.
 pub(super) struct ToSave<'a> {
     pub key: &'a Key,
+    pub spill: &'a Path,
     pub layout: &'a Layout,
     pub state: &'a State,
     pub positions: Hash,
@@ -50,6 +56,7 @@ impl ToSave<'_> {
             out.extend_from_slice(&self.key.base.0);
             out.extend_from_slice(&self.key.target.0);
             put_bytes(out, self.key.kind.as_bytes());
+            put_bytes(out, self.spill.as_os_str().as_bytes());
             let Layout { partition_bits, bucket_ends, first_height } = self.layout;
             put_numbers(out, &[u64::from(*partition_bits), u64::from(*first_height)]);
             put_list(out, bucket_ends, |out, end| out.extend_from_slice(&end.to_le_bytes()));
@@ -65,25 +72,32 @@ impl Saved {
     pub fn parse(file: &[u8]) -> Option<Self> {
         let content = unseal(MAGIC, file)?;
         let mut cursor = Cursor::new(content);
-        let (key, layout, state, positions) = read(&mut cursor).ok()?;
+        let key = read_key(&mut cursor).ok()?;
+        let spill = PathBuf::from(OsStr::from_bytes(bytes(&mut cursor).ok()?));
+        let (layout, state, positions) = read(&mut cursor).ok()?;
         let mut rest = &content[cursor.position()..];
         let parts = SavedParts::read(&mut rest).filter(|_| rest.is_empty())?;
         let fits =
             parts.parts() == layout.parts() && state.paired.done.len() == layout.partitions();
-        fits.then_some(Self { key, layout, state, positions, parts })
+        fits.then_some(Self { key, spill, layout, state, positions, parts })
     }
 }
 
 /// The bytes of a progress file, read and written once more; `None` for anything else.
 #[cfg(feature = "internals")]
 pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
-    let Saved { key, layout, state, positions, parts } = Saved::parse(file)?;
-    Some(ToSave { key: &key, layout: &layout, state: &state, positions, parts: &parts }.to_bytes())
+    let Saved { key, spill, layout, state, positions, parts } = Saved::parse(file)?;
+    let (key, layout, state, parts) = (&key, &layout, &state, &parts);
+    Some(ToSave { key, spill: &spill, layout, state, positions, parts }.to_bytes())
 }
 
-fn read(cursor: &mut Cursor) -> Result<(Key, Layout, State, Hash), ParseError> {
+fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
     let (base, target) = (Hash(cursor.array()?), Hash(cursor.array()?));
     let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
+    Ok(Key { base, target, kind })
+}
+
+fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
     let (partition_bits, first_height) = (cursor.u64()? as u32, cursor.u64()? as u32);
     if partition_bits > 16 {
         return Err(cursor.error("too many partitions"));
@@ -91,7 +105,7 @@ fn read(cursor: &mut Cursor) -> Result<(Key, Layout, State, Hash), ParseError> {
     let bucket_ends = list(cursor, 4, Cursor::u32)?;
     let layout = Layout { partition_bits, bucket_ends, first_height };
     let state = read_state(cursor)?;
-    Ok((Key { base, target, kind }, layout, state, Hash(cursor.array()?)))
+    Ok((layout, state, Hash(cursor.array()?)))
 }
 
 fn put_state(out: &mut Vec<u8>, state: &State) {
@@ -227,12 +241,12 @@ mod tests {
         let (base, target, kind) = (Hash([1; 32]), Hash([2; 32]), "kind".to_string());
         let (key, saved) = (Key { base, target, kind }, parts.save().unwrap());
         let positions = Hash([3; 32]);
-        let to_save =
-            ToSave { key: &key, layout: &layout, state: &state, positions, parts: &saved };
+        let (spill, layout, state) = (dir.path(), &layout, &state);
+        let to_save = ToSave { key: &key, spill, layout, state, positions, parts: &saved };
         let file = to_save.to_bytes();
         let found = Saved::parse(&file).unwrap();
-        assert_eq!((&found.key, &found.layout, found.positions), (&key, &layout, positions));
-        assert_eq!((&found.parts, &found.state), (&saved, &state));
+        assert_eq!((&found.key, &found.layout, found.positions), (&key, layout, positions));
+        assert_eq!((&found.parts, &found.state, found.spill.as_path()), (&saved, state, spill));
         for at in 0..file.len() {
             let mut damaged = file.clone();
             damaged[at] ^= 1;

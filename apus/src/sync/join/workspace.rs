@@ -1,10 +1,10 @@
-//! What a join works with, from its beginning to its end, and the directory where it saves how far
-//! it is.
+//! What a join works with, from its beginning to its end.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::directory::{self, progress_path, spill_file};
 use super::plan::Plan;
 use super::saved::{Key, Saved, ToSave};
 use super::state::{State, UndoAt};
@@ -12,18 +12,12 @@ use crate::chain::BlockId;
 use crate::disk::{Caching, Disk, Parts, StoreError};
 use crate::hash::{Hash, Sha256d};
 use crate::join::{Layout, Memory, cut};
-use crate::leveldb::PendingTable;
 use crate::store::IndexEntry;
 use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
 use crate::sync::words::size;
 use crate::sync::{resources, space};
-
-/// The file of records and spent coins in the join's directory.
-const SPILL: &str = "spill.dat";
-/// The file of saved progress there.
-const PROGRESS: &str = "progress";
 
 /// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
 /// reach the disk.
@@ -32,7 +26,10 @@ const CACHING: Caching = Caching::PageCache;
 /// The parts of a join.
 pub(super) struct Workspace {
     disk: Disk,
-    directory: PathBuf,
+    /// The file that progress is saved in.
+    progress: PathBuf,
+    /// The directory of the records.
+    spill: PathBuf,
     key: Key,
     pub parts: Parts,
     pub layout: Layout,
@@ -49,9 +46,15 @@ impl Workspace {
     /// # Errors
     /// The disk fails.
     pub fn begin(node: &mut Node, plan: &Plan) -> Result<Self, StoreError> {
-        let key = key(node, plan);
-        let saved = load(node.dir.disk(), &node.options)?;
-        if let Some(saved) = saved.filter(|saved| saved.key == key && fits(saved, plan, node)) {
+        let target = plan.chain.tip().unwrap_or(node.tip());
+        let key = key(node, target);
+        let saved = directory::load(node.dir.disk(), &node.options)?;
+        let fits = |saved: &Saved| {
+            saved.key == key
+                && may_carry_on_at(&saved.spill, &node.options)
+                && fits(saved, plan, node)
+        };
+        if let Some(saved) = saved.filter(fits) {
             match Self::resume(node, key.clone(), saved) {
                 Ok(work) => return Ok(work),
                 Err(error) if is_refused(&error) => return Err(error),
@@ -62,19 +65,21 @@ impl Workspace {
         let memory = memory(node);
         let sizes: Vec<u64> = plan.steps.iter().map(|step| step.weight).collect();
         let layout = Layout::new(plan.first_height, &sizes, memory);
-        let directory = node.options.spill_path();
-        let (path, piece_bytes) = (directory.join(SPILL), layout.piece_bytes(memory));
+        let (spill, progress) = (node.options.spill_path(), progress_path(&node.options));
+        // Where nothing can be written, the join ends before it begins.
+        node.dir.disk().create_dir_all(&spill)?;
+        let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
         let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
         let state = State::new(&cut(&sizes, memory.workers), layout.partitions());
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
-        Ok(Self { disk, directory, key, parts, layout, memory, state, save_every })
+        Ok(Self { disk, progress, spill, key, parts, layout, memory, state, save_every })
     }
 
     fn resume(node: &Node, key: Key, saved: Saved) -> Result<Self, StoreError> {
         let memory = memory(node);
         let (layout, state) = (saved.layout, saved.state);
-        let directory = node.options.spill_path();
-        let (path, piece_bytes) = (directory.join(SPILL), layout.piece_bytes(memory));
+        let (spill, progress) = (saved.spill, progress_path(&node.options));
+        let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
         let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
         tracing::debug!(
@@ -82,7 +87,7 @@ impl Workspace {
             checked = state.checked,
             "carrying on with an interrupted join"
         );
-        Ok(Self { disk, directory, key, parts, layout, memory, state, save_every })
+        Ok(Self { disk, progress, spill, key, parts, layout, memory, state, save_every })
     }
 
     /// Saves the progress: records and spent coins, and then the file that names their places. What
@@ -99,13 +104,14 @@ impl Workspace {
         let parts = self.parts.save()?;
         let to_save = ToSave {
             key: &self.key,
+            spill: &self.spill,
             layout: &self.layout,
             state: &self.state,
             positions: positions(&self.state, plan, &ledger.entries),
             parts: &parts,
         };
-        self.disk.create_dir_all(&self.directory)?;
-        self.disk.write_private(self.directory.join(PROGRESS), &to_save.to_bytes())?;
+        self.disk.create_dir_all(self.progress.parent().unwrap_or(Path::new(".")))?;
+        self.disk.write_private(&self.progress, &to_save.to_bytes())?;
         self.parts.release(room)
     }
 
@@ -118,26 +124,22 @@ impl Workspace {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn remove(self) -> Result<(), StoreError> {
+    pub fn remove(self, options: &Options) -> Result<(), StoreError> {
         // The progress goes first: it must not name a file that is gone.
-        let Self { disk, directory, parts, .. } = self;
-        let progress = directory.join(PROGRESS);
-        if progress.exists() {
-            disk.remove(progress)?;
-            disk.sync_dir(&directory)?;
-        }
+        let Self { disk, progress, spill, parts, .. } = self;
+        directory::remove_progress(&disk, &progress)?;
         parts.destroy()?;
-        remove_directory(&disk, &directory)
+        directory::remove(&disk, &[options.join_path(), spill])
     }
 
     /// Ends the work for an error of the disk. If a later run has nothing to carry on from, all
     /// room is given back; a full disk is told with what it takes to go on.
-    pub fn fail(self, plan: &Plan, mut error: StoreError) -> StoreError {
-        let is_saved = self.directory.join(PROGRESS).is_file();
+    pub fn fail(self, options: &Options, plan: &Plan, mut error: StoreError) -> StoreError {
+        let is_saved = self.progress.is_file();
         let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         if error.source.as_ref().is_some_and(|source| kinds.contains(&source.kind())) {
             let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
-            error.what += &match error.path.starts_with(&self.directory) {
+            error.what += &match error.path.starts_with(&self.spill) {
                 true => format!(
                     " (the disk is full: the temporary files of this join have {}, and may come to \
                      {}; free some space, name another disk with --spilldir, or sync with \
@@ -149,7 +151,7 @@ impl Workspace {
                 false => format!(" (the disk is full: free some space; {})", kept(is_saved)),
             };
         }
-        if !is_saved && let Err(left) = self.remove() {
+        if !is_saved && let Err(left) = self.remove(options) {
             tracing::debug!("temporary files of the join remain: {left}");
         }
         error
@@ -161,57 +163,66 @@ impl Workspace {
     /// # Errors
     /// The disk fails.
     pub fn forget(node: &mut Node) -> Result<(), StoreError> {
-        let directory = node.options.spill_path();
-        if !directory.is_dir() {
+        let disk = node.dir.disk().clone();
+        let left = directory::left(&disk, &node.options)?;
+        if left.is_empty() {
             return Ok(());
         }
         tracing::debug!("giving up an interrupted join");
-        let disk = node.dir.disk().clone();
-        let tables = load(&disk, &node.options)?.map(|saved| saved.state.paired.tables);
-        // The progress goes first: after a crash it must name nothing that is gone. The directory
-        // goes last, since it is what says that there is something to give up.
-        disk.remove(directory.join(PROGRESS))?;
-        disk.sync_dir(&directory)?;
-        node.chainstate.remove_pending(&tables.unwrap_or_default())?;
+        let saved = directory::load(&disk, &node.options)?;
+        let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
+        // The progress goes first: after a crash it must name nothing that is gone. The directories
+        // go last, since they say that there is something to give up.
+        directory::remove_progress(&disk, &progress_path(&node.options))?;
+        node.chainstate.remove_pending(&tables)?;
         let named = node.ledger.entries.iter().filter_map(IndexEntry::undo_pos);
         node.files.cut_undo(named)?;
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files)?;
-        remove_directory(&disk, &directory)
+        directory::remove(&disk, &left)
     }
 }
 
-/// The tables of an interrupted join that are not committed yet, which opening the chainstate must
-/// not remove.
-pub(crate) fn pending_tables(disk: &Disk, options: &Options) -> Result<Vec<u64>, StoreError> {
-    let saved = load(disk, options)?;
-    let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
-    Ok(tables.iter().map(|table: &PendingTable| table.number).collect())
+/// The target of an interrupted join that a run on `node` carries on, if that is an ancestor of
+/// `target` or that block, and how far the join is, as a share of its work.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn saved_target(
+    node: &Node,
+    target: BlockId,
+) -> Result<Option<SavedTarget>, StoreError> {
+    let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
+    let Some(found) = node.tree.find(&saved.key.target) else { return Ok(None) };
+    let height = node.tree.node(found).height;
+    let fits = node.tree.ancestor(target, height) == Some(found)
+        && saved.key == key(node, found)
+        && may_carry_on_at(&saved.spill, &node.options);
+    let all = saved.state.spans.last().map_or(0, |span| span.end).max(1);
+    // The first pass takes about as long as the other two.
+    let done = (saved.state.blocks_read() + saved.state.checked) as f64 / (2 * all) as f64;
+    Ok(fits.then_some(SavedTarget { target: found, done: done.min(1.0) }))
 }
 
-/// The target of an interrupted join, if it is an ancestor of `target` or that block.
-pub(super) fn saved_target(node: &Node, target: BlockId) -> Result<Option<BlockId>, StoreError> {
-    let Some(saved) = load(node.dir.disk(), &node.options)? else { return Ok(None) };
-    let found = node.tree.find(&saved.key.target);
-    Ok(found.filter(|id| {
-        let height = node.tree.node(*id).height;
-        node.tree.ancestor(target, height) == Some(*id)
-    }))
+/// What an interrupted join was about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SavedTarget {
+    /// The last block of the join.
+    pub target: BlockId,
+    /// Share of the work that is done, from 0 to 1.
+    pub done: f64,
 }
 
-/// How many blocks an interrupted join has read and checked.
-pub(crate) fn unfinished(disk: &Disk, options: &Options) -> Result<Option<u32>, StoreError> {
-    Ok(load(disk, options)?.map(|saved| saved.state.blocks_read() as u32))
+/// Whether a join whose records are in the directory `spill` may carry on there: always, unless the
+/// user names another place.
+fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
+    options.spill_dir.is_none() || spill == options.spill_path()
 }
 
-fn load(disk: &Disk, options: &Options) -> Result<Option<Saved>, StoreError> {
-    let file = disk.read(options.spill_path().join(PROGRESS))?;
-    Ok(file.and_then(|file| Saved::parse(&file)))
-}
-
-fn key(node: &Node, plan: &Plan) -> Key {
+/// What a join from the tip of `node` to `target` has in common with one that it can carry on.
+fn key(node: &Node, target: BlockId) -> Key {
     let base = node.tree.node(node.tip()).hash;
-    let target = plan.chain.tip().map_or(Hash::ZERO, |id| node.tree.node(id).hash);
+    let target = node.tree.node(target).hash;
     let set = if node.chainstate.dir() == node.dir.chainstate_path() { "in place" } else { "new" };
     let kind = format!("{:?}, {set}", node.options.assumevalid);
     Key { base, target, kind }
@@ -273,14 +284,4 @@ fn kept(is_saved: bool) -> &'static str {
         true => "what was saved is kept, and the same command carries on",
         false => "nothing was saved yet, and the temporary files are removed",
     }
-}
-
-fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
-    if !directory.is_dir() {
-        return Ok(());
-    }
-    for name in disk.list(directory)? {
-        disk.remove(directory.join(name))?;
-    }
-    disk.remove_empty_dir(directory)
 }

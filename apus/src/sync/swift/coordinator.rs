@@ -170,6 +170,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         self.observer.observe(&Progress {
             height: self.job.plan.chain.height().unwrap_or(0),
             blocks: self.state.done.len() as u64,
+            blocks_all: self.job.plan.chain.height().unwrap_or(0).into(),
             bytes: self.bytes,
             fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
             ..Progress::of(Phase::SwiftSync)
