@@ -179,7 +179,7 @@ impl<'a> Runner<'a> {
     /// Asks for the hash of the UTXO set. It is an error if an earlier run left another set at the
     /// same height.
     fn check(&mut self, run: &mut Run) -> Result<()> {
-        let (height, hash) = utxo_set(self.apus(&[]))?;
+        let (height, hash) = utxo_set(self.apus(&["txoutset", "info"]))?;
         let known = self.digests.entry(height).or_insert_with(|| hash.clone());
         if *known != hash {
             return Err(format!("another UTXO set at height {height}: {hash}, not {known}").into());
@@ -211,9 +211,8 @@ pub(crate) fn run(name: &str, command: Command) -> Result<(String, Usage)> {
     Ok((output, usage))
 }
 
-/// The height of a data directory's UTXO set and its hash, which `command`, an `apus`, tells.
-pub(crate) fn utxo_set(mut command: Command) -> Result<(u64, String)> {
-    command.args(["txoutset", "info"]);
+/// The height and the hash of a UTXO set, as `command`, an `apus txoutset info`, tells them.
+pub(crate) fn utxo_set(command: Command) -> Result<(u64, String)> {
     let (output, _) = process::run(command)?;
     let info: Value = serde_json::from_str(&output)?;
     let height = info["height"].as_u64().ok_or("no height")?;

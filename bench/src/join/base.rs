@@ -24,7 +24,7 @@ pub enum Undo {
 /// The blocks of a chain in data directories that are kept for the next time. The chain's own file
 /// is not needed any more.
 pub struct Base {
-    /// A hints file for the tip.
+    /// A hints file for the last block below those on top.
     pub hints: PathBuf,
     /// What the chain's generator knows of it.
     pub facts: Value,
@@ -52,7 +52,7 @@ impl Base {
         remove(&base.work)?;
         if !known.is_file() || (all_undo && !base.all.is_dir()) {
             let chain = MadeChain::make(shape, programs, dir)?;
-            base.fill(&chain, all_undo, programs)?;
+            base.fill(&chain, shape.top, all_undo, programs)?;
             std::fs::write(&known, base.facts.to_string() + "\n")?;
         }
         base.facts = serde_json::from_reader(File::open(&known)?)?;
@@ -80,7 +80,7 @@ impl Base {
 
     /// It is an error if the UTXO set of the last run is not that of the chain.
     pub fn check(&self, programs: &Programs) -> Result<()> {
-        let (height, hash) = utxo_set(apus(programs, &[], &self.work))?;
+        let (height, hash) = utxo_set(info(programs, &self.work))?;
         if (height, hash.as_str()) != (self.count("height"), self.text("hash_serialized_3")) {
             let expected = self.text("hash_serialized_3");
             return Err(format!("another UTXO set: {hash} at {height}, not {expected}").into());
@@ -93,7 +93,13 @@ impl Base {
         remove(&self.work)
     }
 
-    fn fill(&mut self, chain: &MadeChain, all_undo: bool, programs: &Programs) -> Result<()> {
+    fn fill(
+        &mut self,
+        chain: &MadeChain,
+        top: u32,
+        all_undo: bool,
+        programs: &Programs,
+    ) -> Result<()> {
         remove(&self.newest)?;
         remove(&self.all)?;
         let in_order = run_json("apus sync", sync(programs, chain, &self.all))?;
@@ -101,9 +107,10 @@ impl Base {
         if found != (Some(chain.tip()), Some(chain.count("unspent"))) {
             return Err(format!("{found:?} is not what the chain's maker knows").into());
         }
-        let (_, hash) = utxo_set(apus(programs, &[], &self.all))?;
+        let (_, hash) = utxo_set(info(programs, &self.all))?;
         let mut command = apus(programs, &["hints", "create", "--json", "--force"], &self.all);
-        command.arg("-o").arg(&self.hints);
+        let height = chain.count("height").saturating_sub(top.into());
+        command.arg("-o").arg(&self.hints).arg("--height").arg(height.to_string());
         run_json("apus hints create", command)?;
         // 9 GB of blocks leave 11 GB of coins: no more than one such set at a time.
         match all_undo {
@@ -113,7 +120,7 @@ impl Base {
         let mut command = sync(programs, chain, &self.newest);
         command.arg("--hints").arg(&self.hints);
         run_json("apus sync, SwiftSync", command)?;
-        let (height, same) = utxo_set(apus(programs, &[], &self.newest))?;
+        let (height, same) = utxo_set(info(programs, &self.newest))?;
         if same != hash {
             return Err(format!("another UTXO set by SwiftSync: {same}, not {hash}").into());
         }
@@ -130,6 +137,10 @@ pub fn apus(programs: &Programs, args: &[&str], datadir: &Path) -> Command {
     let mut command = programs.apus();
     command.args(args).arg("--regtest").arg("--datadir").arg(datadir);
     command
+}
+
+fn info(programs: &Programs, datadir: &Path) -> Command {
+    apus(programs, &["txoutset", "info"], datadir)
 }
 
 fn sync(programs: &Programs, chain: &MadeChain, datadir: &Path) -> Command {

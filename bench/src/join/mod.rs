@@ -140,7 +140,8 @@ fn notes(size: &Size, knows_methods: bool) -> Result<Vec<String>> {
         "every run in a process of its own, from its start to its end, on blocks in the page cache \
          and without a UTXO set, on disk when it ends; undo data of all but the newest 288 blocks is \
          missing before and written, but by SwiftSync assumed valid; the UTXO sets are the same; \
-         scripts are skipped below the blocks on top, which take no signatures"
+         blocks on top are done in order, whatever made the rest, and take no signatures; below \
+         them scripts are skipped"
             .to_string(),
         "× is how many times as fast as Core; anonymous memory is what the system cannot drop; \
          spilled is what Apus says that it wrote to files of its own meanwhile; written is \
@@ -259,10 +260,8 @@ impl Contest<'_> {
         let mut command = apus(self.programs, &["reindex", "--json"], datadir);
         let assumevalid = if every_script { "0" } else { self.base.text("below_top") };
         command.arg("--assumevalid").arg(assumevalid).arg("--dbcache").arg(dbcache.to_string());
-        if let Some(method) =
-            clap::ValueEnum::to_possible_value(&way).filter(|_| self.knows_methods)
-        {
-            command.arg("--method").arg(method.get_name());
+        if self.knows_methods {
+            command.arg("--method").arg(method(way));
         }
         if way == Way::Swiftsync {
             command.arg("--hints").arg(&self.base.hints);
@@ -280,12 +279,21 @@ impl Contest<'_> {
         if every_script && checked != Some(self.base.count("inputs")) {
             return Err(format!("{name}: {checked:?} scripts were checked").into());
         }
+        if let Some(other) = run.json["method"].as_str().filter(|chosen| *chosen != method(way)) {
+            return Err(format!("{name}: it went the way '{other}' instead").into());
+        }
         let undo_from = run.json["undo_from"].as_u64();
         if way != Way::Swiftsync && undo_from != Some(1) {
             return Err(format!("{name}: undo data begins at {undo_from:?}").into());
         }
         Ok(())
     }
+}
+
+/// The name of a way in options and summaries of `apus`.
+fn method(way: Way) -> String {
+    let value = clap::ValueEnum::to_possible_value(&way);
+    value.map_or_else(String::new, |value| value.get_name().to_string())
 }
 
 fn title(way: Way, every_script: bool) -> String {
