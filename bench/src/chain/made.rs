@@ -14,10 +14,11 @@ use crate::process::{self, Programs};
 pub const SIZE_DEFAULT: u64 = 2_100_000_000;
 /// Bytes of the chain with many coins that figures are of: it leaves 44 million below its top.
 pub const SIZE_MANY: u64 = 2_200_000_000;
-/// The number of busy blocks of the first. Chains of other sizes have blocks of the same size.
+/// The number of busy blocks of the chain with few coins. Chains of other sizes have blocks of the
+/// same size.
 const BUSY_DEFAULT: u64 = 1_800;
 
-/// The number of busy blocks on top of a chain for the join: more than it leaves to validation in
+/// The number of busy blocks on top of a chain for the join: as many as it leaves to validation in
 /// order.
 pub const TOP_DEFAULT: u32 = 144;
 

@@ -138,7 +138,7 @@ fn knows_methods(programs: &Programs) -> Result<bool> {
 fn notes(size: &Size, knows_methods: bool) -> Result<Vec<String>> {
     let mut notes = vec![
         "every run in a process of its own, from its start to its end, on blocks in the page cache \
-         and without a UTXO set, on disk when it ends; undo data of all but the newest 288 blocks is \
+         and without a UTXO set, on disk when it ends; undo data of all but some newest blocks is \
          missing before and written, but by SwiftSync assumed valid; the UTXO sets are the same; \
          blocks on top are done in order, whatever made the rest, and take no signatures; below \
          them scripts are skipped"
