@@ -3,7 +3,7 @@
 //!
 //! - Each part has a lock and a share of the memory of its own. The memory is mapped when the first
 //!   byte comes, and taken from the system page by page as it is touched.
-//! - A full share is written to the file at once, bypassing the page cache, as whole pages: the
+//! - A full share is written to the file at once, as whole pages, past the page cache or not: the
 //!   larger the shares, the fewer and larger the reads. A share of 64 KiB makes 5 million extents
 //!   of 300 GB, which take 12 bytes each.
 //! - Each piece in the file has a CRC-32C, so that a disk that returns other bytes than it was
