@@ -133,10 +133,12 @@ fn attempt(
             bulk.discard();
             return Err(Fault::Block(height));
         }
-        Err(fault) => {
+        Err(Fault::Damaged(step, what)) => {
             work.state.paired.tables = bulk.suspend()?;
-            return Err(fault);
+            return Err(Fault::Damaged(step, what));
         }
+        // Tables that no save has named are removed: nothing will carry on with them.
+        Err(Fault::Store(error)) => return Err(Fault::Store(error)),
     }
     assert_balance(&work.state, plan, &shared);
     commit(&shared, ledger, plan, &work.state, bulk)?;
@@ -153,6 +155,7 @@ fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a
     match resume(tables) {
         Err(error) if !tables.is_empty() && error.source.is_none() => {
             tracing::warn!("partitions are matched again: {error}");
+            chainstate.remove_pending(tables)?;
             work.state.begin_pairing(work.layout.partitions());
             resume(&[])
         }
