@@ -7,6 +7,7 @@ mod blocks;
 mod broken_rules;
 mod conf;
 mod crash;
+mod crash_join;
 mod format;
 mod fuzz;
 mod hints;

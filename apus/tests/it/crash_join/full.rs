@@ -1,0 +1,170 @@
+//! Disks that fill up in each pass: that of the temporary files, of the blocks, or of the coins.
+
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use apus::disk::Disk;
+use apus::hash::Hash;
+use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, SyncError};
+use apus_testchain::{Chain, Spec};
+
+use super::{Begun, Held, PASSES, Test, Watch};
+use crate::support::Place;
+use crate::support::mounts::run_with_mounts;
+use crate::support::program::{stderr, stdout};
+
+/// What is on a disk of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Volume {
+    Spill,
+    Blocks,
+    Chainstate,
+}
+
+const VOLUMES: [Volume; 3] = [Volume::Spill, Volume::Blocks, Volume::Chainstate];
+
+/// The environment variable with the directory of the small disk.
+const SMALL: &str = "APUS_TEST_SMALL_DISK";
+
+#[test]
+fn a_full_disk_in_any_pass_stops_a_join_that_carries_on_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
+    let script = "
+        mkdir small; mount -t tmpfs -o size=150m none small
+        $child --ignored --exact crash_join::full::on_a_small_disk";
+    let variables = [(SMALL, small.as_path()), ("child", child.as_path())];
+    let Some(output) = run_with_mounts(dir.path(), &variables, script) else { return };
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+/// Not a test, but what the test above runs where the small disk is mounted.
+#[test]
+#[ignore = "a process that another test starts"]
+fn on_a_small_disk() {
+    let Some(small) = std::env::var_os(SMALL).map(PathBuf::from) else { return };
+    let spec = Spec { empty_blocks_after: 0, ..Spec::mainnet_like(96, 40, 6_000_000) };
+    let test = Test::of(&Chain::new(spec));
+    for volume in VOLUMES {
+        for pass in PASSES {
+            let full = fill_up(&test, &small, volume, pass, Duration::ZERO);
+            // In the other cases there may be nothing left to write.
+            let is_written = match volume {
+                Volume::Spill => pass != Phase::JoinChecking,
+                Volume::Blocks => pass != Phase::JoinMatching,
+                Volume::Chainstate => true,
+            };
+            assert!(full.is_some() || !is_written, "{volume:?}, {pass:?}: it was not full");
+            // The first save of all may have failed.
+            let has_saved = full.is_none_or(|full| full.has_saved) || pass == PASSES[0];
+            assert!(has_saved, "{volume:?}, {pass:?}");
+        }
+    }
+    let full = fill_up(&test, &small, Volume::Spill, PASSES[0], Duration::MAX).unwrap();
+    assert!(!full.has_saved && full.text.contains("nothing was saved"), "{}", full.text);
+    for words in ["the disk is full", "--spilldir", "--method=order"] {
+        assert!(full.text.contains(words), "{}", full.text);
+    }
+}
+
+/// How a join ended on a disk that was full.
+struct Full {
+    text: String,
+    /// Whether there was progress to carry on from.
+    has_saved: bool,
+}
+
+/// Joins in a new directory and fills the disk of `volume` in a pass, then makes room and joins
+/// again. `None` if the first join ended well.
+fn fill_up(
+    test: &Test,
+    small: &Path,
+    volume: Volume,
+    pass: Phase,
+    save_every: Duration,
+) -> Option<Full> {
+    let what = format!("{volume:?} full in {pass:?}");
+    let (place, dir) = (test.world.place(), small.join("dir"));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir_all(place.network_dir()).unwrap();
+    let mut options = Options { save_every, ..test.options(&place) };
+    options.assumevalid = AssumeValid::Block(test.world.tip());
+    options.network.minimum_chain_work = Hash::ZERO;
+    match volume {
+        Volume::Spill => options.spill_dir = Some(dir.clone()),
+        Volume::Blocks => symlink(&dir, place.network_dir().join("blocks")).unwrap(),
+        Volume::Chainstate => symlink(&dir, place.network_dir().join("chainstate")).unwrap(),
+    }
+    let fill = Fill { pass, path: small.join("other"), is_filled: AtomicBool::new(false) };
+    let stop = AtomicBool::new(false);
+    let sources = [test.source.clone()];
+    let result = sync::sync_on(&Disk::new(), &options, &sources, &fill, &stop);
+    std::fs::remove_file(small.join("other")).unwrap();
+    let full = match result {
+        Ok(summary) => {
+            assert_eq!(summary.best_block, test.world.tip(), "{what}");
+            None
+        }
+        Err(SyncError::Store(error)) => {
+            let kind = error.source.as_ref().map(|source| source.kind());
+            assert_eq!(kind, Some(std::io::ErrorKind::StorageFull), "{what}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("free some space"), "{what}: {text}");
+            let has_saved = holds_progress(&options);
+            assert_eq!(text.contains("the same command carries on"), has_saved, "{what}: {text}");
+            let spill = options.spill_path();
+            assert_eq!(spill.join("spill.dat").exists(), has_saved, "{what}: temporary files");
+            Some(Full { text, has_saved })
+        }
+        Err(other) => panic!("{what}: {other}"),
+    };
+    finish(test, &place, &options, full.as_ref(), &what);
+    drop(place);
+    std::fs::remove_dir_all(dir).unwrap();
+    full
+}
+
+/// Joins again when there is room.
+fn finish(test: &Test, place: &Place, options: &Options, full: Option<&Full>, what: &str) {
+    let watch = Watch::default();
+    let summary = test.run(Begun::Empty, &Disk::new(), options, &watch);
+    let summary = summary.unwrap_or_else(|error| panic!("{what}, then: {error}"));
+    assert_eq!(summary.best_block, test.world.tip(), "{what}");
+    let held = Held::by(place);
+    assert!(held == test.right, "{what}: it is as in order");
+    assert!(!options.spill_path().exists(), "{what}: temporary files");
+    if full.is_some_and(|full| full.has_saved) {
+        let read = watch.read_at_first();
+        assert!(read.is_none_or(|blocks| blocks > 1), "{what}: carried on: {read:?}");
+    }
+}
+
+/// Whether there is saved progress.
+fn holds_progress(options: &Options) -> bool {
+    let next_to_chainstate = options.network_dir().join("join");
+    [options.spill_path(), next_to_chainstate].iter().any(|dir| dir.join("progress").is_file())
+}
+
+/// An observer that fills a disk at the first report of a pass.
+struct Fill {
+    pass: Phase,
+    path: PathBuf,
+    is_filled: AtomicBool,
+}
+
+impl Observer for Fill {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase != self.pass || self.is_filled.swap(true, Relaxed) {
+            return;
+        }
+        let mut file = std::fs::File::create(&self.path).unwrap();
+        for size in [1 << 20, 1 << 12] {
+            let zeros = vec![0; size];
+            while file.write_all(&zeros).is_ok() {}
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Joins that are interrupted in each pass, in every way: the next run carries on or starts over,
+//! and ends as a sync in order does.
+
+mod full;
+mod stopped;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use apus::coins::Chainstate;
+use apus::disk::{Disk, PowerCut};
+use apus::hash::Hash;
+use apus::sync::{
+    self, Method, Observer, Options, Phase, Progress, Summary, SyncError, Unobserved, UtxoHash,
+};
+use apus_testchain::{Chain, Rng, Spec, rounds};
+use rustix::process::Signal;
+
+use crate::support::Place;
+use crate::support::judge::Judge;
+use crate::support::program::{program_on, signal, start};
+use crate::support::swift::{Indexed, Mode, World, small_chain};
+
+/// The passes of a join, in order.
+const PASSES: [Phase; 3] = [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking];
+
+/// The block that a join above an existing UTXO set begins after, of 125.
+const BASE_HEIGHT: u32 = 118;
+
+/// What a join begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begun {
+    /// No block but the first.
+    Empty,
+    /// The UTXO set at [`BASE_HEIGHT`].
+    Above,
+    /// The whole UTXO set and no undo data: it is rebuilt next to it.
+    Beside,
+}
+
+const BEGUN: [Begun; 3] = [Begun::Empty, Begun::Above, Begun::Beside];
+
+/// A chain and what a sync of it in order comes to.
+struct Test {
+    world: World,
+    /// Keeps the file of all blocks.
+    _origin: Place,
+    /// A file of all blocks.
+    source: PathBuf,
+    right: Held,
+}
+
+/// What a data directory holds, wherever in its files.
+#[derive(PartialEq, Eq)]
+struct Held {
+    coins: (String, u64),
+    index: BTreeMap<Hash, Indexed>,
+    undo: BTreeMap<Hash, Vec<u8>>,
+}
+
+impl Held {
+    fn by(place: &Place) -> Self {
+        Self { coins: place.muhash(), index: place.index(), undo: place.undo() }
+    }
+}
+
+impl Test {
+    fn of(chain: &Chain) -> Self {
+        let world = World::of(chain);
+        let origin = world.place();
+        let source = origin.write("blocks", &world.blocks);
+        let right = Held::by(&world.in_order());
+        Self { world, _origin: origin, source, right }
+    }
+
+    fn small(seed: u64) -> Self {
+        Self::of(&small_chain(seed, 12, 4_000))
+    }
+
+    /// A directory in which a join can begin.
+    fn begin(&self, begun: Begun) -> Place {
+        let to = |height: u32| {
+            let place = self.world.place();
+            place.sync_blocks("first", &self.world.blocks[..=height as usize]);
+            place
+        };
+        match begun {
+            Begun::Empty => to(0),
+            Begun::Above => {
+                let place = to(BASE_HEIGHT);
+                place.shrink();
+                place
+            }
+            Begun::Beside => self.world.swift(Mode::AssumeValid, self.world.height()),
+        }
+    }
+
+    fn options(&self, place: &Place) -> Options {
+        Options {
+            method: Method::Join,
+            join_depth: 0,
+            dbcache_bytes: 1 << 20,
+            save_every: Duration::MAX,
+            ..place.options()
+        }
+    }
+
+    /// Syncs, or reindexes.
+    fn run(
+        &self,
+        begun: Begun,
+        disk: &Disk,
+        options: &Options,
+        watch: &Watch,
+    ) -> Result<Summary, SyncError> {
+        match begun {
+            Begun::Beside => sync::reindex_on(disk, options, watch, &watch.stop),
+            _ => sync::sync_on(disk, options, &[self.source.clone()], watch, &watch.stop),
+        }
+    }
+
+    /// Runs a join to its end, and returns what was observed.
+    fn finish(&self, begun: Begun, place: &Place, what: &str) -> Watch {
+        let watch = Watch::default();
+        let summary = self.run(begun, &Disk::new(), &self.options(place), &watch);
+        let summary = summary.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(summary.best_block, self.world.tip(), "{what}");
+        self.assert_right(place, what);
+        watch
+    }
+
+    /// Panics unless the directory holds what a sync in order comes to, and nothing else is left.
+    fn assert_right(&self, place: &Place, what: &str) {
+        let held = Held::by(place);
+        assert_eq!(held.coins, self.right.coins, "{what}");
+        assert!(held.index == self.right.index, "{what}: block index");
+        assert!(held.undo == self.right.undo, "{what}: undo data");
+        assert!(!join_dir(place).exists(), "{what}: temporary files");
+        assert_no_tables_left(place, what);
+    }
+}
+
+fn join_dir(place: &Place) -> PathBuf {
+    place.options().spill_path()
+}
+
+/// Panics if there are tables that are not part of the UTXO set.
+fn assert_no_tables_left(place: &Place, what: &str) {
+    let dir = place.network_dir().join("chainstate");
+    let options = apus::leveldb::Options { read_only: true, ..Default::default() };
+    let live = Chainstate::open(Disk::new(), &dir, options).unwrap().disk_bytes();
+    let files = dir.read_dir().unwrap().map(|entry| entry.unwrap());
+    let tables = files.filter(|entry| entry.path().extension().is_some_and(|ext| ext == "ldb"));
+    let bytes: u64 = tables.map(|entry| entry.metadata().unwrap().len()).sum();
+    assert_eq!(bytes, live, "{what}: bytes of tables");
+}
+
+/// The best block whose coins are committed; `None` where there are none.
+fn committed(place: &Place) -> Option<(u32, Hash)> {
+    let (options, stop) = (place.options(), AtomicBool::new(false));
+    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()?;
+    (stats.txouts > 0).then_some((stats.height, stats.best_block))
+}
+
+/// An observer of the passes, which may ask to stop at the first report of one.
+#[derive(Default)]
+struct Watch {
+    stop: AtomicBool,
+    stop_in: Option<Phase>,
+    /// The file of saved progress.
+    progress: Option<PathBuf>,
+    seen: Mutex<[Option<Seen>; 3]>,
+}
+
+/// What was seen of a pass.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Blocks done at the first report.
+    blocks: u64,
+    /// The saved progress at the first report.
+    progress: Option<(u64, SystemTime)>,
+    /// Whether progress was saved while the pass went on.
+    has_saved: bool,
+}
+
+impl Watch {
+    fn stopping_in(pass: Phase) -> Self {
+        Self { stop_in: Some(pass), ..Self::default() }
+    }
+
+    fn of(place: &Place) -> Self {
+        Self { progress: Some(join_dir(place).join("progress")), ..Self::default() }
+    }
+
+    fn seen(&self) -> [Option<Seen>; 3] {
+        *self.seen.lock().unwrap()
+    }
+
+    /// Blocks that were read at the first report of the first pass; `None` if there was none.
+    fn read_at_first(&self) -> Option<u64> {
+        self.seen()[0].map(|seen| seen.blocks)
+    }
+}
+
+impl Observer for Watch {
+    fn observe(&self, progress: &Progress) {
+        let Some(pass) = PASSES.iter().position(|pass| *pass == progress.phase) else { return };
+        let metadata = self.progress.as_ref().and_then(|path| path.metadata().ok());
+        let file = metadata.map(|found| (found.ino(), found.modified().unwrap()));
+        let mut seen = self.seen.lock().unwrap();
+        let first = Seen { blocks: progress.blocks, progress: file, has_saved: false };
+        let seen = seen[pass].get_or_insert(first);
+        seen.has_saved |= seen.progress != file;
+        if self.stop_in == Some(progress.phase) {
+            self.stop.store(true, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_shows_all_or_nothing_and_is_carried_on_from() {
+    let test = Test::small(91);
+    let mut rng = Rng::new(91, 1);
+    let mut carried_on = [0; 3];
+    for begun in BEGUN {
+        let base = test.begin(begun);
+        let old = committed(&base);
+        let new = Some((test.world.height(), test.world.tip()));
+        for (save_every, cuts) in [(Duration::ZERO, rounds(6)), (Duration::MAX, rounds(8))] {
+            let run = |place: &Place, power: &Arc<PowerCut>, watch: &Watch| {
+                let disk = Disk::with_power_cut(Arc::clone(power));
+                let options = Options { save_every, ..test.options(place) };
+                test.run(begun, &disk, &options, watch)
+            };
+            let counter = Arc::new(PowerCut::at(u64::MAX));
+            run(&base.copy(), &counter, &Watch::default()).unwrap();
+            let steps = counter.steps();
+            assert!(steps > 20, "there is something to cut: {steps}");
+            for number in 0..cuts {
+                let cut_at = steps * number / cuts + rng.between(1, steps / cuts);
+                let what = format!("{begun:?}, every {save_every:?}, cut at {cut_at} of {steps}");
+                let place = base.copy();
+                let (power, watch) = (Arc::new(PowerCut::at(cut_at)), Watch::of(&place));
+                let _ = run(&place, &power, &watch);
+                power.lose_unsynced().unwrap();
+                let shown = committed(&place);
+                assert!(shown == old || shown == new, "{what}: {shown:?}");
+                if begun != Begun::Empty && number % 4 == 0 {
+                    Judge::open(&place.copy()).unwrap_or_else(|| panic!("{what}: the engine"));
+                }
+                let rest = test.finish(begun, &place, &what);
+                let last_saved = watch.seen().iter().rposition(|s| s.is_some_and(|s| s.has_saved));
+                if let Some(pass) = last_saved {
+                    carried_on[pass] += 1;
+                    let again = rest.seen()[..pass].iter().any(Option::is_some);
+                    assert!(!again, "{what}: what was done before pass {pass} was done again");
+                    let read = rest.read_at_first();
+                    assert!(read.is_none_or(|blocks| blocks > 1), "{what}: {read:?}");
+                }
+            }
+        }
+    }
+    let in_each = carried_on.iter().all(|times| *times > 0);
+    assert!(in_each, "saved in each pass, and carried on from there: {carried_on:?}");
+}
+
+/// A chain that takes a second or so.
+fn long_chain() -> Chain {
+    Chain::new(Spec { empty_blocks_after: 0, ..Spec::mainnet_like(92, 60, 6_000_000) })
+}
+
+fn start_join(place: &Place, source: &Path) -> Child {
+    let args = ["sync", "--method=join", "--joindepth=0", "--assumevalid=0", "--par=2"];
+    let mut command = program_on(place, &args);
+    command.arg("--from").arg(source);
+    start(command)
+}
+
+#[test]
+fn killed_at_random_moments_it_ends_right() {
+    let test = Test::of(&long_chain());
+    let mut rng = Rng::new(92, 1);
+    let timed = test.world.place();
+    let begun = Instant::now();
+    assert!(start_join(&timed, &test.source).wait().unwrap().success());
+    let whole = begun.elapsed();
+    test.assert_right(&timed, "not interrupted");
+    let place = test.world.place();
+    for number in 0..3 {
+        // An interrupt saves what is done; then it is killed while it carries on.
+        for kind in [Signal::INT, Signal::KILL] {
+            let mut child = start_join(&place, &test.source);
+            let share = 5 + rng.below(25) as u32 + 10 * number;
+            std::thread::sleep(whole * share / 100);
+            signal(&child, kind);
+            child.wait().unwrap();
+            let shown = committed(&place);
+            let tip = (test.world.height(), test.world.tip());
+            assert!(shown.is_none_or(|shown| shown == tip), "{shown:?}");
+        }
+    }
+    assert!(start_join(&place, &test.source).wait().unwrap().success());
+    test.assert_right(&place, "killed");
+    let judge = Judge::open(&place).expect("the engine opens it");
+    judge.read_everything();
+}
