@@ -446,3 +446,6 @@ fn output_bytes<'a>(bytes: &'a [u8], output: &Output) -> &'a [u8] {
     let len = cursor.varint().expect("this length was read before");
     cursor.take(len as usize).expect("these bytes were read before")
 }
+
+#[cfg(test)]
+mod tests;
