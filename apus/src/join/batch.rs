@@ -121,3 +121,108 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at + 4)?;
     Some(u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::disk::{Disk, PartBuffer};
+    use crate::testdata::Random;
+
+    /// Records by part and source; each record is its length in two bytes, and random bytes.
+    type Records = BTreeMap<(usize, u32), Vec<Vec<u8>>>;
+
+    fn read_all(parts: &Parts) -> Records {
+        let mut records = Records::new();
+        for part in 0..parts.parts() {
+            let each = |piece: &[u8]| -> Result<(), StoreError> {
+                let add = |source, range: std::ops::Range<usize>| {
+                    let mut rest = &piece[range];
+                    while let [low, high, others @ ..] = rest {
+                        let len = usize::from(u16::from_le_bytes([*low, *high]));
+                        let record = others[..len].to_vec();
+                        records.entry((part, source)).or_default().push(record);
+                        rest = &others[len..];
+                    }
+                    Ok::<(), NoBatch>(())
+                };
+                for_each_batch(piece, 0..piece.len(), add).expect("a piece holds whole batches");
+                Ok(())
+            };
+            parts.for_each_piece(part, &mut PartBuffer::new(), each).unwrap();
+        }
+        records
+    }
+
+    #[test]
+    fn all_records_come_back_under_their_part_and_source() {
+        const FIRST: usize = 3;
+        const COUNT: usize = 5;
+        for (seed, batch_bytes) in [(1, 0), (2, 16), (3, 512), (4, 1 << 20)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("spill.dat");
+            let parts = Parts::new(&Disk::new(), path, FIRST + COUNT + 1, 4096);
+            let mut random = Random(seed);
+            let mut expected = Records::new();
+            // Two writers at a time, as two threads have them.
+            let writer = || BatchWriter::new(&parts, FIRST, COUNT, batch_bytes);
+            let mut writers = [(writer(), 10), (writer(), 20)];
+            for (writer, source) in &mut writers {
+                writer.set_source(*source).unwrap();
+            }
+            for _ in 0..3000 {
+                let (writer, source) = &mut writers[random.below(2usize)];
+                if random.below(200u32) == 0 {
+                    *source += 1;
+                    writer.set_source(*source).unwrap();
+                }
+                if random.below(300u32) == 0 {
+                    writer.flush().unwrap();
+                }
+                let part = random.below(COUNT);
+                let len = if random.below(50u32) == 0 { 3000 } else { random.below(60usize) };
+                let record = random.bytes(len);
+                let put = |out: &mut Vec<u8>| {
+                    out.extend_from_slice(&(len as u16).to_le_bytes());
+                    out.extend_from_slice(&record);
+                };
+                writer.push(part, put).unwrap();
+                expected.entry((FIRST + part, *source)).or_default().push(record);
+            }
+            for (writer, _) in &mut writers {
+                writer.flush().unwrap();
+            }
+            assert!(expected.len() > 2 * COUNT);
+            assert!(read_all(&parts) == expected, "batches of {batch_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_whole_batches_are_noticed() {
+        let mut bytes = Vec::new();
+        for (source, len) in [(7, 30), (8, 0), (9, 5)] {
+            let start = begin_batch(&mut bytes, source);
+            bytes.resize(bytes.len() + len, source as u8);
+            end_batch(&mut bytes, start);
+        }
+        let found = |bytes: &[u8], range| {
+            let mut found = Vec::new();
+            let each = |source, range: std::ops::Range<usize>| {
+                found.push((source, range));
+                Ok::<(), NoBatch>(())
+            };
+            for_each_batch(bytes, range, each).map(|()| found)
+        };
+        assert_eq!(found(&bytes, 0..59).unwrap(), [(7, 8..38), (8, 46..46), (9, 54..59)]);
+        assert_eq!(found(&bytes, 38..59).unwrap(), [(8, 46..46), (9, 54..59)]);
+        assert_eq!(found(&bytes, 5..5).unwrap(), []);
+        for end in (1..59).filter(|end| ![38, 46].contains(end)) {
+            assert!(found(&bytes[..end], 0..end).is_err(), "cut at {end}");
+            assert!(found(&bytes, 0..end).is_err(), "the range ends at {end}");
+        }
+        let mut too_long = bytes.clone();
+        too_long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(found(&too_long, 0..59).is_err());
+    }
+}
