@@ -88,3 +88,101 @@ impl<'a> Sequencer<'a> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+    use crate::disk::Disk;
+    use crate::hash::Hash;
+    use crate::store::{BlockFilesOptions, FlatFilePos, Obfuscation};
+    use crate::testdata::Random;
+
+    const BLOCKS: usize = 300;
+    const FIRST: usize = 20;
+
+    fn files(dir: &Path) -> BlockFiles {
+        let (key, options) = (Obfuscation::new([1; 8]), BlockFilesOptions::default());
+        BlockFiles::new(&Disk::new(), dir, [2; 4], key, vec![], options)
+    }
+
+    fn payload(index: usize) -> Vec<u8> {
+        let mut random = Random(index as u64);
+        let len = 1 + random.below(400usize);
+        random.bytes(len)
+    }
+
+    fn prev(index: usize) -> Hash {
+        Hash([index as u8; 32])
+    }
+
+    /// The undo data of every third block is stored already.
+    fn undo(files: &BlockFiles, index: usize) -> Option<Undo> {
+        let record = files.encode_undo(&payload(index), &prev(index));
+        (!index.is_multiple_of(3)).then_some(Undo { file: 0, height: index as u32, record })
+    }
+
+    /// A directory's files with a blk file of number 0, to which undo data can be appended.
+    fn with_block(dir: &Path) -> BlockFiles {
+        let files = files(dir);
+        files.append_block(&[0; 100], 0, 0).unwrap();
+        files
+    }
+
+    #[test]
+    fn undo_data_is_in_order_of_height_whoever_finishes_first() {
+        for seed in 0..4u64 {
+            let dir = tempfile::tempdir().unwrap();
+            let files = with_block(dir.path());
+            let sequencer = Sequencer::new(&files, FIRST);
+            let (next, halt) = (AtomicU32::new(FIRST as u32), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                for thread in 0..5 {
+                    let (files, sequencer, next, halt) = (&files, &sequencer, &next, &halt);
+                    scope.spawn(move || {
+                        let mut random = Random(seed * 100 + thread);
+                        loop {
+                            let index = next.fetch_add(1, Relaxed) as usize;
+                            if index >= BLOCKS {
+                                break;
+                            }
+                            if random.below(10u32) == 0 {
+                                std::thread::sleep(Duration::from_micros(random.below(900u64)));
+                            }
+                            assert!(sequencer.wait_for_room(index, halt));
+                            sequencer.finish(index, undo(files, index)).unwrap();
+                        }
+                    });
+                }
+            });
+            let (finished, written) = sequencer.into_written();
+            assert_eq!(finished, BLOCKS);
+            let due = (FIRST..BLOCKS).filter(|index| !index.is_multiple_of(3));
+            assert!(written.iter().map(|undo| undo.index as usize).eq(due));
+            assert!(written.is_sorted_by_key(|undo| undo.pos), "in the file as well");
+            for UndoAt { index, pos } in written {
+                let (at, index) = (FlatFilePos { file: 0, pos }, index as usize);
+                assert_eq!(files.read_undo(at, &prev(index)).unwrap(), payload(index));
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_gap_nothing_is_written_and_nobody_is_too_far_ahead() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = with_block(dir.path());
+        let sequencer = Sequencer::new(&files, 0);
+        let halt = AtomicBool::new(true);
+        for index in (0..AHEAD_MAX).filter(|index| *index != 10) {
+            assert!(sequencer.wait_for_room(index, &halt), "{index}");
+            sequencer.finish(index, undo(&files, index)).unwrap();
+        }
+        assert!(sequencer.wait_for_room(10 + AHEAD_MAX, &halt));
+        assert!(!sequencer.wait_for_room(11 + AHEAD_MAX, &halt), "the threads are to end");
+        let (finished, written) = sequencer.into_written();
+        assert_eq!(finished, 10);
+        assert_eq!(written.iter().map(|undo| undo.index).max(), Some(8));
+    }
+}
