@@ -30,7 +30,7 @@ fn every_broken_rule_is_refused_for_cores_reason() {
 }
 
 /// libbitcoinkernel does not report the script error that Core adds in brackets.
-fn assert_refused_for(rule: Break, reason: &str, ours: &str) {
+pub fn assert_refused_for(rule: Break, reason: &str, ours: &str) {
     let reason = reason.split(" (").next().unwrap();
     let same = ours == reason || ours.starts_with(&format!("{reason}, "));
     let parent_missing =

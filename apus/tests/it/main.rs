@@ -11,6 +11,7 @@ mod crash_join;
 mod format;
 mod fuzz;
 mod hints;
+mod join;
 mod judged;
 mod kernel;
 mod lost_work;

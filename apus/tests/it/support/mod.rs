@@ -5,6 +5,7 @@ pub mod chains;
 pub mod judge;
 pub mod model;
 pub mod mounts;
+pub mod outcome;
 pub mod program;
 pub mod stop_when;
 pub mod swift;

@@ -1,0 +1,158 @@
+//! Chains that break a rule: the join ends below the fault, and the same block is refused for the
+//! same reason as in order.
+
+pub mod coins;
+mod files;
+pub mod repeats;
+mod rules;
+pub mod spends;
+
+use std::collections::BTreeSet;
+
+use apus::sync::Options;
+use apus::wire::Chain;
+use apus_testchain::every;
+
+use super::draft::Draft;
+use crate::support::Place;
+use crate::support::outcome::Outcome;
+use crate::support::swift::try_sync_with;
+
+/// The height of the blocks with a coinbase alone that each kind is built on: the coins of the
+/// first 20 have matured.
+pub const TRUNK: u32 = 120;
+
+const MISSING: &str = "bad-txns-inputs-missingorspent";
+
+/// A kind of fault.
+pub struct Kind {
+    name: &'static str,
+    /// The block that is refused in order, and Core's reason; `None` if the chain is valid.
+    due: Option<(u32, &'static str)>,
+    make: fn(&mut Draft),
+}
+
+impl Kind {
+    const fn refused(
+        name: &'static str,
+        height: u32,
+        reason: &'static str,
+        make: fn(&mut Draft),
+    ) -> Self {
+        Self { name, due: Some((height, reason)), make }
+    }
+
+    const fn valid(name: &'static str, make: fn(&mut Draft)) -> Self {
+        Self { name, due: None, make }
+    }
+}
+
+/// Workers and memory of a join.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub threads: usize,
+    pub dbcache_bytes: usize,
+}
+
+/// One window for the whole chain, a window of one block, spans of one window each, and spans of
+/// about a block with no memory.
+pub const SHAPES: [Shape; 4] = [
+    Shape { threads: 1, dbcache_bytes: 100 << 20 },
+    Shape { threads: 1, dbcache_bytes: 0 },
+    Shape { threads: 3, dbcache_bytes: 100 << 20 },
+    Shape { threads: 8, dbcache_bytes: 0 },
+];
+
+impl Shape {
+    pub fn join(self, place: &Place) -> Options {
+        let Self { threads, dbcache_bytes } = self;
+        Options { threads, dbcache_bytes, ..place.join() }
+    }
+}
+
+/// Makes a chain of each kind, and joins it in two of the shapes, or in all with
+/// `APUS_TEST_ROUNDS=2`.
+fn check(kinds: &[Kind], change: impl Fn(&mut Options)) {
+    let trunk = Draft::new(TRUNK);
+    for (number, kind) in kinds.iter().enumerate() {
+        let mut draft = trunk.clone();
+        (kind.make)(&mut draft);
+        let run = |options: &dyn Fn(&Place) -> Options| {
+            let place = Place::new(Chain::Regtest);
+            let sources = [place.write("blocks", &draft.bytes())];
+            let mut options = options(&place);
+            change(&mut options);
+            Outcome::of_sync(&place, &options, &sources)
+        };
+        let expected = run(&Place::in_order);
+        kind.assert_due(&draft, &expected);
+        for shape in SHAPES.iter().cycle().skip(number).step_by(every(2)).take(4 / every(2)) {
+            let joined = run(&|place| shape.join(place));
+            joined.assert_same(&expected, &format!("{}, {shape:?}", kind.name));
+        }
+    }
+}
+
+/// Makes a chain of each kind, and joins it above a UTXO set of some height that was made in order;
+/// of four heights with `APUS_TEST_ROUNDS=4`.
+pub fn check_on_base(kinds: &[Kind], change: impl Fn(&mut Options)) {
+    let trunk = Draft::new(TRUNK);
+    for (number, kind) in kinds.iter().enumerate() {
+        let mut draft = trunk.clone();
+        (kind.make)(&mut draft);
+        let fault = kind.due.map_or(draft.height(), |(height, _)| height);
+        let bases = BTreeSet::from([1, TRUNK, (TRUNK + fault) / 2, fault - 1]);
+        let first = number % bases.len();
+        for (index, base) in
+            bases.iter().cycle().skip(first).step_by(every(4)).take(4 / every(4)).enumerate()
+        {
+            let shape = SHAPES[(number / 4 + index) % SHAPES.len()];
+            kind.check_on_base(&draft, *base, shape, &change);
+        }
+    }
+}
+
+impl Kind {
+    /// Compares a join above a UTXO set at height `base` with a sync in order above the same.
+    fn check_on_base(
+        &self,
+        draft: &Draft,
+        base: u32,
+        shape: Shape,
+        change: &impl Fn(&mut Options),
+    ) {
+        let place = Place::new(Chain::Regtest);
+        let sources = [place.write("blocks", &draft.bytes())];
+        let mut options = Options { stop_at_height: Some(base), ..place.in_order() };
+        change(&mut options);
+        assert_eq!(try_sync_with(&options, &sources).unwrap().height, base);
+        place.shrink();
+        let run = |place: Place, mut options: Options| {
+            change(&mut options);
+            Outcome::of_sync(&place, &options, &sources)
+        };
+        let copy = place.copy();
+        let options = copy.in_order();
+        let expected = run(copy, options);
+        self.assert_due(draft, &expected);
+        let options = shape.join(&place);
+        let joined = run(place, options);
+        joined.assert_same(&expected, &format!("{}, from {base}, {shape:?}", self.name));
+    }
+
+    /// Panics unless a sync in order refused what is due, so that the comparison with it says
+    /// something.
+    fn assert_due(&self, draft: &Draft, outcome: &Outcome) {
+        let (name, refusals) = (self.name, outcome.refusals());
+        let Some((height, reason)) = self.due else {
+            assert_eq!(outcome.height(), draft.height(), "{name}: {refusals:?}");
+            assert!(refusals.is_empty(), "{name}: {refusals:?}");
+            return;
+        };
+        assert_eq!(outcome.height(), height - 1, "{name}: {refusals:?}");
+        let hash = crate::support::blocks::hash(draft.at(height));
+        let found = refusals.iter().find(|(block, _)| *block == Some(hash));
+        let (_, found) = found.unwrap_or_else(|| panic!("{name}: {refusals:?}"));
+        assert!(found.starts_with(reason), "{name}: '{found}' is not '{reason}'");
+    }
+}
