@@ -127,7 +127,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::disk::{Disk, PartBuffer};
+    use crate::disk::{Caching, Disk, PartBuffer};
     use crate::testdata::Random;
 
     /// Records by part and source; each record is its length in two bytes, and random bytes.
@@ -162,7 +162,7 @@ mod tests {
         for (seed, batch_bytes) in [(1, 0), (2, 16), (3, 512), (4, 1 << 20)] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("spill.dat");
-            let parts = Parts::new(&Disk::new(), path, FIRST + COUNT + 1, 4096);
+            let parts = Parts::new(&Disk::new(), path, FIRST + COUNT + 1, 4096, Caching::Direct);
             let mut random = Random(seed);
             let mut expected = Records::new();
             // Two writers at a time, as two threads have them.

@@ -45,14 +45,14 @@ impl Counts {
         }
     }
 
-    /// The work done since `before` was taken.
+    /// The work done since `before` was taken; some of that may have been dropped since.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
-            blocks: self.blocks - before.blocks,
-            bytes: self.bytes - before.bytes,
-            transactions: self.transactions - before.transactions,
-            inputs: self.inputs - before.inputs,
-            scripts: self.scripts - before.scripts,
+            blocks: self.blocks.saturating_sub(before.blocks),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            transactions: self.transactions.saturating_sub(before.transactions),
+            inputs: self.inputs.saturating_sub(before.inputs),
+            scripts: self.scripts.saturating_sub(before.scripts),
         }
     }
 }

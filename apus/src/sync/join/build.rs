@@ -16,6 +16,7 @@ use crate::sync::block::step::Step;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
+use crate::sync::outcome::Counts;
 use crate::sync::progress::Observer;
 
 /// How a join ended.
@@ -60,7 +61,8 @@ pub(crate) fn build(
             Ok(Ended::Finished) => break,
             Ok(Ended::Stopped) => {
                 *spilled += work.spilled_bytes();
-                let read = work.state.read().counts;
+                // Scripts are checked in the last pass.
+                let read = Counts { scripts: 0, ..work.state.read().counts };
                 node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
                 return Ok(Joined::Stopped);
             }

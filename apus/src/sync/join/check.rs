@@ -18,14 +18,6 @@ use crate::sync::sources::{BlockBytes, Place};
 use crate::sync::threads::Crew;
 use crate::wire::{Cursor, ParseError};
 
-/// A block that has passed all rules.
-#[derive(Clone, Copy)]
-pub(super) struct CheckedStep {
-    /// Inputs whose scripts were checked.
-    pub scripts: u64,
-    pub weight: u64,
-}
-
 /// What the threads of the last pass share.
 pub(super) struct Checking<'a> {
     pub job: &'a Job<'a>,
@@ -36,18 +28,18 @@ pub(super) struct Checking<'a> {
 }
 
 impl Checking<'_> {
-    /// One thread's run: checks blocks until there are none left.
-    pub fn work(&self, crew: &Crew<CheckedStep>) -> Result<(), Fault> {
+    /// One thread's run: checks blocks until there are none left, and reports the weight of each.
+    pub fn work(&self, crew: &Crew<u64>) -> Result<(), Fault> {
         while let Some((index, bucket)) = self.queue.take(crew.halt())? {
             match self.block(index, &bucket) {
-                Ok((undo, checked)) => {
+                Ok(undo) => {
                     // After a halt, blocks that wait for a lower one are checked again.
                     if !self.sequencer.wait_for_room(index, crew.halt()) {
                         break;
                     }
                     let _timer = self.job.shared.clock.start(Stage::Undo);
                     self.sequencer.finish(index, undo)?;
-                    crew.report(checked);
+                    crew.report(self.job.plan.steps[index].weight);
                 }
                 Err(Fault::Block(height)) => self.job.refuse(height),
                 Err(fault) => return Err(fault),
@@ -56,11 +48,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn block(
-        &self,
-        index: usize,
-        bucket: &Arc<Bucket>,
-    ) -> Result<(Option<Undo>, CheckedStep), Fault> {
+    fn block(&self, index: usize, bucket: &Arc<Bucket>) -> Result<Option<Undo>, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
         let coins = bucket.block(height).expect("the first pass leaves a record of each block");
@@ -82,8 +70,7 @@ impl Checking<'_> {
             }
             _ => None,
         };
-        let scripts = if flags.is_some() { block.input_count() as u64 } else { 0 };
-        Ok((undo, CheckedStep { scripts, weight: step.weight }))
+        Ok(undo)
     }
 }
 

@@ -64,9 +64,7 @@ pub(super) fn commit(
         let with_scripts = !plan.assumed.covers(shared.tree, step.id);
         ledger.checked.note_connected(plan.height(index), with_scripts);
     }
-    let read = state.read().counts;
-    let counts = crate::sync::outcome::Counts { scripts: state.scripts, ..read };
-    let counts = ledger.counts.plus(counts);
+    let counts = ledger.counts.plus(state.read().counts);
     ledger.stand_at(plan.chain.clone(), coins, counts);
     Ok(())
 }

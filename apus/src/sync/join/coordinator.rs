@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::bucket::BlockQueue;
-use super::check::{CheckedStep, Checking};
+use super::check::Checking;
 use super::fault::Fault;
 use super::job::Job;
 use super::pair::{PairedRange, Pairer};
@@ -241,13 +241,11 @@ impl<'a> Coordinator<'a> {
         };
         let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, 0..state.checked);
         let mut until = Deadline::new(*save_every, stop);
-        let mut scripts = 0;
-        let run = |crew: &Crew<CheckedStep>| checking.work(crew);
+        let run = |crew: &Crew<u64>| checking.work(crew);
         let results = threads::work_until_halt("check", memory.workers, run, |step| {
             let is_done = step.is_some();
-            if let Some(step) = step {
-                scripts += step.scripts;
-                progress.add(step.weight, step.weight);
+            if let Some(weight) = step {
+                progress.add(weight, weight);
             }
             progress.report();
             until.is_due(is_done)
@@ -255,7 +253,6 @@ impl<'a> Coordinator<'a> {
         let (checked, written) = checking.sequencer.into_written();
         state.checked = checked;
         state.undo.extend(written);
-        state.scripts += scripts;
         results.into_iter().collect::<Result<(), Fault>>()?;
         job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
     }

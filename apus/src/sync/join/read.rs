@@ -132,7 +132,10 @@ impl<'a> Reader<'a> {
         let view = block.view();
         let (bytes, tx_count) = (view.len() as u64, view.tx_count() as u32);
         let (transactions, inputs) = (u64::from(tx_count), view.input_count() as u64 - 1);
-        let one = Counts { blocks: 1, bytes, transactions, inputs, scripts: 0 };
+        // Those that the last pass checks.
+        let has_scripts = !plan.assumed.covers(shared.tree, step.id);
+        let scripts = if has_scripts { inputs } else { 0 };
+        let one = Counts { blocks: 1, bytes, transactions, inputs, scripts };
         *read = ReadCounts { counts: counts.counts.plus(one), ..counts };
         Ok(ReadBlock { index, tx_count, stored, bytes })
     }

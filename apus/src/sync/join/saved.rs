@@ -115,7 +115,7 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
     put_list(out, &dropped, |out, source| out.extend_from_slice(&source.to_le_bytes()));
     put_numbers(out, &[u64::from(state.sources)]);
     put_paired(out, &state.paired);
-    put_numbers(out, &[state.checked as u64, state.scripts]);
+    put_numbers(out, &[state.checked as u64]);
     put_list(out, &state.undo, |out, undo| {
         out.extend_from_slice(&undo.index.to_le_bytes());
         out.extend_from_slice(&undo.pos.to_le_bytes());
@@ -127,9 +127,9 @@ fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
     let dropped: HashSet<u32> = list(cursor, 4, Cursor::u32)?.into_iter().collect();
     let sources = cursor.u64()? as u32;
     let paired = read_paired(cursor)?;
-    let (checked, scripts) = (cursor.u64()? as usize, cursor.u64()?);
+    let checked = cursor.u64()? as usize;
     let undo = list(cursor, 8, |c| Ok(UndoAt { index: c.u32()?, pos: c.u32()? }))?;
-    Ok(State { spans, dropped, sources, paired, checked, undo, scripts })
+    Ok(State { spans, dropped, sources, paired, checked, undo })
 }
 
 /// The bytes of a span as it is written.

@@ -19,8 +19,6 @@ pub(super) struct State {
     pub checked: usize,
     /// Where undo data was written, for blocks that had none.
     pub undo: Vec<UndoAt>,
-    /// Inputs whose scripts were checked.
-    pub scripts: u64,
 }
 
 /// Undo data that the block index does not know yet: index of the block among the steps, and
