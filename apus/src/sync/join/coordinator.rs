@@ -130,7 +130,7 @@ impl<'a> Coordinator<'a> {
             until.is_due(is_done)
         });
         drop(queue);
-        results.into_iter().collect::<Result<(), Fault>>()?;
+        gather(results)?;
         job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
     }
 
@@ -190,8 +190,7 @@ impl<'a> Coordinator<'a> {
             observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
             until.is_due(bytes.is_some())
         });
-        let results = results.into_iter().collect::<Result<Vec<_>, Fault>>()?;
-        for PairedRange { done, counts } in results.into_iter().flatten() {
+        for PairedRange { done, counts } in gather(results)?.into_iter().flatten() {
             paired.counts.add(&counts);
             paired.done[done].fill(true);
         }
@@ -253,7 +252,7 @@ impl<'a> Coordinator<'a> {
         let (checked, written) = checking.sequencer.into_written();
         state.checked = checked;
         state.undo.extend(written);
-        results.into_iter().collect::<Result<(), Fault>>()?;
+        gather(results)?;
         job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
     }
 
@@ -266,6 +265,23 @@ impl<'a> Coordinator<'a> {
         }
         Ok(self.work.save(self.plan, self.ledger)?)
     }
+}
+
+/// What all threads return, or the fault of one of them: an error of the operating system before the
+/// errors that it leads to in other threads.
+fn gather<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
+    let is_cause = |fault: &Fault| matches!(fault, Fault::Store(error) if error.source.is_some());
+    let (mut returned, mut first) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(value) => returned.push(value),
+            Err(fault) if is_cause(&fault) => return Err(fault),
+            Err(fault) => {
+                first.get_or_insert(fault);
+            }
+        }
+    }
+    first.map_or(Ok(returned), Err)
 }
 
 /// Cuts the partitions that are not done into about `count` consecutive ranges.
@@ -360,7 +376,7 @@ impl<'a> Tracked<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Disk;
+    use crate::disk::{Disk, StoreError};
     use crate::sync::block::step::Step;
     use crate::sync::node::{Coins, Node};
     use crate::sync::options::Options;
@@ -413,6 +429,17 @@ mod tests {
                 drop(coordinator.check_all(&bulk));
             },
         );
+    }
+
+    #[test]
+    fn the_error_of_the_system_counts_before_those_that_follow_from_it() {
+        let follows = || Fault::Store(StoreError::new("f", "an earlier write failed"));
+        let full = Fault::Store(StoreError::full("f", "no room"));
+        let fault = gather(vec![Ok(1), Err(follows()), Err(full), Err(follows())]).err();
+        assert!(matches!(fault, Some(Fault::Store(error)) if error.source.is_some()));
+        let fault = gather(vec![Err(Fault::Block(7)), Ok(1), Err(Fault::Block(8))]).err();
+        assert!(matches!(fault, Some(Fault::Block(7))));
+        assert_eq!(gather(vec![Ok(1), Ok(2)]).ok(), Some(vec![1, 2]));
     }
 
     #[test]
