@@ -23,7 +23,8 @@ const BATCH_BYTES_MIN: usize = 512;
 const BATCH_BYTES_MAX: usize = 4096;
 /// The bytes of all batches of a worker.
 const BATCHES_BYTES: usize = 4 << 20;
-/// The bytes of a block's spent coins that are in memory at a time in the last pass, at most.
+/// The bytes of spent coins in a bucket, two of which are in memory at a time in the last pass: at
+/// most, unless so many buckets would take more memory for their pieces.
 const BUCKET_BYTES_MAX: u64 = 32 << 20;
 const BUCKET_BYTES_MIN: u64 = 64 << 10;
 /// Records of outputs that reach a partition, in bytes for 100 bytes of blocks; measured from 25 to
@@ -72,6 +73,9 @@ impl Layout {
         let most = most.clamp(PARTITION_BITS_MIN, PARTITION_BITS_MAX);
         let partition_bits = bits.clamp(PARTITION_BITS_MIN, most);
         let bucket_bytes = (memory.bytes as u64 / 8).clamp(BUCKET_BYTES_MIN, BUCKET_BYTES_MAX);
+        // Pieces for all buckets then take as much as one bucket: 100 MB for 150 GB of coins.
+        let balanced = (all / 100 * COINS_PERCENT * PIECE_BYTES_MIN as u64).isqrt();
+        let bucket_bytes = bucket_bytes.max(balanced);
         let bucket_ends = bucket_ends(first_height, sizes, bucket_bytes * 100 / COINS_PERCENT);
         Self { partition_bits, bucket_ends, first_height }
     }
@@ -175,6 +179,21 @@ mod tests {
         assert_eq!(layout.partition_of(&Hash::ZERO), 0);
         let pieces = layout.piece_bytes(memory) * layout.parts();
         assert!(pieces <= memory.bytes / 2, "{pieces} of {}", memory.bytes);
+    }
+
+    #[test]
+    fn a_long_chain_leaves_memory_bounded() {
+        const MB: usize = 1_000_000;
+        let sizes = vec![850_000; 900_000];
+        for (bytes, workers) in [(100 * MB, 17), (450 * MB, 3), (4000 * MB, 17)] {
+            let memory = Memory { bytes, workers };
+            let layout = Layout::new(1, &sizes, memory);
+            let pieces = layout.piece_bytes(memory) * layout.parts();
+            assert!(pieces <= bytes / 2 + 100 * MB, "{bytes}: {pieces} bytes of pieces");
+            let largest = (0..layout.buckets()).map(|bucket| layout.heights(bucket).len()).max();
+            let coins = largest.unwrap() * 850_000 / 100 * COINS_PERCENT as usize;
+            assert!(2 * coins <= bytes + 200 * MB, "{bytes}: {coins} bytes in a bucket");
+        }
     }
 
     #[test]

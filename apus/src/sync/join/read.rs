@@ -46,6 +46,8 @@ pub(super) struct Reader<'a> {
     records: BatchWriter<'a>,
     /// What the blocks leave for the last pass.
     blocks: BatchWriter<'a>,
+    /// The bucket of the last block.
+    bucket: usize,
     lane: Lane,
     hashes: Vec<u64>,
     sources: Vec<u8>,
@@ -64,6 +66,7 @@ impl<'a> Reader<'a> {
             window: Window::new(window),
             records: BatchWriter::new(job.parts, 0, records, batch_bytes),
             blocks: BatchWriter::new(job.parts, layout.first_bucket(), buckets, BLOCKS_BYTES),
+            bucket: 0,
             lane: Lane::default(),
             hashes: Vec::new(),
             sources: Vec::new(),
@@ -126,7 +129,12 @@ impl<'a> Reader<'a> {
         }
         let crc = crc32c::crc32c(block.view().bytes());
         let coins = BlockCoins { height, crc, sources: &self.sources };
-        self.blocks.push(self.job.layout.bucket_of(height), |out| put_block_coins(out, &coins))?;
+        let bucket = self.job.layout.bucket_of(height);
+        if std::mem::replace(&mut self.bucket, bucket) != bucket {
+            // Frees the memory of the bucket before, to which this span does not come back.
+            self.blocks.flush()?;
+        }
+        self.blocks.push(bucket, |out| put_block_coins(out, &coins))?;
         drop(timer);
         let stored = self.store(step, &block)?;
         let view = block.view();
