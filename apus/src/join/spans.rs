@@ -27,7 +27,8 @@ fn cut_with(sizes: &[u64], workers: usize, bytes_min: u64) -> Vec<Span> {
     while first < sizes.len() {
         let wanted = match workers {
             1 => u64::MAX,
-            workers => (left / (2 * workers as u64)).max(bytes_min),
+            // A span has a block, however many the workers are.
+            workers => (left / (2 * workers as u64)).max(bytes_min).max(1),
         };
         let (mut end, mut bytes) = (first, 0);
         while end < sizes.len() && bytes < wanted {
@@ -48,6 +49,7 @@ mod tests {
     #[test]
     fn spans_cover_all_blocks_once_and_get_shorter() {
         assert!(cut(&[], 3).is_empty());
+        assert_eq!(cut(&[285], 500), [Span { first: 0, end: 1 }]);
         for workers in [1, 2, 3, 8] {
             let sizes: Vec<u64> = (0..1000).map(|i| 1 + i % 7).collect();
             let spans = cut_with(&sizes, workers, 20);
