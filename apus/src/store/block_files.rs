@@ -14,7 +14,7 @@ use crate::hash::Hash;
 /// Core's `MAX_SIZE`: the most bytes that a block in a file may state as its length.
 const MAX_SIZE: u32 = 0x0200_0000;
 /// Number of files that are kept open for reading; below every usual limit on open files.
-const READERS_MAX: usize = 64;
+const READERS_MAX: usize = 16;
 
 /// The blk and rev files of a data directory (the part of Core's `BlockManager` that handles
 /// bytes).
