@@ -62,7 +62,7 @@ pub enum Command {
         #[command(subcommand)]
         command: HintsCommand,
     },
-    /// Sync the first 14,132 blocks of mainnet, which come with this program, in all three ways.
+    /// Sync the first 14,132 blocks of mainnet, which come with this program, in all four ways.
     Demo {
         /// Put the data directory here and keep it.
         #[arg(long, value_name = "DIR")]

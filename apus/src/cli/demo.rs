@@ -1,4 +1,4 @@
-//! `apus demo`: real blocks in all three ways, compared with Bitcoin Core's figures.
+//! `apus demo`: real blocks in all ways, compared with Bitcoin Core's figures.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct Figures {
     hash_serialized_3: &'static str,
 }
 
-/// Syncs the blocks that came with the program in all three ways, and compares each UTXO set with
+/// Syncs the blocks that came with the program in all ways, and compares each UTXO set with
 /// Bitcoin Core's figures. The directory is temporary unless `keep` names one.
 pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     let temporary = keep.is_none();
@@ -60,7 +60,7 @@ pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     result
 }
 
-/// One of the three ways to sync, and its results.
+/// One of the ways to sync, and its results.
 struct Way {
     name: &'static str,
     summary: Summary,
@@ -77,12 +77,13 @@ struct Demo<'a> {
 impl Demo<'_> {
     fn show(&self, root: &Path) -> Result<ExitCode, Failure> {
         let text = |error| StoreError::io(root, "prepare the demo", error);
-        let (in_order, assumed, full) = (
+        let (in_order, joined, assumed, full) = (
             root.join("in-order"),
+            root.join("join"),
             root.join("swiftsync-assumevalid"),
             root.join("swiftsync-full"),
         );
-        for directory in [&in_order, &assumed, &full] {
+        for directory in [&in_order, &joined, &assumed, &full] {
             if directory.exists() {
                 let what =
                     format!("{} exists already: name another directory", directory.display());
@@ -94,7 +95,7 @@ impl Demo<'_> {
         std::fs::write(&blocks, BLOCKS).map_err(text)?;
 
         let last = thousands(14_131);
-        self.say(format_args!("Syncing mainnet blocks 0 to {last} in three ways …\n"))?;
+        self.say(format_args!("Syncing mainnet blocks 0 to {last} in four ways …\n"))?;
         let options = |directory: &Path, assumevalid| {
             let mut network = Network::new(Chain::Main);
             // So early in the chain nothing is buried deep enough to be assumed valid otherwise.
@@ -109,10 +110,17 @@ impl Demo<'_> {
             return Ok(ExitCode::from(exit::INTERRUPTED));
         };
         self.make_hints(&every_script, &hints)?;
+        // All blocks are joined, and none left to connect in order.
+        let join = Options {
+            method: Method::Join,
+            join_depth: 0,
+            ..options(&joined, AssumeValid::Nothing)
+        };
         let best = AssumeValid::Block(first.summary.best_block);
         let with_hints = |options| Options { hints: Some(hints.clone()), ..options };
         let ways = [
             Ok(Some(first)),
+            self.sync_one_way("join, every script checked", &join, &blocks),
             self.sync_one_way(
                 "SwiftSync, assumed valid",
                 &with_hints(options(&assumed, best)),
@@ -137,7 +145,7 @@ impl Demo<'_> {
                  please report it",
             ));
         }
-        self.say("In all three ways the UTXO set is the one that Bitcoin Core computes.")?;
+        self.say("In all four ways the UTXO set is the one that Bitcoin Core computes.")?;
         Ok(ExitCode::SUCCESS)
     }
 
