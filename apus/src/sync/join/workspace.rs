@@ -17,7 +17,7 @@ use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
 use crate::sync::words::size;
-use crate::sync::{resources, space};
+use crate::sync::space;
 
 /// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
 /// reach the disk.
@@ -268,8 +268,7 @@ fn positions(state: &State, plan: &Plan, entries: &[IndexEntry]) -> Hash {
 fn memory(node: &Node) -> Memory {
     let threads = node.options.threads;
     let workers = if threads > 1 { threads + 1 } else { 1 };
-    let bytes = resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
-    Memory { bytes, workers }
+    Memory { bytes: node.ledger.cache_bytes_max, workers }
 }
 
 /// Whether the system has refused to read what may be whole, rather than the file being gone or
