@@ -158,27 +158,15 @@ fn memory_text(peak: u64, memory: MemoryInUse) -> String {
 /// The report as text. `memory` is the largest memory use that was read while progress was
 /// reported.
 pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
-    let seconds = summary.elapsed.as_secs_f64().max(1e-9);
-    let counts = &summary.counts;
     let coins = summary
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}{}\
-         {} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
-         ({:.0} blocks/s, {:.1} MB/s)\n\
-         {}\n{}{}",
+        "{}{}{}{}\n{}\n{}{}",
         outcome(summary),
         coins,
         method(summary),
-        thousands(counts.blocks),
-        thousands(counts.transactions),
-        thousands(counts.inputs),
-        thousands(counts.scripts),
-        counts.bytes as f64 / 1e6,
-        precise(summary.elapsed),
-        counts.blocks as f64 / seconds,
-        counts.bytes as f64 / seconds / 1e6,
+        work(summary),
         memory_text(summary.peak_memory, memory),
         not_checked(&summary.checked),
         undo_missing(summary),
@@ -205,6 +193,28 @@ fn outcome(summary: &Summary) -> String {
     }
     let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
     format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
+}
+
+/// The amount of work that the run did, and the time that it took.
+fn work(summary: &Summary) -> String {
+    let Summary { counts, elapsed, .. } = summary;
+    // Matching spends, and checking them, is no new block.
+    if summary.saved_join.is_some() && counts.blocks == 0 {
+        return format!("no other block read, in {}", precise(*elapsed));
+    }
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    format!(
+        "{} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
+         ({:.0} blocks/s, {:.1} MB/s)",
+        thousands(counts.blocks),
+        thousands(counts.transactions),
+        thousands(counts.inputs),
+        thousands(counts.scripts),
+        counts.bytes as f64 / 1e6,
+        precise(*elapsed),
+        counts.blocks as f64 / seconds,
+        counts.bytes as f64 / seconds / 1e6,
+    )
 }
 
 /// How far an interrupted join is.
@@ -320,6 +330,32 @@ mod tests {
         assert!(json.contains(r#""swiftsync_saved":{"blocks":7,"of":9}"#), "{json}");
         let text = summary_text(&interrupted(None), unseen);
         assert!(text.starts_with("Interrupted, saved: height 0"), "{text}");
+    }
+
+    #[test]
+    fn an_interrupted_join_says_what_is_kept() {
+        let unseen = MemoryInUse::default();
+        for (pass, blocks_read, blocks_checked, words) in [
+            (JoinPass::Reading, 1_200, 0, "1, 1,200 of 14,131 blocks read"),
+            (JoinPass::Matching, 14_131, 0, "2, all 14,131 blocks read, spends partly matched"),
+            (JoinPass::Checking, 14_131, 7, "3, 7 of 14,131 blocks checked"),
+        ] {
+            let words = words.replacen(',', " of 3,", 1);
+            let saved = SavedJoin { pass, blocks_read, blocks_checked, total: 14_131 };
+            let summary = Summary { saved_join: Some(saved), ..interrupted(None) };
+            let text = summary_text(&summary, unseen);
+            let first = format!(
+                "Interrupted: a join, in pass {words} and saved; the same command carries on\n"
+            );
+            assert!(text.starts_with(&first), "{text}");
+            assert!(!text.contains("0 blocks") && !text.contains("height 0"), "{text}");
+            let number = pass.number();
+            let json = format!(
+                r#""join_saved":{{"pass":{number},"blocks_read":{blocks_read},"blocks_checked":{blocks_checked},"total":14131}}"#
+            );
+            let found = summary_json(&summary, unseen);
+            assert!(found.contains(&json), "{found}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod format;
 mod fuzz;
 mod hints;
 mod join;
+mod join_users;
 mod judged;
 mod kernel;
 mod lost_work;

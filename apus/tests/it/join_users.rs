@@ -1,0 +1,119 @@
+//! The join as users meet it: interrupted and carried on, with temporary files elsewhere.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use apus::sync::{self, Method, Options, Phase, Unfinished};
+use apus::wire::Chain;
+
+use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::stop_when::StopWhen;
+use crate::support::{Place, data};
+
+/// Options for a join of the whole chain, with its temporary files in `spill`.
+fn options(place: &Place, spill: Option<&Path>) -> Options {
+    let spill_dir = spill.map(Path::to_path_buf);
+    Options { method: Method::Join, join_depth: 0, spill_dir, ..place.options() }
+}
+
+/// Runs a sync that is stopped when it comes to `phase`.
+fn stop_in(options: &Options, phase: Phase) -> sync::Summary {
+    let stop = AtomicBool::new(false);
+    let observer = StopWhen(&stop, |progress| progress.phase == phase);
+    sync::sync(options, &[data("regtest-1-206.dat")], &observer, &stop).unwrap()
+}
+
+fn finish(options: &Options) -> sync::Summary {
+    let stop = AtomicBool::new(false);
+    sync::sync(options, &[], &sync::Unobserved, &stop).unwrap()
+}
+
+fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
+    directory.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn expected() -> String {
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[data("regtest-1-206.dat")]);
+    place.muhash().0
+}
+
+#[test]
+fn an_interrupted_join_is_named_and_carried_on_whatever_the_rule_says() {
+    for phase in [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking] {
+        let place = Place::new(Chain::Regtest);
+        let summary = stop_in(&options(&place, None), phase);
+        let saved = summary.saved_join.expect("it says what is saved");
+        assert!(summary.interrupted && saved.total == 206 && saved.blocks_read > 0, "{saved:?}");
+        assert!(summary.counts.blocks > 0 && summary.height == 0, "{:?}", summary.counts);
+        let status = sync::status(&place.options()).unwrap();
+        assert_eq!(status.unfinished, [Unfinished::Join(saved)]);
+        let text = stdout(&apus(&place, &["status"]));
+        assert!(text.contains("unfinished  a join, in pass "), "{text}");
+        let text = stdout(&apus(&place, &["status", "--json"]));
+        assert!(text.contains(r#""what":"join""#) && text.contains(r#""total":206"#), "{text}");
+        // So few bytes would go in order.
+        let auto = Options { method: Method::Auto, ..options(&place, None) };
+        let summary = finish(&auto);
+        let chosen = summary.chosen.unwrap();
+        assert_eq!(chosen.method, Method::Join, "{}", chosen.why);
+        assert_eq!((summary.height, summary.saved_join), (206, None));
+        assert_eq!(place.muhash().0, expected());
+        assert!(!place.network_dir().join("join").exists());
+    }
+}
+
+#[test]
+fn data_directories_that_share_a_directory_for_temporary_files_keep_their_own() {
+    let (one, other) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
+    let spill = one.root().join("spill");
+    std::fs::create_dir(&spill).unwrap();
+    std::fs::create_dir(spill.join("join")).unwrap();
+    std::fs::write(spill.join("join/mine"), "a file of the user").unwrap();
+    for place in [&one, &other] {
+        let saved = stop_in(&options(place, Some(&spill)), Phase::JoinReading).saved_join;
+        assert!(saved.is_some());
+    }
+    assert_eq!(entries(&spill).len(), 3, "{:?}", entries(&spill));
+    // Without --spilldir it is carried on where it is.
+    for (place, spill) in [(&one, None), (&other, Some(spill.as_path()))] {
+        assert_eq!(finish(&options(place, spill)).height, 206);
+        assert_eq!(place.muhash().0, expected());
+    }
+    assert_eq!(entries(&spill), [spill.join("join")]);
+    assert!(spill.join("join/mine").exists());
+}
+
+#[test]
+fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
+    let place = Place::new(Chain::Regtest);
+    let at = |name: &str| {
+        let directory = place.root().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    };
+    let (one, two) = (at("one"), at("two"));
+    stop_in(&options(&place, Some(&one)), Phase::JoinReading);
+    assert_eq!(entries(&one).len(), 1);
+    stop_in(&options(&place, Some(&two)), Phase::JoinReading);
+    assert_eq!((entries(&one).len(), entries(&two).len()), (0, 1));
+    let in_order = Options { method: Method::InOrder, ..options(&place, None) };
+    assert_eq!(finish(&in_order).height, 206);
+    assert!(entries(&two).is_empty() && !place.network_dir().join("join").exists());
+    assert_eq!(place.muhash().0, expected());
+}
+
+#[test]
+fn a_place_for_temporary_files_that_cannot_be_used_is_named_before_blocks_are_read() {
+    let place = Place::new(Chain::Regtest);
+    let source = data("regtest-1-206.dat");
+    let file = place.root().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (spill, code) in [(file.as_path(), 2), (Path::new("/proc"), 1), (Path::new("/nowhere"), 2)]
+    {
+        let spilldir = format!("--spilldir={}", spill.display());
+        let args = ["sync", "--method=join", "--joindepth=0", &spilldir, "--from"];
+        let output = apus(&place, &[&args[..], &[source.to_str().unwrap()]].concat());
+        assert_ends(&output, code, &[spill.to_str().unwrap()]);
+    }
+}
