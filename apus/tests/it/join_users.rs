@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Method, Options, Phase, Unfinished};
+use apus::sync::{self, Method, Options, Phase, Progress, Unfinished};
 use apus::wire::Chain;
 
 use crate::support::program::{apus, assert_ends, stdout};
@@ -19,7 +19,7 @@ fn options(place: &Place, spill: Option<&Path>) -> Options {
 /// Runs a sync that is stopped when it comes to `phase`.
 fn stop_in(options: &Options, phase: Phase) -> sync::Summary {
     let stop = AtomicBool::new(false);
-    let observer = StopWhen(&stop, |progress| progress.phase == phase);
+    let observer = StopWhen(&stop, |progress: &Progress| progress.phase == phase);
     sync::sync(options, &[data("regtest-1-206.dat")], &observer, &stop).unwrap()
 }
 

@@ -16,8 +16,8 @@ use crate::store::IndexEntry;
 use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
-use crate::sync::words::size;
 use crate::sync::space;
+use crate::sync::words::size;
 
 /// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
 /// reach the disk.
