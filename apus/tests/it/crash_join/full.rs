@@ -35,7 +35,7 @@ fn a_full_disk_in_any_pass_stops_a_join_that_carries_on_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
     let script = "
-        mkdir small; mount -t tmpfs -o size=150m none small
+        mkdir small; mount -t tmpfs -o size=120m none small
         $child --ignored --exact crash_join::full::on_a_small_disk";
     let variables = [(SMALL, small.as_path()), ("child", child.as_path())];
     let Some(output) = run_with_mounts(dir.path(), &variables, script) else { return };
@@ -47,23 +47,21 @@ fn a_full_disk_in_any_pass_stops_a_join_that_carries_on_when_there_is_room() {
 #[ignore = "a process that another test starts"]
 fn on_a_small_disk() {
     let Some(small) = std::env::var_os(SMALL).map(PathBuf::from) else { return };
-    let spec = Spec { empty_blocks_after: 0, ..Spec::mainnet_like(96, 40, 6_000_000) };
-    let test = Test::of(&Chain::new(spec));
+    let test = Test::small(96);
+    let mut saved = 0;
     for volume in VOLUMES {
         for pass in PASSES {
             let full = fill_up(&test, &small, volume, pass, Duration::ZERO);
-            // In the other cases there may be nothing left to write.
-            let is_written = match volume {
-                Volume::Spill => pass != Phase::JoinChecking,
-                Volume::Blocks => pass != Phase::JoinMatching,
-                Volume::Chainstate => true,
-            };
-            assert!(full.is_some() || !is_written, "{volume:?}, {pass:?}: it was not full");
-            // The first save of all may have failed.
-            let has_saved = full.is_none_or(|full| full.has_saved) || pass == PASSES[0];
-            assert!(has_saved, "{volume:?}, {pass:?}");
+            // The commit writes coins and the block index; the spill may have all it needs by then.
+            let is_full = full.is_some() || volume == Volume::Spill;
+            assert!(is_full, "{volume:?}, {pass:?}: it was not full");
+            saved += usize::from(full.is_some_and(|full| full.has_saved));
         }
     }
+    assert!(saved > 0, "there was something to carry on from");
+    // Enough for pieces to be written to the spill before anything is saved.
+    let spec = Spec { empty_blocks_after: 0, ..Spec::mainnet_like(96, 40, 6_000_000) };
+    let test = Test::of(&Chain::new(spec));
     let full = fill_up(&test, &small, Volume::Spill, PASSES[0], Duration::MAX).unwrap();
     assert!(!full.has_saved && full.text.contains("nothing was saved"), "{}", full.text);
     for words in ["the disk is full", "--spilldir", "--method=order"] {
