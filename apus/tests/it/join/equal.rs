@@ -18,7 +18,7 @@ use crate::support::{Place, blocks_of, data, hash_of, regtest_chain, shared};
 
 #[test]
 fn a_chain_of_every_kind_of_script() {
-    VARIED.check_all(1, &FILES, &[Assumed::Nothing], 6);
+    VARIED.check_all(1, &FILES, &[Assumed::Nothing], 2);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_chain_with_many_spends_inside_blocks() {
 
 #[test]
 fn a_chain_like_mainnet() {
-    let spec = Spec { empty_blocks_after: 5, ..Spec::mainnet_like(208, 12, 1_500_000) };
+    let spec = Spec { empty_blocks_after: 5, ..Spec::mainnet_like(208, 12, 700_000) };
     let source = Source::regtest(&apus_testchain::Chain::new(spec));
     source.check_all(4, &[Files::Shuffled], &[Assumed::Nothing], 1);
 }
@@ -186,7 +186,7 @@ fn without_rev_files_a_reindex_writes_the_same_bytes() {
 #[test]
 fn the_last_blocks_are_connected_in_order() {
     let expected = VARIED.in_order(Files::InOrder, Assumed::Nothing);
-    for join_depth in [1, 60, 144, 233, 234, 1000] {
+    for join_depth in [1, 60, 233, 1000] {
         let place = Place::new(Network::Regtest);
         let options = Options { join_depth, ..place.join() };
         let sources = [VARIED.write(&place, Files::Shuffled)];
