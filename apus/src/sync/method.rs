@@ -216,7 +216,7 @@ impl Choice {
         let (way, why) = (Way::Join { target: saved.target }, "an interrupted join is carried on");
         let choice = Self::new(node, way, blocks, why.to_string());
         let estimate = choice.estimate.map(|all| all.mul_f64(1.0 - saved.done));
-        Self { estimate, ..choice }
+        Self { estimate, is_automatic: false, ..choice }
     }
 
     /// The line for the user that names the way, the reason for it and the time that it will take;
