@@ -351,7 +351,8 @@ mod tests {
             assert!(!text.contains("0 blocks") && !text.contains("height 0"), "{text}");
             let number = pass.number();
             let json = format!(
-                r#""join_saved":{{"pass":{number},"blocks_read":{blocks_read},"blocks_checked":{blocks_checked},"total":14131}}"#
+                "\"join_saved\":{{\"pass\":{number},\"blocks_read\":{blocks_read},\
+                 \"blocks_checked\":{blocks_checked},\"total\":14131}}"
             );
             let found = summary_json(&summary, unseen);
             assert!(found.contains(&json), "{found}");

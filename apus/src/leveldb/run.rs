@@ -11,8 +11,8 @@ use super::table_writer::TableWriter;
 use super::version::LevelTable;
 use crate::disk::{Caching, File, Result, StoreError};
 
-/// The files of a run that may be unsynced at a time, as long as its tables follow one another: they
-/// take descriptors, and pages that are not written yet.
+/// The files of a run that may be unsynced at a time: they take descriptors, and pages that are not
+/// written yet.
 const UNSYNCED_MAX: usize = 8;
 
 /// A run that is being written. Nothing of it is visible before [`RunBuilder::commit`]; if it is
@@ -75,7 +75,8 @@ impl RunBuilder {
         tables.sort_by(|a, b| a.first().cmp(b.first()));
         if let Some(pair) = tables.windows(2).find(|pair| pair[0].last() >= pair[1].first()) {
             let what = format!(
-                "the keys of this table and of {:06}.ldb, which belong to the same unfinished run,                  overlap: write the run anew",
+                "the keys of this table and of {:06}.ldb, which belong to the same unfinished \
+                 run, overlap: write the run anew",
                 pair[1].number
             );
             return Err(StoreError::new(pair[0].path(), what));
@@ -95,7 +96,8 @@ impl RunBuilder {
         Ok(tables.iter().map(|table| PendingTable::of(table)).collect())
     }
 
-    /// Makes the tables of all writers that have finished durable. Other threads may write meanwhile.
+    /// Makes the tables of all writers that have finished durable. Other threads may write
+    /// meanwhile.
     pub fn sync(&self) -> Result<()> {
         self.output.sync()
     }

@@ -2,9 +2,9 @@
 //!
 //! In order ([`sync`], [`reindex`]): find the headers in all sources, choose the best chain,
 //! connect it block by block (`in_order`), and commit now and then (`commit`). With hints,
-//! SwiftSync (`swift`) first goes to their height, in any order; without, a join (`join`) first goes
-//! through many blocks in any order where that is faster (`method`). What is done to one block is
-//! the same for all (`block`).
+//! SwiftSync (`swift`) first goes to their height, in any order; without, a join (`join`) first
+//! goes through many blocks in any order where that is faster (`method`). What is done to one block
+//! is the same for all (`block`).
 
 mod assumevalid;
 mod block;
