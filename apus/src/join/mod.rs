@@ -5,7 +5,7 @@
 //!            ┌─ window of recent transactions ─► coins spent, by block ─────┐
 //! blocks ─►──┤                                                              ├─► spent coins of
 //!            └─ records of outputs left,  ─► partition ─► outputs meet ─────┘   every block
-//!               records of other spends                   their spends ─────► unspent coins, sorted
+//!               records of other spends                   their spends ────► unspent coins, sorted
 //! ```
 //!
 //! Most spends come soon after the output that they spend: a [`Window`] of recent transactions

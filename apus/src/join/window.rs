@@ -117,7 +117,9 @@ impl Window {
             self.ring = Vec::new();
         }
         // A block without transactions would look like one that fills the whole ring.
-        self.blocks.pop_back_if(|block| block.start == block.end);
+        if self.blocks.back().is_some_and(|block| block.start == block.end) {
+            self.blocks.pop_back();
+        }
         while let Some(oldest) = self.blocks.front().map(|block| block.start) {
             // The blocks lie from `oldest` to `head`, either straight on or around the end.
             let is_straight = self.head > oldest;

@@ -44,8 +44,8 @@ impl Db {
     }
 
     /// Merges until LevelDB finds nothing to compact when it opens the database: everything into
-    /// one level of tables as [`Db::merge_all`] does, or, where newer entries are few next to one large
-    /// level, these alone into a level above it.
+    /// one level of tables, or, where newer entries are few next to one large level, these alone
+    /// into a level above it.
     ///
     /// # Panics
     /// The database was opened for reading only.

@@ -43,7 +43,7 @@ const FIGURES: Figures = Figures {
     join_bytes_min: 64_000_000,
     join_tables_share: 4,
     in_order: 30.0,
-    join: 6.0,
+    join: 10.0,
     swiftsync: 4.0,
     scripts: 160.0,
 };

@@ -78,7 +78,7 @@ impl<'a> Base<'a> {
             u64::from(u32::from_be_bytes([a, b, c, d]))
         };
         let share = head(last) - head(first);
-        let coins = u128::from(self.0.disk_bytes() / COIN_BYTES) * u128::from(share) >> 32;
+        let coins = (u128::from(self.0.disk_bytes() / COIN_BYTES) * u128::from(share)) >> 32;
         groups.len() as u128 * SCANNED_PER_LOOK_UP > coins
     }
 

@@ -144,7 +144,9 @@ impl<'a> BlockQueue<'a> {
             if state.next == plan.steps.len() || job.is_refused(height) || halt.load(Relaxed) {
                 return Ok(None);
             }
-            state.loaded.pop_front_if(|bucket| bucket.heights.end <= height);
+            if state.loaded.front().is_some_and(|bucket| bucket.heights.end <= height) {
+                state.loaded.pop_front();
+            }
             let more = state.next_bucket < job.layout.buckets();
             if more && !state.is_loading && state.loaded.len() < BUCKETS_IN_MEMORY {
                 let bucket = state.next_bucket;

@@ -267,8 +267,8 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-/// What all threads return, or the fault of one of them: an error of the operating system before the
-/// errors that it leads to in other threads.
+/// What all threads return, or the fault of one of them: an error of the operating system before
+/// the errors that it leads to in other threads.
 fn gather<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
     let is_cause = |fault: &Fault| matches!(fault, Fault::Store(error) if error.source.is_some());
     let (mut returned, mut first) = (Vec::new(), None);

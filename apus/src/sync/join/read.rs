@@ -9,6 +9,7 @@ use super::job::Job;
 use super::state::{ReadCounts, SpanState};
 use crate::coins::{compress_amount, put_compressed_script, put_compressed_script_at};
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::join::{
     BatchWriter, BlockCoins, BlockKind, Created, Layout, Met, Spend, SpendSource, TxLeft, Window,
     put_block_coins, put_early, put_spend, put_tx,
@@ -19,7 +20,7 @@ use crate::sync::block::step::Step;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::wire::{is_unspendable, put_varint, put_varint_at};
+use crate::wire::{TxView, is_unspendable, put_varint, put_varint_at};
 
 /// How many inputs ahead of the one that is met memory is asked for: first that of the table, then
 /// that of the transaction.
@@ -107,13 +108,21 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        let lane = std::mem::take(&mut self.lane);
-        self.job.shared.files.end_lane(lane)?;
-        let Self { job, window, records, .. } = self;
-        window.clear(|tx| put_left(records, job.layout, tx))?;
-        self.records.flush()?;
-        self.blocks.flush()?;
+        let handed_over = self.hand_over();
+        // What fails after an error of the disk says less than that.
+        if !matches!(result, Err(Fault::Store(_))) {
+            handed_over?;
+        }
         result
+    }
+
+    /// Ends the span's files, empties the window and hands over all records.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        let Self { job, window, records, blocks, lane, .. } = self;
+        job.shared.files.end_lane(std::mem::take(lane))?;
+        window.clear(|tx| put_left(records, job.layout, tx))?;
+        records.flush()?;
+        blocks.flush()
     }
 
     fn block(&mut self, index: usize, read: &mut ReadCounts) -> Result<ReadBlock, Fault> {
@@ -197,27 +206,32 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds the block's transactions to the window.
+    /// Adds the block's transactions to the window, but for the coinbase: it cannot be spent for
+    /// 100 blocks, and in its partition it meets every other one with its txid, which no later
+    /// block of a valid chain has.
     fn enter(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
         height: u32,
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
-        let Self { job, window, records, .. } = self;
+        let Self { job, window, records, scratch, .. } = self;
         let view = block.view();
-        let room = |tx: crate::wire::TxView| {
+        let room = |tx: TxView| {
             let scripts = tx.outputs().map(|output| output.script().len()).sum();
             Window::bytes_of_tx(tx.output_count(), scripts)
         };
-        let room = view.txs().map(room).sum();
+        let room = view.txs().skip(1).map(room).sum();
         window.begin_block(room, |tx| put_left(records, job.layout, tx))?;
         let txids = block.txids();
-        for (tx, (view, txid)) in view.txs().zip(txids).enumerate() {
+        let coinbase = Created { height, is_coinbase: true, ready: None };
+        let of_coinbase = (&view.tx(0), &txids[0]);
+        counts.created += put_whole(records, job.layout, scratch, of_coinbase, coinbase)?;
+        for (tx, (view, txid)) in view.txs().zip(txids).enumerate().skip(1) {
             if let Some(ahead) = txids.get(tx + AHEAD) {
                 window.prefetch(window.hash(ahead));
             }
-            let code = height << 1 | u32::from(tx == 0);
+            let code = height << 1;
             let outputs = view.output_count();
             let put = |vout: usize, out: &mut [u8]| {
                 let output = view.output(vout);
@@ -246,25 +260,8 @@ impl<'a> Reader<'a> {
                 put_late(records, job.layout, &spend)?;
                 place += 1;
             }
-            scratch.clear();
-            let mut spendable = Vec::new();
-            for (vout, output) in tx.outputs().enumerate() {
-                if !is_unspendable(output.script()) {
-                    let start = scratch.len();
-                    put_output(scratch, output.value(), output.script());
-                    spendable.push((vout as u32, start..scratch.len()));
-                }
-            }
-            counts.created += spendable.len() as u64;
-            if spendable.is_empty() {
-                continue;
-            }
             let created = Created { height, is_coinbase: index == 0, ready: Some(place) };
-            let outputs = spendable.iter().map(|(vout, range)| (*vout, &scratch[range.clone()]));
-            let count = spendable.len() as u32;
-            records.push(job.layout.partition_of(txid), |out| {
-                put_tx(out, txid, created, count, outputs);
-            })?;
+            counts.created += put_whole(records, job.layout, scratch, (&tx, txid), created)?;
         }
         counts.late += u64::from(place);
         Ok(())
@@ -301,6 +298,32 @@ fn put_output_at(out: &mut [u8], amount: i64, script: &[u8]) -> usize {
 fn put_output(out: &mut Vec<u8>, amount: i64, script: &[u8]) {
     put_varint(out, compress_amount(amount.unsigned_abs()));
     put_compressed_script(out, script);
+}
+
+/// Makes a record of a transaction with all outputs that can be spent, and returns their number.
+fn put_whole(
+    records: &mut BatchWriter,
+    layout: &Layout,
+    scratch: &mut Vec<u8>,
+    (tx, txid): (&TxView, &Hash),
+    created: Created,
+) -> Result<u64, StoreError> {
+    scratch.clear();
+    let mut spendable = Vec::new();
+    for (vout, output) in tx.outputs().enumerate() {
+        if !is_unspendable(output.script()) {
+            let start = scratch.len();
+            put_output(scratch, output.value(), output.script());
+            spendable.push((vout as u32, start..scratch.len()));
+        }
+    }
+    let count = spendable.len() as u32;
+    if count > 0 {
+        let outputs = spendable.iter().map(|(vout, range)| (*vout, &scratch[range.clone()]));
+        records
+            .push(layout.partition_of(txid), |out| put_tx(out, txid, created, count, outputs))?;
+    }
+    Ok(count.into())
 }
 
 #[inline]

@@ -40,8 +40,8 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Takes up what an interrupted join has saved, if that was the same work and the blocks that it
-    /// counts are stored where they were; else begins from nothing.
+    /// Takes up what an interrupted join has saved, if that was the same work and the blocks that
+    /// it counts are stored where they were; else begins from nothing.
     ///
     /// # Errors
     /// The disk fails.

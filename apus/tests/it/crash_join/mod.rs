@@ -122,7 +122,9 @@ impl Test {
     ) -> Result<Summary, SyncError> {
         match begun {
             Begun::Beside => sync::reindex_on(disk, options, watch, &watch.stop),
-            _ => sync::sync_on(disk, options, &[self.source.clone()], watch, &watch.stop),
+            _ => {
+                sync::sync_on(disk, options, std::slice::from_ref(&self.source), watch, &watch.stop)
+            }
         }
     }
 

@@ -107,7 +107,10 @@ fn with_fault(fault: fn(&mut Draft)) -> Draft {
     draft
 }
 
-const FAULTS: [(&str, fn(&mut Draft)); 3] = [
+/// What is wrong, and what makes it so in a chain.
+type NamedFault = (&'static str, fn(&mut Draft));
+
+const FAULTS: [NamedFault; 3] = [
     ("first pass", |draft| {
         let parent = pay([draft.coin(11)], [SUBSIDY]);
         let child = pay([out(&parent, 0)], [5]);

@@ -214,7 +214,6 @@ fn repeated_under_bip34(spent_at: Option<u32>) -> Draft {
 }
 
 #[test]
-#[ignore = "the window takes no notice of a coinbase that comes again"]
 fn a_coinbase_from_before_bip34_comes_again_where_nobody_looks() {
     for spent_at in [None, Some(120), Some(215), Some(216)] {
         let draft = repeated_under_bip34(spent_at);
