@@ -33,8 +33,11 @@ impl Checking<'_> {
         while let Some((index, bucket)) = self.queue.take(crew.halt())? {
             match self.block(index, &bucket) {
                 Ok(undo) => {
-                    // After a halt, blocks that wait for a lower one are checked again.
-                    if !self.sequencer.wait_for_room(index, crew.halt()) {
+                    // After a halt, blocks that wait for a lower one are checked again. Where that
+                    // one is refused, this one no longer counts.
+                    let height = self.job.plan.height(index);
+                    let is_vain = || crew.is_halted() || self.job.is_refused(height);
+                    if !self.sequencer.wait_for_room(index, is_vain) {
                         break;
                     }
                     let _timer = self.job.shared.clock.start(Stage::Undo);

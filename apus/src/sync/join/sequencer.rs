@@ -2,8 +2,6 @@
 //! rev files expect the records of a file to be in about that order, as Bitcoin Core writes them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,11 +44,11 @@ impl<'a> Sequencer<'a> {
     }
 
     /// Waits until the block at `index` is near enough to the front of the line; returns false if
-    /// `halt` was raised before that.
-    pub fn wait_for_room(&self, index: usize, halt: &AtomicBool) -> bool {
+    /// `is_vain` is true before that: then blocks at the front may never be finished.
+    pub fn wait_for_room(&self, index: usize, is_vain: impl Fn() -> bool) -> bool {
         let mut line = self.lock();
         while index > line.next + AHEAD_MAX {
-            if halt.load(Relaxed) {
+            if is_vain() {
                 return false;
             }
             let waited = self.moved.wait_timeout(line, WAIT);
@@ -93,6 +91,9 @@ impl<'a> Sequencer<'a> {
 mod tests {
     use std::path::Path;
     use std::sync::atomic::AtomicU32;
+
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
     use crate::disk::Disk;
@@ -151,7 +152,7 @@ mod tests {
                             if random.below(10u32) == 0 {
                                 std::thread::sleep(Duration::from_micros(random.below(900u64)));
                             }
-                            assert!(sequencer.wait_for_room(index, halt));
+                            assert!(sequencer.wait_for_room(index, || halt.load(Relaxed)));
                             sequencer.finish(index, undo(files, index)).unwrap();
                         }
                     });
@@ -174,13 +175,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let files = with_block(dir.path());
         let sequencer = Sequencer::new(&files, 0);
-        let halt = AtomicBool::new(true);
         for index in (0..AHEAD_MAX).filter(|index| *index != 10) {
-            assert!(sequencer.wait_for_room(index, &halt), "{index}");
+            assert!(sequencer.wait_for_room(index, || true), "{index}");
             sequencer.finish(index, undo(&files, index)).unwrap();
         }
-        assert!(sequencer.wait_for_room(10 + AHEAD_MAX, &halt));
-        assert!(!sequencer.wait_for_room(11 + AHEAD_MAX, &halt), "the threads are to end");
+        assert!(sequencer.wait_for_room(10 + AHEAD_MAX, || true));
+        assert!(!sequencer.wait_for_room(11 + AHEAD_MAX, || true), "the threads are to end");
         let (finished, written) = sequencer.into_written();
         assert_eq!(finished, 10);
         assert_eq!(written.iter().map(|undo| undo.index).max(), Some(8));
