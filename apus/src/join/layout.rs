@@ -15,7 +15,7 @@ const PARTITION_BITS_MAX: u32 = 12;
 /// fits the second-level cache of most processors.
 const PARTITION_BYTES: u64 = 3 << 20;
 /// Bytes of memory that matching a partition takes for each byte of its outputs' records.
-const MATCHING_FACTOR: u64 = 2;
+pub(crate) const MATCHING_FACTOR: u64 = 2;
 /// The least that a worker has to match a partition; more than one transaction is split.
 const MATCHING_BYTES_MIN: u64 = 16 << 10;
 /// The bytes of a worker's own batch for each part, at least and at most.

@@ -24,7 +24,7 @@ mod window;
 
 pub(crate) use batch::BatchWriter;
 pub use batch::{NoBatch, for_each_batch};
-pub(crate) use layout::{Layout, Memory};
+pub(crate) use layout::{Layout, MATCHING_FACTOR, Memory};
 pub use matching::{Damaged, MatchedOutput, Matcher, Taken};
 pub(crate) use record::put_early;
 pub use record::{

@@ -22,6 +22,12 @@ pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
         .map_err(|error| SyncError::Input(format!("cannot start {threads} threads: {error}")))
 }
 
+/// The threads that work through blocks where `threads` were asked for: one more, since one or
+/// another waits for the disk. With one core there is one.
+pub(super) fn workers(threads: usize) -> usize {
+    if threads > 1 { threads + 1 } else { 1 }
+}
+
 /// Starts a thread that is called `name` in debuggers and lists of processes.
 ///
 /// # Panics

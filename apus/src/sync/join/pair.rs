@@ -13,15 +13,14 @@ use super::state::PairCounts;
 use crate::coins::{Bulk, CoinWriter, decompress_amount, key_order, put_coin_key};
 use crate::disk::{PartBuffer, StoreError};
 use crate::join::{
-    BatchWriter, ChangeSink, Damaged, Layout, MatchedOutput, Matcher, SortedRuns, Spend, Taken,
-    put_late_coin,
+    BatchWriter, ChangeSink, Damaged, Layout, MATCHING_FACTOR, MatchedOutput, Matcher, SortedRuns,
+    Spend, Taken, put_late_coin,
 };
 use crate::sync::clock::Stage;
 use crate::wire::{Cursor, OutPoint, put_varint};
 
-/// Bytes of memory that matching takes for each byte of outputs, and for each byte of spends that
-/// may be of coins that were there before.
-const BYTES_PER_OUTPUT_BYTE: u64 = 2;
+/// Bytes of memory that matching takes for each byte of spends that may be of coins that were there
+/// before.
 const BYTES_PER_SPEND_BYTE: u64 = 2;
 
 /// A thread of the second pass.
@@ -102,7 +101,7 @@ impl<'a> Pairer<'a> {
 
     fn partition(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
         let (parts, layout) = (self.job.parts, self.job.layout);
-        let outputs = parts.bytes(layout.outputs(partition)) * BYTES_PER_OUTPUT_BYTE;
+        let outputs = parts.bytes(layout.outputs(partition)) * MATCHING_FACTOR;
         let spends = match self.base {
             Some(_) => parts.bytes(layout.spends(partition)) * BYTES_PER_SPEND_BYTE,
             None => 0,

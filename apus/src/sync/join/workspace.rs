@@ -17,6 +17,7 @@ use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
 use crate::sync::space;
+use crate::sync::threads;
 use crate::sync::words::size;
 
 /// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
@@ -263,11 +264,9 @@ fn positions(state: &State, plan: &Plan, entries: &[IndexEntry]) -> Hash {
     hasher.finish()
 }
 
-/// The memory that a join may take, and its threads: one more than there are cores, since one or
-/// another waits for the disk. With one core there is one.
+/// The memory that a join may take, and its threads.
 fn memory(node: &Node) -> Memory {
-    let threads = node.options.threads;
-    let workers = if threads > 1 { threads + 1 } else { 1 };
+    let workers = threads::workers(node.options.threads);
     Memory { bytes: node.ledger.cache_bytes_max, workers }
 }
 

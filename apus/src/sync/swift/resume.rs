@@ -17,6 +17,7 @@ use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::resources::SwiftShare;
 use crate::sync::sources::Place;
+use crate::sync::threads;
 
 /// Of the memory for cached coins, the share that coins to be written may take; the rest is for
 /// the blocks under way and for building tables.
@@ -102,10 +103,7 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 
 /// Workers, and memory for coins, as many and as much as there is room for.
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
-    // One more than there are cores, since one or another waits for the disk. With one core there
-    // is one worker.
-    let threads = node.options.threads;
-    let workers = if threads > 1 { threads + 1 } else { 1 };
+    let workers = threads::workers(node.options.threads);
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
     SwiftShare::new(workers, survivors, node.tree.len(), recent.map_or(0, Recent::bytes))
 }
