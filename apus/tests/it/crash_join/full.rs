@@ -34,8 +34,10 @@ const SMALL: &str = "APUS_TEST_SMALL_DISK";
 fn a_full_disk_in_any_pass_stops_a_join_that_carries_on_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
+    // Room for what both runs may reserve, 16 MiB for each worker's block file, and for the 50 MiB
+    // that must stay free.
     let script = "
-        mkdir small; mount -t tmpfs -o size=120m none small
+        mkdir small; mount -t tmpfs -o size=200m none small
         $child --ignored --exact crash_join::full::on_a_small_disk";
     let variables = [(SMALL, small.as_path()), ("child", child.as_path())];
     let Some(output) = run_with_mounts(dir.path(), &variables, script) else { return };
