@@ -44,5 +44,5 @@ pub use undo::{BlockUndo, for_each_spending_tx};
 
 // For the join, which keeps outputs of its own.
 pub(crate) use coin::{VOUT_UNORDERED, vout_order};
-pub(crate) use script::{put_compressed_script, put_compressed_script_at};
+pub(crate) use script::put_compressed_script_at;
 pub(crate) use {hasher::TxidHasher, prefetch::prefetch, table::Table};

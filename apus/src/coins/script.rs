@@ -137,13 +137,6 @@ impl CompactScript {
 /// Compresses a scriptPubKey into `out`, whose contents are replaced and whose memory is reused.
 pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out.clear();
-    put_compressed_script(out, script);
-    out
-}
-
-/// Appends the compressed form of a scriptPubKey.
-#[inline]
-pub fn put_compressed_script(out: &mut Vec<u8>, script: &[u8]) {
     match special_form(script) {
         Some(form) => out.extend_from_slice(inline_bytes(&form)),
         None => {
@@ -151,6 +144,7 @@ pub fn put_compressed_script(out: &mut Vec<u8>, script: &[u8]) {
             out.extend_from_slice(script);
         }
     }
+    out
 }
 
 /// Writes the compressed form of a scriptPubKey to the start of `out`, which has room for

@@ -8,9 +8,9 @@
 //!               records of other spends                   their spends ────► unspent coins, sorted
 //! ```
 //!
-//! Most spends come soon after the output that they spend: a [`Window`] of recent transactions
+//! Most spends come soon after the output that they spend: a `Window` of recent transactions
 //! meets these at once. All other outputs and spends become records in the partition of their
-//! txid's first bits ([`Layout`]), where a [`Matcher`] brings them together, one partition at a
+//! txid's first bits (`Layout`), where a [`Matcher`] brings them together, one partition at a
 //! time. The records' forms are in `record`, and docs/format.md has them for those who debug.
 
 mod batch;

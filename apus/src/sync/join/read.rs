@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::fault::Fault;
 use super::job::Job;
 use super::state::{ReadCounts, SpanState};
-use crate::coins::{compress_amount, put_compressed_script, put_compressed_script_at};
+use crate::coins::{compress_amount, put_compressed_script_at};
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::join::{
@@ -20,7 +20,7 @@ use crate::sync::block::step::Step;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::wire::{TxView, is_unspendable, put_varint, put_varint_at};
+use crate::wire::{TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 
 /// How many inputs ahead of the one that is met memory is asked for: first that of the table, then
 /// that of the transaction.
@@ -294,12 +294,6 @@ fn put_output_at(out: &mut [u8], amount: i64, script: &[u8]) -> usize {
     len + put_compressed_script_at(&mut out[len..], script)
 }
 
-/// Appends amount and script of an output in compressed form.
-fn put_output(out: &mut Vec<u8>, amount: i64, script: &[u8]) {
-    put_varint(out, compress_amount(amount.unsigned_abs()));
-    put_compressed_script(out, script);
-}
-
 /// Makes a record of a transaction with all outputs that can be spent, and returns their number.
 fn put_whole(
     records: &mut BatchWriter,
@@ -312,9 +306,11 @@ fn put_whole(
     let mut spendable = Vec::new();
     for (vout, output) in tx.outputs().enumerate() {
         if !is_unspendable(output.script()) {
-            let start = scratch.len();
-            put_output(scratch, output.value(), output.script());
-            spendable.push((vout as u32, start..scratch.len()));
+            let (start, script) = (scratch.len(), output.script());
+            scratch.resize(start + script.len() + 2 * VARINT_BYTES_MAX, 0);
+            let len = put_output_at(&mut scratch[start..], output.value(), script);
+            scratch.truncate(start + len);
+            spendable.push((vout as u32, start..start + len));
         }
     }
     let count = spendable.len() as u32;
