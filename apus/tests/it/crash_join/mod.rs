@@ -178,6 +178,8 @@ struct Watch {
     stop_in: Option<Phase>,
     /// The file of saved progress.
     progress: Option<PathBuf>,
+    /// Counts steps at which the power can be cut.
+    power: Option<Arc<PowerCut>>,
     seen: Mutex<[Option<Seen>; 3]>,
 }
 
@@ -190,6 +192,8 @@ struct Seen {
     progress: Option<(u64, SystemTime)>,
     /// Whether progress was saved while the pass went on.
     has_saved: bool,
+    /// Steps at which the power can be cut before the first report.
+    steps: u64,
 }
 
 impl Watch {
@@ -197,8 +201,9 @@ impl Watch {
         Self { stop_in: Some(pass), ..Self::default() }
     }
 
-    fn of(place: &Place) -> Self {
-        Self { progress: Some(join_dir(place).join("progress")), ..Self::default() }
+    fn of(place: &Place, power: &Arc<PowerCut>) -> Self {
+        let progress = Some(join_dir(place).join("progress"));
+        Self { progress, power: Some(Arc::clone(power)), ..Self::default() }
     }
 
     fn seen(&self) -> [Option<Seen>; 3] {
@@ -217,7 +222,8 @@ impl Observer for Watch {
         let metadata = self.progress.as_ref().and_then(|path| path.metadata().ok());
         let file = metadata.map(|found| (found.ino(), found.modified().unwrap()));
         let mut seen = self.seen.lock().unwrap();
-        let first = Seen { blocks: progress.blocks, progress: file, has_saved: false };
+        let steps = self.power.as_ref().map_or(0, |power| power.steps());
+        let first = Seen { blocks: progress.blocks, progress: file, has_saved: false, steps };
         let seen = seen[pass].get_or_insert(first);
         seen.has_saved |= seen.progress != file;
         if self.stop_in == Some(progress.phase) {
@@ -226,55 +232,89 @@ impl Observer for Watch {
     }
 }
 
+/// One of the steps of an observed join before the first pass, one in each pass, and one after the
+/// last pass has begun.
+fn cuts(watch: &Watch, steps: u64, rng: &mut Rng) -> [u64; 4] {
+    let begun = watch.seen().map(|seen| seen.expect("each pass reports").steps);
+    let parts = [(0, begun[0]), (begun[0], begun[1]), (begun[1], begun[2]), (begun[2], steps)];
+    parts.map(|(start, end)| {
+        assert!(start < end, "there is something to cut: {parts:?}");
+        rng.between(start + 1, end)
+    })
+}
+
+/// Joins that a power cut ends, and what came of it.
+struct PowerCuts {
+    test: Test,
+    rng: Rng,
+    /// How often the next run carried on from what was saved in each pass.
+    carried_on: [u32; 3],
+}
+
+impl PowerCuts {
+    /// Cuts the power before, in, and after each pass.
+    fn each_pass(&mut self, begun: Begun, base: &Place, save_every: Duration) {
+        let run = |test: &Test, place: &Place, power: &Arc<PowerCut>| {
+            let disk = Disk::with_power_cut(Arc::clone(power));
+            let options = Options { save_every, ..test.options(place) };
+            let watch = Watch::of(place, power);
+            (test.run(begun, &disk, &options, &watch), watch)
+        };
+        let counter = Arc::new(PowerCut::at(u64::MAX));
+        let (whole, watch) = run(&self.test, &base.copy(), &counter);
+        whole.unwrap();
+        let steps = counter.steps();
+        for cut_at in cuts(&watch, steps, &mut self.rng) {
+            let what = format!("{begun:?}, every {save_every:?}, cut at {cut_at} of {steps}");
+            let (place, power) = (base.copy(), Arc::new(PowerCut::at(cut_at)));
+            let (_, watch) = run(&self.test, &place, &power);
+            power.lose_unsynced().unwrap();
+            self.carry_on(begun, base, (&place, &watch), &what);
+        }
+    }
+
+    /// Checks what a power cut has left of an observed join, and ends it.
+    fn carry_on(&mut self, begun: Begun, base: &Place, cut: (&Place, &Watch), what: &str) {
+        let (test, (place, watch)) = (&self.test, cut);
+        let shown = committed(place);
+        let new = Some((test.world.height(), test.world.tip()));
+        assert!(shown == committed(base) || shown == new, "{what}: {shown:?}");
+        if begun != Begun::Empty && self.rng.percent(25) {
+            Judge::open(&place.copy()).unwrap_or_else(|| panic!("{what}: the engine"));
+        }
+        // Without its mark, a rebuilt set that was about to take the place of the other is rebuilt
+        // once more.
+        let mark = place.network_dir().join(REBUILD_MARK);
+        let is_carried_on = begun != Begun::Beside || mark.is_file();
+        let rest = test.finish(begun, place, what);
+        let last_saved = watch.seen().iter().rposition(|s| s.is_some_and(|s| s.has_saved));
+        if let Some(pass) = last_saved.filter(|_| is_carried_on) {
+            self.carried_on[pass] += 1;
+            let again = rest.seen()[..pass].iter().any(Option::is_some);
+            assert!(!again, "{what}: what was done before pass {pass} was done again");
+            let read = rest.read_at_first();
+            assert!(read.is_none_or(|blocks| blocks > 1), "{what}: {read:?}");
+        }
+    }
+}
+
 #[test]
 fn a_power_cut_at_any_moment_shows_all_or_nothing_and_is_carried_on_from() {
-    let test = Test::small(91);
-    let mut rng = Rng::new(91, 1);
-    let mut carried_on = [0; 3];
-    for begun in BEGUN {
-        let base = test.begin(begun);
-        let old = committed(&base);
-        let new = Some((test.world.height(), test.world.tip()));
-        for (save_every, cuts) in [(Duration::ZERO, rounds(6)), (Duration::MAX, rounds(8))] {
-            let run = |place: &Place, power: &Arc<PowerCut>, watch: &Watch| {
-                let disk = Disk::with_power_cut(Arc::clone(power));
-                let options = Options { save_every, ..test.options(place) };
-                test.run(begun, &disk, &options, watch)
-            };
-            let counter = Arc::new(PowerCut::at(u64::MAX));
-            run(&base.copy(), &counter, &Watch::default()).unwrap();
-            let steps = counter.steps();
-            assert!(steps > 20, "there is something to cut: {steps}");
-            for number in 0..cuts {
-                let cut_at = steps * number / cuts + rng.between(1, steps / cuts);
-                let what = format!("{begun:?}, every {save_every:?}, cut at {cut_at} of {steps}");
-                let place = base.copy();
-                let (power, watch) = (Arc::new(PowerCut::at(cut_at)), Watch::of(&place));
-                let _ = run(&place, &power, &watch);
-                power.lose_unsynced().unwrap();
-                let shown = committed(&place);
-                assert!(shown == old || shown == new, "{what}: {shown:?}");
-                if begun != Begun::Empty && number % 4 == 0 {
-                    Judge::open(&place.copy()).unwrap_or_else(|| panic!("{what}: the engine"));
-                }
-                // Without its mark, a rebuilt set that was about to take the place of the other is
-                // rebuilt once more.
-                let mark = place.network_dir().join(REBUILD_MARK);
-                let is_carried_on = begun != Begun::Beside || mark.is_file();
-                let rest = test.finish(begun, &place, &what);
-                let last_saved = watch.seen().iter().rposition(|s| s.is_some_and(|s| s.has_saved));
-                if let Some(pass) = last_saved.filter(|_| is_carried_on) {
-                    carried_on[pass] += 1;
-                    let again = rest.seen()[..pass].iter().any(Option::is_some);
-                    assert!(!again, "{what}: what was done before pass {pass} was done again");
-                    let read = rest.read_at_first();
-                    assert!(read.is_none_or(|blocks| blocks > 1), "{what}: {read:?}");
-                }
+    let mut cuts = PowerCuts { test: Test::small(91), rng: Rng::new(91, 1), carried_on: [0; 3] };
+    let bases = BEGUN.map(|begun| (begun, cuts.test.begin(begun)));
+    // A cut may come before the first save of a pass, so it takes some to have seen each.
+    for round in 0.. {
+        let is_seen = cuts.carried_on.iter().all(|times| *times > 0);
+        if round >= rounds(2) && is_seen {
+            break;
+        }
+        assert!(round < rounds(20), "carried on from each pass: {:?}", cuts.carried_on);
+        for (begun, base) in &bases {
+            for save_every in [Duration::ZERO, Duration::MAX] {
+                cuts.each_pass(*begun, base, save_every);
             }
         }
     }
-    let in_each = carried_on.iter().all(|times| *times > 0);
-    assert!(in_each, "saved in each pass, and carried on from there: {carried_on:?}");
 }
 
 /// A chain that takes a second or so.
