@@ -1,12 +1,13 @@
 #!/bin/sh
 # Shows with a real bitcoind what works on a directory synced by SwiftSync assumed valid, which has
-# undo data for the last 288 blocks only, and that all of it works after `apus reindex`.
+# undo data for the last 288 blocks only, and that all of it works after `apus reindex`, and on a
+# directory synced by a join assumed valid.
 #
 #   BITCOIND=/path/to/bitcoind scripts/handover.sh
 #
 # bitcoin-cli is taken from bitcoind's directory (or BITCOIN_CLI); apus and apus-testchain are built
 # with cargo unless APUS and TESTCHAIN name them. Exit status 0: before the reindex each check fails
-# as docs/hints.md says, and after it each one passes.
+# as docs/hints.md says; after it, and after the join, each one passes.
 set -eu
 : "${BITCOIND:?set BITCOIND to the path of a bitcoind (v31)}"
 BITCOIN_CLI=${BITCOIN_CLI:-$(dirname "$BITCOIND")/bitcoin-cli}
@@ -31,6 +32,8 @@ tip=$(sed -n 's/^tip  *//p' "$root/facts")
 "$APUS" hints create --regtest --datadir "$root/inorder" -o "$root/chain.hints" >>"$root/log"
 "$APUS" sync --regtest --datadir "$root/swift" --from "$root/chain.dat" \
 	--hints "$root/chain.hints" --assumevalid "$tip" >>"$root/log"
+"$APUS" sync --regtest --datadir "$root/joined" --from "$root/chain.dat" \
+	--method join --joindepth 0 --assumevalid "$tip" >>"$root/log"
 
 # start DIRECTORY OPTIONS: runs bitcoind until RPC answers; fails if it ends first.
 start() {
@@ -108,7 +111,7 @@ check() {
 	wanted=$1 title=$2 run=$3
 	shift 3
 	rm -rf "$root/copy"
-	cp -r "$root/swift" "$root/copy"
+	cp -r "$subject" "$root/copy"
 	if "$run" "$root/copy" "$@"; then result=works; else result=fails; fi
 	note=
 	[ "$result" = "$wanted" ] || { note=" (expected: $wanted)" wrong=1; }
@@ -128,9 +131,13 @@ all() {
 }
 
 "$BITCOIND" -version | head -n 1
+subject=$root/swift
 echo "after SwiftSync assumed valid:"
 all fails
 "$APUS" reindex --regtest --datadir "$root/swift" --assumevalid 0 >>"$root/log"
 echo "after apus reindex:"
+all works
+subject=$root/joined
+echo "after a join assumed valid:"
 all works
 exit $wrong

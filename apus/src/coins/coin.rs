@@ -59,7 +59,8 @@ impl Coin {
         Self::decode_output(cursor, code)
     }
 
-    fn decode_output(cursor: &mut Cursor, code: u32) -> Result<Self, ParseError> {
+    /// Reads amount and script of a coin that was created there: `code` is 2 × height + coinbase.
+    pub(crate) fn decode_output(cursor: &mut Cursor, code: u32) -> Result<Self, ParseError> {
         let amount = decompress_amount(cursor.varint()?);
         let script = CompactScript::decode(cursor)?;
         Ok(Self { amount, height: code >> 1, is_coinbase: code & 1 == 1, script })

@@ -10,7 +10,7 @@ mod changes;
 mod coin;
 mod hasher;
 mod lookup;
-mod prefetch;
+mod memory;
 mod script;
 mod shard;
 mod slab;
@@ -44,5 +44,9 @@ pub use undo::{BlockUndo, for_each_spending_tx};
 
 // For the join, which keeps outputs of its own.
 pub(crate) use coin::{VOUT_UNORDERED, vout_order};
-pub(crate) use script::put_compressed_script_at;
-pub(crate) use {hasher::TxidHasher, prefetch::prefetch, table::Table};
+pub(crate) use script::{Compressed, put_compressed_script_at, take_compressed};
+pub(crate) use {
+    hasher::TxidHasher,
+    memory::{large_vec, prefetch},
+    table::Table,
+};

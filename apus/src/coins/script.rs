@@ -201,6 +201,32 @@ pub(super) fn inline_bytes(bytes: &[u8; INLINE_BYTES]) -> &[u8] {
     &bytes[..inline_len(bytes[0])]
 }
 
+/// Reads a compressed script as it is, without a limit to its length.
+#[inline]
+pub fn take_compressed<'a>(cursor: &mut Cursor<'a>) -> Result<Compressed<'a>, ParseError> {
+    match cursor.varint()? {
+        tag if tag < SPECIAL_TYPES => {
+            cursor.take(inline_len(tag as u8) - 1)?;
+            Ok(if tag == 1 { Compressed::P2sh } else { Compressed::PublicKey })
+        }
+        tag => {
+            let len = usize::try_from(tag - SPECIAL_TYPES).unwrap_or(usize::MAX);
+            Ok(Compressed::Script(cursor.take(len)?))
+        }
+    }
+}
+
+/// What a compressed script is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compressed<'a> {
+    /// P2SH.
+    P2sh,
+    /// P2PKH or P2PK.
+    PublicKey,
+    /// Any script; one of the other forms, too, if whoever wrote it did not compress it.
+    Script(&'a [u8]),
+}
+
 /// The script after its VARINT; `None` for the special types.
 fn raw_script(compressed: &[u8]) -> Option<&[u8]> {
     let mut cursor = Cursor::new(compressed);

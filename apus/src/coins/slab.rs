@@ -1,7 +1,7 @@
 use crate::wire::OutPoint;
 
 use super::coin::{Coin, CoinParts};
-use super::prefetch::prefetch;
+use super::memory::prefetch;
 use super::script::{CompactScript, INLINE_BYTES, Repr, inline_bytes};
 
 /// The relation of a cache entry to the tables on disk.

@@ -1,4 +1,4 @@
-use super::prefetch::prefetch;
+use super::memory::{large_vec, prefetch};
 use super::slab::NONE;
 
 /// A hash table of slot numbers, made for batches: the memory that a look-up will touch can be
@@ -149,7 +149,9 @@ impl Table {
     /// bytes here.
     fn grow(&mut self) {
         let size = (self.buckets.len() * 3 / 2).max(BUCKETS_MIN);
-        let old = std::mem::replace(&mut self.buckets, vec![EMPTY; size]);
+        let mut buckets = large_vec(size);
+        buckets.resize(size, EMPTY);
+        let old = std::mem::replace(&mut self.buckets, buckets);
         old.into_iter().filter(|bucket| bucket.slot != NONE).for_each(|bucket| self.put(bucket));
     }
 }

@@ -132,6 +132,14 @@ impl Layout {
         first..self.bucket_ends[bucket]
     }
 
+    /// Whether blocks from the first of these heights on have buckets, to the last or beyond.
+    pub fn covers(&self, heights: std::ops::Range<u32>) -> bool {
+        let begins = std::iter::once(&self.first_height).chain(&self.bucket_ends);
+        let is_ascending = begins.zip(&self.bucket_ends).all(|(begin, end)| begin < end);
+        let reaches = self.bucket_ends.last().is_some_and(|end| *end >= heights.end);
+        is_ascending && reaches && self.first_height == heights.start
+    }
+
     /// The bytes of the pieces in which parts are written.
     pub fn piece_bytes(&self, memory: Memory) -> usize {
         (memory.bytes / 4 / self.parts().max(1)).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
@@ -174,6 +182,10 @@ mod tests {
             assert_eq!(layout.bucket_of(next - 1), bucket);
         }
         assert_eq!(next, 3011);
+        assert!(layout.covers(11..3011) && layout.covers(11..20));
+        assert!(!layout.covers(11..3012) && !layout.covers(12..20));
+        let bucket_ends = vec![50, 40, 5000];
+        assert!(!Layout { bucket_ends, ..layout.clone() }.covers(11..20));
         assert!(layout.buckets() > 50 && layout.partitions() >= 128, "{layout:?}");
         assert_eq!(layout.partition_of(&Hash([0xff; 32])), layout.partitions() - 1);
         assert_eq!(layout.partition_of(&Hash::ZERO), 0);

@@ -11,7 +11,8 @@
 //! Most spends come soon after the output that they spend: a `Window` of recent transactions
 //! meets these at once. All other outputs and spends become records in the partition of their
 //! txid's first bits (`Layout`), where a [`Matcher`] brings them together, one partition at a
-//! time. The records' forms are in `record`, and docs/format.md has them for those who debug.
+//! time. The records' forms are in `record` and `spent`, and docs/format.md has them for those who
+//! debug.
 
 mod batch;
 mod layout;
@@ -20,18 +21,19 @@ mod record;
 mod replay;
 mod runs;
 mod spans;
+mod spent;
 mod window;
 
 pub(crate) use batch::BatchWriter;
 pub use batch::{NoBatch, for_each_batch};
 pub(crate) use layout::{Layout, MATCHING_FACTOR, Memory};
 pub use matching::{Damaged, MatchedOutput, Matcher, Taken};
-pub(crate) use record::put_early;
-pub use record::{
-    BlockCoins, BlockRecord, Created, LateCoin, Spend, SpendSource, put_block_coins, put_late_coin,
-    put_spend, put_tx,
-};
+pub use record::{Created, Spend, put_spend, put_tx};
 pub use replay::{BlockKind, Replayed, ReplayedCoin};
 pub(crate) use runs::{ChangeSink, SortedRuns};
 pub(crate) use spans::{Span, cut};
+pub use spent::{
+    BlockCoins, BlockRecord, InputNotes, LateCoin, SpendSource, TxNotes, put_block_coins,
+    put_late_coin,
+};
 pub(crate) use window::{Met, TxLeft, Window};

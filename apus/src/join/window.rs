@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::record::Created;
-use crate::coins::{Table, TxidHasher, prefetch};
+use crate::coins::{Table, TxidHasher, large_vec, prefetch};
 use crate::hash::Hash;
 use crate::wire::{OutPoint, VARINT_BYTES_MAX};
 
@@ -27,6 +27,8 @@ const OUTPUT_BYTES: usize = 2 * VARINT_BYTES_MAX;
 const GONE: u32 = 1 << 31;
 /// How many transactions ahead of the one that leaves memory of the table is asked for.
 const AHEAD: usize = 8;
+/// The bytes of most outputs in compressed form, but for their last one.
+const SCRIPT_BYTES: usize = 31;
 /// Slots of the table are in units of this many bytes.
 const UNIT: usize = 8;
 /// The share of the window's memory that transactions take; the rest is for the table.
@@ -51,14 +53,12 @@ pub(crate) struct Window {
 pub(crate) enum Met<'a> {
     /// The transaction is not here, or its output is not here any more.
     Elsewhere,
-    /// The output of the transaction at this position of the same block.
-    Inside { tx: u32 },
     /// The transaction is of the same block, and there is nothing to spend: it comes later in the
     /// block, has no such output, or that is spent.
     Missing,
-    /// The output of an earlier block: 2 × height + coinbase, and amount and script in compressed
-    /// form.
-    Earlier { code: u32, output: &'a [u8] },
+    /// The output of the same block or an earlier one: 2 × height + coinbase, and amount and script
+    /// in compressed form.
+    Output { code: u32, output: &'a [u8] },
 }
 
 /// A transaction that leaves the window with outputs that are not spent.
@@ -89,7 +89,7 @@ impl Window {
         Self {
             hasher: TxidHasher::random(),
             table: Table::new(),
-            ring: Vec::new(),
+            ring: large_vec(capacity),
             capacity,
             blocks: VecDeque::new(),
             head: 0,
@@ -114,7 +114,7 @@ impl Window {
         if room > self.capacity {
             self.clear(&mut leaves)?;
             self.capacity = room.next_multiple_of(UNIT);
-            self.ring = Vec::new();
+            self.ring = large_vec(self.capacity);
         }
         // A block without transactions would look like one that fills the whole ring.
         if self.blocks.back().is_some_and(|block| block.start == block.end) {
@@ -198,14 +198,35 @@ impl Window {
         self.table.prefetch(hash);
     }
 
-    /// Asks the processor for the memory that a look-up of `hash` touches next.
+    /// Asks the processor for the memory that a look-up of `hash` touches next: the transaction
+    /// without its outputs.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64) {
+    pub fn prefetch_tx(&self, hash: u64, vout: u32) {
         if let Some(slot) = self.table.candidate(hash) {
             let at = slot as usize * UNIT;
             prefetch(&self.ring[at]);
-            prefetch(&self.ring[(at + 64).min(self.ring.len() - 1)]);
-            prefetch(&self.ring[(at + 128).min(self.ring.len() - 1)]);
+            prefetch(&self.ring[at + HEAD_BYTES - 1]);
+            self.prefetch_at(at + HEAD_BYTES + 4 * vout as usize);
+        }
+    }
+
+    /// Asks the processor for an output of the transaction, which it touches last.
+    #[inline]
+    pub fn prefetch_output(&self, hash: u64, vout: u32) {
+        if let Some(slot) = self.table.candidate(hash) {
+            let entry = &self.ring[slot as usize * UNIT..];
+            if vout < u32_at(entry, COUNT) {
+                let offset = u32_at(entry, HEAD_BYTES + 4 * vout as usize) & !GONE;
+                self.prefetch_at(slot as usize * UNIT + offset as usize);
+                self.prefetch_at(slot as usize * UNIT + offset as usize + SCRIPT_BYTES);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_at(&self, at: usize) {
+        if let Some(byte) = self.ring.get(at) {
+            prefetch(byte);
         }
     }
 
@@ -233,11 +254,8 @@ impl Window {
         set_u32(entry, at, offset | GONE);
         let left = u32_at(entry, LEFT) - 1;
         set_u32(entry, LEFT, left);
-        if is_inside {
-            return Met::Inside { tx };
-        }
         let end = u32_at(entry, at + 4) & !GONE;
-        Met::Earlier { code, output: &entry[offset as usize..end as usize] }
+        Met::Output { code, output: &entry[offset as usize..end as usize] }
     }
 
     /// Forgets all blocks. Calls `leaves` with every transaction that has outputs left.
@@ -373,10 +391,9 @@ mod tests {
                     let (code, bytes) = pair.coins[&outpoint].clone();
                     let hash = pair.window.hash(&outpoint.txid);
                     match pair.window.spend(&outpoint, hash, height, u32::MAX) {
-                        Met::Earlier { code: found, output } => {
+                        Met::Output { code: found, output } => {
                             assert_eq!((found, output), (code, &bytes[..]));
                         }
-                        Met::Inside { .. } => assert_eq!(code >> 1, height),
                         found => {
                             assert_eq!(found, Met::Elsewhere);
                             assert_eq!(pair.left[&outpoint], (code, bytes));
@@ -412,17 +429,17 @@ mod tests {
         let mut spend = |txid: &Hash, vout, height, spender| {
             let hash = pair.window.hash(txid);
             match pair.window.spend(&outpoint(txid, vout), hash, height, spender) {
-                Met::Inside { tx } => Some(tx),
+                Met::Output { output, .. } => Some(output[0]),
                 Met::Missing => None,
-                found => panic!("{found:?}"),
+                found @ Met::Elsewhere => panic!("{found:?}"),
             }
         };
         assert_eq!(spend(&second, 0, 5, 1), None, "by itself");
         assert_eq!(spend(&second, 0, 5, 0), None, "by an earlier transaction");
         assert_eq!(spend(&second, 1, 5, 7), None, "it can never be spent");
         assert_eq!(spend(&second, 2, 5, 7), None, "there is no such output");
-        assert_eq!(spend(&first, 0, 5, 1), Some(0));
+        assert_eq!(spend(&first, 0, 5, 1), Some(b'a'));
         assert_eq!(spend(&first, 0, 5, 2), None, "twice");
-        assert_eq!(spend(&second, 0, 5, 2), Some(1));
+        assert_eq!(spend(&second, 0, 5, 2), Some(b'b'));
     }
 }

@@ -80,13 +80,29 @@ pub(crate) fn put_short(out: &mut [u8], bytes: &[u8]) {
             out[..16].copy_from_slice(&bytes[..16]);
             out[len - 16..].copy_from_slice(&bytes[len - 16..]);
         }
-        33..=48 => {
+        33..=SHORT_BYTES => {
             out[..32].copy_from_slice(&bytes[..32]);
             out[len - 16..].copy_from_slice(&bytes[len - 16..]);
         }
         _ => out.copy_from_slice(bytes),
     }
 }
+
+/// Appends `bytes` to `out`, in the way of [`put_short`].
+#[inline(always)]
+pub(crate) fn append_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.len() > SHORT_BYTES {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    let start = out.len();
+    out.extend_from_slice(&[0; SHORT_BYTES]);
+    put_short(&mut out[start..], bytes);
+    out.truncate(start + bytes.len());
+}
+
+/// The most bytes that are copied without a call of memcpy.
+const SHORT_BYTES: usize = 48;
 
 /// Reads a varint at `*at` and moves `*at` past it; `None` if it does not end or exceeds 64 bits.
 #[inline]

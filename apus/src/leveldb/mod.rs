@@ -64,7 +64,7 @@ pub mod layout {
     };
 }
 
-pub(crate) use format::put_short;
+pub(crate) use format::{append_short, put_short};
 
 pub use cursor::{Cursor, Entries};
 pub use db::{Db, LevelStats, Snapshot, Stats};

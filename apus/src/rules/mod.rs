@@ -60,7 +60,8 @@
 //! The rules on a transaction alone, from `has_inputs_and_outputs` to `inputs_spend_something`, are
 //! checked for one transaction after the other; so are those on the coins that it spends, from
 //! whether they exist to `TxScripts`. Where several threads check scripts, as in Core and here,
-//! `TxScripts` comes after `coinbase_amount_in_limit`.
+//! `TxScripts` comes after `coinbase_amount_in_limit`. Where a block's bytes are no longer at hand
+//! when its coins are, `FactSpends` checks 31 to 37 and 39 with what was noted of them.
 
 mod amount;
 mod arith;
@@ -74,8 +75,10 @@ mod random_init;
 mod script_flags;
 mod scripts;
 mod signet;
+mod sequence_locks;
 mod sigops;
 mod spend;
+mod spend_facts;
 #[cfg(test)]
 mod tests;
 mod tx;
@@ -94,6 +97,7 @@ pub use prevout::Prevout;
 pub use random_init::random_init_was_replaced;
 pub use script_flags::script_flags;
 pub use scripts::TxScripts;
-pub use sigops::{input_sigop_cost, legacy_sigops};
+pub use sigops::{SigopCosts, SpentAs, input_sigop_cost, legacy_sigops};
 pub use spend::BlockSpends;
+pub use spend_facts::{FactSpends, InputFacts, SpentCoin, TxFacts};
 pub use work::{Work, block_work, equivalent_time};

@@ -129,21 +129,104 @@ fn output_sigops(script: &[u8]) -> u32 {
 /// of the legacy operations of its transaction (Core's `GetP2SHSigOpCount` and
 /// `CountWitnessSigOps`). The unit is BIP141's, in which a legacy operation costs 4.
 pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptFlags) -> u32 {
-    let mut cost = 0;
-    let mut program = witness_program(prevout_script);
-    if program.is_none()
-        && is_p2sh(prevout_script)
-        && let Some(redeem_script) = last_push(input.script_sig())
-    {
-        if flags & flags::P2SH != 0 {
-            cost += WITNESS_SCALE * script_sigops(redeem_script, MultisigCount::Announced);
+    match SpentAs::by(prevout_script) {
+        SpentAs::Script => 0,
+        SpentAs::P2sh => p2sh_cost(input, flags),
+        SpentAs::WitnessKeyHash => witness_key_hash_cost(flags),
+        SpentAs::WitnessScriptHash => witness_script_hash_cost(input, flags),
+    }
+}
+
+/// How an output's script is spent, as far as signature operations go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpentAs {
+    /// By a scriptSig alone, or by a witness of which no operations are counted.
+    Script,
+    /// By a script in the scriptSig, perhaps with a witness (BIP16).
+    P2sh,
+    /// By a key in the witness (BIP141).
+    WitnessKeyHash,
+    /// By a script in the witness (BIP141).
+    WitnessScriptHash,
+}
+
+impl SpentAs {
+    /// How an output with this script is spent.
+    pub fn by(script: &[u8]) -> Self {
+        match witness_program(script) {
+            Some(program) => program.spent_as(),
+            None if is_p2sh(script) => Self::P2sh,
+            None => Self::Script,
         }
-        program = witness_program(redeem_script);
     }
-    if flags & flags::WITNESS != 0 {
-        cost += program.map_or(0, |program| witness_sigops(program, input));
+}
+
+/// What [`input_sigop_cost`] is for an input whose coin is not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SigopCosts {
+    /// If the coin is [`SpentAs::P2sh`].
+    pub p2sh: u32,
+    /// If it is [`SpentAs::WitnessScriptHash`].
+    pub witness_script_hash: u32,
+}
+
+impl SigopCosts {
+    /// The costs of an input in a block with these flags.
+    pub fn of(input: &InputView, flags: ScriptFlags) -> Self {
+        let (p2sh, witness) = (p2sh_cost(input, flags), witness_script_hash_cost(input, flags));
+        Self { p2sh, witness_script_hash: witness }
     }
-    cost
+
+    /// The cost that counts if it is known how the coin is spent; the other one is 0.
+    pub fn of_spent_as(input: &InputView, spent_as: SpentAs, flags: ScriptFlags) -> Self {
+        match spent_as {
+            SpentAs::Script | SpentAs::WitnessKeyHash => Self::default(),
+            SpentAs::P2sh => Self { p2sh: p2sh_cost(input, flags), ..Self::default() },
+            SpentAs::WitnessScriptHash => {
+                let witness_script_hash = witness_script_hash_cost(input, flags);
+                Self { witness_script_hash, ..Self::default() }
+            }
+        }
+    }
+
+    /// The cost of the input, in a block with these flags, once it is known how its coin is spent.
+    pub fn cost(&self, spent_as: SpentAs, flags: ScriptFlags) -> u32 {
+        match spent_as {
+            SpentAs::Script => 0,
+            SpentAs::P2sh => self.p2sh,
+            SpentAs::WitnessKeyHash => witness_key_hash_cost(flags),
+            SpentAs::WitnessScriptHash => self.witness_script_hash,
+        }
+    }
+}
+
+/// The cost of an input that spends a P2SH output.
+fn p2sh_cost(input: &InputView, flags: ScriptFlags) -> u32 {
+    let Some(redeem_script) = last_push(input.script_sig()) else { return 0 };
+    let legacy = match flags & flags::P2SH {
+        0 => 0,
+        _ => WITNESS_SCALE * script_sigops(redeem_script, MultisigCount::Announced),
+    };
+    let witness = match witness_program(redeem_script).map(|program| program.spent_as()) {
+        Some(SpentAs::WitnessKeyHash) => witness_key_hash_cost(flags),
+        Some(SpentAs::WitnessScriptHash) => witness_script_hash_cost(input, flags),
+        _ => 0,
+    };
+    legacy + witness
+}
+
+/// The cost of an input that spends a P2WPKH output (Core's `WitnessSigOps`).
+fn witness_key_hash_cost(flags: ScriptFlags) -> u32 {
+    u32::from(flags & flags::WITNESS != 0)
+}
+
+/// The cost of an input that spends a P2WSH output (Core's `WitnessSigOps`).
+fn witness_script_hash_cost(input: &InputView, flags: ScriptFlags) -> u32 {
+    if flags & flags::WITNESS == 0 {
+        return 0;
+    }
+    let script = input.witness().last();
+    script.map_or(0, |script| script_sigops(script, MultisigCount::Announced))
 }
 
 /// The number of signature operations in a script (Core's `CScript::GetSigOpCount`).
@@ -194,6 +277,16 @@ struct WitnessProgram<'a> {
     program: &'a [u8],
 }
 
+impl WitnessProgram<'_> {
+    fn spent_as(self) -> SpentAs {
+        match (self.version, self.program.len()) {
+            (0, 20) => SpentAs::WitnessKeyHash,
+            (0, 32) => SpentAs::WitnessScriptHash,
+            _ => SpentAs::Script,
+        }
+    }
+}
+
 /// The witness program that a script is; `None` if it is none (Core's `IsWitnessProgram`).
 fn witness_program(script: &[u8]) -> Option<WitnessProgram<'_>> {
     if !(4..=42).contains(&script.len()) || usize::from(script[1]) + 2 != script.len() {
@@ -205,18 +298,6 @@ fn witness_program(script: &[u8]) -> Option<WitnessProgram<'_>> {
         _ => return None,
     };
     Some(WitnessProgram { version, program: &script[2..] })
-}
-
-/// The cost of the signature operations of a witness program (Core's `WitnessSigOps`).
-fn witness_sigops(witness: WitnessProgram, input: &InputView) -> u32 {
-    match (witness.version, witness.program.len()) {
-        (0, 20) => 1,
-        (0, 32) => input
-            .witness()
-            .last()
-            .map_or(0, |script| script_sigops(script, MultisigCount::Announced)),
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

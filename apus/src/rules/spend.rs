@@ -4,8 +4,9 @@ use super::error::RuleError;
 use super::limits::SIGOPS_COST_MAX;
 use super::prevout::Prevout;
 use super::script_flags::script_flags;
+use super::sequence_locks::sequence_locks_passed;
 use super::sigops::{WITNESS_SCALE, input_sigop_cost};
-use super::tx::sequence_locks_passed;
+
 use crate::hash::Hash;
 use crate::wire::{OutPoint, ScriptFlags, TxView};
 
@@ -21,6 +22,8 @@ const COINBASE_MATURITY: i64 = 100;
 ///
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
 /// block keeps BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
+///
+/// Without the block at hand, [`FactSpends`](super::FactSpends) checks the same rules.
 ///
 /// [`bip30_check`]: super::bip30_check
 /// [`TxScripts`]: super::TxScripts
@@ -47,16 +50,14 @@ pub struct BlockSpends<'a, B> {
     block: &'a CheckedBlock<B>,
     context: BlockContext<'a>,
     flags: ScriptFlags,
-    fees: i64,
-    sigop_cost: u64,
+    sums: BlockSums,
 }
 
 impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     /// Starts with the coinbase; the other transactions follow with [`BlockSpends::tx`].
     pub fn new(block: &'a CheckedBlock<B>, context: BlockContext<'a>) -> Self {
         let flags = script_flags(context.network, context.height, block.hash());
-        let sigop_cost = u64::from(block.legacy_sigops()[0]) * u64::from(WITNESS_SCALE);
-        Self { block, context, flags, fees: 0, sigop_cost }
+        Self { block, context, flags, sums: BlockSums::new(legacy_sigop_cost(block, 0)) }
     }
 
     /// The flags with which the block's scripts are checked ([`script_flags`]).
@@ -90,17 +91,14 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
             error.debug = format!("{} in transaction {txid}", error.debug);
             error
         })?;
-        self.fees = self.fees.saturating_add(fee);
-        accumulated_fees_in_range(self.fees)?;
+        self.sums.add_fee(fee)?;
         self.sequence_locks(index, prevouts, median_time_past_at)?;
         let inputs: u64 = tx
             .inputs()
             .zip(prevouts)
             .map(|(input, prevout)| u64::from(input_sigop_cost(&input, prevout.script, self.flags)))
             .sum();
-        let legacy = u64::from(self.block.legacy_sigops()[index]) * u64::from(WITNESS_SCALE);
-        self.sigop_cost += legacy + inputs;
-        sigop_cost_in_limit(self.sigop_cost)?;
+        self.sums.add_sigops(legacy_sigop_cost(self.block, index) + inputs)?;
         Ok(fee)
     }
 
@@ -110,11 +108,7 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     /// # Errors
     /// `bad-blk-sigops`, `bad-cb-amount`
     pub fn finish(self) -> Result<i64, RuleError> {
-        sigop_cost_in_limit(self.sigop_cost)?;
-        let claimed = value_out(&self.block.view().tx(0));
-        let limit = self.fees + subsidy(self.context.height, self.context.network);
-        coinbase_amount_in_limit(claimed, limit)?;
-        Ok(self.fees)
+        self.sums.finish(value_out(&self.block.view().tx(0)), &self.context)
     }
 
     /// From BIP68 on, the relative locks of a transaction's inputs MUST have passed.
@@ -124,16 +118,9 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
         prevouts: &[Prevout],
         median_time_past_at: impl Fn(u32) -> i64,
     ) -> Result<(), RuleError> {
-        let context = &self.context;
-        if context.height < context.network.csv_height
-            || sequence_locks_passed(
-                &self.block.view().tx(index),
-                prevouts.iter().map(|prevout| prevout.height),
-                context.height,
-                context.parent_median_time_past,
-                median_time_past_at,
-            )
-        {
+        let tx = self.block.view().tx(index);
+        let heights = prevouts.iter().map(|prevout| prevout.height);
+        if sequence_locks_passed(&tx, heights, &self.context, median_time_past_at) {
             return Ok(());
         }
         Err(RuleError::consensus(
@@ -143,26 +130,89 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     }
 }
 
-/// Checks the amounts of a transaction that spends these coins in a block of this height, and
-/// returns its fee (Core's `CheckTxInputs`).
-fn check_tx_inputs(tx: &TxView, prevouts: &[Prevout], height: u32) -> Result<i64, RuleError> {
-    let mut value_in = 0i64;
-    for prevout in prevouts {
-        coinbase_mature(prevout, height)?;
-        value_in = value_in.saturating_add(prevout.amount);
-        input_amounts_in_range(prevout.amount, value_in)?;
+/// What is summed up over a block's transactions, with the rules on it.
+pub(super) struct BlockSums {
+    fees: i64,
+    sigop_cost: u64,
+}
+
+impl BlockSums {
+    /// The sums of a block's coinbase, whose signature operations cost this.
+    pub fn new(sigop_cost: u64) -> Self {
+        Self { fees: 0, sigop_cost }
     }
-    let value_out = value_out(tx);
-    inputs_cover_outputs(value_in, value_out)?;
-    let fee = value_in - value_out;
-    fee_in_range(fee)?;
-    Ok(fee)
+
+    /// Adds a transaction's fee.
+    pub fn add_fee(&mut self, fee: i64) -> Result<(), RuleError> {
+        self.fees = self.fees.saturating_add(fee);
+        accumulated_fees_in_range(self.fees)
+    }
+
+    /// Adds the cost of a transaction's signature operations.
+    pub fn add_sigops(&mut self, cost: u64) -> Result<(), RuleError> {
+        self.sigop_cost += cost;
+        sigop_cost_in_limit(self.sigop_cost)
+    }
+
+    /// Checks what the coinbase claims, after the last transaction, and returns the sum of all
+    /// fees.
+    pub fn finish(self, claimed: i64, context: &BlockContext) -> Result<i64, RuleError> {
+        sigop_cost_in_limit(self.sigop_cost)?;
+        let limit = self.fees + subsidy(context.height, context.network);
+        coinbase_amount_in_limit(claimed, limit)?;
+        Ok(self.fees)
+    }
+}
+
+/// What a transaction's inputs are worth together, with the rules on it (Core's `CheckTxInputs`).
+#[derive(Default)]
+pub(super) struct ValueIn(i64);
+
+impl ValueIn {
+    /// Adds a coin that is spent in a block of this height.
+    pub fn add(
+        &mut self,
+        amount: i64,
+        created_at: u32,
+        is_coinbase: bool,
+        height: u32,
+    ) -> Result<(), RuleError> {
+        if is_coinbase {
+            coinbase_mature(created_at, height)?;
+        }
+        self.0 = self.0.saturating_add(amount);
+        input_amounts_in_range(amount, self.0)
+    }
+
+    /// The fee of a transaction that creates so much.
+    pub fn fee(self, value_out: i64) -> Result<i64, RuleError> {
+        inputs_cover_outputs(self.0, value_out)?;
+        let fee = self.0 - value_out;
+        fee_in_range(fee)?;
+        Ok(fee)
+    }
+}
+
+/// Checks the amounts of a transaction that spends these coins in a block of this height, and
+/// returns its fee.
+fn check_tx_inputs(tx: &TxView, prevouts: &[Prevout], height: u32) -> Result<i64, RuleError> {
+    let mut value_in = ValueIn::default();
+    for prevout in prevouts {
+        value_in.add(prevout.amount, prevout.height, prevout.is_coinbase, height)?;
+    }
+    value_in.fee(value_out(tx))
+}
+
+/// The cost of the signature operations that a block's transaction has in its scriptSigs and
+/// scriptPubKeys.
+pub(super) fn legacy_sigop_cost<B: AsRef<[u8]>>(block: &CheckedBlock<B>, index: usize) -> u64 {
+    u64::from(block.legacy_sigops()[index]) * u64::from(WITNESS_SCALE)
 }
 
 /// A block MUST NOT spend a coinbase output less than 100 blocks old.
-fn coinbase_mature(prevout: &Prevout, height: u32) -> Result<(), RuleError> {
-    let depth = i64::from(height) - i64::from(prevout.height);
-    if prevout.is_coinbase && depth < COINBASE_MATURITY {
+fn coinbase_mature(created_at: u32, height: u32) -> Result<(), RuleError> {
+    let depth = i64::from(height) - i64::from(created_at);
+    if depth < COINBASE_MATURITY {
         return Err(RuleError::consensus(
             "bad-txns-premature-spend-of-coinbase",
             format!("tried to spend coinbase at depth {depth}"),
@@ -231,7 +281,7 @@ fn coinbase_amount_in_limit(claimed: i64, limit: i64) -> Result<(), RuleError> {
 /// The sum of a transaction's outputs, whose range [`check_block`] has checked.
 ///
 /// [`check_block`]: super::check_block
-fn value_out(tx: &TxView) -> i64 {
+pub(super) fn value_out(tx: &TxView) -> i64 {
     tx.outputs().fold(0, |sum: i64, output| sum.saturating_add(output.value()))
 }
 

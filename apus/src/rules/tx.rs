@@ -101,36 +101,6 @@ pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
     i64::from(lock_time) < limit || tx.inputs().all(|input| input.sequence() == u32::MAX)
 }
 
-/// Whether the relative locks of all inputs have passed (BIP68; Core's `SequenceLocks`). `heights`
-/// are those of the coins spent, in the order of the inputs.
-pub(super) fn sequence_locks_passed(
-    tx: &TxView,
-    heights: impl Iterator<Item = u32>,
-    height: u32,
-    parent_median_time_past: i64,
-    median_time_past_at: impl Fn(u32) -> i64,
-) -> bool {
-    const DISABLE: u32 = 1 << 31;
-    const TIME: u32 = 1 << 22;
-    const MASK: u32 = 0xffff;
-    const GRANULARITY: u32 = 9;
-    if tx.version() < 2 {
-        return true;
-    }
-    tx.inputs().zip(heights).all(|(input, coin_height)| {
-        let sequence = input.sequence();
-        if sequence & DISABLE != 0 {
-            true
-        } else if sequence & TIME != 0 {
-            let from = median_time_past_at(coin_height.saturating_sub(1));
-            let seconds = i64::from((sequence & MASK) << GRANULARITY);
-            from + seconds <= parent_median_time_past
-        } else {
-            i64::from(coin_height) + i64::from(sequence & MASK) <= i64::from(height)
-        }
-    })
-}
-
 impl RuleError {
     /// The error of a block whose transaction `txid` breaks a context-free rule.
     #[cold]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::error::SyncError;
 use super::hints_file::HintsFile;
-use super::join::workspace::{SavedTarget, saved_target};
+use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
 use super::node::Node;
 use super::options::{AssumeValid, Method};
 use super::outcome::ChosenMethod;
@@ -19,7 +19,7 @@ use crate::chain::BlockId;
 
 /// The rule for a join that nobody asked for, and the time that each way takes.
 ///
-/// A join reads every block twice and writes about as many bytes as it reads, whatever the blocks
+/// A join reads every block and writes about half as many bytes as it reads, whatever the blocks
 /// spend; a sync in order looks up each coin in tables, which costs the more the larger they are.
 /// The figures of time are seconds of one core for each GB (10^9 bytes) of blocks.
 struct Figures {
@@ -117,6 +117,13 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
         return Ok(Choice::carry_on(node, saved));
     }
     let is_forced = options.method == Method::Join;
+    if !is_forced && let Some(height) = blocks_lacking(node)? {
+        return Err(SyncError::WrongOptions(format!(
+            "an interrupted join of the blocks up to height {height} needs blocks that are not \
+             stored yet: name their files again with --from, or give up what it has saved with \
+             --method=order or --method=join"
+        )));
+    }
     let tables = node.chainstate.disk_bytes();
     if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
         return in_order(&why);

@@ -191,8 +191,10 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
         return;
     }
     let mut bytes = [0; VARINT_BYTES_MAX];
-    let len = put_varint_at(&mut bytes, value);
-    out.extend_from_slice(&bytes[..len]);
+    let len = out.len() + put_varint_at(&mut bytes, value);
+    // A copy of a fixed size needs no call of memcpy.
+    out.extend_from_slice(&bytes);
+    out.truncate(len);
 }
 
 /// The most bytes of a VARINT.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Method, Options, Phase, Progress, Unfinished};
+use apus::sync::{self, Method, Options, Phase, Progress, SyncError, Unfinished};
 use apus::wire::Chain;
 
 use crate::support::program::{apus, assert_ends, stdout};
@@ -24,9 +24,13 @@ fn stop_in(options: &Options, phase: Phase) -> sync::Summary {
 }
 
 fn finish(options: &Options) -> sync::Summary {
+    try_to_finish(options).unwrap()
+}
+
+fn try_to_finish(options: &Options) -> Result<sync::Summary, SyncError> {
     let stop = AtomicBool::new(false);
     // Not all blocks are stored where the first pass was interrupted.
-    sync::sync(options, &[data("regtest-1-206.dat")], &sync::Unobserved, &stop).unwrap()
+    sync::sync(options, &[data("regtest-1-206.dat")], &sync::Unobserved, &stop)
 }
 
 fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
@@ -102,6 +106,59 @@ fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
     assert_eq!(finish(&in_order).height, 206);
     assert!(entries(&two).is_empty() && !place.network_dir().join("join").exists());
     assert_eq!(place.muhash().0, expected());
+}
+
+#[test]
+fn without_the_block_files_that_it_read_an_interrupted_join_is_not_given_up_unasked() {
+    let place = Place::new(Chain::Regtest);
+    let saved = stop_in(&options(&place, None), Phase::JoinReading).saved_join;
+    assert!(saved.is_some_and(|saved| saved.blocks_read < saved.total), "{saved:?}");
+    let run = |args: &[&str]| apus(&place, &[&["sync"], args].concat());
+    assert_ends(&run(&[]), 2, &["height 206", "--from", "--method=order"]);
+    assert_eq!(
+        sync::status(&place.options()).unwrap().unfinished,
+        saved.map(Unfinished::Join).as_slice()
+    );
+    let given_up = place.copy();
+    assert!(apus(&given_up, &["sync", "--method=order"]).status.success());
+    assert_eq!(sync::status(&given_up.options()).unwrap().unfinished, []);
+    assert_eq!(finish(&Options { method: Method::Auto, ..options(&place, None) }).height, 206);
+    assert_eq!(place.muhash().0, expected());
+}
+
+#[test]
+fn a_disk_for_temporary_files_that_is_not_mounted_costs_no_work() {
+    let place = Place::new(Chain::Regtest);
+    let spill = place.root().join("disk");
+    std::fs::create_dir(&spill).unwrap();
+    stop_in(&options(&place, Some(&spill)), Phase::JoinReading);
+    let elsewhere = place.root().join("elsewhere");
+    std::fs::rename(&spill, &elsewhere).unwrap();
+    for named in [None, Some(spill.as_path())] {
+        // As an empty mount point is.
+        std::fs::create_dir_all(&spill).unwrap();
+        let error = try_to_finish(&options(&place, named)).unwrap_err().to_string();
+        for words in ["not mounted", "--spilldir", spill.to_str().unwrap()] {
+            assert!(error.contains(words), "{error}");
+        }
+    }
+    std::fs::remove_dir(&spill).unwrap();
+    std::fs::rename(&elsewhere, &spill).unwrap();
+    assert_eq!(finish(&options(&place, Some(&spill))).height, 206);
+    assert!(entries(&spill).is_empty());
+}
+
+#[test]
+fn after_a_crash_before_the_first_save_temporary_files_are_found() {
+    let place = Place::new(Chain::Regtest);
+    let (spill, other) = (place.root().join("spill"), place.root().join("other"));
+    std::fs::create_dir(&spill).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    stop_in(&options(&place, Some(&spill)), Phase::JoinReading);
+    std::fs::remove_file(place.network_dir().join("join/progress")).unwrap();
+    assert_eq!(finish(&options(&place, Some(&other))).height, 206);
+    assert!(entries(&spill).is_empty() && entries(&other).is_empty());
+    assert!(!place.network_dir().join("join").exists());
 }
 
 #[test]

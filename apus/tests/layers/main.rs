@@ -27,8 +27,8 @@ const LINE_CHARS_MAX: usize = 100;
 const UNSAFE_FILES: [&str; 6] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "apus/src/hash/sha256/x86.rs",
-    // The processor's prefetch instruction, for the cache's table.
-    "apus/src/coins/prefetch.rs",
+    // The processor's prefetch instruction and advice to use huge pages, for large tables.
+    "apus/src/coins/memory.rs",
     // Memory maps of files that nobody writes to while they are mapped.
     "apus/src/disk/file.rs",
     // The attribute that replaces one function of the script engine's start.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use apus::hash::{Hash, sha256d};
 use apus::join::{
-    BlockCoins, BlockKind, BlockRecord, Damaged, LateCoin, MatchedOutput, Matcher, Replayed,
-    SpendSource, Taken, put_block_coins, put_late_coin,
+    BlockKind, BlockRecord, Damaged, InputNotes, LateCoin, MatchedOutput, Matcher, Replayed,
+    SpendSource, Taken, TxNotes, put_block_coins, put_late_coin,
 };
 use apus::sync::rewrite_join_progress;
 use apus::wire::{Cursor, OutPoint};
@@ -152,7 +152,10 @@ fn blocks(data: &[u8]) {
         match record {
             BlockRecord::Block(block) => {
                 put_block_coins(&mut written, &block);
-                sources(&block);
+                match block.crc {
+                    Some(_) => sources(block.list),
+                    None => notes(block.list),
+                }
             }
             BlockRecord::Late(LateCoin { height, place, coin }) => {
                 let mut rest = Cursor::new(coin);
@@ -165,20 +168,32 @@ fn blocks(data: &[u8]) {
     }
 }
 
-/// Checks that the sources of a block's coins are the same bytes once written again, and that all
-/// coins after them are late.
-fn sources(block: &BlockCoins) {
-    let mut written = Vec::new();
-    for source in block.sources() {
-        let is_end = written.len() == block.sources.len();
-        match source {
-            Ok(source) if is_end => {
-                assert_eq!(source, SpendSource::Late);
-                return;
-            }
-            Ok(source) => source.put(&mut written),
-            Err(_) => return,
+/// Checks that the sources of a block's coins are the same bytes once written again.
+fn sources(list: &[u8]) {
+    let mut cursor = Cursor::new(list);
+    while cursor.remaining() > 0 {
+        let start = cursor.position();
+        let Ok(source) = SpendSource::read(&mut cursor) else { return };
+        let mut written = Vec::new();
+        source.put(&mut written);
+        assert_eq!(written, list[start..cursor.position()]);
+    }
+}
+
+/// Checks that what is noted of a block comes back once it is written again.
+fn notes(list: &[u8]) {
+    let mut cursor = Cursor::new(list);
+    let Ok(txs) = cursor.varint() else { return };
+    for _ in 0..txs {
+        let Ok(tx) = TxNotes::read(&mut cursor) else { return };
+        let mut written = Vec::new();
+        tx.put(&mut written);
+        assert_eq!(TxNotes::read(&mut Cursor::new(&written)), Ok(tx));
+        for _ in 0..tx.inputs {
+            let Ok(input) = InputNotes::read(&tx, &mut cursor) else { return };
+            written.clear();
+            input.put(&tx, &mut written);
+            assert_eq!(InputNotes::read(&tx, &mut Cursor::new(&written)), Ok(input));
         }
-        assert!(block.sources.starts_with(&written));
     }
 }

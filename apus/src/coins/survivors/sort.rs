@@ -1,4 +1,4 @@
-use crate::coins::prefetch::prefetch;
+use crate::coins::memory::prefetch;
 
 use super::record::{Record, prefix};
 

@@ -7,6 +7,51 @@ use crate::wire::flags;
 
 const HEIGHT: u32 = 200;
 
+/// The rules asked with the block at hand, and with what was noted of it: they say the same.
+struct BothSpends<'a> {
+    block: &'a CheckedBlock<Vec<u8>>,
+    context: BlockContext<'a>,
+    spends: BlockSpends<'a, Vec<u8>>,
+    facts: FactSpends<'a>,
+}
+
+impl<'a> BothSpends<'a> {
+    fn new(block: &'a CheckedBlock<Vec<u8>>, context: BlockContext<'a>) -> Self {
+        let coinbase = TxFacts::of(block, 0, &context);
+        let facts = FactSpends::new(block.hash(), context, &coinbase);
+        Self { block, context, spends: BlockSpends::new(block, context), facts }
+    }
+
+    fn tx(
+        &mut self,
+        index: usize,
+        prevouts: &[Prevout],
+        median_time_past_at: impl Fn(u32) -> i64,
+    ) -> Result<i64, RuleError> {
+        let tx = self.block.view().tx(index);
+        let flags = script_flags(self.context.network, self.context.height, self.block.hash());
+        let inputs = tx.inputs().zip(prevouts).map(|(input, prevout)| {
+            let Prevout { amount, script, height, is_coinbase } = *prevout;
+            let sigops = SigopCosts::of(&input, flags);
+            let facts = InputFacts { sequence: input.sequence(), sigops };
+            let spent_as = SpentAs::by(script);
+            (facts, SpentCoin { amount, height, is_coinbase, spent_as })
+        });
+        let facts = TxFacts::of(self.block, index, &self.context);
+        let noted = self.facts.tx(&facts, inputs, &median_time_past_at);
+        let fee = self.spends.tx(index, prevouts, median_time_past_at);
+        let reason = |error: &RuleError| error.reason.clone();
+        assert_eq!(noted.as_ref().map_err(reason), fee.as_ref().map(|_| &()).map_err(reason));
+        fee
+    }
+
+    fn finish(self) -> Result<i64, RuleError> {
+        let (noted, fees) = (self.facts.finish(), self.spends.finish());
+        assert_eq!(noted, fees.clone().map(|_| ()));
+        fees
+    }
+}
+
 fn context(network: &Network) -> BlockContext<'_> {
     BlockContext { network, height: HEIGHT, parent_median_time_past: 1_000_000 }
 }
@@ -20,7 +65,7 @@ fn no_median(_: u32) -> i64 {
 fn spend(tx: Transaction, prevouts: &[Prevout]) -> Result<i64, RuleError> {
     let network = regtest();
     let block = checked(&[coinbase(HEIGHT), tx]);
-    let mut spends = BlockSpends::new(&block, context(&network));
+    let mut spends = BothSpends::new(&block, context(&network));
     spends.tx(1, prevouts, no_median)
 }
 
@@ -76,7 +121,7 @@ fn amounts() {
 fn fees_accumulate_up_to_all_the_money() {
     let network = regtest();
     let block = checked(&[coinbase(HEIGHT), paying(0), spending(2)]);
-    let mut spends = BlockSpends::new(&block, context(&network));
+    let mut spends = BothSpends::new(&block, context(&network));
     spends.tx(1, &[prevout(MONEY_MAX)], no_median).unwrap();
     let second = spends.tx(2, &[prevout(1001)], no_median);
     assert_eq!(verdict(second), "bad-txns-accumulated-fee-outofrange");
@@ -91,7 +136,7 @@ fn a_coinbase_claims_subsidy_and_fees_at_most() {
         let mut coinbase = coinbase(HEIGHT);
         coinbase.output = vec![output(claim - 1), output(1)];
         let block = checked(&[coinbase, spending(1)]);
-        let mut spends = BlockSpends::new(&block, context(&network));
+        let mut spends = BothSpends::new(&block, context(&network));
         spends.tx(1, &[prevout(1234)], no_median).unwrap();
         let result = spends.finish();
         if let Ok(fees) = result {
@@ -129,9 +174,9 @@ fn relative_locks(version: i32, inputs: &[(u32, u32)]) -> String {
         prevouts.push(Prevout { height: *height, ..prevout(0) });
     }
     let block = checked(&[coinbase(HEIGHT), tx]);
-    let mut spends = BlockSpends::new(&block, context(&before));
+    let mut spends = BothSpends::new(&block, context(&before));
     spends.tx(1, &prevouts, no_median).unwrap();
-    let mut spends = BlockSpends::new(&block, context(&network));
+    let mut spends = BothSpends::new(&block, context(&network));
     verdict(spends.tx(1, &prevouts, |height| i64::from(height) * 1000))
 }
 
@@ -173,7 +218,11 @@ fn cost(script: &[u8], script_sig: &[u8], witness: &[&[u8]], flags: u32) -> u32 
     tx.input[0].script_sig = ScriptBuf::from(script_sig.to_vec());
     tx.input[0].witness = Witness::from_slice(witness);
     let block = checked(&[coinbase(HEIGHT), tx]);
-    input_sigop_cost(&block.view().tx(1).input(0), script, flags)
+    let input = block.view().tx(1).input(0);
+    let (cost, spent_as) = (input_sigop_cost(&input, script, flags), SpentAs::by(script));
+    assert_eq!(SigopCosts::of(&input, flags).cost(spent_as, flags), cost);
+    assert_eq!(SigopCosts::of_spent_as(&input, spent_as, flags).cost(spent_as, flags), cost);
+    cost
 }
 
 #[test]
@@ -220,7 +269,7 @@ fn sigops_of_a_block_have_a_limit() {
         let mut hashed = spending(2);
         hashed.input[0].script_sig = ScriptBuf::from([&[redeem.len() as u8][..], &redeem].concat());
         let block = checked(&[coinbase(HEIGHT), legacy, hashed]);
-        let mut spends = BlockSpends::new(&block, context(&network));
+        let mut spends = BothSpends::new(&block, context(&network));
         spends.tx(1, &[prevout(1000)], no_median).unwrap();
         let prevout = Prevout { script: &p2sh, ..prevout(1000) };
         assert_eq!(verdict(spends.tx(2, &[prevout], no_median)), expected);

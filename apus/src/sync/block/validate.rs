@@ -53,7 +53,8 @@ impl BranchTimes {
         Self(Arc::new((0..=tree.node(tip).height).map(at).collect()))
     }
 
-    fn at(&self, height: u32) -> i64 {
+    /// The time of the block at `height`.
+    pub fn at(&self, height: u32) -> i64 {
         self.0.get(height as usize).map_or(0, |time| i64::from(*time))
     }
 }
@@ -267,6 +268,11 @@ impl Validation {
     /// that it spent (Core's `CBlockUndo`).
     pub fn undo(&self) -> &[u8] {
         self.undo.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// [`Validation::undo`].
+    pub fn into_undo(self) -> Vec<u8> {
+        self.undo.into_inner().unwrap_or_default()
     }
 }
 

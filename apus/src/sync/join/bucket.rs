@@ -28,8 +28,8 @@ const WAIT: Duration = Duration::from_millis(20);
 pub(super) struct Bucket {
     heights: Range<u32>,
     bytes: Vec<u8>,
-    /// For each block, the checksum of its bytes, and where the sources of its coins are.
-    blocks: Vec<Option<(u32, Range<usize>)>>,
+    /// What the first pass left of each block: the checksum and where the list is.
+    blocks: Vec<Option<(Option<u32>, Range<usize>)>>,
     /// In the order of heights and places.
     late: Vec<Late>,
 }
@@ -70,11 +70,11 @@ impl Bucket {
             let mut cursor = Cursor::new(&bytes[records]);
             while cursor.remaining() > 0 {
                 match BlockRecord::read(&mut cursor)? {
-                    BlockRecord::Block(BlockCoins { height, crc, sources }) => {
+                    BlockRecord::Block(BlockCoins { height, crc, list }) => {
                         let index = height.checked_sub(heights.start).ok_or(Damaged)?;
                         let block = blocks.get_mut(index as usize).ok_or(Damaged)?;
-                        let start = offset(sources);
-                        *block = Some((crc, start..start + sources.len()));
+                        let start = offset(list);
+                        *block = Some((crc, start..start + list.len()));
                     }
                     BlockRecord::Late(LateCoin { height, place, coin }) => {
                         let start = offset(coin);
@@ -92,8 +92,8 @@ impl Bucket {
     /// What the first pass left of the block at `height`.
     pub fn block(&self, height: u32) -> Option<BlockCoins<'_>> {
         let index = height.checked_sub(self.heights.start)?;
-        let (crc, sources) = self.blocks.get(index as usize)?.as_ref()?;
-        Some(BlockCoins { height, crc: *crc, sources: &self.bytes[sources.clone()] })
+        let (crc, list) = self.blocks.get(index as usize)?.as_ref()?;
+        Some(BlockCoins { height, crc: *crc, list: &self.bytes[list.clone()] })
     }
 
     /// The coins of the block at `height` that partitions have met, in the order of its inputs:

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use super::bucket::{BlockQueue, Bucket};
 use super::fault::Fault;
 use super::job::Job;
+use super::notes::{check_noted, next_late};
 use super::sequencer::{Sequencer, Undo};
 use crate::coins::Coin;
 use crate::join::{BlockCoins, SpendSource};
 use crate::rules::{CheckedBlock, script_flags};
 use crate::sync::block::prepare::{CoinSource, Prepared};
 use crate::sync::block::step::BlockFault;
-use crate::sync::block::validate::{Validation, check_spends};
+use crate::sync::block::validate::check_spends;
 use crate::sync::clock::Stage;
 use crate::sync::sources::{BlockBytes, Place};
 use crate::sync::threads::Crew;
-use crate::wire::{Cursor, ParseError};
+use crate::wire::Cursor;
 
 /// What the threads of the last pass share.
 pub(super) struct Checking<'a> {
@@ -52,28 +53,48 @@ impl Checking<'_> {
     }
 
     fn block(&self, index: usize, bucket: &Arc<Bucket>) -> Result<Option<Undo>, Fault> {
-        let (shared, plan) = (self.job.shared, self.job.plan);
-        let (step, height) = (plan.steps[index], plan.height(index));
+        let (shared, height) = (self.job.shared, self.job.plan.height(index));
+        let step = self.job.plan.steps[index];
         let coins = bucket.block(height).expect("the first pass leaves a record of each block");
-        let of_block = |fault: BlockFault| Fault::of_block(step, height, fault);
-        let block = shared.known(step, coins.crc).map_err(of_block)?;
-        let timer = shared.clock.start(Stage::Validate);
-        let node = shared.tree.node(step.id);
-        let flags = (!plan.assumed.covers(shared.tree, step.id))
-            .then(|| script_flags(shared.network, height, &node.hash));
-        let (prepared, coins) = prepare(block, height, &coins, bucket);
-        let checked = check_spends(shared.tree, step.id, prepared, coins, flags, &plan.times);
-        drop(timer);
-        let block: Validation = checked.map_err(|_| Fault::Block(height))?;
+        let payload = match coins.crc {
+            Some(crc) => self.read_again(index, crc, &coins, bucket)?,
+            None => {
+                let _timer = shared.clock.start(Stage::Validate);
+                let hash = &shared.tree.node(step.id).hash;
+                let (context, times) = (self.job.context(index), &self.job.plan.times);
+                check_noted(&coins, bucket.late(height), hash, context, times)
+                    .map_err(|_| Fault::Block(height))?
+            }
+        };
         let _timer = shared.clock.start(Stage::Undo);
         let undo = match step.place {
             Place::Stored(pos) if !self.has_undo[index] => {
-                let record = shared.files.encode_undo(block.undo(), &node.header.prev);
+                let prev = &shared.tree.node(step.id).header.prev;
+                let record = shared.files.encode_undo(&payload, prev);
                 Some(Undo { file: pos.file, height, record })
             }
             _ => None,
         };
         Ok(undo)
+    }
+
+    /// Checks a block whose scripts are not assumed valid, and returns its undo data.
+    fn read_again(
+        &self,
+        index: usize,
+        crc: u32,
+        coins: &BlockCoins,
+        bucket: &Bucket,
+    ) -> Result<Vec<u8>, Fault> {
+        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (step, height) = (plan.steps[index], plan.height(index));
+        let of_block = |fault: BlockFault| Fault::of_block(step, height, fault);
+        let block = shared.known(step, crc).map_err(of_block)?;
+        let _timer = shared.clock.start(Stage::Validate);
+        let flags = Some(script_flags(shared.network, height, block.hash()));
+        let (prepared, coins) = prepare(block, coins, bucket);
+        let checked = check_spends(shared.tree, step.id, prepared, coins, flags, &plan.times);
+        Ok(checked.map_err(|_| Fault::Block(height))?.into_undo())
     }
 }
 
@@ -83,32 +104,30 @@ impl Checking<'_> {
 /// A coin is missing, or one is too many: the passes before have met each spend exactly once.
 fn prepare(
     block: CheckedBlock<BlockBytes>,
-    height: u32,
     known: &BlockCoins,
     bucket: &Bucket,
 ) -> (Prepared, Vec<Coin>) {
     let inputs = block.view().input_count() - 1;
-    let (mut sources, mut coins) = (Vec::with_capacity(inputs), Vec::with_capacity(inputs));
-    let mut late = bucket.late(height);
-    let external = |coins: &mut Vec<Coin>, bytes: &[u8]| {
-        coins.push(decode(bytes).expect("coins are encoded by this program"));
-        CoinSource::External(coins.len() as u32 - 1)
-    };
-    for (place, source) in (0..).zip(known.sources().take(inputs)) {
-        sources.push(match source.expect("sources are encoded by this program") {
-            SpendSource::Inside { tx, vout } => CoinSource::Inside { tx, vout },
-            SpendSource::Early(coin) => external(&mut coins, coin),
-            SpendSource::Late => {
-                let (met, coin) = late.next().expect("every spend has met its coin");
-                assert_eq!(met, place, "every spend has met its coin");
-                external(&mut coins, coin)
-            }
-        });
-    }
+    let mut list = Cursor::new(known.list);
+    let mut late = bucket.late(known.height);
+    let coins = (0..inputs as u32).map(|place| match list.remaining() {
+        0 => late_coin(&mut late, place),
+        _ => match SpendSource::read(&mut list).expect("sources are encoded by this program") {
+            SpendSource::Late => late_coin(&mut late, place),
+            SpendSource::Early { code, output } => decode_output(code, output),
+        },
+    });
+    let coins: Vec<Coin> = coins.collect();
     assert!(late.next().is_none(), "no spend has met two coins");
-    (Prepared::known(block, height, sources), coins)
+    let sources = (0..inputs as u32).map(CoinSource::External).collect();
+    (Prepared::known(block, known.height, sources), coins)
 }
 
-fn decode(bytes: &[u8]) -> Result<Coin, ParseError> {
-    Coin::decode(&mut Cursor::new(bytes))
+fn late_coin<'a>(late: &mut impl Iterator<Item = (u32, &'a [u8])>, place: u32) -> Coin {
+    let (code, output) = next_late(late, place);
+    decode_output(code, output)
+}
+
+fn decode_output(code: u32, output: &[u8]) -> Coin {
+    Coin::decode_output(&mut Cursor::new(output), code).expect("coins are encoded by this program")
 }

@@ -18,7 +18,7 @@ use super::pair::{PairedRange, Pairer};
 use super::plan::Plan;
 use super::read::{ReadBlock, Reader};
 use super::sequencer::Sequencer;
-use super::state::SpanState;
+use super::state::{SpanState, State};
 use super::workspace::Workspace;
 use crate::coins::Bulk;
 use crate::sync::block::shared::Shared;
@@ -67,21 +67,69 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// A block is damaged or refused, or the disk fails. What was read before counts.
     pub fn read_all(&mut self) -> Result<Ended, Fault> {
-        loop {
-            let todo = self.work.state.spans.iter().any(|span| span.next < span.end);
-            if !todo {
-                tracing::debug!(read = ?self.work.state.read(), "all blocks are read");
-                return Ok(Ended::Finished);
-            }
-            self.read_until_save()?;
+        let is_done = |state: &State| state.spans.iter().all(|span| span.next == span.end);
+        let ended = self.pass(None, is_done, Self::read_until_save)?;
+        tracing::debug!(read = ?self.work.state.read(), ?ended, "read blocks");
+        Ok(ended)
+    }
+
+    /// The second pass.
+    ///
+    /// # Errors
+    /// A block is refused, or the disk fails.
+    pub fn pair_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+        let is_done = |state: &State| {
+            state.paired.fault.is_none() && state.paired.done.iter().all(|done| *done)
+        };
+        let ended = self.pass(Some(bulk), is_done, |this| {
+            let fault = this.work.state.paired.fault;
+            fault.map_or_else(|| this.pair_until_save(bulk), |height| Err(Fault::Block(height)))
+        })?;
+        tracing::debug!(counts = ?self.work.state.paired.counts, ?ended, "matched spends");
+        Ok(ended)
+    }
+
+    /// The last pass.
+    ///
+    /// # Errors
+    /// A block is damaged or refused, or the disk fails. Blocks that were checked before count.
+    pub fn check_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+        let steps = self.plan.steps.len();
+        let ended = self.pass(
+            Some(bulk),
+            |state| state.checked == steps,
+            |this| {
+                // The disk writes tables while blocks are checked.
+                std::thread::scope(|scope| {
+                    let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
+                    let checked = this.check_until_save();
+                    let synced = synced.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+                    checked.and(synced.map_err(Fault::Store))
+                })
+            },
+        )?;
+        tracing::debug!(checked = self.work.state.checked, ?ended, "checked blocks");
+        Ok(ended)
+    }
+
+    /// Runs workers again and again until everything is done, and saves in between.
+    fn pass(
+        &mut self,
+        bulk: Option<&Bulk>,
+        is_done: impl Fn(&State) -> bool,
+        mut run_until_save: impl FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<Ended, Fault> {
+        while !is_done(&self.work.state) {
+            run_until_save(self)?;
             let is_stopped = self.stop.load(Relaxed);
-            if is_stopped || self.work.state.blocks_read() < self.plan.steps.len() {
-                self.save(None)?;
+            if is_stopped || !is_done(&self.work.state) {
+                self.save(bulk)?;
             }
             if is_stopped {
                 return Ok(Ended::Stopped);
             }
         }
+        Ok(Ended::Finished)
     }
 
     /// Runs workers until all spans are read, one of them fails, or it is time to save.
@@ -134,30 +182,6 @@ impl<'a> Coordinator<'a> {
         job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
     }
 
-    /// The second pass.
-    ///
-    /// # Errors
-    /// A block is refused, or the disk fails.
-    pub fn pair_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
-        loop {
-            if let Some(height) = self.work.state.paired.fault {
-                return Err(Fault::Block(height));
-            }
-            if self.work.state.paired.done.iter().all(|done| *done) {
-                tracing::debug!(counts = ?self.work.state.paired.counts, "all spends have met");
-                return Ok(Ended::Finished);
-            }
-            self.pair_until_save(bulk)?;
-            let is_stopped = self.stop.load(Relaxed);
-            if is_stopped || self.work.state.paired.done.iter().any(|done| !*done) {
-                self.save(Some(bulk))?;
-            }
-            if is_stopped {
-                return Ok(Ended::Stopped);
-            }
-        }
-    }
-
     fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let Self { shared, plan, work, observer, stop, .. } = self;
         let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
@@ -196,33 +220,6 @@ impl<'a> Coordinator<'a> {
         }
         paired.fault = job.fault();
         Ok(())
-    }
-
-    /// The last pass.
-    ///
-    /// # Errors
-    /// A block is damaged or refused, or the disk fails. Blocks that were checked before count.
-    pub fn check_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
-        loop {
-            if self.work.state.checked == self.plan.steps.len() {
-                tracing::debug!("all blocks are checked");
-                return Ok(Ended::Finished);
-            }
-            // The disk writes tables while blocks are checked.
-            std::thread::scope(|scope| {
-                let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
-                let checked = self.check_until_save();
-                let synced = synced.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                checked.and(synced.map_err(Fault::Store))
-            })?;
-            let is_stopped = self.stop.load(Relaxed);
-            if is_stopped || self.work.state.checked < self.plan.steps.len() {
-                self.save(Some(bulk))?;
-            }
-            if is_stopped {
-                return Ok(Ended::Stopped);
-            }
-        }
     }
 
     fn check_until_save(&mut self) -> Result<(), Fault> {

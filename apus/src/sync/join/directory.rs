@@ -1,5 +1,7 @@
 //! The directories that a join works in, and the progress saved there.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::saved::Saved;
@@ -11,7 +13,10 @@ use crate::sync::outcome::{JoinPass, SavedJoin};
 const SPILL: &str = "spill.dat";
 /// The file of saved progress in the join's directory.
 const PROGRESS: &str = "progress";
-/// How the names of all files begin that a join makes in its directories: those of the two above,
+/// The file in the join's directory that says where the directory for temporary files is, if that is
+/// another one: it is there before progress is saved.
+const PLACE: &str = "spill.place";
+/// How the names of all files begin that a join makes in its directories: those of the three above,
 /// and of temporary ones next to them.
 const NAMES: [&str; 2] = ["spill.", PROGRESS];
 
@@ -23,6 +28,35 @@ pub(super) fn spill_file(spill: &Path) -> PathBuf {
 /// The file that progress is saved in.
 pub(super) fn progress_path(options: &Options) -> PathBuf {
     options.join_path().join(PROGRESS)
+}
+
+/// Notes where the directory for temporary files is, for whoever finds them after a crash.
+pub(super) fn note(disk: &Disk, options: &Options) -> Result<(), StoreError> {
+    let (join, spill) = (options.join_path(), options.spill_path());
+    if spill == join {
+        return Ok(());
+    }
+    disk.create_dir_all(&join)?;
+    disk.write_private(join.join(PLACE), spill.as_os_str().as_bytes())
+}
+
+/// The directory that [`note`] has noted.
+fn noted(disk: &Disk, options: &Options) -> Result<Option<PathBuf>, StoreError> {
+    let path = disk.read(options.join_path().join(PLACE))?;
+    Ok(path.map(|path| PathBuf::from(OsString::from_vec(path))))
+}
+
+/// Fails if the directory of the temporary files of an interrupted join is gone: it was not removed
+/// by this program, which removes the progress first.
+pub(super) fn expect(spill: &Path) -> Result<(), StoreError> {
+    match spill.is_dir() {
+        true => Ok(()),
+        false => Err(StoreError::new(
+            spill,
+            "the temporary files of the interrupted join are not there: if their disk is not \
+             mounted, mount it; to start over, name another place with --spilldir",
+        )),
+    }
 }
 
 /// The progress that an interrupted join has saved; `None` if there is none that can be read.
@@ -62,7 +96,7 @@ pub(crate) fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJ
 pub(super) fn left(disk: &Disk, options: &Options) -> Result<Vec<PathBuf>, StoreError> {
     let saved = load(disk, options)?.map(|saved| saved.spill);
     let mut all = vec![options.join_path()];
-    for spill in saved.into_iter().chain([options.spill_path()]) {
+    for spill in saved.into_iter().chain(noted(disk, options)?).chain([options.spill_path()]) {
         if !all.contains(&spill) {
             all.push(spill);
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::plan::Plan;
 use crate::disk::Parts;
 use crate::join::{Layout, Memory};
+use crate::rules::BlockContext;
 use crate::sync::block::shared::Shared;
 
 /// The blocks to work through, and what every thread needs for it.
@@ -29,6 +30,14 @@ impl<'a> Job<'a> {
         parts: &'a Parts,
     ) -> Self {
         Self { shared, plan, layout, memory, parts, fault: AtomicU32::new(u32::MAX) }
+    }
+
+    /// Where the block at `index` of the steps is, for the rules.
+    pub fn context(&self, index: usize) -> BlockContext<'a> {
+        let Shared { network, tree, .. } = *self.shared;
+        let id = self.plan.steps[index].id;
+        let parent_median_time_past = tree.parent_median_time_past(id);
+        BlockContext { network, height: self.plan.height(index), parent_median_time_past }
     }
 
     /// Notes that the block at `height` is refused.

@@ -27,6 +27,7 @@ mod coordinator;
 pub(super) mod directory;
 mod fault;
 mod job;
+mod notes;
 mod pair;
 mod plan;
 mod read;

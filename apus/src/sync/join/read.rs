@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::fault::Fault;
 use super::job::Job;
+use super::notes::NoteTaker;
 use super::state::{ReadCounts, SpanState};
 use crate::coins::{compress_amount, put_compressed_script_at};
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::join::{
     BatchWriter, BlockCoins, BlockKind, Created, Layout, Met, Spend, SpendSource, TxLeft, Window,
-    put_block_coins, put_early, put_spend, put_tx,
+    put_block_coins, put_spend, put_tx,
 };
 use crate::rules::CheckedBlock;
 use crate::store::{FlatFilePos, Lane};
@@ -20,11 +21,11 @@ use crate::sync::block::step::Step;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::wire::{TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
+use crate::wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 
-/// How many inputs ahead of the one that is met memory is asked for: first that of the table, then
-/// that of the transaction.
-const AHEAD: usize = 16;
+/// How many inputs ahead of the one that is met memory is asked for: three times as many that of
+/// the table, twice as many that of the transaction, and then that of the output.
+const AHEAD: usize = 10;
 
 /// The share of the memory for the windows of all workers.
 const WINDOWS_PERCENT: usize = 50;
@@ -50,8 +51,9 @@ pub(super) struct Reader<'a> {
     /// The bucket of the last block.
     bucket: usize,
     lane: Lane,
-    hashes: Vec<u64>,
-    sources: Vec<u8>,
+    /// For each input, the hash of its txid in the window, and the output's index.
+    hashes: Vec<(u64, u32)>,
+    notes: NoteTaker<'a>,
     scratch: Vec<u8>,
 }
 
@@ -70,7 +72,7 @@ impl<'a> Reader<'a> {
             bucket: 0,
             lane: Lane::default(),
             hashes: Vec::new(),
-            sources: Vec::new(),
+            notes: NoteTaker::default(),
             scratch: Vec::new(),
         }
     }
@@ -131,13 +133,15 @@ impl<'a> Reader<'a> {
         let block = shared.checked(step).map_err(|fault| Fault::of_block(step, height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
-        self.sources.clear();
+        // Those that the last pass checks.
+        let has_scripts = !plan.assumed.covers(shared.tree, step.id);
+        self.notes.begin(&block, self.job.context(index), has_scripts);
         match plan.kind(height) {
             BlockKind::Once => self.meet(&block, height, &mut counts)?,
             BlockKind::LookUp | BlockKind::Repeat => self.spill(&block, height, &mut counts)?,
         }
-        let crc = crc32c::crc32c(block.view().bytes());
-        let coins = BlockCoins { height, crc, sources: &self.sources };
+        let crc = has_scripts.then(|| crc32c::crc32c(block.view().bytes()));
+        let coins = BlockCoins { height, crc, list: self.notes.list() };
         let bucket = self.job.layout.bucket_of(height);
         if std::mem::replace(&mut self.bucket, bucket) != bucket {
             // Frees the memory of the bucket before, to which this span does not come back.
@@ -149,8 +153,6 @@ impl<'a> Reader<'a> {
         let view = block.view();
         let (bytes, tx_count) = (view.len() as u64, view.tx_count() as u32);
         let (transactions, inputs) = (u64::from(tx_count), view.input_count() as u64 - 1);
-        // Those that the last pass checks.
-        let has_scripts = !plan.assumed.covers(shared.tree, step.id);
         let scripts = if has_scripts { inputs } else { 0 };
         let one = Counts { blocks: 1, bytes, transactions, inputs, scripts };
         *read = ReadCounts { counts: counts.counts.plus(one), ..counts };
@@ -166,35 +168,41 @@ impl<'a> Reader<'a> {
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
         self.enter(block, height, counts)?;
-        let Self { job, window, records, hashes, sources, .. } = self;
+        let Self { job, window, records, hashes, notes, .. } = self;
         let view = block.view();
         hashes.clear();
         for tx in view.txs().skip(1) {
-            hashes.extend(tx.inputs().map(|input| window.hash(&input.outpoint().txid)));
+            hashes.extend(tx.inputs().map(|input| {
+                let OutPoint { txid, vout } = input.outpoint();
+                (window.hash(&txid), vout)
+            }));
         }
-        hashes.iter().take(2 * AHEAD).for_each(|hash| window.prefetch(*hash));
+        hashes.iter().take(3 * AHEAD).for_each(|(hash, _)| window.prefetch(*hash));
         let mut place = 0;
         for (spender, tx) in view.txs().enumerate().skip(1) {
+            notes.tx(block, spender);
             for input in tx.inputs() {
-                if let Some(hash) = hashes.get(place + 2 * AHEAD) {
+                if let Some((hash, _)) = hashes.get(place + 3 * AHEAD) {
                     window.prefetch(*hash);
                 }
-                if let Some(hash) = hashes.get(place + AHEAD) {
-                    window.prefetch_entry(*hash);
+                if let Some((hash, vout)) = hashes.get(place + 2 * AHEAD) {
+                    window.prefetch_tx(*hash, *vout);
+                }
+                if let Some((hash, vout)) = hashes.get(place + AHEAD) {
+                    window.prefetch_output(*hash, *vout);
                 }
                 let outpoint = input.outpoint();
-                match window.spend(&outpoint, hashes[place], height, spender as u32) {
+                match window.spend(&outpoint, hashes[place].0, height, spender as u32) {
                     Met::Missing => return Err(Fault::Block(height)),
-                    Met::Inside { tx } => {
-                        SpendSource::Inside { tx, vout: outpoint.vout }.put(sources);
-                        counts.inside += 1;
-                    }
-                    Met::Earlier { code, output } => {
-                        put_early(sources, code, output);
-                        counts.early += 1;
+                    Met::Output { code, output } => {
+                        notes.input(&input, SpendSource::Early { code, output });
+                        match code >> 1 == height {
+                            true => counts.inside += 1,
+                            false => counts.early += 1,
+                        }
                     }
                     Met::Elsewhere => {
-                        SpendSource::Late.put(sources);
+                        notes.input(&input, SpendSource::Late);
                         let spend = Spend { outpoint, height, place: place as u32 };
                         put_late(records, job.layout, &spend)?;
                         counts.late += 1;
@@ -252,10 +260,15 @@ impl<'a> Reader<'a> {
         height: u32,
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
-        let Self { job, records, scratch, .. } = self;
+        let Self { job, records, notes, scratch, .. } = self;
         let mut place = 0;
         for (index, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
-            for input in tx.inputs().filter(|_| index > 0) {
+            let inputs = if index > 0 { tx.input_count() } else { 0 };
+            if inputs > 0 {
+                notes.tx(block, index);
+            }
+            for input in tx.inputs().take(inputs) {
+                notes.input(&input, SpendSource::Late);
                 let spend = Spend { outpoint: input.outpoint(), height, place };
                 put_late(records, job.layout, &spend)?;
                 place += 1;

@@ -98,7 +98,7 @@ fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
 }
 
 fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
-    let (partition_bits, first_height) = (cursor.u64()? as u32, cursor.u64()? as u32);
+    let (partition_bits, first_height) = (number(cursor)?, number(cursor)?);
     if partition_bits > 16 {
         return Err(cursor.error("too many partitions"));
     }
@@ -125,9 +125,9 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
 fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
     let spans = list(cursor, SPAN_BYTES, read_span)?;
     let dropped: HashSet<u32> = list(cursor, 4, Cursor::u32)?.into_iter().collect();
-    let sources = cursor.u64()? as u32;
+    let sources = number(cursor)?;
     let paired = read_paired(cursor)?;
-    let checked = cursor.u64()? as usize;
+    let checked = size(cursor)?;
     let undo = list(cursor, 8, |c| Ok(UndoAt { index: c.u32()?, pos: c.u32()? }))?;
     Ok(State { spans, dropped, sources, paired, checked, undo })
 }
@@ -143,9 +143,8 @@ fn put_span(out: &mut Vec<u8>, span: &SpanState) {
 }
 
 fn read_span(cursor: &mut Cursor) -> Result<SpanState, ParseError> {
-    let source = cursor.u64()? as u32;
-    let (first, next, end) =
-        (cursor.u64()? as usize, cursor.u64()? as usize, cursor.u64()? as usize);
+    let source = number(cursor)?;
+    let (first, next, end) = (size(cursor)?, size(cursor)?, size(cursor)?);
     if first > next || next > end {
         return Err(cursor.error("a span that ends before it begins"));
     }
@@ -169,7 +168,7 @@ fn put_paired(out: &mut Vec<u8>, paired: &Paired) {
 }
 
 fn read_paired(cursor: &mut Cursor) -> Result<Paired, ParseError> {
-    let source = cursor.u64()? as u32;
+    let source = number(cursor)?;
     let done = list(cursor, 1, |cursor| Ok(cursor.u8()? != 0))?;
     let (taken, left) = (cursor.u64()?, cursor.u64()?);
     let (left_amount, overwritten) = (cursor.u64()?, cursor.u64()?);
@@ -189,8 +188,18 @@ fn read_paired(cursor: &mut Cursor) -> Result<Paired, ParseError> {
         let table = PendingTable::read(table_bytes, &mut at);
         tables.push(table.ok_or_else(|| cursor.error("a damaged table of a run"))?);
     }
-    let fault = Some(cursor.u64()? as u32).filter(|height| *height > 0);
+    let fault = Some(number(cursor)?).filter(|height| *height > 0);
     Ok(Paired { source, done, counts, tables, fault })
+}
+
+/// Reads a number of at most 32 bits.
+fn number(cursor: &mut Cursor) -> Result<u32, ParseError> {
+    let number = cursor.u64()?;
+    u32::try_from(number).map_err(|_| cursor.error("a number over 32 bits"))
+}
+
+fn size(cursor: &mut Cursor) -> Result<usize, ParseError> {
+    Ok(number(cursor)? as usize)
 }
 
 /// Appends the number of items, and each of them.

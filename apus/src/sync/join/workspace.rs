@@ -56,6 +56,7 @@ impl Workspace {
                 && fits(saved, plan, node)
         };
         if let Some(saved) = saved.filter(fits) {
+            directory::expect(&saved.spill)?;
             match Self::resume(node, key.clone(), saved) {
                 Ok(work) => return Ok(work),
                 Err(error) if is_refused(&error) => return Err(error),
@@ -69,6 +70,7 @@ impl Workspace {
         let (spill, progress) = (node.options.spill_path(), progress_path(&node.options));
         // Where nothing can be written, the join ends before it begins.
         node.dir.disk().create_dir_all(&spill)?;
+        directory::note(node.dir.disk(), &node.options)?;
         let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
         let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
         let state = State::new(&cut(&sizes, memory.workers), layout.partitions());
@@ -205,6 +207,27 @@ pub(crate) fn saved_target(
     Ok(fits.then_some(SavedTarget { target: found, done: done.min(1.0) }))
 }
 
+/// The height of the last block of an interrupted join that would be carried on if all of its
+/// blocks were at hand, and some are not.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
+    let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
+    let tree = &node.tree;
+    let target = tree.find(&saved.key.target);
+    let is_below = |end: Option<BlockId>, id: BlockId| {
+        end.is_some_and(|end| tree.ancestor(end, tree.node(id).height) == Some(id))
+    };
+    let lacks = target.is_none_or(|id| {
+        is_below(Some(tree.best_header()), id) && !is_below(tree.best_candidate(), id)
+    });
+    let same = Key { target: saved.key.target, ..key(node, node.tip()) } == saved.key;
+    let blocks = saved.state.spans.last().map_or(0, |span| span.end) as u32;
+    let is_it = lacks && same && may_carry_on_at(&saved.spill, &node.options);
+    Ok(is_it.then(|| tree.node(node.tip()).height + blocks))
+}
+
 /// What an interrupted join was about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedTarget {
@@ -236,7 +259,7 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
     let in_order = spans.iter().all(|span| std::mem::replace(&mut next, span.end) == span.first);
     in_order
         && next == plan.steps.len()
-        && saved.layout.first_height == plan.first_height
+        && saved.layout.covers(plan.first_height..plan.end_height())
         && saved.state.checked <= next
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
         && has_undo(&saved.state.undo, plan, node)

@@ -11,7 +11,8 @@ use apus::coins::{
 use apus::disk::Disk;
 use apus::hash::Hash;
 use apus::join::{
-    BlockCoins, Created, Spend, SpendSource, put_block_coins, put_late_coin, put_spend, put_tx,
+    BlockCoins, Created, InputNotes, Spend, SpendSource, TxNotes, put_block_coins, put_late_coin,
+    put_spend, put_tx,
 };
 use apus::leveldb::{Db, Options};
 use apus::store::{
@@ -145,18 +146,28 @@ fn joined() -> Vec<(&'static str, Vec<u8>)> {
     put_tx(&mut outputs, &txid, created, 1, [(vout, output)].into_iter());
     let (height, place) = (100_100, 5);
     put_spend(&mut spend, &Spend { outpoint: outpoint(), height, place });
+    let early = SpendSource::Early { code, output };
     let mut sources = Vec::new();
-    SpendSource::Inside { tx: 3, vout: 1 }.put(&mut sources);
     SpendSource::Late.put(&mut sources);
-    SpendSource::Early(&encoded).put(&mut sources);
-    let (mut block, mut late) = (Vec::new(), Vec::new());
-    let coins = BlockCoins { height, crc: 0x0102_0304, sources: &sources };
+    early.put(&mut sources);
+    let coinbase = TxNotes { inputs: 0, value_out: 5_000, sigop_cost: 4, has_locks: false };
+    let tx = TxNotes { inputs: 2, has_locks: true, ..coinbase };
+    let first = InputNotes { sequence: 1, sigop_costs: [4, 0], source: SpendSource::Late };
+    let second = InputNotes { sequence: 0, sigop_costs: [0, 0], source: early };
+    let mut notes = vec![2];
+    coinbase.put(&mut notes);
+    tx.put(&mut notes);
+    [first, second].iter().for_each(|input| input.put(&tx, &mut notes));
+    let (mut block, mut noted, mut late) = (Vec::new(), Vec::new(), Vec::new());
+    let coins = BlockCoins { height, crc: Some(0x0102_0304), list: &sources };
     put_block_coins(&mut block, &coins);
+    put_block_coins(&mut noted, &BlockCoins { crc: None, list: &notes, ..coins });
     put_late_coin(&mut late, height, place, code, output);
     vec![
         ("join-outputs", outputs),
         ("join-spend", spend),
         ("join-block", block),
+        ("join-noted", noted),
         ("join-coin", late),
     ]
 }

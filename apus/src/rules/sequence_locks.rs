@@ -1,0 +1,53 @@
+//! The relative locks that sequence numbers are (BIP68).
+
+use super::block::BlockContext;
+use crate::wire::TxView;
+
+/// The bit of a sequence number which says that it is no lock.
+const DISABLE: u32 = 1 << 31;
+/// The bit which says that the lock is a time, in units of 2^[`GRANULARITY`] seconds; else it is a
+/// number of blocks.
+const TIME: u32 = 1 << 22;
+/// The bits of the time or the number.
+const MASK: u32 = 0xffff;
+const GRANULARITY: u32 = 9;
+
+/// Whether the relative locks of all inputs have passed (BIP68; Core's `SequenceLocks`). `heights`
+/// are those of the coins spent, in the order of the inputs.
+pub(super) fn sequence_locks_passed(
+    tx: &TxView,
+    heights: impl Iterator<Item = u32>,
+    context: &BlockContext,
+    median_time_past_at: impl Fn(u32) -> i64,
+) -> bool {
+    !has_sequence_locks(tx, context)
+        || tx.inputs().zip(heights).all(|(input, coin_height)| {
+            sequence_lock_passed(input.sequence(), coin_height, context, &median_time_past_at)
+        })
+}
+
+/// Whether the sequence number of any input of a transaction is a lock in this block.
+pub(super) fn has_sequence_locks(tx: &TxView, context: &BlockContext) -> bool {
+    context.height >= context.network.csv_height
+        && tx.version() >= 2
+        && tx.inputs().any(|input| input.sequence() & DISABLE == 0)
+}
+
+/// Whether the lock of an input with this sequence number has passed, which spends a coin of a
+/// block at `coin_height`.
+pub(super) fn sequence_lock_passed(
+    sequence: u32,
+    coin_height: u32,
+    context: &BlockContext,
+    median_time_past_at: impl Fn(u32) -> i64,
+) -> bool {
+    if sequence & DISABLE != 0 {
+        true
+    } else if sequence & TIME != 0 {
+        let from = median_time_past_at(coin_height.saturating_sub(1));
+        let seconds = i64::from((sequence & MASK) << GRANULARITY);
+        from + seconds <= context.parent_median_time_past
+    } else {
+        i64::from(coin_height) + i64::from(sequence & MASK) <= i64::from(context.height)
+    }
+}
