@@ -100,6 +100,15 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
     if let Some(hints) = hints.filter(|hints| !swift::build::is_past(node, hints)) {
         return Ok(Choice::swiftsync(node, hints));
     }
+    if options.method == Method::Auto
+        && let Some(height) = blocks_lacking(node)?
+    {
+        return Err(SyncError::WrongOptions(format!(
+            "an interrupted join of the blocks up to height {height} needs blocks that are not \
+             stored yet: name their files again with --from, or give up what it has saved with \
+             --method=order or --method=join"
+        )));
+    }
     let Some(waiting) = Waiting::of(node) else {
         return Ok(Choice::in_order(node, None, "no block waits"));
     };
@@ -117,13 +126,6 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
         return Ok(Choice::carry_on(node, saved));
     }
     let is_forced = options.method == Method::Join;
-    if !is_forced && let Some(height) = blocks_lacking(node)? {
-        return Err(SyncError::WrongOptions(format!(
-            "an interrupted join of the blocks up to height {height} needs blocks that are not \
-             stored yet: name their files again with --from, or give up what it has saved with \
-             --method=order or --method=join"
-        )));
-    }
     let tables = node.chainstate.disk_bytes();
     if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
         return in_order(&why);

@@ -113,15 +113,19 @@ fn without_the_block_files_that_it_read_an_interrupted_join_is_not_given_up_unas
     let place = Place::new(Chain::Regtest);
     let saved = stop_in(&options(&place, None), Phase::JoinReading).saved_join;
     assert!(saved.is_some_and(|saved| saved.blocks_read < saved.total), "{saved:?}");
-    let run = |args: &[&str]| apus(&place, &[&["sync"], args].concat());
-    assert_ends(&run(&[]), 2, &["height 206", "--from", "--method=order"]);
-    assert_eq!(
-        sync::status(&place.options()).unwrap().unfinished,
-        saved.map(Unfinished::Join).as_slice()
-    );
+    let alone = |method, place: &Place| {
+        let options = Options { method, ..options(place, None) };
+        sync::sync(&options, &[], &sync::Unobserved, &AtomicBool::new(false))
+    };
+    let error = alone(Method::Auto, &place).unwrap_err().to_string();
+    for words in ["height 206", "--from", "--method=order"] {
+        assert!(error.contains(words), "{error}");
+    }
+    let unfinished = |place: &Place| sync::status(&place.options()).unwrap().unfinished;
+    assert_eq!(unfinished(&place), [Unfinished::Join(saved.unwrap())]);
     let given_up = place.copy();
-    assert!(apus(&given_up, &["sync", "--method=order"]).status.success());
-    assert_eq!(sync::status(&given_up.options()).unwrap().unfinished, []);
+    assert!(alone(Method::InOrder, &given_up).unwrap().height < 206);
+    assert_eq!(unfinished(&given_up), []);
     assert_eq!(finish(&Options { method: Method::Auto, ..options(&place, None) }).height, 206);
     assert_eq!(place.muhash().0, expected());
 }

@@ -56,7 +56,7 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 #[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
-        let times = ["always", "rebuild", "damage", "swiftsync", "join", "moment"];
+        let times = ["always", "rebuild", "damage", "swiftsync", "join", "spilldir", "moment"];
         assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
     }
     let place = Place::new(Chain::Regtest);
@@ -102,4 +102,10 @@ fn the_document_names_every_file() {
 
     assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
+
+    let options = Options { spill_dir: Some(place.root().to_path_buf()), ..options };
+    let stop = AtomicBool::new(false);
+    assert!(reindex(&options, &StopWhen(&stop, has_read), &stop).unwrap().interrupted);
+    let join: BTreeSet<String> = files_below(&place.network_dir().join("join"));
+    assert_eq!(join, ["progress", "spill.place"].map(String::from).into());
 }
