@@ -13,8 +13,8 @@ use crate::sync::outcome::{JoinPass, SavedJoin};
 const SPILL: &str = "spill.dat";
 /// The file of saved progress in the join's directory.
 const PROGRESS: &str = "progress";
-/// The file in the join's directory that says where the directory for temporary files is, if that is
-/// another one: it is there before progress is saved.
+/// The file in the join's directory that says where the directory for temporary files is, if that
+/// is another one: it is there before progress is saved.
 const PLACE: &str = "spill.place";
 /// How the names of all files begin that a join makes in its directories: those of the three above,
 /// and of temporary ones next to them.
