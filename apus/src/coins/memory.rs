@@ -9,7 +9,7 @@ const HUGE_BYTES_MIN: usize = 8 << 20;
 pub(crate) fn large_vec<T>(count: usize) -> Vec<T> {
     let mut items: Vec<T> = Vec::new();
     if items.try_reserve_exact(count).is_err() {
-        // More than the system ever gives; perhaps less will do.
+        // What is never written to may be more than the system has.
         return items;
     }
     #[cfg(target_os = "linux")]

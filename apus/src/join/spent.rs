@@ -134,9 +134,9 @@ pub struct BlockCoins<'a> {
     pub height: u32,
     /// The CRC-32C of the block's bytes if the last pass reads them again.
     pub crc: Option<u32>,
-    /// If the block is read again, a [`SpendSource`] for each input but the coinbase's, in order;
-    /// where they end, all further ones are late. Else the number of transactions, and for each
-    /// [`TxNotes`] and the [`InputNotes`] of its inputs, of which the coinbase has none.
+    /// If the block is read again, a [`SpendSource`] for each input but the coinbase's, in order.
+    /// Else the number of transactions, and for each [`TxNotes`] and the [`InputNotes`] of its
+    /// inputs, of which the coinbase has none.
     pub list: &'a [u8],
 }
 

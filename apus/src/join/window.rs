@@ -27,8 +27,8 @@ const OUTPUT_BYTES: usize = 2 * VARINT_BYTES_MAX;
 const GONE: u32 = 1 << 31;
 /// How many transactions ahead of the one that leaves memory of the table is asked for.
 const AHEAD: usize = 8;
-/// The bytes of most outputs in compressed form, but for their last one.
-const SCRIPT_BYTES: usize = 31;
+/// The bytes that most outputs in compressed form do not exceed.
+const OUTPUT_BYTES_MOST: usize = 32;
 /// Slots of the table are in units of this many bytes.
 const UNIT: usize = 8;
 /// The share of the window's memory that transactions take; the rest is for the table.
@@ -204,9 +204,8 @@ impl Window {
     pub fn prefetch_tx(&self, hash: u64, vout: u32) {
         if let Some(slot) = self.table.candidate(hash) {
             let at = slot as usize * UNIT;
-            prefetch(&self.ring[at]);
-            prefetch(&self.ring[at + HEAD_BYTES - 1]);
-            self.prefetch_at(at + HEAD_BYTES + 4 * vout as usize);
+            self.prefetch_bytes::<HEAD_BYTES>(at);
+            self.prefetch_bytes::<4>(at + HEAD_BYTES + 4 * vout as usize);
         }
     }
 
@@ -217,16 +216,15 @@ impl Window {
             let entry = &self.ring[slot as usize * UNIT..];
             if vout < u32_at(entry, COUNT) {
                 let offset = u32_at(entry, HEAD_BYTES + 4 * vout as usize) & !GONE;
-                self.prefetch_at(slot as usize * UNIT + offset as usize);
-                self.prefetch_at(slot as usize * UNIT + offset as usize + SCRIPT_BYTES);
+                self.prefetch_bytes::<OUTPUT_BYTES_MOST>(slot as usize * UNIT + offset as usize);
             }
         }
     }
 
     #[inline]
-    fn prefetch_at(&self, at: usize) {
-        if let Some(byte) = self.ring.get(at) {
-            prefetch(byte);
+    fn prefetch_bytes<const N: usize>(&self, at: usize) {
+        if let Some(bytes) = self.ring.get(at..).and_then(<[u8]>::first_chunk::<N>) {
+            prefetch(bytes);
         }
     }
 

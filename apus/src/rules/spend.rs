@@ -6,7 +6,6 @@ use super::prevout::Prevout;
 use super::script_flags::script_flags;
 use super::sequence_locks::sequence_locks_passed;
 use super::sigops::{WITNESS_SCALE, input_sigop_cost};
-
 use crate::hash::Hash;
 use crate::wire::{OutPoint, ScriptFlags, TxView};
 

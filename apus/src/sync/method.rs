@@ -93,7 +93,8 @@ impl Way {
 /// one way.
 ///
 /// # Errors
-/// The options contradict each other; or a join was asked for, and a disk has no room for it.
+/// The options contradict each other; a join was asked for, and a disk has no room for it; or blocks
+/// are missing of one that was interrupted, and no way is forced.
 pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
@@ -103,7 +104,7 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
     if options.method == Method::Auto
         && let Some(height) = blocks_lacking(node)?
     {
-        return Err(SyncError::WrongOptions(format!(
+        return Err(SyncError::Input(format!(
             "an interrupted join of the blocks up to height {height} needs blocks that are not \
              stored yet: name their files again with --from, or give up what it has saved with \
              --method=order or --method=join"

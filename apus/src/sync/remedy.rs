@@ -51,12 +51,11 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
     let fixed = |text: &str| Some(text.to_string());
-    let spill = options.spill_path();
-    if path.starts_with(&spill) {
+    if path.starts_with(options.join_path()) || path.starts_with(options.spill_path()) {
         return Some(format!(
             "remove {}, and the same command starts the join over; or sync with --method=order, \
              which makes no such files",
-            spill.display()
+            options.join_path().display()
         ));
     }
     if path.starts_with(network_dir.join("blocks").join("index")) {

@@ -142,7 +142,8 @@ fn a_disk_for_temporary_files_that_is_not_mounted_costs_no_work() {
         // As an empty mount point is.
         std::fs::create_dir_all(&spill).unwrap();
         let error = try_to_finish(&options(&place, named)).unwrap_err().to_string();
-        for words in ["not mounted", "--spilldir", spill.to_str().unwrap()] {
+        let join = place.network_dir().join("join").display().to_string();
+        for words in ["not mounted", "remove ", &join, "--method=order", spill.to_str().unwrap()] {
             assert!(error.contains(words), "{error}");
         }
     }

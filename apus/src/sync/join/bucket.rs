@@ -38,8 +38,8 @@ pub(super) struct Bucket {
 struct Late {
     height: u32,
     place: u32,
-    start: u32,
-    end: u32,
+    start: usize,
+    len: u32,
 }
 
 impl Bucket {
@@ -77,9 +77,8 @@ impl Bucket {
                         *block = Some((crc, start..start + list.len()));
                     }
                     BlockRecord::Late(LateCoin { height, place, coin }) => {
-                        let start = offset(coin);
-                        let (start, end) = (start as u32, (start + coin.len()) as u32);
-                        late.push(Late { height, place, start, end });
+                        let (start, len) = (offset(coin), coin.len() as u32);
+                        late.push(Late { height, place, start, len });
                     }
                 }
             }
@@ -103,9 +102,9 @@ impl Bucket {
         let late = self.late[first..].iter().take_while(move |late| late.height == height);
         late.enumerate().map(move |(at, late)| {
             if let Some(ahead) = self.late.get(first + at + AHEAD) {
-                prefetch(&self.bytes[ahead.start as usize]);
+                prefetch(&self.bytes[ahead.start]);
             }
-            (late.place, &self.bytes[late.start as usize..late.end as usize])
+            (late.place, &self.bytes[late.start..][..late.len as usize])
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bucket::{BlockQueue, Bucket};
 use super::fault::Fault;
 use super::job::Job;
-use super::notes::{check_noted, next_late};
+use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use crate::coins::Coin;
 use crate::join::{BlockCoins, SpendSource};
@@ -110,24 +110,13 @@ fn prepare(
     let inputs = block.view().input_count() - 1;
     let mut list = Cursor::new(known.list);
     let mut late = bucket.late(known.height);
-    let coins = (0..inputs as u32).map(|place| match list.remaining() {
-        0 => late_coin(&mut late, place),
-        _ => match SpendSource::read(&mut list).expect("sources are encoded by this program") {
-            SpendSource::Late => late_coin(&mut late, place),
-            SpendSource::Early { code, output } => decode_output(code, output),
-        },
+    let coins = (0..inputs as u32).map(|place| {
+        let (code, output) = next_coin(SpendSource::read(&mut list), &mut late, place);
+        let coin = Coin::decode_output(&mut Cursor::new(output), code);
+        coin.expect("coins are encoded by this program")
     });
     let coins: Vec<Coin> = coins.collect();
-    assert!(late.next().is_none(), "no spend has met two coins");
+    assert!(list.remaining() == 0 && late.next().is_none(), "no spend has met two coins");
     let sources = (0..inputs as u32).map(CoinSource::External).collect();
     (Prepared::known(block, known.height, sources), coins)
-}
-
-fn late_coin<'a>(late: &mut impl Iterator<Item = (u32, &'a [u8])>, place: u32) -> Coin {
-    let (code, output) = next_late(late, place);
-    decode_output(code, output)
-}
-
-fn decode_output(code: u32, output: &[u8]) -> Coin {
-    Coin::decode_output(&mut Cursor::new(output), code).expect("coins are encoded by this program")
 }

@@ -54,7 +54,7 @@ pub(super) fn expect(spill: &Path) -> Result<(), StoreError> {
         false => Err(StoreError::new(
             spill,
             "the temporary files of the interrupted join are not there: if their disk is not \
-             mounted, mount it; to start over, name another place with --spilldir",
+             mounted, mount it",
         )),
     }
 }

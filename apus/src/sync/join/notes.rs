@@ -11,7 +11,7 @@ use crate::rules::{
 };
 use crate::sync::block::validate::BranchTimes;
 use crate::sync::sources::BlockBytes;
-use crate::wire::{Cursor, InputView, ScriptFlags, put_compact_size, put_varint};
+use crate::wire::{Cursor, InputView, ParseError, ScriptFlags, put_compact_size, put_varint};
 
 /// Takes notes of one block after the other, of each all transactions and inputs in order.
 #[derive(Default)]
@@ -113,6 +113,7 @@ pub(super) fn check_noted<'a>(
         spends.tx(&facts(&tx), inputs, |height| times.at(height))?;
     }
     spends.finish()?;
+    assert!(reader.notes.remaining() == 0, "{OURS}");
     assert!(reader.late.next().is_none(), "no spend has met two coins");
     Ok(reader.undo)
 }
@@ -132,10 +133,7 @@ impl<'a, L: Iterator<Item = (u32, &'a [u8])>> NoteReader<'a, L> {
     #[inline]
     fn input(&mut self, tx: &TxNotes) -> (InputFacts, SpentCoin) {
         let notes = InputNotes::read(tx, &mut self.notes).expect(OURS);
-        let (code, output) = match notes.source {
-            SpendSource::Early { code, output } => (code, output),
-            SpendSource::Late => next_late(&mut self.late, self.place),
-        };
+        let (code, output) = next_coin(Ok(notes.source), &mut self.late, self.place);
         self.place += 1;
         put_varint(&mut self.undo, code.into());
         if code > 1 {
@@ -158,16 +156,20 @@ fn facts(notes: &TxNotes) -> TxFacts {
     TxFacts { value_out: value_out as i64, sigop_cost, has_locks }
 }
 
-/// The next of a block's coins that partitions have met, which must be that of the input at
-/// `place`: 2 × height + coinbase, and amount and script in compressed form.
+/// The coin of the input at `place`, the next one: 2 × height + coinbase, and amount and script in
+/// compressed form. `late` are the block's coins that partitions have met.
 ///
 /// # Panics
-/// It is another input's.
+/// The input has no coin.
 #[inline]
-pub(super) fn next_late<'a>(
+pub(super) fn next_coin<'a>(
+    source: Result<SpendSource<'a>, ParseError>,
     late: &mut impl Iterator<Item = (u32, &'a [u8])>,
     place: u32,
 ) -> (u32, &'a [u8]) {
+    if let SpendSource::Early { code, output } = source.expect(OURS) {
+        return (code, output);
+    }
     let (met, coin) = late.next().expect("every spend has met its coin");
     assert_eq!(met, place, "every spend has met its coin");
     let mut cursor = Cursor::new(coin);

@@ -55,6 +55,11 @@ impl Plan {
         (height - self.first_height) as usize
     }
 
+    /// How many blocks are assumed valid, from the first on.
+    pub fn assumed_blocks(&self, tree: &Tree) -> usize {
+        self.steps.iter().take_while(|step| self.assumed.covers(tree, step.id)).count()
+    }
+
     /// What the block at `height` may do to a transaction that exists already.
     pub fn kind(&self, height: u32) -> BlockKind {
         height

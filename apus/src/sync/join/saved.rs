@@ -14,7 +14,7 @@ use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, sea
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
-const MAGIC: &[u8; 8] = b"apusjn\x00\x01";
+const MAGIC: &[u8; 8] = b"apusjn\x00\x02";
 
 /// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
     put_list(out, &dropped, |out, source| out.extend_from_slice(&source.to_le_bytes()));
     put_numbers(out, &[u64::from(state.sources)]);
     put_paired(out, &state.paired);
-    put_numbers(out, &[state.checked as u64]);
+    put_numbers(out, &[state.checked as u64, state.assumed as u64]);
     put_list(out, &state.undo, |out, undo| {
         out.extend_from_slice(&undo.index.to_le_bytes());
         out.extend_from_slice(&undo.pos.to_le_bytes());
@@ -127,9 +127,9 @@ fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
     let dropped: HashSet<u32> = list(cursor, 4, Cursor::u32)?.into_iter().collect();
     let sources = number(cursor)?;
     let paired = read_paired(cursor)?;
-    let checked = size(cursor)?;
+    let (checked, assumed) = (size(cursor)?, size(cursor)?);
     let undo = list(cursor, 8, |c| Ok(UndoAt { index: c.u32()?, pos: c.u32()? }))?;
-    Ok(State { spans, dropped, sources, paired, checked, undo })
+    Ok(State { spans, dropped, sources, paired, checked, assumed, undo })
 }
 
 /// The bytes of a span as it is written.
@@ -245,7 +245,7 @@ mod tests {
         state.spans[0].read.created = 99;
         state.paired.fault = Some(8);
         state.paired.counts.base_amount = 5;
-        state.checked = 3;
+        (state.checked, state.assumed) = (3, 20);
         state.undo = vec![UndoAt { index: 1, pos: 8 }];
         let (base, target, kind) = (Hash([1; 32]), Hash([2; 32]), "kind".to_string());
         let (key, saved) = (Key { base, target, kind }, parts.save().unwrap());

@@ -17,6 +17,9 @@ pub(super) struct State {
     pub paired: Paired,
     /// How many blocks have passed all checks, from the first on.
     pub checked: usize,
+    /// How many blocks, from the first on, may have been read as assumed valid: their scripts cannot
+    /// be checked any more without reading them once again.
+    pub assumed: usize,
     /// Where undo data was written, for blocks that had none.
     pub undo: Vec<UndoAt>,
 }
@@ -170,6 +173,7 @@ impl State {
         }
         self.begin_pairing(partitions);
         self.checked = self.checked.min(end);
+        self.assumed = self.assumed.min(end);
         self.undo.retain(|undo| (undo.index as usize) < end);
     }
 }

@@ -58,7 +58,10 @@ impl Workspace {
         if let Some(saved) = saved.filter(fits) {
             directory::expect(&saved.spill)?;
             match Self::resume(node, key.clone(), saved) {
-                Ok(work) => return Ok(work),
+                Ok(mut work) => {
+                    work.state.assumed = plan.assumed_blocks(&node.tree);
+                    return Ok(work);
+                }
                 Err(error) if is_refused(&error) => return Err(error),
                 Err(error) => tracing::warn!("the join starts over: {error}"),
             }
@@ -73,7 +76,8 @@ impl Workspace {
         directory::note(node.dir.disk(), &node.options)?;
         let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
         let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
-        let state = State::new(&cut(&sizes, memory.workers), layout.partitions());
+        let mut state = State::new(&cut(&sizes, memory.workers), layout.partitions());
+        state.assumed = plan.assumed_blocks(&node.tree);
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
         Ok(Self { disk, progress, spill, key, parts, layout, memory, state, save_every })
     }
@@ -208,24 +212,28 @@ pub(crate) fn saved_target(
 }
 
 /// The height of the last block of an interrupted join that would be carried on if all of its
-/// blocks were at hand, and some are not.
+/// blocks were at hand, where so many blocks are wanted and some are not there.
 ///
 /// # Errors
 /// The disk fails.
 pub(crate) fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
-    let tree = &node.tree;
-    let target = tree.find(&saved.key.target);
-    let is_below = |end: Option<BlockId>, id: BlockId| {
-        end.is_some_and(|end| tree.ancestor(end, tree.node(id).height) == Some(id))
-    };
-    let lacks = target.is_none_or(|id| {
-        is_below(Some(tree.best_header()), id) && !is_below(tree.best_candidate(), id)
+    let (tree, tip) = (&node.tree, node.tree.node(node.tip()).height);
+    let end = tip + saved.state.spans.last().map_or(0, |span| span.end) as u32;
+    let wanted = end.min(node.options.stop_at_height.unwrap_or(u32::MAX));
+    let available = tree.best_candidate().map_or(tip, |best| tree.node(best).height);
+    // A block that a better branch has replaced is not wanted any more.
+    let is_best = tree.find(&saved.key.target).is_none_or(|target| {
+        tree.ancestor(tree.best_header(), tree.node(target).height) == Some(target)
     });
-    let same = Key { target: saved.key.target, ..key(node, node.tip()) } == saved.key;
-    let blocks = saved.state.spans.last().map_or(0, |span| span.end) as u32;
-    let is_it = lacks && same && may_carry_on_at(&saved.spill, &node.options);
-    Ok(is_it.then(|| tree.node(node.tip()).height + blocks))
+    // Blocks come from elsewhere only to a UTXO set that is worked on in place.
+    let is_lacking = is_best
+        && available < wanted
+        && !node.pruned
+        && is_in_place(node)
+        && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
+        && may_carry_on_at(&saved.spill, &node.options);
+    Ok(is_lacking.then_some(end))
 }
 
 /// What an interrupted join was about.
@@ -247,9 +255,14 @@ fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
 fn key(node: &Node, target: BlockId) -> Key {
     let base = node.tree.node(node.tip()).hash;
     let target = node.tree.node(target).hash;
-    let set = if node.chainstate.dir() == node.dir.chainstate_path() { "in place" } else { "new" };
+    let set = if is_in_place(node) { "in place" } else { "new" };
     let kind = format!("{:?}, {set}", node.options.assumevalid);
     Key { base, target, kind }
+}
+
+/// Whether the UTXO set is worked on where it is, instead of a new one next to it.
+fn is_in_place(node: &Node) -> bool {
+    node.chainstate.dir() == node.dir.chainstate_path()
 }
 
 /// Whether saved progress is of the blocks of the plan, where they are stored now.
@@ -261,6 +274,7 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
         && next == plan.steps.len()
         && saved.layout.covers(plan.first_height..plan.end_height())
         && saved.state.checked <= next
+        && saved.state.assumed <= plan.assumed_blocks(&node.tree)
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
         && has_undo(&saved.state.undo, plan, node)
         && saved.positions == positions(&saved.state, plan, &node.ledger.entries)

@@ -197,3 +197,26 @@ fn a_damaged_spill_is_blamed_on_the_disk_and_there_are_two_ways_out() {
         test.assert_right(&place, &what);
     }
 }
+
+#[test]
+fn blocks_that_were_read_as_assumed_valid_are_read_again_once_they_are_not() {
+    let test = Test::small(96);
+    let (none, all) = (Hash::ZERO, Hash([0xff; 32]));
+    for (first, then, again) in [(none, all, true), (all, none, false), (none, none, false)] {
+        let what = format!("minimum chain work {first}, then {then}");
+        let place = test.begin(Begun::Empty);
+        let run = |minimum_chain_work: Hash, watch: &Watch| {
+            let mut options = test.options(&place);
+            options.assumevalid = AssumeValid::Block(test.world.tip());
+            options.network.minimum_chain_work = minimum_chain_work;
+            test.run(Begun::Empty, &Disk::new(), &options, watch).unwrap()
+        };
+        assert!(run(first, &Watch::stopping_in(Phase::JoinMatching)).interrupted, "{what}");
+        let watch = Watch::default();
+        let summary = run(then, &watch);
+        assert_eq!(summary.best_block, test.world.tip(), "{what}");
+        assert_eq!(watch.seen()[0].is_some(), again, "{what}: read again");
+        assert_eq!(summary.checked.not_checked().is_empty(), then == all, "{what}");
+        test.assert_right(&place, &what);
+    }
+}
