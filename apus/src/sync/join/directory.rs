@@ -48,15 +48,16 @@ fn noted(disk: &Disk, options: &Options) -> Result<Option<PathBuf>, StoreError> 
 
 /// Fails if the directory of the temporary files of an interrupted join is gone: it was not removed
 /// by this program, which removes the progress first.
-pub(super) fn expect(spill: &Path) -> Result<(), StoreError> {
-    match spill.is_dir() {
-        true => Ok(()),
-        false => Err(StoreError::new(
-            spill,
-            "the temporary files of the interrupted join are not there: if their disk is not \
-             mounted, mount it",
-        )),
+pub(super) fn expect(spill: &Path, options: &Options) -> Result<(), StoreError> {
+    if spill.is_dir() {
+        return Ok(());
     }
+    let what = format!(
+        "an interrupted join has its temporary files in {}, which is not there: if that is on a \
+         disk that is not mounted, mount it",
+        spill.display()
+    );
+    Err(StoreError::new(progress_path(options), what))
 }
 
 /// The progress that an interrupted join has saved; `None` if there is none that can be read.

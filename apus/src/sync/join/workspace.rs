@@ -56,7 +56,7 @@ impl Workspace {
                 && fits(saved, plan, node)
         };
         if let Some(saved) = saved.filter(fits) {
-            directory::expect(&saved.spill)?;
+            directory::expect(&saved.spill, &node.options)?;
             match Self::resume(node, key.clone(), saved) {
                 Ok(mut work) => {
                     work.state.assumed = plan.assumed_blocks(&node.tree);

@@ -8,6 +8,7 @@ use apus::store::BlockStatus;
 use apus::sync::{AssumeValid, Method, Options, Phase, SyncError};
 
 use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watch, committed, join_dir};
+use crate::join::refused::assume_valid;
 use crate::support::Place;
 use crate::support::judge::Judge;
 
@@ -207,7 +208,7 @@ fn blocks_that_were_read_as_assumed_valid_are_read_again_once_they_are_not() {
         let place = test.begin(Begun::Empty);
         let run = |minimum_chain_work: Hash, watch: &Watch| {
             let mut options = test.options(&place);
-            options.assumevalid = AssumeValid::Block(test.world.tip());
+            assume_valid(&mut options, test.world.tip());
             options.network.minimum_chain_work = minimum_chain_work;
             test.run(Begun::Empty, &Disk::new(), &options, watch).unwrap()
         };

@@ -8,5 +8,5 @@
 mod base;
 mod draft;
 mod equal;
-mod refused;
+pub mod refused;
 mod source;
