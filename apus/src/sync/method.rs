@@ -93,8 +93,8 @@ impl Way {
 /// one way.
 ///
 /// # Errors
-/// The options contradict each other; a join was asked for, and a disk has no room for it; or blocks
-/// are missing of one that was interrupted, and no way is forced.
+/// The options contradict each other; a join was asked for, and a disk has no room for it; or
+/// blocks are missing of one that was interrupted, and no way is forced.
 pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;

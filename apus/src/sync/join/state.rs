@@ -17,8 +17,8 @@ pub(super) struct State {
     pub paired: Paired,
     /// How many blocks have passed all checks, from the first on.
     pub checked: usize,
-    /// How many blocks, from the first on, may have been read as assumed valid: their scripts cannot
-    /// be checked any more without reading them once again.
+    /// How many blocks, from the first on, may have been read as assumed valid: their scripts
+    /// cannot be checked any more without reading them once again.
     pub assumed: usize,
     /// Where undo data was written, for blocks that had none.
     pub undo: Vec<UndoAt>,
