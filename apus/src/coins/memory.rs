@@ -1,6 +1,6 @@
 #![allow(unsafe_code, reason = "advice to the processor and to the system about memory")]
 
-/// The least memory that huge pages are asked for: some times the size of one.
+/// The least memory, in bytes, for which huge pages are requested: a few of them, of 2 MiB each.
 const HUGE_BYTES_MIN: usize = 8 << 20;
 
 /// An empty vector with room for `count` items, in huge pages where the system has them and there

@@ -60,8 +60,8 @@
 //! The rules on a transaction alone, from `has_inputs_and_outputs` to `inputs_spend_something`, are
 //! checked for one transaction after the other; so are those on the coins that it spends, from
 //! whether they exist to `TxScripts`. Where several threads check scripts, as in Core and here,
-//! `TxScripts` comes after `coinbase_amount_in_limit`. Where a block's bytes are no longer at hand
-//! when its coins are, `FactSpends` checks 31 to 37 and 39 with what was noted of them.
+//! `TxScripts` comes after `coinbase_amount_in_limit`. Where a block's coins
+//! are known only after its bytes were dropped, `FactSpends` checks 31 to 37 and 39 with notes.
 
 mod amount;
 mod arith;

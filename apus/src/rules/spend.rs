@@ -22,7 +22,7 @@ const COINBASE_MATURITY: i64 = 100;
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
 /// block keeps BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
 ///
-/// Without the block at hand, [`FactSpends`](super::FactSpends) checks the same rules.
+/// [`FactSpends`](super::FactSpends) checks the same rules without the block, with notes of it.
 ///
 /// [`bip30_check`]: super::bip30_check
 /// [`TxScripts`]: super::TxScripts

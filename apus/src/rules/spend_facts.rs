@@ -1,5 +1,5 @@
 //! The rules on spends for a block whose coins come later than its bytes: what the rules ask of the
-//! bytes is noted, and checked with the coins when the bytes are no longer at hand.
+//! bytes is noted, and checked with the coins when the bytes are no longer in memory.
 
 use super::block::{BlockContext, CheckedBlock};
 use super::error::RuleError;

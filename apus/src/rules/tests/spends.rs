@@ -7,7 +7,7 @@ use crate::wire::flags;
 
 const HEIGHT: u32 = 200;
 
-/// The rules asked with the block at hand, and with what was noted of it: they say the same.
+/// The rules checked with the block, and with notes of it: the verdict must be the same.
 struct BothSpends<'a> {
     block: &'a CheckedBlock<Vec<u8>>,
     context: BlockContext<'a>,

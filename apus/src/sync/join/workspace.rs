@@ -211,8 +211,8 @@ pub(crate) fn saved_target(
     Ok(fits.then_some(SavedTarget { target: found, done: done.min(1.0) }))
 }
 
-/// The height of the last block of an interrupted join that would be carried on if all of its
-/// blocks were at hand, where so many blocks are wanted and some are not there.
+/// The height of the last block of an interrupted join that could be carried on but for blocks
+/// that are neither stored nor in a source; `None` too if the user wants none of these blocks.
 ///
 /// # Errors
 /// The disk fails.
