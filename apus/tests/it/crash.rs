@@ -164,7 +164,7 @@ fn cut_everywhere(
         power.lose_unsynced().unwrap();
         if number % 3 == 0 {
             let judge = Judge::open(&place);
-            judge.unwrap_or_else(|| panic!("the engine refuses after {cut_at}")).read_everything();
+            judge.unwrap_or_else(|why| panic!("refused after {cut_at}: {why}")).read_everything();
         }
         let again = work(&place, &Disk::new());
         let again = again.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));

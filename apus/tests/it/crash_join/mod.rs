@@ -279,7 +279,8 @@ impl PowerCuts {
         let new = Some((test.world.height(), test.world.tip()));
         assert!(shown == committed(base) || shown == new, "{what}: {shown:?}");
         if begun != Begun::Empty && self.rng.percent(25) {
-            Judge::open(&place.copy()).unwrap_or_else(|| panic!("{what}: the engine"));
+            Judge::open(&place.copy())
+                .unwrap_or_else(|refused| panic!("{what}: the engine refuses: {refused}"));
         }
         // Without its mark, a rebuilt set that was about to take the place of the other is rebuilt
         // once more.

@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Once};
 
 use apus::hash::Hash;
@@ -6,13 +8,37 @@ use apus::wire::Chain;
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     Block, BlockHeader, BlockValidationResult, BlockValidationStateRef, ChainType,
-    ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder, ProcessBlockHeaderResult,
-    ValidationMode,
+    ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder, Log, Logger,
+    ProcessBlockHeaderResult, ValidationMode,
 };
 
 use super::Place;
 
-static QUIET: Once = Once::new();
+/// Lines of the engine's log that are kept.
+const LOG_LINES: usize = 20;
+
+/// Connects to the engine's log, which every engine of a process shares.
+static CONNECTED: Once = Once::new();
+
+thread_local! {
+    /// What the engine logged last in this thread.
+    static LOGGED: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };
+}
+
+struct KeepLast;
+
+impl Log for KeepLast {
+    fn log(&self, message: &str) {
+        // A thread that ends has no lines any more.
+        let _ = LOGGED.try_with(|logged| {
+            let mut logged = logged.borrow_mut();
+            if logged.len() == LOG_LINES {
+                logged.pop_front();
+            }
+            logged.push_back(message.trim_end().to_owned());
+        });
+    }
+}
 
 /// The engine's verdict on a block: `None` if it connected the block, otherwise the class of the
 /// fault.
@@ -32,9 +58,13 @@ pub struct Judge {
 
 impl Judge {
     /// Opens the directory of `place`, or makes it. The engine verifies the last blocks in it.
-    /// `None` if it refuses.
-    pub fn open(place: &Place) -> Option<Self> {
-        QUIET.call_once(bitcoinkernel::disable_logging);
+    ///
+    /// # Errors
+    /// It refuses: what it logged last.
+    pub fn open(place: &Place) -> Result<Self, String> {
+        // The connection lasts as long as the process.
+        CONNECTED.call_once(|| std::mem::forget(Logger::new(KeepLast).unwrap()));
+        LOGGED.take();
         let chain = match place.network.chain {
             Chain::Main => ChainType::Mainnet,
             Chain::Test => ChainType::Testnet,
@@ -59,8 +89,8 @@ impl Judge {
             .unwrap()
             .worker_threads(2)
             .build()
-            .ok()?;
-        Some(Self { manager, _context: context, verdicts })
+            .map_err(|_| Vec::from(LOGGED.take()).join("\n"))?;
+        Ok(Self { manager, _context: context, verdicts })
     }
 
     /// Gives the engine a block. Returns the verdicts on it and on all blocks that the engine then
