@@ -7,7 +7,11 @@
 //! that could be connected first (Core's `CBlockIndexWorkComparator`).
 
 mod active;
+mod candidates;
 mod tree;
+
+#[cfg(test)]
+mod tests;
 
 pub use active::ActiveChain;
 pub use tree::{BlockId, BlockNode, Branch, Tree};

@@ -1,4 +1,6 @@
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
+
+use hashbrown::HashTable;
 
 use crate::hash::Hash;
 use crate::rules::{
@@ -18,74 +20,98 @@ impl BlockId {
     }
 }
 
-/// A block in the tree, without its transactions (Core's `CBlockIndex`).
-#[derive(Clone, Debug)]
+/// What is known of a block without its transactions (Core's `CBlockIndex`).
+#[derive(Clone, Copy, Debug)]
 pub struct BlockNode {
     /// The block's hash.
     pub hash: Hash,
-    /// The header.
-    pub header: Header,
     /// The distance from the genesis block.
     pub height: u32,
     /// The parent; `None` for the genesis block.
     pub prev: Option<BlockId>,
+    /// Time of the block in seconds since 1970.
+    pub time: u32,
+    /// Target in compact form (`nBits`).
+    pub bits: u32,
     /// The work of the chain that ends with this block.
     pub work: Work,
     /// Whether this block or one of its ancestors breaks a rule.
     pub failed: bool,
-    /// A distant ancestor, so that any ancestor is found in logarithmic time (Core's `pskip`).
-    skip: Option<BlockId>,
-    /// Stored, since BIP68 needs that of many blocks.
-    median_time_past: u32,
-    /// Whether the block's bytes are in the data directory or in a source, and not known to be
-    /// damaged.
-    is_available: bool,
-    /// The order in which blocks became linked, which is when their bytes and those of all their
-    /// ancestors were first available; [`SEQUENCE_UNLINKED`] for a block that is not linked.
-    sequence: u32,
 }
+
+/// A block as it is kept: a header takes 112 bytes here, and some 8 in [`Tree::by_hash`]. The hash
+/// of its parent is found there.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    hash: Hash,
+    merkle_root: Hash,
+    /// The lower and upper half of the chain's work.
+    work: [u64; 2],
+    version: i32,
+    time: u32,
+    bits: u32,
+    nonce: u32,
+    pub height: u32,
+    /// Index of the parent; of genesis, its own.
+    prev: u32,
+    /// Index of a distant ancestor, so that any ancestor is found in logarithmic time (Core's
+    /// `pskip`).
+    skip: u32,
+    /// [`FAILED`], [`AVAILABLE`], and the order in which blocks became linked, which is when their
+    /// bytes and those of all their ancestors were first available; [`SEQUENCE_UNLINKED`] for a
+    /// block that is not linked.
+    pub state: u32,
+}
+
+const _: () = assert!(size_of::<Stored>() <= 112);
+
+/// Whether the block or one of its ancestors breaks a rule.
+pub(super) const FAILED: u32 = 1 << 31;
+/// Whether the block's bytes can be had, and are not known to be damaged.
+pub(super) const AVAILABLE: u32 = 1 << 30;
+const SEQUENCE_MASK: u32 = AVAILABLE - 1;
 
 /// Sequence numbers are Core's and one more. Core gives 0 to the blocks of the best chain on disk
 /// and 1 to all others found there, and counts on from 2.
-const SEQUENCE_UNLINKED: u32 = 0;
-const SEQUENCE_ACTIVE: u32 = 1;
-const SEQUENCE_FROM_DISK: u32 = 2;
-const SEQUENCE_FIRST_NEW: u32 = 3;
+pub(super) const SEQUENCE_UNLINKED: u32 = 0;
+pub(super) const SEQUENCE_ACTIVE: u32 = 1;
+pub(super) const SEQUENCE_FROM_DISK: u32 = 2;
+pub(super) const SEQUENCE_FIRST_NEW: u32 = 3;
+
+/// Blocks whose times make a median time past (Core's `nMedianTimeSpan`).
+const MEDIAN_TIME_SPAN: usize = 11;
 
 /// The tree of all known headers, from the genesis block on.
 pub struct Tree {
     network: Network,
-    nodes: Vec<BlockNode>,
-    by_hash: HashMap<Hash, BlockId>,
+    blocks: Vec<Stored>,
+    by_hash: HashTable<u32>,
+    /// Blocks without children.
+    pub(super) ends: BTreeSet<BlockId>,
+    /// The best tip is one of these: blocks that may be the tip, and none of whose children may.
+    pub(super) candidates: BTreeSet<BlockId>,
     /// Blocks whose bytes are available and those of some ancestor are not, by parent.
-    unlinked: HashMap<BlockId, Vec<BlockId>>,
-    best_header: BlockId,
-    next_sequence: u32,
+    pub(super) unlinked: HashMap<BlockId, Vec<BlockId>>,
+    pub(super) best_header: BlockId,
+    pub(super) next_sequence: u32,
 }
 
 impl Tree {
     /// The tree of `network` with nothing but its genesis block.
     pub fn new(network: Network, genesis: Header) -> Self {
-        let node = BlockNode {
-            hash: network.genesis_hash,
-            header: genesis,
-            height: 0,
-            prev: None,
-            work: block_work(genesis.bits),
-            failed: false,
-            skip: None,
-            median_time_past: genesis.time,
-            is_available: false,
-            sequence: SEQUENCE_UNLINKED,
-        };
-        Self {
-            by_hash: HashMap::from([(node.hash, BlockId(0))]),
+        let mut tree = Self {
+            by_hash: HashTable::new(),
             network,
-            nodes: vec![node],
+            blocks: Vec::new(),
+            ends: BTreeSet::new(),
+            candidates: BTreeSet::new(),
             unlinked: HashMap::new(),
             best_header: BlockId(0),
             next_sequence: SEQUENCE_FIRST_NEW,
-        }
+        };
+        let work = block_work(genesis.bits);
+        tree.push(tree.network.genesis_hash, &genesis, (0, 0, 0), work, 0);
+        tree
     }
 
     /// The network that the headers belong to.
@@ -100,7 +126,7 @@ impl Tree {
 
     /// The number of headers.
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.blocks.len()
     }
 
     /// Always false: the tree has at least the genesis block.
@@ -111,18 +137,87 @@ impl Tree {
 
     /// All blocks, parents before children.
     pub fn ids(&self) -> impl Iterator<Item = BlockId> + use<> {
-        (0..self.nodes.len() as u32).map(BlockId)
+        (0..self.blocks.len() as u32).map(BlockId)
     }
 
-    /// The header of `id` and what is known about it.
+    /// What is known of `id`.
     #[inline]
-    pub fn node(&self, id: BlockId) -> &BlockNode {
-        &self.nodes[id.index()]
+    pub fn node(&self, id: BlockId) -> BlockNode {
+        let block = self.block(id);
+        BlockNode {
+            hash: block.hash,
+            height: block.height,
+            prev: self.prev(id),
+            time: block.time,
+            bits: block.bits,
+            work: Work::from_halves(block.work),
+            failed: self.is_failed(id),
+        }
+    }
+
+    /// The header of `id`.
+    pub fn header(&self, id: BlockId) -> Header {
+        let block = self.block(id);
+        Header {
+            version: block.version,
+            prev: self.prev_hash(id),
+            merkle_root: block.merkle_root,
+            time: block.time,
+            bits: block.bits,
+            nonce: block.nonce,
+        }
+    }
+
+    /// The hash of the parent of `id`; zeros for the genesis block.
+    pub fn prev_hash(&self, id: BlockId) -> Hash {
+        self.prev(id).map_or(Hash::ZERO, |prev| self.block(prev).hash)
+    }
+
+    #[inline]
+    pub(super) fn block(&self, id: BlockId) -> &Stored {
+        &self.blocks[id.index()]
+    }
+
+    #[inline]
+    pub(super) fn prev(&self, id: BlockId) -> Option<BlockId> {
+        (id.0 != 0).then(|| BlockId(self.block(id).prev))
+    }
+
+    #[inline]
+    pub(super) fn is_failed(&self, id: BlockId) -> bool {
+        self.block(id).state & FAILED != 0
+    }
+
+    #[inline]
+    pub(super) fn sequence(&self, id: BlockId) -> u32 {
+        self.block(id).state & SEQUENCE_MASK
+    }
+
+    pub(super) fn set_sequence(&mut self, id: BlockId, sequence: u32) {
+        let state = &mut self.blocks[id.index()].state;
+        *state = *state & !SEQUENCE_MASK | sequence;
+    }
+
+    /// Sets [`FAILED`] or [`AVAILABLE`]. Returns whether it was set before.
+    pub(super) fn set(&mut self, id: BlockId, flag: u32) -> bool {
+        let state = &mut self.blocks[id.index()].state;
+        let before = *state & flag != 0;
+        *state |= flag;
+        before
+    }
+
+    /// Clears [`AVAILABLE`]. Returns whether it was set before.
+    pub(super) fn clear_available(&mut self, id: BlockId) -> bool {
+        let state = &mut self.blocks[id.index()].state;
+        let before = *state & AVAILABLE != 0;
+        *state &= !AVAILABLE;
+        before
     }
 
     /// The block with this hash; `None` if its header is not known.
     pub fn find(&self, hash: &Hash) -> Option<BlockId> {
-        self.by_hash.get(hash).copied()
+        let is_it = |index: &u32| self.blocks[*index as usize].hash == *hash;
+        self.by_hash.find(key_of(hash), is_it).map(|index| BlockId(*index))
     }
 
     /// The header with the most work that is not known to be invalid (Core's `m_best_header`).
@@ -132,34 +227,67 @@ impl Tree {
 
     /// `id`, its parent, and so on to the genesis block.
     pub fn ancestors(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
-        std::iter::successors(Some(id), |at| self.node(*at).prev)
+        std::iter::successors(Some(id), |at| self.prev(*at))
     }
 
     /// The ancestor of `id`, or `id` itself, at `height`; `None` above it (Core's `GetAncestor`).
     pub fn ancestor(&self, id: BlockId, height: u32) -> Option<BlockId> {
         let mut at = id;
-        if height > self.node(at).height {
+        if height > self.block(at).height {
             return None;
         }
-        while self.node(at).height > height {
-            let node = self.node(at);
-            at = match node.skip {
-                Some(skip) if self.node(skip).height >= height => skip,
-                _ => node.prev?,
-            };
+        while self.block(at).height > height {
+            let skip = BlockId(self.block(at).skip);
+            at = if self.block(skip).height >= height { skip } else { self.prev(at)? };
         }
         Some(at)
     }
 
+    /// The last block that the branches ending in `a` and `b` have in common (Core's
+    /// `LastCommonAncestor`).
+    pub fn fork(&self, a: BlockId, b: BlockId) -> Option<BlockId> {
+        let height = self.block(a).height.min(self.block(b).height);
+        let (mut a, mut b) = (self.ancestor(a, height)?, self.ancestor(b, height)?);
+        while a != b {
+            (a, b) = (self.prev(a)?, self.prev(b)?);
+        }
+        Some(a)
+    }
+
+    /// `id` and some of its ancestors, ever farther from each other, down to the genesis block:
+    /// what is asked for headers with (Core's `LocatorEntries`).
+    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for peers"))]
+    pub fn locator(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
+        let mut step = 1;
+        let mut next = Some(id);
+        (0..).map_while(move |count| {
+            let at = next?;
+            let height = self.block(at).height;
+            if count >= 10 {
+                step *= 2;
+            }
+            next = if height == 0 { None } else { self.ancestor(at, height.saturating_sub(step)) };
+            Some(at)
+        })
+    }
+
     /// The median time past of a block (BIP113; Core's `GetMedianTimePast`).
     pub fn median_time_past(&self, id: BlockId) -> u32 {
-        self.node(id).median_time_past
+        let mut times = [0; MEDIAN_TIME_SPAN];
+        let mut count = 0;
+        for (time, at) in times.iter_mut().zip(self.ancestors(id)) {
+            *time = self.block(at).time;
+            count += 1;
+        }
+        let times = &mut times[..count];
+        times.sort_unstable();
+        times[count / 2]
     }
 
     /// Median time past of the block's parent, which locks in the block are compared with (BIP113);
     /// 0 for genesis.
     pub fn parent_median_time_past(&self, id: BlockId) -> i64 {
-        self.node(id).prev.map_or(0, |parent| i64::from(self.median_time_past(parent)))
+        self.prev(id).map_or(0, |parent| i64::from(self.median_time_past(parent)))
     }
 
     /// Checks a header and adds it (Core's `AcceptBlockHeader`). `now` is in seconds since 1970.
@@ -170,7 +298,7 @@ impl Tree {
     pub fn accept_header(&mut self, header: &Header, now: i64) -> Result<BlockId, RuleError> {
         let hash = header.hash();
         if let Some(id) = self.find(&hash) {
-            return match self.node(id).failed {
+            return match self.is_failed(id) {
                 true => Err(known_invalid(&hash)),
                 false => Ok(id),
             };
@@ -179,7 +307,7 @@ impl Tree {
         let Some(parent) = self.find(&header.prev) else {
             return Err(RuleError::new(RuleClass::MissingPrev, "prev-blk-not-found", ""));
         };
-        if self.node(parent).failed {
+        if self.is_failed(parent) {
             return Err(RuleError::new(RuleClass::InvalidPrev, "bad-prevblk", ""));
         }
         check_header_in_context(header, &self.network, &Branch { tree: self, tip: parent }, now)?;
@@ -193,205 +321,53 @@ impl Tree {
             return Some(id);
         }
         let parent = self.find(&header.prev)?;
-        let failed = failed || self.node(parent).failed;
+        let failed = failed || self.is_failed(parent);
         Some(self.add(hash, header, parent, failed))
     }
 
     fn add(&mut self, hash: Hash, header: &Header, parent: BlockId, failed: bool) -> BlockId {
-        let id = BlockId(self.nodes.len() as u32);
-        let (height, work) = (self.node(parent).height + 1, self.node(parent).work);
-        let mut times: Vec<u32> =
-            self.ancestors(parent).take(10).map(|at| self.node(at).header.time).collect();
-        times.push(header.time);
-        times.sort_unstable();
-        self.nodes.push(BlockNode {
-            hash,
-            header: *header,
-            height,
-            prev: Some(parent),
-            work: work.plus(block_work(header.bits)),
-            failed,
-            skip: self.ancestor(parent, skip_height(height)),
-            median_time_past: times[times.len() / 2],
-            is_available: false,
-            sequence: SEQUENCE_UNLINKED,
-        });
-        self.by_hash.insert(hash, id);
-        if !failed && self.node(id).work > self.node(self.best_header).work {
+        let height = self.block(parent).height + 1;
+        let skip = self.ancestor(parent, skip_height(height)).unwrap_or(parent);
+        let work = self.node(parent).work.plus(block_work(header.bits));
+        let state = if failed { FAILED } else { 0 };
+        let id = self.push(hash, header, (height, parent.0, skip.0), work, state);
+        self.ends.remove(&parent);
+        if !failed && work > self.node(self.best_header).work {
             self.best_header = id;
         }
         id
     }
 
-    /// Notes that the bytes of `id` are available. From now on the block, and those that build on
-    /// it and waited for it, may become the tip.
-    pub fn mark_available(&mut self, id: BlockId) {
-        self.link_available(id, None);
-    }
-
-    /// [`Tree::mark_available`] for a block found in the data directory at start, which is part of
-    /// the active chain or not.
-    pub fn mark_stored(&mut self, id: BlockId, is_active: bool) {
-        let sequence = if is_active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
-        self.link_available(id, Some(sequence));
-    }
-
-    /// Notes that the bytes of these blocks first became available in this order, which replaces
-    /// what was known of the order before. Blocks found in the data directory at start still come
-    /// first.
-    pub fn mark_available_in_order(&mut self, order: &[BlockId]) {
-        let from_disk = SEQUENCE_ACTIVE..SEQUENCE_FIRST_NEW;
-        let is_new = |id: &BlockId| !from_disk.contains(&self.node(*id).sequence);
-        let order: Vec<BlockId> = order.iter().copied().filter(is_new).collect();
-        for id in &order {
-            self.nodes[id.index()].is_available = false;
-        }
-        self.unlinked.clear();
-        self.next_sequence = SEQUENCE_FIRST_NEW;
-        for id in self.ids() {
-            let node = &mut self.nodes[id.index()];
-            if node.sequence >= SEQUENCE_FIRST_NEW {
-                node.sequence = SEQUENCE_UNLINKED;
-            }
-            if let (true, SEQUENCE_UNLINKED, Some(prev)) =
-                (node.is_available, node.sequence, node.prev)
-            {
-                self.unlinked.entry(prev).or_default().push(id);
-            }
-        }
-        for id in order {
-            self.mark_available(id);
-        }
-    }
-
-    /// Notes that the bytes of `id` are missing or damaged. Neither it nor a block that builds on
-    /// it may become the tip.
-    pub fn mark_missing(&mut self, id: BlockId) {
-        let was_available = std::mem::replace(&mut self.nodes[id.index()].is_available, false);
-        if was_available {
-            self.unlink(id);
-        }
-    }
-
-    /// Notes that the branch ending in `tip` has become the active chain otherwise than block by
-    /// block. As after a start on it, no other branch of as much work ranks above it.
-    pub fn settle_on(&mut self, tip: BlockId) {
-        let mut at = Some(tip);
-        while let Some(id) = at {
-            let node = &mut self.nodes[id.index()];
-            node.sequence = SEQUENCE_ACTIVE;
-            at = node.prev;
-        }
-    }
-
-    /// Notes that the bytes of `id` are available. All blocks that become linked by this get
-    /// `sequence` or, without one, the next ones in turn (Core's `ReceivedBlockTransactions`).
-    fn link_available(&mut self, id: BlockId, sequence: Option<u32>) {
-        if std::mem::replace(&mut self.nodes[id.index()].is_available, true) {
-            return;
-        }
-        if let Some(prev) = self.node(id).prev
-            && !self.is_linked(prev)
-        {
-            self.unlinked.entry(prev).or_default().push(id);
-            return;
-        }
-        let mut queue = VecDeque::from([id]);
-        while let Some(linked) = queue.pop_front() {
-            self.nodes[linked.index()].sequence = sequence.unwrap_or(self.next_sequence);
-            if sequence.is_none() {
-                self.next_sequence += 1;
-            }
-            queue.extend(self.unlinked.remove(&linked).unwrap_or_default());
-        }
-    }
-
-    /// Unlinks `id` and all blocks that build on it, which wait for it again.
-    fn unlink(&mut self, id: BlockId) {
-        if let Some(prev) = self.node(id).prev
-            && let Some(waiting) = self.unlinked.get_mut(&prev)
-        {
-            waiting.retain(|waiting| *waiting != id);
-        }
-        self.nodes[id.index()].sequence = SEQUENCE_UNLINKED;
-        for index in id.index() + 1..self.nodes.len() {
-            let node = &self.nodes[index];
-            let Some(prev) = node.prev else { continue };
-            if node.sequence != SEQUENCE_UNLINKED && !self.is_linked(prev) {
-                self.nodes[index].sequence = SEQUENCE_UNLINKED;
-                self.unlinked.entry(prev).or_default().push(BlockId(index as u32));
-            }
-        }
-    }
-
-    /// The block that ought to be the tip: the one with the most work of all whose bytes and whose
-    /// ancestors' bytes are available and that are not marked as failed; of blocks with equal work,
-    /// the one that could be connected first (Core's `FindMostWorkChain`).
-    pub fn best_candidate(&self) -> Option<BlockId> {
-        self.ids()
-            .filter(|id| self.is_linked(*id) && !self.node(*id).failed)
-            .max_by(|a, b| self.compare(*a, *b))
-    }
-
-    /// The blocks at `height` that are not marked as failed and whose bytes, and whose ancestors'
-    /// bytes, are available. They are in the order in which the best tips that build on them would
-    /// become active.
-    pub fn branches_at(&self, height: u32) -> Vec<BlockId> {
-        let mut ancestors: Vec<Option<BlockId>> = vec![None; self.nodes.len()];
-        let mut branches: Vec<(BlockId, BlockId)> = Vec::new();
-        for id in self.ids().filter(|id| self.is_linked(*id) && !self.node(*id).failed) {
-            let node = self.node(id);
-            let ancestor = match node.height == height {
-                true => Some(id),
-                false => node.prev.and_then(|prev| ancestors[prev.index()]),
-            };
-            ancestors[id.index()] = ancestor;
-            let Some(ancestor) = ancestor else { continue };
-            match branches.iter_mut().find(|(known, _)| *known == ancestor) {
-                Some((_, tip)) if self.is_better(id, *tip) => *tip = id,
-                Some(_) => {}
-                None => branches.push((ancestor, id)),
-            }
-        }
-        branches.sort_by(|(_, a), (_, b)| self.compare(*b, *a));
-        branches.into_iter().map(|(block, _)| block).collect()
-    }
-
-    /// Whether the bytes of `id` and of all its ancestors are available.
-    fn is_linked(&self, id: BlockId) -> bool {
-        self.node(id).sequence != SEQUENCE_UNLINKED
-    }
-
-    /// The order of two blocks as tips: `Greater` if `a` is the better one.
-    fn compare(&self, a: BlockId, b: BlockId) -> std::cmp::Ordering {
-        let (node_a, node_b) = (self.node(a), self.node(b));
-        let by_work = node_a.work.cmp(&node_b.work);
-        by_work.then(node_b.sequence.cmp(&node_a.sequence)).then(b.cmp(&a))
-    }
-
-    /// Whether `candidate` is a better tip than `tip`.
-    pub fn is_better(&self, candidate: BlockId, tip: BlockId) -> bool {
-        self.compare(candidate, tip).is_gt()
-    }
-
-    /// Marks `id` and all blocks that build on it as failed, and chooses the best header among the
-    /// others. Returns the blocks that were not marked before.
-    pub fn mark_failed(&mut self, id: BlockId) -> Vec<BlockId> {
-        let mut marked = Vec::new();
-        for index in id.index()..self.nodes.len() {
-            let node = &self.nodes[index];
-            let by_parent = node.prev.is_some_and(|prev| self.node(prev).failed);
-            if !node.failed && (index == id.index() || by_parent) {
-                self.nodes[index].failed = true;
-                marked.push(BlockId(index as u32));
-            }
-        }
-        self.best_header = self
-            .ids()
-            .filter(|id| !self.node(*id).failed)
-            .max_by(|a, b| self.node(*a).work.cmp(&self.node(*b).work).then(b.cmp(a)))
-            .unwrap_or(self.genesis());
-        marked
+    fn push(
+        &mut self,
+        hash: Hash,
+        header: &Header,
+        (height, prev, skip): (u32, u32, u32),
+        work: Work,
+        state: u32,
+    ) -> BlockId {
+        let Header { version, merkle_root, time, bits, nonce, .. } = *header;
+        let work = work.to_halves();
+        let id = BlockId(self.blocks.len() as u32);
+        let block = Stored {
+            hash,
+            merkle_root,
+            work,
+            version,
+            time,
+            bits,
+            nonce,
+            height,
+            prev,
+            skip,
+            state,
+        };
+        self.blocks.push(block);
+        let Self { by_hash, blocks, .. } = self;
+        let key = |index: &u32| key_of(&blocks[*index as usize].hash);
+        by_hash.insert_unique(key_of(&hash), id.0, key);
+        self.ends.insert(id);
+        id
     }
 
     /// The branch that ends in `tip`, in the form that the rules for headers need.
@@ -410,13 +386,13 @@ pub struct Branch<'a> {
 
 impl Ancestry for Branch<'_> {
     fn height(&self) -> u32 {
-        self.tree.node(self.tip).height
+        self.tree.block(self.tip).height
     }
 
     fn at(&self, height: u32) -> HeaderFacts {
         let id = self.tree.ancestor(self.tip, height).unwrap_or(self.tip);
-        let header = &self.tree.node(id).header;
-        HeaderFacts { bits: header.bits, time: header.time }
+        let block = self.tree.block(id);
+        HeaderFacts { bits: block.bits, time: block.time }
     }
 
     fn median_time_past(&self) -> i64 {
@@ -430,7 +406,12 @@ fn known_invalid(hash: &Hash) -> RuleError {
     RuleError::new(RuleClass::CachedInvalid, "duplicate-invalid", debug)
 }
 
-/// The height of [`BlockNode::skip`] for a block at `height` (Core's `GetSkipHeight`). Any lower
+/// The key of a hash in a table: its first bytes, which its miner can choose only by work.
+fn key_of(hash: &Hash) -> u64 {
+    u64::from_le_bytes(hash.0[..8].try_into().expect("a hash has 32 bytes"))
+}
+
+/// The height of [`Stored::skip`] for a block at `height` (Core's `GetSkipHeight`). Any lower
 /// height would be correct; this one makes walks logarithmic.
 fn skip_height(height: u32) -> u32 {
     let clear_lowest = |n: u32| n & n.wrapping_sub(1);

@@ -79,6 +79,16 @@ impl U256 {
             .map_or(0, |i| 64 * i as u32 + 64 - self.0[i].leading_zeros())
     }
 
+    /// The number as its lower and its upper 64 bits; `None` if it has more.
+    pub fn to_halves(self) -> Option<[u64; 2]> {
+        let [low, high, rest @ ..] = self.0;
+        (rest == [0; 2]).then_some([low, high])
+    }
+
+    pub fn from_halves([low, high]: [u64; 2]) -> Self {
+        Self([low, high, 0, 0])
+    }
+
     /// The lowest 64 bits.
     pub fn low_u64(self) -> u64 {
         self.0[0]

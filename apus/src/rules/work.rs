@@ -19,6 +19,17 @@ impl Work {
         Self(U256::from_le_bytes(&number.0))
     }
 
+    /// The work as its lower and its upper 64 bits; the most that fits into them if it is more, for
+    /// which no miner has the time.
+    pub fn to_halves(self) -> [u64; 2] {
+        self.0.to_halves().unwrap_or([u64::MAX; 2])
+    }
+
+    /// The work of [`Work::to_halves`].
+    pub fn from_halves(halves: [u64; 2]) -> Self {
+        Self(U256::from_halves(halves))
+    }
+
     /// The work as 32 bytes, big endian, so that they sort as the work does.
     #[cfg(any(test, feature = "internals"))]
     pub fn to_be_bytes(self) -> [u8; 32] {

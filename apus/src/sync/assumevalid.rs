@@ -119,6 +119,6 @@ impl Assumed {
 /// Whether two weeks of work lie on top of `id` in the best header's chain.
 fn is_buried(tree: &Tree, id: BlockId, best: BlockId) -> bool {
     let (from, to) = (tree.node(id), tree.node(best));
-    let on_top = equivalent_time(to.work, from.work, to.header.bits, tree.network());
+    let on_top = equivalent_time(to.work, from.work, to.bits, tree.network());
     on_top > BURIED_SECONDS
 }

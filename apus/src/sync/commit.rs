@@ -16,7 +16,7 @@ use super::coin_count::{CoinCount, CoinsAt};
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::sources::BlockBytes;
-use crate::chain::{ActiveChain, BlockId, BlockNode, Tree};
+use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Changes, CoinsCache};
 use crate::disk::StoreError;
 use crate::hash::Hash;
@@ -78,7 +78,7 @@ impl Ledger {
     /// Makes an entry for every header that has none yet.
     pub fn follow(&mut self, tree: &Tree) {
         for id in tree.ids().skip(self.entries.len()) {
-            self.entries.push(entry_of_header(tree.node(id)));
+            self.entries.push(entry_of_header(tree, id));
             self.dirty.insert(id);
         }
     }
@@ -233,7 +233,7 @@ impl Ledger {
     ) -> impl Fn(f64) + Sync + use<'a> {
         let tip = self.active.tip().map(|tip| shared.tree.node(tip));
         let height = tip.map_or(0, |tip| tip.height);
-        let time = tip.map_or(0, |tip| tip.header.time);
+        let time = tip.map_or(0, |tip| tip.time);
         let coins = shared.cache.len() as u64;
         let begun = Progress { height, time, coins, ..Progress::of(Phase::WritingCoins) };
         begun.share_to(observer)
@@ -251,14 +251,15 @@ impl Ledger {
 }
 
 /// The entry of a block of which only the header is known.
-pub(super) fn entry_of_header(node: &BlockNode) -> IndexEntry {
+pub(super) fn entry_of_header(tree: &Tree, id: BlockId) -> IndexEntry {
+    let node = tree.node(id);
     let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
     if node.failed {
         status.0 |= BlockStatus::BLOCK_FAILED_VALID;
     }
     IndexEntry {
         hash: node.hash,
-        header: node.header,
+        header: tree.header(id),
         height: node.height,
         status,
         ..IndexEntry::default()

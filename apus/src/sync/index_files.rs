@@ -277,8 +277,8 @@ impl Inventory {
                 }
             }
         }
-        let nodes = self.tree.ids().map(|id| self.tree.node(id));
-        let mut entries: Vec<IndexEntry> = nodes.map(entry_of_header).collect();
+        let mut entries: Vec<IndexEntry> =
+            self.tree.ids().map(|id| entry_of_header(&self.tree, id)).collect();
         for (id, place, tx_count) in good {
             let pos = FlatFilePos { file: place.file, pos: self.offset(place.file, place.offset)? };
             let entry = &mut entries[id.index()];

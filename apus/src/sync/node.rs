@@ -26,6 +26,7 @@ use crate::store::{
 };
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
+use crate::sync::block::validate::BranchTimes;
 use crate::wire::{BlockView, Cursor, Header, Network, genesis_block};
 
 /// The bytes of an average transaction, for the weight of blocks whose size is not known.
@@ -40,6 +41,8 @@ pub(super) struct Node {
     pub cache: CoinsCache,
     pub tree: Tree,
     pub ledger: Ledger,
+    /// Of the branch that was connected last.
+    pub times: BranchTimes,
     pub sources: Sources,
     pub clock: Clock,
     pub pool: ThreadPool,
@@ -94,6 +97,7 @@ impl Node {
                 CoinCount::new(disk, &chainstate_path),
                 options.dbcache_bytes,
             ),
+            times: BranchTimes::default(),
             sources: Sources::default(),
             clock: Clock::default(),
             pool: super::threads::pool(options.threads)?,
@@ -317,7 +321,7 @@ pub(super) fn share_of<'a>(
     let tip = node.tree.node(node.tip());
     let begun = Progress {
         height: tip.height,
-        time: tip.header.time,
+        time: tip.time,
         blocks: node.ledger.counts.blocks,
         bytes: node.ledger.counts.bytes,
         coins: node.cache.len() as u64,

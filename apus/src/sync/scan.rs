@@ -220,7 +220,7 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         let best = tree.node(tree.best_header());
         observer.observe(&Progress {
             height: best.height,
-            time: best.header.time,
+            time: best.time,
             blocks: self.accepted,
             bytes: position,
             fraction: position as f64 / total.max(1) as f64,

@@ -104,7 +104,7 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             chain: options.network.chain,
             height: tip.height,
             best_block: tip.hash,
-            time: tip.header.time,
+            time: tip.time,
             coins: node.ledger.coins.map(|coins| coins as u64),
             headers: node.tree.node(node.tree.best_header()).height,
             blocks_from: lacking.map_or(1, |height| height + 1),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::prepare::{CoinSource, MissingCoin, Prepared};
-use crate::chain::{ActiveChain, BlockId, Tree};
+use crate::chain::{BlockId, Tree};
 use crate::coins::Coin;
 use crate::rules::{BlockContext, BlockSpends, Prevout, RuleError, TxScripts, is_bip30_repeat};
 use crate::wire::{Network, ScriptFlags, TxView, put_compact_size};
@@ -43,19 +43,37 @@ pub(crate) struct Validation {
 /// The median time past of each block of a branch, by height. Locks relative to the time of the
 /// coin that is spent need it (BIP68).
 #[derive(Clone, Default)]
-pub(crate) struct BranchTimes(Arc<Vec<u32>>);
+pub(crate) struct BranchTimes {
+    by_height: Arc<Vec<u32>>,
+    /// The last block of the branch; `None` before the first.
+    tip: Option<BlockId>,
+}
 
 impl BranchTimes {
     /// The times of the branch that ends in `tip`.
     pub fn of(tree: &Tree, tip: BlockId) -> Self {
-        let chain = ActiveChain::to(tree, tip);
-        let at = |height| chain.at(height).map_or(0, |id| tree.median_time_past(id));
-        Self(Arc::new((0..=tree.node(tip).height).map(at).collect()))
+        let mut times = Self::default();
+        times.follow(tree, tip);
+        times
+    }
+
+    /// Goes on to the branch that ends in `tip`. Takes time for the blocks that are only in one of
+    /// both branches.
+    pub fn follow(&mut self, tree: &Tree, tip: BlockId) {
+        let fork = self.tip.and_then(|before| tree.fork(before, tip));
+        let kept = fork.map_or(0, |fork| tree.node(fork).height as usize + 1);
+        let new = tree.ancestors(tip).take_while(|id| Some(*id) != fork);
+        let mut new: Vec<u32> = new.map(|id| tree.median_time_past(id)).collect();
+        new.reverse();
+        let by_height = Arc::make_mut(&mut self.by_height);
+        by_height.truncate(kept);
+        by_height.extend(new);
+        self.tip = Some(tip);
     }
 
     /// The time of the block at `height`.
     pub fn at(&self, height: u32) -> i64 {
-        self.0.get(height as usize).map_or(0, |time| i64::from(*time))
+        self.by_height.get(height as usize).map_or(0, |time| i64::from(*time))
     }
 }
 

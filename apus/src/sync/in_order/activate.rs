@@ -11,7 +11,6 @@ use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::sync::assumevalid::Assumed;
 use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::block::validate::BranchTimes;
 use crate::sync::clock::Stage;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
@@ -136,7 +135,8 @@ fn connect(
     let threads = node.options.threads;
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
     let last = steps.last().map_or(node.tip(), |step| step.id);
-    let times = BranchTimes::of(&node.tree, last);
+    node.times.follow(&node.tree, last);
+    let times = node.times.clone();
     let (shared, ledger) = node.split();
     with_workers(&shared, steps, threads, |workers| {
         let mut connector = Connector {

@@ -294,7 +294,7 @@ impl Connector<'_> {
         self.observer.observe(&Progress {
             phase: Phase::Connecting,
             height: node.height,
-            time: node.header.time,
+            time: node.time,
             blocks,
             blocks_all: 0,
             bytes,

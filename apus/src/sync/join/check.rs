@@ -69,7 +69,7 @@ impl Checking<'_> {
         let _timer = shared.clock.start(Stage::Undo);
         let undo = match step.place {
             Place::Stored(pos) if !self.has_undo[index] => {
-                let prev = &shared.tree.node(step.id).header.prev;
+                let prev = &shared.tree.prev_hash(step.id);
                 let record = shared.files.encode_undo(&payload, prev);
                 Some(Undo { file: pos.file, height, record })
             }

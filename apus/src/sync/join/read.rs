@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
         let shared = self.job.shared;
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);
-        let (bytes, time) = (block.view().bytes(), node.header.time);
+        let (bytes, time) = (block.view().bytes(), node.time);
         let pos = shared.files.append_block_in(&mut self.lane, bytes, node.height, time)?;
         Ok(Some(pos))
     }

@@ -140,7 +140,7 @@ impl UndoCopies {
         payload: &mut Vec<u8>,
         mut check: impl FnMut(Prepared, Vec<Coin>) -> Result<T, Box<Refused>>,
     ) -> Result<T, Fault> {
-        let prev = &shared.tree.node(step.id).header.prev;
+        let prev = &shared.tree.prev_hash(step.id);
         let tx_count = prepared.block.view().tx_count();
         let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
         let mut what = "there is none for this block next to its source".to_string();

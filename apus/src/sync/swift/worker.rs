@@ -229,7 +229,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);
         let bytes = block.view().bytes();
-        let pos = shared.files.append_block(bytes, node.height, node.header.time);
+        let pos = shared.files.append_block(bytes, node.height, node.time);
         pos.map(Some).map_err(Fault::Store)
     }
 
@@ -251,7 +251,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let shared = self.job.shared;
         let _timer = shared.clock.start(Stage::Undo);
         let node = shared.tree.node(step.id);
-        let undo = UndoRecord { file, height: node.height, prev: &node.header.prev, payload };
+        let prev = shared.tree.prev_hash(step.id);
+        let undo = UndoRecord { file, height: node.height, prev: &prev, payload };
         shared.files.append_undo(undo).map(Some).map_err(Fault::Store)
     }
 

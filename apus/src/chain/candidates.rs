@@ -1,0 +1,235 @@
+//! Which block ought to be the tip: what is said of blocks' bytes and of broken rules, and what
+//! follows from it. Nothing here but [`Tree::mark_available_in_order`] and [`Tree::settle_on`]
+//! takes time for every header.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::tree::{
+    AVAILABLE, BlockId, FAILED, SEQUENCE_ACTIVE, SEQUENCE_FIRST_NEW, SEQUENCE_FROM_DISK,
+    SEQUENCE_UNLINKED, Tree,
+};
+
+impl Tree {
+    /// Notes that the bytes of `id` are available. From now on the block, and those that build on
+    /// it and waited for it, may become the tip.
+    pub fn mark_available(&mut self, id: BlockId) {
+        self.link_available(id, None);
+    }
+
+    /// [`Tree::mark_available`] for a block found in the data directory at start, which is part of
+    /// the active chain or not.
+    pub fn mark_stored(&mut self, id: BlockId, is_active: bool) {
+        let sequence = if is_active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
+        self.link_available(id, Some(sequence));
+    }
+
+    /// Notes that the bytes of these blocks first became available in this order, which replaces
+    /// what was known of the order before. Blocks found in the data directory at start still come
+    /// first. Takes time for every header.
+    pub fn mark_available_in_order(&mut self, order: &[BlockId]) {
+        let from_disk = SEQUENCE_ACTIVE..SEQUENCE_FIRST_NEW;
+        let is_new = |id: &BlockId| !from_disk.contains(&self.sequence(*id));
+        let order: Vec<BlockId> = order.iter().copied().filter(is_new).collect();
+        for id in &order {
+            self.clear_available(*id);
+        }
+        self.unlinked.clear();
+        self.candidates.clear();
+        self.next_sequence = SEQUENCE_FIRST_NEW;
+        for id in self.ids() {
+            if self.sequence(id) >= SEQUENCE_FIRST_NEW {
+                self.set_sequence(id, SEQUENCE_UNLINKED);
+            }
+            if self.is_linked(id) {
+                self.add_candidate(id);
+            } else if self.is_available(id)
+                && let Some(prev) = self.prev(id)
+            {
+                self.unlinked.entry(prev).or_default().push(id);
+            }
+        }
+        for id in order {
+            self.mark_available(id);
+        }
+    }
+
+    /// Notes that the bytes of `id` are missing or damaged. Neither it nor a block that builds on
+    /// it may become the tip.
+    pub fn mark_missing(&mut self, id: BlockId) {
+        if self.clear_available(id) {
+            self.unlink(id);
+        }
+    }
+
+    /// Notes that the branch ending in `tip` has become the active chain otherwise than block by
+    /// block. As after a start on it, no other branch of as much work ranks above it.
+    pub fn settle_on(&mut self, tip: BlockId) {
+        if !self.is_linked(tip) {
+            self.add_candidate(tip);
+        }
+        let mut at = Some(tip);
+        while let Some(id) = at {
+            self.set_sequence(id, SEQUENCE_ACTIVE);
+            at = self.prev(id);
+        }
+    }
+
+    /// Notes that the bytes of `id` are available. All blocks that become linked by this get
+    /// `sequence` or, without one, the next ones in turn (Core's `ReceivedBlockTransactions`).
+    fn link_available(&mut self, id: BlockId, sequence: Option<u32>) {
+        if self.set(id, AVAILABLE) {
+            return;
+        }
+        if let Some(prev) = self.prev(id)
+            && !self.is_linked(prev)
+        {
+            self.unlinked.entry(prev).or_default().push(id);
+            return;
+        }
+        let mut queue = VecDeque::from([id]);
+        while let Some(linked) = queue.pop_front() {
+            self.set_sequence(linked, sequence.unwrap_or(self.next_sequence));
+            if sequence.is_none() {
+                self.next_sequence += 1;
+            }
+            self.add_candidate(linked);
+            queue.extend(self.unlinked.remove(&linked).unwrap_or_default());
+        }
+    }
+
+    /// Unlinks `id` and all blocks that build on it, which wait for it again.
+    fn unlink(&mut self, id: BlockId) {
+        if let Some(prev) = self.prev(id)
+            && let Some(waiting) = self.unlinked.get_mut(&prev)
+        {
+            waiting.retain(|waiting| *waiting != id);
+        }
+        for block in self.descendants(id) {
+            if !self.is_linked(block) {
+                continue;
+            }
+            self.set_sequence(block, SEQUENCE_UNLINKED);
+            self.candidates.remove(&block);
+            if block != id
+                && let Some(prev) = self.prev(block)
+            {
+                self.unlinked.entry(prev).or_default().push(block);
+            }
+        }
+        self.put_back_candidate(id);
+    }
+
+    /// The block that ought to be the tip: the one with the most work of all whose bytes and whose
+    /// ancestors' bytes are available and that are not marked as failed; of blocks with equal work,
+    /// the one that could be connected first (Core's `FindMostWorkChain`).
+    pub fn best_candidate(&self) -> Option<BlockId> {
+        self.candidates.iter().copied().max_by(|a, b| self.compare(*a, *b))
+    }
+
+    /// Whether `id` may be the tip.
+    fn may_be_tip(&self, id: BlockId) -> bool {
+        self.is_linked(id) && !self.is_failed(id)
+    }
+
+    /// Notes that `id` is linked. It takes the place of its parent.
+    fn add_candidate(&mut self, id: BlockId) {
+        if !self.is_failed(id) {
+            self.prev(id).map(|prev| self.candidates.remove(&prev));
+            self.candidates.insert(id);
+        }
+    }
+
+    /// Notes that `id` and all that build on it may not be the tip: its parent is a candidate
+    /// again, unless another of its descendants is.
+    fn put_back_candidate(&mut self, id: BlockId) {
+        let Some(prev) = self.prev(id).filter(|prev| self.may_be_tip(*prev)) else { return };
+        let builds_on = |end: &BlockId| self.is_descendant(*end, prev);
+        if !self.candidates.iter().any(builds_on) {
+            self.candidates.insert(prev);
+        }
+    }
+
+    /// Whether `id` is `ancestor` or builds on it.
+    fn is_descendant(&self, id: BlockId, ancestor: BlockId) -> bool {
+        self.ancestor(id, self.block(ancestor).height) == Some(ancestor)
+    }
+
+    /// `id` and all blocks that build on it, parents before children. Takes time for these, and a
+    /// little for every branch of the tree.
+    fn descendants(&self, id: BlockId) -> BTreeSet<BlockId> {
+        let mut found = BTreeSet::new();
+        for end in self.ends.range(id..).filter(|end| self.is_descendant(**end, id)) {
+            // What is known already, and all below it, was found on another branch.
+            for block in self.ancestors(*end).take_while(|block| *block >= id) {
+                if !found.insert(block) {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// The blocks at `height` that are not marked as failed and whose bytes, and whose ancestors'
+    /// bytes, are available. They are in the order in which the best tips that build on them would
+    /// become active.
+    pub fn branches_at(&self, height: u32) -> Vec<BlockId> {
+        let mut branches: Vec<(BlockId, BlockId)> = Vec::new();
+        for tip in &self.candidates {
+            let Some(ancestor) = self.ancestor(*tip, height) else { continue };
+            match branches.iter_mut().find(|(known, _)| *known == ancestor) {
+                Some((_, best)) if self.is_better(*tip, *best) => *best = *tip,
+                Some(_) => {}
+                None => branches.push((ancestor, *tip)),
+            }
+        }
+        branches.sort_by(|(_, a), (_, b)| self.compare(*b, *a));
+        branches.into_iter().map(|(block, _)| block).collect()
+    }
+
+    /// Whether the bytes of `id` and of all its ancestors are available.
+    fn is_linked(&self, id: BlockId) -> bool {
+        self.sequence(id) != SEQUENCE_UNLINKED
+    }
+
+    /// Whether the bytes of `id` can be had.
+    fn is_available(&self, id: BlockId) -> bool {
+        self.block(id).state & AVAILABLE != 0
+    }
+
+    /// The order of two blocks as tips: `Greater` if `a` is the better one.
+    fn compare(&self, a: BlockId, b: BlockId) -> std::cmp::Ordering {
+        let by_work = self.node(a).work.cmp(&self.node(b).work);
+        by_work.then(self.sequence(b).cmp(&self.sequence(a))).then(b.cmp(&a))
+    }
+
+    /// Whether `candidate` is a better tip than `tip`.
+    pub fn is_better(&self, candidate: BlockId, tip: BlockId) -> bool {
+        self.compare(candidate, tip).is_gt()
+    }
+
+    /// Marks `id` and all blocks that build on it as failed, and chooses the best header among the
+    /// others. Returns the blocks that were not marked before.
+    pub fn mark_failed(&mut self, id: BlockId) -> Vec<BlockId> {
+        let mut marked = Vec::new();
+        for block in self.descendants(id) {
+            if !self.set(block, FAILED) {
+                self.candidates.remove(&block);
+                marked.push(block);
+            }
+        }
+        self.put_back_candidate(id);
+        if self.is_failed(self.best_header) {
+            self.best_header = self.find_best_header();
+        }
+        marked
+    }
+
+    /// The header with the most work that is not marked as failed: where a branch is, its last one
+    /// that is not.
+    fn find_best_header(&self) -> BlockId {
+        let sound = |end: &BlockId| self.ancestors(*end).find(|at| !self.is_failed(*at));
+        let better =
+            |a: &BlockId, b: &BlockId| self.node(*a).work.cmp(&self.node(*b).work).then(b.cmp(a));
+        self.ends.iter().filter_map(sound).max_by(better).unwrap_or(self.genesis())
+    }
+}
