@@ -12,7 +12,7 @@ pub struct ParseError {
 const MAX_SIZE: u64 = 0x0200_0000;
 
 /// Reads Bitcoin's encodings from a byte string; every length is checked against the bytes left.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -96,9 +96,21 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn compact_size(&mut self) -> Result<usize, ParseError> {
         let start = self.at;
+        let value = self.compact_u64()?;
+        if value > MAX_SIZE {
+            return Err(ParseError { offset: start, what: "CompactSize over 32 MiB" });
+        }
+        Ok(value as usize)
+    }
+
+    /// Reads a CompactSize that is neither a count nor a length, which must be in its shortest form
+    /// (Core's `ReadCompactSize` without `range_check`).
+    #[inline]
+    pub fn compact_u64(&mut self) -> Result<u64, ParseError> {
+        let start = self.at;
         let first = self.u8()?;
         if first < 0xfd {
-            return Ok(usize::from(first));
+            return Ok(u64::from(first));
         }
         let (value, least) = match first {
             0xfd => (u64::from(self.u16()?), 0xfd),
@@ -108,10 +120,7 @@ impl<'a> Cursor<'a> {
         if value < least {
             return Err(ParseError { offset: start, what: "CompactSize not in its shortest form" });
         }
-        if value > MAX_SIZE {
-            return Err(ParseError { offset: start, what: "CompactSize over 32 MiB" });
-        }
-        Ok(value as usize)
+        Ok(value)
     }
 
     /// Reads a CompactSize and as many bytes as it says.
