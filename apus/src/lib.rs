@@ -67,6 +67,10 @@ mod internals {
     pub mod swiftsync;
     // Headers: tree, work, median time past, best chain; does not know peers.
     pub mod chain;
+    // Peers: transport, protocol, headers, and which block is asked of whom; does not know
+    // validation.
+    #[cfg(any(test, feature = "internals"))]
+    pub mod net;
     // The pipelines, and the only module that starts threads; does not know argument parsing.
     pub mod sync;
     // Commands, options, progress, exit codes.

@@ -168,6 +168,37 @@ pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time
     bits
 }
 
+/// Whether a block at `height` may have the compact target `bits` if that of its parent is
+/// `parent_bits`, whatever the times of all blocks are (Core's `PermittedDifficultyTransition`).
+#[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for peers"))]
+pub fn permitted_difficulty_transition(
+    network: &Network,
+    height: u32,
+    parent_bits: u32,
+    bits: u32,
+) -> bool {
+    if network.pow_allow_min_difficulty {
+        return true;
+    }
+    if !height.is_multiple_of(network.difficulty_adjustment_interval()) {
+        return bits == parent_bits;
+    }
+    let timespan = network.pow_target_timespan;
+    let after = |actual: u32| retargeted(network, parent_bits, actual);
+    let target = U256::from_compact(bits).value;
+    let [least, most] =
+        [timespan / 4, timespan * 4].map(|actual| U256::from_compact(after(actual)).value);
+    (least..=most).contains(&target)
+}
+
+/// The compact target after a difficulty period that took `actual` seconds at the target `bits`.
+fn retargeted(network: &Network, bits: u32, actual: u32) -> u32 {
+    let limit = U256::from_le_bytes(&network.pow_limit);
+    let scaled = U256::from_compact(bits).value.wrapping_mul(actual);
+    let target = scaled.checked_div(U256::from(network.pow_target_timespan)).unwrap_or(limit);
+    target.min(limit).to_compact()
+}
+
 /// The compact target of the first block after a difficulty period, of which `parent` is the last
 /// block (Core's `CalculateNextWorkRequired`).
 fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
@@ -182,10 +213,7 @@ fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
     // The first block of a period cannot use the exception for minimum difficulty, so that its
     // target is the real one (BIP94).
     let bits = if network.enforce_bip94 { first.bits } else { last.bits };
-    let limit = U256::from_le_bytes(&network.pow_limit);
-    let scaled = U256::from_compact(bits).value.wrapping_mul(actual);
-    let target = scaled.checked_div(U256::from(timespan)).unwrap_or(limit);
-    target.min(limit).to_compact()
+    retargeted(network, bits, actual)
 }
 
 /// The median of the times of a block and its last ten ancestors, or as many as there are (BIP113;

@@ -10,13 +10,14 @@ mod hints;
 mod input;
 mod join;
 mod options;
+mod peers;
 mod undo;
 
 /// A target's name, which its corpus and its program in `fuzz_targets/` share, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
     ("hints_bip456", hints::bip456),
@@ -29,4 +30,6 @@ pub const TARGETS: [Target; 12] = [
     ("join_records", join::records),
     ("join_progress", join::progress),
     ("options", options::run),
+    ("messages", peers::messages),
+    ("peers", peers::peers),
 ];

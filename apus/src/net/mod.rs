@@ -1,0 +1,26 @@
+//! Peers: transport and protocol of one connection, the headers of one whose work is not known yet,
+//! and which block is asked of whom. Nothing here validates blocks, starts threads or looks at a
+//! clock: what comes in are bytes, messages and the time.
+
+mod addresses;
+mod headers;
+mod manager;
+mod presync;
+mod schedule;
+mod session;
+mod socks5;
+mod transport;
+
+#[cfg(test)]
+mod tests;
+
+pub use addresses::{Addresses, Group, Place, socket};
+pub use headers::{HeaderChain, HeadersFault};
+pub use manager::{Action, PeerError, PeerManager, Settings};
+pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
+pub use schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
+pub use session::{
+    Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
+};
+pub use socks5::{Credentials, Socks5Error, connect};
+pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};
