@@ -140,13 +140,15 @@ impl Addresses {
         self.known.len().saturating_sub(before)
     }
 
-    /// Forgets an address of no use or, if there is none, the one that was seen longest ago and
-    /// never worked.
+    /// Forgets a twentieth of all addresses: those of no use, and then those that never worked and
+    /// were seen longest ago.
     fn forget_worst(&mut self, now: i64) {
         let rank = |known: &Known| (!known.is_terrible(now), known.worked != 0, known.seen);
-        let worst = self.known.iter().min_by_key(|(_, known)| rank(known)).map(|(at, _)| *at);
-        if let Some(place) = worst {
-            self.forget(&place);
+        let mut ranked: Vec<_> =
+            self.known.iter().map(|(place, known)| (rank(known), *place)).collect();
+        ranked.sort_unstable();
+        for (_, place) in &ranked[..ranked.len() / 20] {
+            self.forget(place);
         }
     }
 

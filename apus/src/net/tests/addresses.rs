@@ -67,7 +67,7 @@ fn nobody_fills_the_book_alone() {
         let source = Host::Ipv4(Ipv4Addr::from(0x0900_0000 + (part << 16)));
         book.add(&list, Some(source), NOW);
     }
-    assert_eq!(book.len(), 20_000);
+    assert!((19_000..=20_000).contains(&book.len()), "{}", book.len());
 }
 
 #[test]
