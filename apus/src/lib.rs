@@ -69,7 +69,6 @@ mod internals {
     pub mod chain;
     // Peers: transport, protocol, headers, and which block is asked of whom; does not know
     // validation.
-    #[cfg(any(test, feature = "internals"))]
     pub mod net;
     // The pipelines, and the only module that starts threads; does not know argument parsing.
     pub mod sync;
@@ -94,10 +93,10 @@ pub use rules::{RuleClass, RuleError};
 pub use swiftsync::{Format, Hints, HintsError, Numbering};
 pub use sync::{
     AggregateKind, AssumeValid, Checked, ChosenMethod, Counts, ErrorKind, HintsFile, HintsSummary,
-    JoinPass, MemoryInUse, Method, NotChecked, Observer, Options, Phase, Progress, Refusal,
-    RuleGroup, SavedBlocks, SavedJoin, Status, Summary, SyncError, Unfinished, Unobserved,
-    UtxoHash, UtxoStats, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
-    memory_in_use, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
+    JoinPass, MemoryInUse, Method, NotChecked, Observer, Options, PeerOptions, PeerReport, Phase,
+    Progress, Refusal, RuleGroup, SavedBlocks, SavedJoin, Status, Summary, SyncError, Unfinished,
+    Unobserved, UtxoHash, UtxoStats, compress_hints, conversion_needs_blocks, convert_hints,
+    create_hints, memory_in_use, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
 };
 pub use wire::{Chain, Network, OutPoint};
 

@@ -187,12 +187,12 @@ impl Tree {
     }
 
     /// Whether the bytes of `id` and of all its ancestors are available.
-    fn is_linked(&self, id: BlockId) -> bool {
+    pub fn is_linked(&self, id: BlockId) -> bool {
         self.sequence(id) != SEQUENCE_UNLINKED
     }
 
     /// Whether the bytes of `id` can be had.
-    fn is_available(&self, id: BlockId) -> bool {
+    pub fn is_available(&self, id: BlockId) -> bool {
         self.block(id).state & AVAILABLE != 0
     }
 

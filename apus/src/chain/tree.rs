@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use crate::hash::Hash;
 use crate::rules::{
     Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
-    check_header_in_context,
+    check_header_in_context, median_time_past,
 };
 use crate::wire::{Header, Network};
 
@@ -77,9 +77,6 @@ pub(super) const SEQUENCE_UNLINKED: u32 = 0;
 pub(super) const SEQUENCE_ACTIVE: u32 = 1;
 pub(super) const SEQUENCE_FROM_DISK: u32 = 2;
 pub(super) const SEQUENCE_FIRST_NEW: u32 = 3;
-
-/// Blocks whose times make a median time past (Core's `nMedianTimeSpan`).
-const MEDIAN_TIME_SPAN: usize = 11;
 
 /// The tree of all known headers, from the genesis block on.
 pub struct Tree {
@@ -256,7 +253,6 @@ impl Tree {
 
     /// `id` and some of its ancestors, ever farther from each other, down to the genesis block:
     /// what is asked for headers with (Core's `LocatorEntries`).
-    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for peers"))]
     pub fn locator(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         let mut step = 1;
         let mut next = Some(id);
@@ -273,15 +269,7 @@ impl Tree {
 
     /// The median time past of a block (BIP113; Core's `GetMedianTimePast`).
     pub fn median_time_past(&self, id: BlockId) -> u32 {
-        let mut times = [0; MEDIAN_TIME_SPAN];
-        let mut count = 0;
-        for (time, at) in times.iter_mut().zip(self.ancestors(id)) {
-            *time = self.block(at).time;
-            count += 1;
-        }
-        let times = &mut times[..count];
-        times.sort_unstable();
-        times[count / 2]
+        median_time_past(&Branch { tree: self, tip: id }) as u32
     }
 
     /// Median time past of the block's parent, which locks in the block are compared with (BIP113);
@@ -393,10 +381,6 @@ impl Ancestry for Branch<'_> {
         let id = self.tree.ancestor(self.tip, height).unwrap_or(self.tip);
         let block = self.tree.block(id);
         HeaderFacts { bits: block.bits, time: block.time }
-    }
-
-    fn median_time_past(&self) -> i64 {
-        i64::from(self.tree.median_time_past(self.tip))
     }
 }
 

@@ -184,6 +184,15 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
         let megabytes = progress.bytes.saturating_sub(base.bytes) as f64 / seconds / 1e6;
         line += &format!(", {blocks:.0} blocks/s, {megabytes:.1} MB/s");
     }
+    if let Some(download) = progress.download {
+        let s = if download.peers == 1 { "" } else { "s" };
+        line += &format!(", {} peer{s}", download.peers);
+        let before = base.download.map_or(0, |before| before.bytes);
+        let bytes = download.bytes.saturating_sub(before);
+        if seconds > 0.5 && bytes > 0 {
+            line += &format!(" sending {:.1} MB/s", bytes as f64 / seconds / 1e6);
+        }
+    }
     if progress.coins > 0 {
         line += &format!(", {} coins cached", thousands(progress.coins));
     }

@@ -5,12 +5,14 @@ use serde::Serialize;
 use super::numbers::{precise, thousands};
 use super::output;
 use crate::sync::{
-    Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, Refusal, RuleGroup, SavedJoin,
-    Summary,
+    Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Refusal, RuleGroup,
+    SavedJoin, Summary,
 };
 
 /// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
+/// Most peers that are reported one by one.
+const PEERS_SHOWN: usize = 20;
 /// Mapped memory is reported if it was read when memory use was at least this share of its peak, in
 /// percent.
 const SEEN_PERCENT_MIN: u64 = 90;
@@ -39,6 +41,20 @@ struct SummaryJson {
     undo_from: u32,
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
+    peers: Vec<PeerJson>,
+}
+
+/// What one peer gave.
+#[derive(Serialize)]
+struct PeerJson {
+    address: String,
+    user_agent: String,
+    transport: &'static str,
+    inbound: bool,
+    blocks: u64,
+    bytes: u64,
+    bytes_per_second: Option<u64>,
+    ended: Option<String>,
 }
 
 /// How far an interrupted SwiftSync came, in blocks.
@@ -115,8 +131,22 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         undo_from: summary.undo_from,
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
+        peers: summary.peers.iter().map(peer_json).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
+}
+
+fn peer_json(peer: &PeerReport) -> PeerJson {
+    PeerJson {
+        address: peer.address.clone(),
+        user_agent: peer.user_agent.clone(),
+        transport: peer.transport,
+        inbound: peer.inbound,
+        blocks: peer.blocks,
+        bytes: peer.bytes,
+        bytes_per_second: peer.speed,
+        ended: peer.ended.clone(),
+    }
 }
 
 fn checked_json(checked: &Checked) -> CheckedJson {
@@ -162,7 +192,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}{}{}\n{}\n{}{}",
+        "{}{}{}{}\n{}\n{}{}{}",
         outcome(summary),
         coins,
         method(summary),
@@ -170,6 +200,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         memory_text(summary.peak_memory, memory),
         not_checked(&summary.checked),
         undo_missing(summary),
+        peers(&summary.peers),
     )
     .trim_end()
     .to_string()
@@ -215,6 +246,28 @@ fn work(summary: &Summary) -> String {
         counts.blocks as f64 / seconds,
         counts.bytes as f64 / seconds / 1e6,
     )
+}
+
+/// What each peer gave, in a line for each, those first that gave most.
+fn peers(peers: &[PeerReport]) -> String {
+    let mut sorted: Vec<&PeerReport> = peers.iter().collect();
+    sorted.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
+    let line = |peer: &&PeerReport| {
+        let speed = peer
+            .speed
+            .map_or_else(String::new, |speed| format!(" at {:.1} MB/s", speed as f64 / 1e6));
+        let ended = peer.ended.as_ref().map_or_else(String::new, |why| format!("; ended: {why}"));
+        format!(
+            "peer {peer}: {} blocks, {:.1} MB{speed}{ended}\n",
+            thousands(peer.blocks),
+            peer.bytes as f64 / 1e6
+        )
+    };
+    let shown: String = sorted.iter().take(PEERS_SHOWN).map(line).collect();
+    match sorted.len().saturating_sub(PEERS_SHOWN) {
+        0 => shown,
+        more => format!("{shown}and {more} more peers\n"),
+    }
 }
 
 /// How far an interrupted join is.
@@ -314,6 +367,7 @@ mod tests {
             undo_from: 1,
             refusals: Vec::new(),
             stages: BTreeMap::new(),
+            peers: Vec::new(),
         }
     }
 

@@ -11,21 +11,26 @@ use super::exit;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
+use super::peers::PeerArgs;
 use super::progress::Reporter;
 use super::report;
 use super::reporting::Reporting;
 use crate::sync::{self, Summary, SyncError};
 
-/// Check blocks from files and connect them.
+/// Check blocks from peers or from files, and connect them.
 ///
-/// Carries on from whatever the data directory holds. Blocks may come in any order and more than
-/// once; the best valid chain wins, as in Bitcoin Core.
+/// Carries on from whatever the data directory holds. Without --from, blocks come from peers of the
+/// network. Those of files may come in any order and more than once; the best valid chain wins, as
+/// in Bitcoin Core.
 #[derive(Args)]
 pub struct SyncCommand {
     /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory.
-    /// May be given many times; without any, blocks already in the data directory are connected.
+    /// May be given many times. With --connect, --addnode or --follow, peers have the blocks that
+    /// are missing in it or damaged.
     #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
     pub from: Vec<PathBuf>,
+    #[command(flatten)]
+    pub peers: PeerArgs,
     #[command(flatten)]
     pub engine: Engine,
 }
@@ -46,11 +51,12 @@ pub struct ReindexCommand {
 
 /// Runs `apus sync`.
 pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let SyncCommand { from, engine } = command;
+    let SyncCommand { from, peers, engine } = command;
     let from: Vec<_> = from.iter().map(|path| expand_home(path)).collect();
     let mut chosen = engine.to_options().map_err(Failure::usage)?;
     let from = chosen.take_sources(from);
     chosen.take_stop_height(engine.stopatheight).map_err(Failure::usage)?;
+    peers.choose(&mut chosen, !from.is_empty()).map_err(Failure::usage)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
     with_engine(reporting, |reporter, stop| sync::sync(&chosen.options, &from, reporter, stop))

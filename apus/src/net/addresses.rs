@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::wire::message::{Host, NetAddress, Services};
 
@@ -197,18 +197,20 @@ impl Addresses {
     }
 
     /// The next peer to connect to: in a part of the network that none of `connected` is in, with
-    /// the services needed. Every other time one that has worked, the fastest first. `random` is
-    /// random.
+    /// the services needed, of those that the user allows. Every other time one that has worked,
+    /// the fastest first. `random` is random.
     pub fn next(
         &self,
         needs: Services,
         connected: &[Host],
+        may_connect_to: impl Fn(&Host) -> bool,
         now: i64,
         random: u64,
     ) -> Option<Place> {
         let taken: BTreeSet<Group> = connected.iter().map(Group::of).collect();
         let usable = self.known.iter().filter(|((host, _), known)| {
             !taken.contains(&Group::of(host))
+                && may_connect_to(host)
                 && known.services.has(needs)
                 && now - known.tried >= RETRY_TIME
                 && !known.is_terrible(now)
@@ -330,9 +332,4 @@ fn is_routable_v6(ip: &Ipv6Addr) -> bool {
         || is_link_local
         || is_unique_local
         || is_orchid)
-}
-
-/// Where to connect to; `None` for an onion service.
-pub fn socket(place: &Place) -> Option<SocketAddr> {
-    place.0.ip().map(|ip| SocketAddr::new(ip, place.1))
 }

@@ -152,6 +152,11 @@ impl HeadersOf {
         self.asked.is_some_and(|asked| now > asked + HEADERS_RESPONSE_TIME)
     }
 
+    /// The time since headers were asked for and have not come.
+    pub fn waits_since(&self, now: Duration) -> Duration {
+        self.asked.map_or(Duration::ZERO, |asked| now.saturating_sub(asked))
+    }
+
     /// Has it asked again from the best header.
     pub fn begin_anew(&mut self) {
         *self = Self { best: self.best, ..Self::default() };
@@ -159,7 +164,7 @@ impl HeadersOf {
 
     /// The first request: from the parent of the best header, so that the answer is not empty and
     /// shows what the peer has.
-    pub fn begin(&mut self, chain: &HeaderChain, now: Duration) -> Option<Outgoing> {
+    pub fn begin(&mut self, chain: &HeaderChain, now: Duration) -> Outgoing {
         let tree = chain.tree();
         let best = tree.best_header();
         let from = tree.node(best).prev.unwrap_or(best);
@@ -170,7 +175,7 @@ impl HeadersOf {
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         let time = HEADERS_TIMEOUT_BASE + HEADERS_TIMEOUT_PER_HEADER * missing;
         self.deadline = Some(now + time);
-        Some(chain.request(from, None))
+        chain.request(from, None)
     }
 
     /// A block was announced by its hash. If it is not known, its header is asked for.
@@ -259,7 +264,8 @@ impl HeadersOf {
     /// Headers while the tree must stay as it is: they only show what the peer has.
     fn look_up(&mut self, headers: &[Header], tree: &Tree) {
         let known = headers.iter().rev().find_map(|header| tree.find(&header.hash()));
-        if let Some(known) = known {
+        // A branch of its own: of the other blocks it has those below.
+        if let Some(known) = known.or_else(|| tree.find(&headers[0].prev)) {
             self.note_best(known, tree);
         }
         self.end();

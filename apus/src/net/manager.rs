@@ -33,14 +33,17 @@ pub enum PeerError {
     #[error(transparent)]
     Headers(#[from] HeadersFault),
     /// It holds up the download of blocks.
-    #[error("{0}")]
-    Download(Fault),
+    #[error(transparent)]
+    Download(#[from] Fault),
     /// It sent a block that was not asked for.
     #[error("a block that was not asked for")]
     UnaskedBlock,
     /// It sent a block whose bytes are not those of its hash.
     #[error("a block that was changed on its way: {0}")]
     ChangedBlock(String),
+    /// It sent a block that breaks a rule.
+    #[error("an invalid block: {0}")]
+    InvalidBlock(String),
 }
 
 /// What the caller is to do.
@@ -113,10 +116,21 @@ impl PeerManager {
         self.peers.get(&peer)?.session.them()
     }
 
-    /// Whether every peer has said that it has no more headers, and there is a peer.
-    pub fn has_all_headers(&self) -> bool {
-        let mut ready = self.peers.values().filter(|peer| peer.session.is_ready()).peekable();
-        ready.peek().is_some() && ready.all(|peer| peer.headers.is_at_end())
+    /// The number of peers whose handshake is complete.
+    pub fn ready(&self) -> usize {
+        self.peers.values().filter(|peer| peer.session.is_ready()).count()
+    }
+
+    /// Whether every peer has said that it has no more headers, and there is one. Once one has, a
+    /// peer that has not answered for `patience` is not waited for.
+    pub fn has_all_headers(&self, now: Duration, patience: Duration) -> bool {
+        let ready = || self.peers.values().filter(|peer| peer.session.is_ready());
+        let is_asked = |peer: &Peer| !peer.headers.is_to_be_asked();
+        ready().any(|peer| peer.headers.is_at_end())
+            && ready().all(|peer| {
+                peer.headers.is_at_end()
+                    || is_asked(peer) && peer.headers.waits_since(now) > patience
+            })
     }
 
     /// Has all peers asked for headers again.
@@ -173,6 +187,13 @@ impl PeerManager {
         }
     }
 
+    /// Drops a peer that sent a block which breaks a rule.
+    pub fn invalid_block(&mut self, id: PeerId, why: String, out: &mut Vec<Action>) {
+        if self.peers.contains_key(&id) {
+            self.drop_peer(id, PeerError::InvalidBlock(why), out);
+        }
+    }
+
     fn drop_peer(&mut self, id: PeerId, error: PeerError, out: &mut Vec<Action>) {
         self.closed(id);
         out.push(Action::Disconnect(id, error));
@@ -219,7 +240,7 @@ impl PeerManager {
             Message::Headers(list) => {
                 let request = peer.headers.take(list, chain, now)?;
                 out.extend(request.map(|request| Action::Send(id, request)));
-                self.note_best(id, chain.tree());
+                self.note_best(id);
             }
             Message::Inv(list) => {
                 let is_block = |item: &InventoryItem| item.kind == InventoryKind::BLOCK;
@@ -227,7 +248,7 @@ impl PeerManager {
                 if let Some(item) = list.iter().filter(is_block).last() {
                     let request = peer.headers.announced(&item.hash, chain, now);
                     out.extend(request.map(|request| Action::Send(id, request)));
-                    self.note_best(id, chain.tree());
+                    self.note_best(id);
                 }
             }
             Message::NotFound(list) => {
@@ -260,14 +281,13 @@ impl PeerManager {
     }
 
     /// Tells the schedule which blocks a peer has.
-    fn note_best(&mut self, id: PeerId, tree: &Tree) {
+    fn note_best(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else { return };
         let services = peer.session.them().map_or(Services::default(), |them| them.services);
         let serves = services.has(Services::NETWORK) || services.has(Services::NETWORK_LIMITED);
         if let Some(best) =
             peer.headers.best().filter(|_| serves && services.has(Services::WITNESS))
         {
-            debug_assert!(best.index() < tree.len());
             let is_limited = !services.has(Services::NETWORK);
             self.schedule.set_peer(id, Has { best, is_limited });
         }
@@ -294,7 +314,7 @@ impl PeerManager {
             out.extend(answers.drain(..).map(|answer| Action::Send(*id, answer)));
         }
         let faults = self.schedule.tick(chain.tree(), now);
-        dropped.extend(faults.into_iter().map(|(id, fault)| (id, PeerError::Download(fault))));
+        dropped.extend(faults.into_iter().map(|(id, fault)| (id, fault.into())));
         for (id, error) in dropped {
             if self.peers.contains_key(&id) {
                 self.drop_peer(id, error, out);
@@ -316,12 +336,10 @@ impl PeerManager {
             .iter_mut()
             .filter(|(_, peer)| peer.session.is_ready() && peer.headers.is_to_be_asked());
         for (id, peer) in waiting {
-            if let Some(request) = peer.headers.begin(chain, now) {
-                out.push(Action::Send(*id, request));
-                self.header_peer = Some(*id);
-                if is_first {
-                    break;
-                }
+            out.push(Action::Send(*id, peer.headers.begin(chain, now)));
+            self.header_peer = Some(*id);
+            if is_first {
+                break;
             }
         }
     }

@@ -14,7 +14,7 @@ mod transport;
 #[cfg(test)]
 mod tests;
 
-pub use addresses::{Addresses, Group, Place, socket};
+pub use addresses::{Addresses, Group, Place};
 pub use headers::{HeaderChain, HeadersFault};
 pub use manager::{Action, PeerError, PeerManager, Settings};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
@@ -22,5 +22,5 @@ pub use schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
 pub use session::{
     Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
 };
-pub use socks5::{Credentials, Socks5Error, connect};
+pub use socks5::{Credentials, Socks5Error, connect as socks5_connect};
 pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};

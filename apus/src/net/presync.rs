@@ -10,14 +10,12 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::hash::Hash;
-use crate::rules::{Work, block_work, permitted_difficulty_transition};
+use crate::rules::{FUTURE_SECONDS_MAX, Work, block_work, permitted_difficulty_transition};
 use crate::wire::{Chain, Header, Network};
 
 /// Blocks that the chain's time can bear each second: the median time past must grow by a second
 /// every six blocks.
 const BLOCKS_PER_SECOND_MAX: i64 = 6;
-/// Seconds that a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
-const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
 
 /// How much is remembered of headers (Core's `HeadersSyncParams`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -116,7 +116,6 @@ pub struct Schedule {
     peers: BTreeMap<PeerId, Peer>,
     /// Bytes that have come and are not taken.
     arrived_bytes: u64,
-    in_flight: usize,
     /// The average size of a block, times 2^[`AVERAGE_SHIFT`].
     average: u64,
     stalling_timeout: Duration,
@@ -171,7 +170,6 @@ impl Schedule {
             states: HashMap::new(),
             peers: BTreeMap::new(),
             arrived_bytes: 0,
-            in_flight: 0,
             average: BLOCK_BYTES_FIRST << AVERAGE_SHIFT,
             stalling_timeout: STALLING_TIMEOUT_FIRST,
         }
@@ -184,7 +182,7 @@ impl Schedule {
         let lane = |rest: Range<usize>| Lane { next: rest.start, rest, is_read: false };
         self.lanes = lanes.into_iter().map(lane).collect();
         self.states.clear();
-        (self.arrived_bytes, self.in_flight) = (0, 0);
+        self.arrived_bytes = 0;
         for peer in self.peers.values_mut() {
             peer.released.extend(peer.in_flight.drain(..).map(|(block, _)| block));
             peer.stalling_since = None;
@@ -213,7 +211,6 @@ impl Schedule {
         let Some(peer) = self.peers.remove(&id) else { return };
         for (block, _) in peer.in_flight {
             self.states.remove(&block);
-            self.in_flight -= 1;
             self.ask_again(block);
         }
     }
@@ -221,6 +218,21 @@ impl Schedule {
     /// Bytes a second that a peer sends, if known, and the bytes that it has sent.
     pub fn given(&self, id: PeerId) -> Option<(Option<u64>, u64)> {
         self.peers.get(&id).map(|peer| (peer.speed, peer.bytes))
+    }
+
+    /// What each peer has.
+    pub fn having(&self) -> impl Iterator<Item = Has> + '_ {
+        self.peers.values().map(|peer| peer.has)
+    }
+
+    /// A block that somebody waits for and that no peer has.
+    pub fn missing(&self, tree: &Tree) -> Option<BlockId> {
+        let read = self.lanes.iter().filter(|lane| lane.is_read);
+        let mut first = read.filter_map(|lane| self.blocks[lane.rest.clone()].first().copied());
+        first.find(|block| {
+            let any = self.peers.values().any(|peer| peer.has.has(tree, *block));
+            !any && !self.states.contains_key(block)
+        })
     }
 
     /// Whether all that was wanted is taken.
@@ -233,7 +245,7 @@ impl Schedule {
         self.arrived_bytes
     }
 
-    /// Notes that somebody waits for `block`, of lane `lane`.
+    /// Notes that somebody waits for the next block of `lane`.
     pub fn read(&mut self, lane: usize) {
         self.lanes[lane].is_read = true;
     }
@@ -266,7 +278,6 @@ impl Schedule {
         let asked = peer.in_flight.remove(at).map_or(now, |(_, asked)| asked);
         peer.measure(bytes, asked, now);
         peer.stalling_since = None;
-        self.in_flight -= 1;
         self.average = self.average - (self.average >> AVERAGE_SHIFT) + bytes;
         self.arrived_bytes += bytes;
         self.states.insert(block, State::Arrived(bytes));
@@ -282,7 +293,6 @@ impl Schedule {
             peer.stalling_since = None;
             if let Some(at) = peer.in_flight.iter().position(|(asked, _)| *asked == block) {
                 peer.in_flight.remove(at);
-                self.in_flight -= 1;
             }
         }
         if let Some(State::Arrived(bytes)) = self.states.remove(&block) {
@@ -319,7 +329,6 @@ impl Schedule {
             }
             state.in_flight.push_back((block, now));
             self.states.insert(block, State::InFlight(peer));
-            self.in_flight += 1;
             requests.entry(peer).or_default().push(block);
         }
         requests.into_iter().collect()
@@ -331,7 +340,8 @@ impl Schedule {
 
     /// Whether memory allows for another block.
     fn has_room(&self) -> bool {
-        let expected = (self.in_flight as u64 + 1) * self.average_bytes();
+        let in_flight: usize = self.peers.values().map(|peer| peer.in_flight.len()).sum();
+        let expected = (in_flight as u64 + 1) * self.average_bytes();
         self.arrived_bytes + expected <= self.limits.bytes_max
     }
 
@@ -367,11 +377,10 @@ impl Schedule {
     fn choose(&self, tree: &Tree, block: BlockId) -> Option<PeerId> {
         let average = self.average_bytes();
         let having = self.peers.iter().filter(|(_, peer)| peer.has.has(tree, block));
-        let is_willing = |(_, peer): &(&PeerId, &Peer)| !peer.refused.contains(&block);
-        let any_willing = having.clone().any(|peer| is_willing(&peer));
+        let is_willing = |peer: &Peer| !peer.refused.contains(&block);
+        let any_willing = having.clone().any(|(_, peer)| is_willing(peer));
         let with_room = having.filter(|(_, peer)| {
-            let is_willing = !any_willing || !peer.refused.contains(&block);
-            is_willing && peer.in_flight.len() < peer.in_flight_max(average)
+            (!any_willing || is_willing(peer)) && peer.in_flight.len() < peer.in_flight_max(average)
         });
         let busy = |(_, peer): &(&PeerId, &Peer)| {
             peer.in_flight.len() * 1024 / peer.in_flight_max(average)

@@ -28,7 +28,7 @@ pub struct HeaderFacts {
 }
 
 /// Seconds that a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
-const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
+pub const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
 
 /// Seconds that the first block of a difficulty period may be earlier than the last block of the
 /// period before under BIP94 (Core's `MAX_TIMEWARP`).

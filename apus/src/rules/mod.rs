@@ -89,8 +89,8 @@ pub use bip30::{Bip30Check, bip30_check, bip30_repeat_of, is_bip30_repeat, is_bi
 pub use block::{BlockContext, CheckedBlock, check_block, check_block_in_context};
 pub use error::{RuleClass, RuleError};
 pub use header::{
-    Ancestry, HeaderFacts, check_header, check_header_in_context, median_time_past,
-    next_work_required, permitted_difficulty_transition, proof_of_work,
+    Ancestry, FUTURE_SECONDS_MAX, HeaderFacts, check_header, check_header_in_context,
+    median_time_past, next_work_required, permitted_difficulty_transition, proof_of_work,
 };
 pub use limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
 pub use prevout::Prevout;

@@ -1,8 +1,8 @@
-//! The time that each stage of the work takes, summed over all threads.
+//! The present time, and the time that each stage of the work takes, summed over all threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The stages of the work whose time is measured apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,4 +92,9 @@ impl Drop for Timer<'_> {
         let elapsed = self.started.elapsed().as_nanos() as u64;
         self.sum.fetch_add(elapsed, Ordering::Relaxed);
     }
+}
+
+/// The present time in seconds since 1970. Headers too far ahead of it are refused.
+pub(super) fn unix_time() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

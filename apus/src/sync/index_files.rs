@@ -247,6 +247,7 @@ impl Inventory {
                 Err(BlockFault::Rule(error)) => return Ok(Verdict::Invalid { place, error }),
                 Err(BlockFault::Damaged(what)) => damaged.push(DamagedCopy { place, what }),
                 Err(BlockFault::Store(error)) => return Err(error),
+                Err(BlockFault::Stopped | BlockFault::Gone) => unreachable!("no peer has it"),
             }
         }
         Ok(Verdict::Damaged(damaged))

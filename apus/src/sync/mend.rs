@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::node::{Node, refusal};
 use super::outcome::Refusal;
+use super::peers::Wanted;
+use super::progress::Unobserved;
 use super::sources::{BlockBytes, Place, SourcePlace};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
@@ -35,7 +37,8 @@ struct DamagedBlock {
 
 /// A copy of a block in a source, read and checked.
 struct GoodCopy {
-    place: SourcePlace,
+    /// `None` if a peer sent it.
+    place: Option<SourcePlace>,
     block: Block,
 }
 
@@ -44,8 +47,15 @@ struct GoodCopy {
 ///
 /// # Errors
 /// The stored copy cannot be replaced. Its file is noted for a later sync.
-pub(super) fn take_another_copy(node: &mut Node, step: Step, what: &str) -> Result<(), StoreError> {
+pub(super) fn take_another_copy(
+    node: &mut Node,
+    step: Step,
+    what: &str,
+    stop: &AtomicBool,
+) -> Result<(), StoreError> {
     match step.place {
+        // The bytes of peers are asked for again where they are checked.
+        Place::Peers => Ok(()),
         Place::Source(place) => {
             let refusal = refusal(node, &step, what.to_string());
             node.refusals.push(refusal);
@@ -53,9 +63,9 @@ pub(super) fn take_another_copy(node: &mut Node, step: Step, what: &str) -> Resu
             Ok(())
         }
         Place::Stored(pos) => {
-            let has_copies = !node.sources.all_copies(step.id).is_empty();
+            let has_copies = !node.sources.all_copies(step.id).is_empty() || node.peers.is_some();
             let damage_remains = match has_copies {
-                true => !mend_file(node, pos.file, &AtomicBool::new(false))?.is_empty(),
+                true => !mend_file(node, pos.file, stop)?.is_empty(),
                 false => true,
             };
             if damage_remains {
@@ -74,7 +84,7 @@ pub(super) fn take_another_copy(node: &mut Node, step: Step, what: &str) -> Resu
 /// Replaces the damaged blocks in the files that earlier runs have noted.
 pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     let noted = read_note(node)?;
-    if noted.is_empty() || node.sources.files().is_empty() {
+    if noted.is_empty() || (node.sources.files().is_empty() && node.peers.is_none()) {
         return Ok(());
     }
     let mut left = noted.clone();
@@ -133,7 +143,7 @@ fn mend_file(
         }
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
         let Err(what) = checked(node, step)? else { continue };
-        match good_copy(node, id)? {
+        match good_copy(node, id, stop)? {
             Some(copy) => replace(node, step, &copy, &what)?,
             None => left.push(DamagedBlock { id, pos, what }),
         }
@@ -151,33 +161,60 @@ fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreEr
         Err(BlockFault::Store(error)) => Err(error),
         Err(BlockFault::Damaged(what)) => Ok(Err(what)),
         Err(BlockFault::Rule(error)) => Ok(Err(error.to_string())),
+        Err(BlockFault::Stopped | BlockFault::Gone) => Ok(Err("no copy".to_string())),
     }
 }
 
-/// The first good copy of a block in the sources; bad ones become refusals.
-fn good_copy(node: &mut Node, id: BlockId) -> Result<Option<GoodCopy>, StoreError> {
+/// The first good copy of a block in the sources, or a peer's; bad ones in the sources become
+/// refusals.
+fn good_copy(
+    node: &mut Node,
+    id: BlockId,
+    stop: &AtomicBool,
+) -> Result<Option<GoodCopy>, StoreError> {
     for place in node.sources.all_copies(id) {
         let step = Step { id, place: Place::Source(place), weight: 0 };
         match checked(node, step)? {
-            Ok(block) => return Ok(Some(GoodCopy { place, block })),
+            Ok(block) => return Ok(Some(GoodCopy { place: Some(place), block })),
             Err(what) => {
                 let refusal = refusal(node, &step, what);
                 node.refusals.push(refusal);
             }
         }
     }
-    Ok(None)
+    copy_of_peers(node, id, stop)
+}
+
+/// The block as a peer sends it.
+fn copy_of_peers(
+    node: &mut Node,
+    id: BlockId,
+    stop: &AtomicBool,
+) -> Result<Option<GoodCopy>, StoreError> {
+    let step = Step { id, place: Place::Peers, weight: 0 };
+    let (shared, _) = node.split();
+    if shared.peers.is_none() {
+        return Ok(None);
+    }
+    let fetch = || shared.checked_until(step, stop);
+    match shared.serve(Wanted::of([&[step][..]]), &Unobserved, fetch) {
+        Ok(block) => Ok(Some(GoodCopy { place: None, block })),
+        Err(BlockFault::Store(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Appends a good copy of a stored block to the block files, and the block's undo data, if it has
 /// any, to the rev file of the same number. The caller writes the index.
 fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(), StoreError> {
-    let from = &node.sources.files()[copy.place.file as usize].path;
-    let reason = format!(
-        "the copy stored here was damaged ({what}) and is replaced by the one in {} at byte {}",
-        from.display(),
-        copy.place.offset
-    );
+    let from = match copy.place {
+        None => "that of a peer".to_string(),
+        Some(place) => {
+            let file = &node.sources.files()[place.file as usize];
+            format!("the one in {} at byte {}", file.path.display(), place.offset)
+        }
+    };
+    let reason = format!("the copy stored here was damaged ({what}) and is replaced by {from}");
     let refusal = refusal(node, &step, reason);
     let (shared, ledger) = node.split();
     let (files, segwit_height) = (shared.files, shared.network.segwit_height);

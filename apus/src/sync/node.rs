@@ -1,6 +1,6 @@
 //! An opened data directory, with everything that is kept in memory for it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
 use rayon::ThreadPool;
 
@@ -11,6 +11,7 @@ use super::error::SyncError;
 use super::join::directory::pending_tables;
 use super::options::Options;
 use super::outcome::Refusal;
+use super::peers::{Peers, Sizes};
 use super::progress::{Observer, Phase, Progress};
 use super::rebuild::Rebuild;
 use super::sources::{Place, Sources};
@@ -44,6 +45,10 @@ pub(super) struct Node {
     /// Of the branch that was connected last.
     pub times: BranchTimes,
     pub sources: Sources,
+    /// `None` if only what is stored and in sources is connected.
+    pub peers: Option<Arc<Peers>>,
+    /// About how large the blocks are that peers have.
+    pub sizes: Sizes,
     pub clock: Clock,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
@@ -99,6 +104,8 @@ impl Node {
             ),
             times: BranchTimes::default(),
             sources: Sources::default(),
+            peers: None,
+            sizes: Sizes::default(),
             clock: Clock::default(),
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
@@ -133,6 +140,7 @@ impl Node {
             cache: &self.cache,
             clock: &self.clock,
             pool: &self.pool,
+            peers: self.peers.as_deref(),
         };
         (shared, &mut self.ledger)
     }
@@ -210,6 +218,8 @@ impl Node {
     /// bad copy does not count for which of two equal chains came first either.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
         match self.sources.forget(id, place) {
+            // Peers may have a good one.
+            None if self.peers.is_some() => {}
             None => self.tree.mark_missing(id),
             Some(_) => {
                 let order = self.sources.in_order(self.tree.ids());
@@ -289,8 +299,14 @@ pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
         let weight = 81 + u64::from(entry.tx_count) * TX_BYTES;
         return Some(Step { id, place: Place::Stored(pos), weight });
     }
-    let place = node.sources.place(id)?;
-    Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
+    if let Some(place) = node.sources.place(id) {
+        return Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) });
+    }
+    let has_peers = node.peers.is_some() && node.tree.is_available(id);
+    has_peers.then(|| {
+        let weight = node.sizes.expected(node.tree.node(id).height);
+        Step { id, place: Place::Peers, weight }
+    })
 }
 
 pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
@@ -303,6 +319,7 @@ pub(super) fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
             block,
             reason,
         },
+        Place::Peers => Refusal { path: None, offset: None, block, reason },
     }
 }
 
@@ -328,9 +345,4 @@ pub(super) fn share_of<'a>(
         ..Progress::of(phase)
     };
     begun.share_to(observer)
-}
-
-/// The present time in seconds since 1970. Headers too far ahead of it are refused.
-pub(super) fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

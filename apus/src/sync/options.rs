@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::peers::PeerOptions;
 use crate::hash::{Hash, sha256d};
 use crate::wire::Network;
 
@@ -53,6 +54,8 @@ pub struct Options {
     /// How many blocks below the best header the join ends, so that reorganisations above it are
     /// connected in order.
     pub join_depth: u32,
+    /// How blocks come from peers; `None` for none.
+    pub peers: Option<PeerOptions>,
 }
 
 /// The way in which blocks are synced.
@@ -99,6 +102,7 @@ impl Options {
             method: Method::default(),
             spill_dir: None,
             join_depth: JOIN_DEPTH,
+            peers: None,
         }
     }
 

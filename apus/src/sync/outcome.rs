@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::checked::Checked;
 use super::options::Method;
+use super::peers::PeerReport;
 use crate::hash::Hash;
 
 /// How an activation ended.
@@ -94,6 +95,8 @@ pub struct Summary {
     pub refusals: Vec<Refusal>,
     /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
+    /// What each peer gave; empty if there were to be none.
+    pub peers: Vec<PeerReport>,
 }
 
 /// The way in which blocks are synced, and the reason for it.

@@ -32,6 +32,14 @@ pub enum Phase {
     MakingHints,
     /// Reading all of a hints file.
     ReadingHints,
+    /// Connecting to peers, of which there is none yet.
+    FindingPeers,
+    /// Asking peers for headers.
+    DownloadingHeaders,
+    /// Waiting for headers with the minimum chain work.
+    WaitingForWork,
+    /// Waiting for new blocks at the tip.
+    Following,
 }
 
 impl Phase {
@@ -52,6 +60,10 @@ impl Phase {
             Self::ReadingUndo => "Reading undo data",
             Self::MakingHints => "Making hints",
             Self::ReadingHints => "Reading hints",
+            Self::FindingPeers => "Looking for peers",
+            Self::DownloadingHeaders => "Downloading headers",
+            Self::WaitingForWork => "Waiting for a chain with the minimum work",
+            Self::Following => "Waiting for new blocks",
         }
     }
 }
@@ -76,13 +88,25 @@ pub struct Progress {
     /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by their
     /// bytes, which the time that they take goes by.
     pub fraction: f64,
+    /// Peers, and what has come from them; `None` where there are to be none.
+    pub download: Option<Download>,
+}
+
+/// Peers, and what has come from them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Download {
+    /// Number of peers.
+    pub peers: usize,
+    /// Bytes of all messages that have come so far.
+    pub bytes: u64,
 }
 
 impl Progress {
     /// The beginning of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
         let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
-        Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction }
+        let download = None;
+        Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction, download }
     }
 
     /// A function that shows an observer this progress, with the share of the work that is done.

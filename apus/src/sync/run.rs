@@ -1,6 +1,7 @@
 //! Sync and reindex: the ways in, and the work that both have in common.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -11,8 +12,9 @@ use super::hints_file::HintsFile;
 use super::in_order::activate::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options};
-use super::outcome::Summary;
-use super::progress::{Observer, Phase};
+use super::outcome::{Activated, Summary};
+use super::peers::{Peers, find_headers, is_complete, learn_sizes, store_left, wait_for_news};
+use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
@@ -49,13 +51,14 @@ pub fn sync_on(
     remedy::naming_with_hints(options, || {
         let started = Instant::now();
         let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
-        if sources.is_empty() && !holds_blocks(options) {
+        let has_peers = options.peers.is_some();
+        if sources.is_empty() && !has_peers && !holds_blocks(options) {
             return Err(nothing_to_sync(options));
         }
         // A source that cannot be opened is an error before anything is made in the data directory.
         let opened = open_sources(options, sources)?;
         let mut node = Node::open(options, disk, Coins::InPlace)?;
-        if sources.is_empty() && node.tree.len() == 1 {
+        if sources.is_empty() && !has_peers && node.tree.len() == 1 {
             return Err(nothing_to_sync(options));
         }
         let mut rebuild = None;
@@ -67,17 +70,119 @@ pub fn sync_on(
         bound_cache(&mut node);
         let scanning = Instant::now();
         scan_into_node(&mut node, &opened, observer, stop)?;
-        mend::mend_noted(&mut node, stop)?;
         node.clock.add(Stage::Headers, scanning.elapsed());
         tracing::debug!(
             headers = node.tree.len(),
             refused = node.refusals.len(),
             "sources scanned"
         );
-        let summary = run(&mut node, hints.as_ref(), started, observer, stop);
+        node.peers = begin_peers(&node, disk, sources, observer)?;
+        let summary = match node.peers.clone() {
+            None => {
+                mend::mend_noted(&mut node, stop)?;
+                run(&mut node, hints.as_ref(), started, observer, stop)
+            }
+            Some(peers) => {
+                let observer = peers.observer(observer);
+                run_with_peers(&mut node, &peers, hints.as_ref(), started, &observer, stop)
+            }
+        };
         let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
         end(node, rebuild, summary)
     })
+}
+
+/// Begins to look for peers, if there are to be any and somebody to connect to. Else what is stored
+/// and in `sources` is connected.
+fn begin_peers(
+    node: &Node,
+    disk: &Disk,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+) -> Result<Option<Arc<Peers>>, SyncError> {
+    let Some(options) = &node.options.peers else { return Ok(None) };
+    let height = node.tree.node(node.tip()).height;
+    if let Some(peers) = Peers::begin(&node.options, options, disk, height)? {
+        return Ok(Some(Arc::new(peers)));
+    }
+    if sources.is_empty() && node.tree.len() == 1 {
+        return Err(nothing_to_sync(&node.options));
+    }
+    let network = node.options.network.chain.name();
+    observer.note(&format!(
+        "No peer of {network} is known, and none is named with --connect or --addnode: connecting \
+         what is stored"
+    ));
+    Ok(None)
+}
+
+/// [`run`] with peers: headers first, then blocks, again and again until no peer has a better
+/// chain.
+/// With [`PeerOptions::follow`](super::peers::PeerOptions::follow) it stays at the tip until `stop`
+/// is raised.
+fn run_with_peers(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    hints: Option<&HintsFile>,
+    started: Instant,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let mut is_last = false;
+    let mut done: Option<Summary> = None;
+    let mut is_at_tip = false;
+    while !stop.load(Relaxed) {
+        if find_headers(node, peers, is_last, observer, stop)? == Activated::Stopped {
+            break;
+        }
+        if done.is_none() {
+            // Stored blocks that are damaged can be asked for.
+            mend::mend_noted(node, stop)?;
+        }
+        if done.is_some() && is_complete(node) {
+            is_at_tip = true;
+            if !follows {
+                break;
+            }
+            wait_for_news(node, peers, observer, stop)?;
+            is_at_tip = stop.load(Relaxed);
+            continue;
+        }
+        bound_cache(node);
+        if learn_sizes(node, observer, stop)? == Activated::Stopped {
+            break;
+        }
+        match &mut done {
+            None => {
+                let summary = done.insert(run(node, hints, started, observer, stop)?);
+                if summary.interrupted {
+                    break;
+                }
+            }
+            Some(_) => {
+                if connect_all(node, None, &Unobserved, stop)?.interrupted {
+                    break;
+                }
+                let tip = node.tree.node(node.tip());
+                observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
+            }
+        }
+        is_last = !follows;
+    }
+    store_left(node)?;
+    let interrupted = !is_at_tip;
+    let summary = match done {
+        Some(first) if !first.interrupted => {
+            // What the first part was stays; the rest is as it is now.
+            let now = summary(node, started, interrupted);
+            let refusals = [first.refusals, now.refusals].concat();
+            Summary { chosen: first.chosen, spilled_bytes: first.spilled_bytes, refusals, ..now }
+        }
+        Some(first) => first,
+        None => summary(node, started, true),
+    };
+    Ok(Summary { peers: peers.reports(), ..summary })
 }
 
 /// Bounds the cache of coins by the memory that there is.
@@ -113,8 +218,8 @@ fn holds_blocks(options: &Options) -> bool {
 /// The error for a sync without sources in a directory without blocks.
 fn nothing_to_sync(options: &Options) -> SyncError {
     SyncError::Input(format!(
-        "{} holds no blocks to sync: name a bootstrap.dat, blk*.dat files, or the directory of \
-         another node with --from",
+        "{} holds no blocks to sync: name a peer with --connect, or a bootstrap.dat, blk*.dat \
+         files, or the directory of another node with --from",
         options.network_dir().display()
     ))
 }
@@ -274,5 +379,6 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         undo_from: node.ledger.undo_from(),
         refusals: std::mem::take(&mut node.refusals),
         stages: node.clock.stages(),
+        peers: Vec::new(),
     }
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::clock::unix_time;
 use super::error::SyncError;
-use super::node::{Node, now};
+use super::node::Node;
 use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
@@ -85,7 +86,7 @@ pub(super) fn scan(
 ) -> Result<ScanEnd, SyncError> {
     let total: u64 = opened.iter().map(|source| source.len()).sum();
     let mut scan =
-        Scan { findings, note, waiting: HashMap::new(), file: 0, now: now(), accepted: 0 };
+        Scan { findings, note, waiting: HashMap::new(), file: 0, now: unix_time(), accepted: 0 };
     let mut before = 0;
     for source in opened {
         let first_file = scan.findings.sources.add(source);

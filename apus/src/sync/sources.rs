@@ -17,6 +17,8 @@ pub(super) enum Place {
     Stored(FlatFilePos),
     /// In a source: a file given with --from.
     Source(SourcePlace),
+    /// With peers, who send it when it is wanted.
+    Peers,
 }
 
 /// A block in a source.

@@ -41,6 +41,14 @@ pub(super) fn spawn<'scope, T: Send + 'scope>(
     started.expect("the system lets us start a thread")
 }
 
+/// Starts a thread that nobody waits for: it ends by itself once what it works with is gone. If the
+/// system refuses, `work` is not done, and what it holds is dropped.
+pub(super) fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = Builder::new().name(name).spawn(work) {
+        tracing::warn!("a thread cannot be started: {error}");
+    }
+}
+
 /// How often [`work_until_halt`] watches while its threads report nothing.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -116,7 +124,7 @@ pub(super) fn work_until_halt<M: Send, T: Send, E: Send>(
 }
 
 /// Raises a flag when it is dropped, in a panic too.
-struct RaiseOnDrop<'a>(&'a AtomicBool);
+pub(super) struct RaiseOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {
     fn drop(&mut self) {

@@ -58,7 +58,7 @@ impl Waiting {
             is_covered = is_covered || assumed.covers(&node.tree, id);
             with_scripts += if is_covered { 0 } else { step.weight };
             without_undo += if node.entry(id).undo_pos().is_none() { step.weight } else { 0 };
-            if matches!(step.place, Place::Source(_)) {
+            if !matches!(step.place, Place::Stored(_)) {
                 copied += step.weight + u64::from(STORAGE_HEADER_BYTES);
             }
         }

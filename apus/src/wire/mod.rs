@@ -9,7 +9,6 @@ mod block;
 mod cursor;
 mod header;
 mod merkle;
-#[cfg(any(test, feature = "internals"))]
 pub mod message;
 mod network;
 #[allow(missing_docs, reason = "the names are those of the script language")]

@@ -76,19 +76,19 @@ fn the_next_is_elsewhere_and_not_tried_again_at_once() {
     let (a, b) = (host("8.8.1.1"), host("8.9.1.1"));
     book.add(&[address(a), address(b)], None, NOW);
     for random in 0..4 {
-        let next = book.next(NEEDS, &[host("8.8.200.1")], NOW, random);
+        let next = book.next(NEEDS, &[host("8.8.200.1")], |_| true, NOW, random);
         assert_eq!(next, Some((b, 8333)), "8.8.* is taken");
     }
-    assert_eq!(book.next(NEEDS, &[a, b], NOW, 0), None);
+    assert_eq!(book.next(NEEDS, &[a, b], |_| true, NOW, 0), None);
     let witness = NEEDS.with(Services::WITNESS);
-    assert_eq!(book.next(witness, &[], NOW, 0), None, "none offers witnesses");
+    assert_eq!(book.next(witness, &[], |_| true, NOW, 0), None, "none offers witnesses");
     book.tried(&(a, 8333), NOW);
-    assert_eq!(book.next(NEEDS, &[b], NOW + 599, 0), None);
-    assert_eq!(book.next(NEEDS, &[b], NOW + 600, 0), Some((a, 8333)));
+    assert_eq!(book.next(NEEDS, &[b], |_| true, NOW + 599, 0), None);
+    assert_eq!(book.next(NEEDS, &[b], |_| true, NOW + 600, 0), Some((a, 8333)));
     for attempt in 0..3 {
         book.tried(&(a, 8333), NOW + 1000 * attempt);
     }
-    assert_eq!(book.next(NEEDS, &[b], NOW + 10_000, 0), None, "it never worked");
+    assert_eq!(book.next(NEEDS, &[b], |_| true, NOW + 10_000, 0), None, "it never worked");
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn the_fastest_that_worked_come_first_every_other_time() {
         book.speed(&place, speed);
     }
     let later = NOW + 1000;
-    assert_eq!(book.next(NEEDS, &[], later, 0), Some((hosts[1], 8333)));
-    assert_eq!(book.next(NEEDS, &[], later, 1), Some((hosts[2], 8333)));
-    assert_eq!(book.next(NEEDS, &hosts[2..], later, 1), Some((hosts[1], 8333)));
+    assert_eq!(book.next(NEEDS, &[], |_| true, later, 0), Some((hosts[1], 8333)));
+    assert_eq!(book.next(NEEDS, &[], |_| true, later, 1), Some((hosts[2], 8333)));
+    assert_eq!(book.next(NEEDS, &hosts[2..], |_| true, later, 1), Some((hosts[1], 8333)));
 }
 
 #[test]

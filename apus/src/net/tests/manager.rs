@@ -298,7 +298,7 @@ fn headers_come_from_one_peer_and_then_from_all() {
     let second = world.connect(Habit::Honest, &other);
     world.connect(Habit::Honest, &chain[..100]);
     assert!(world.talk());
-    assert!(world.manager.has_all_headers());
+    assert!(world.manager.has_all_headers(world.now, Duration::MAX));
     assert_eq!(world.best_height(), 4598);
     assert_eq!(world.tree.len(), 1 + 4500 + 200);
     assert!(world.dropped.is_empty(), "{:?}", world.dropped);
@@ -319,7 +319,7 @@ fn a_long_chain_of_little_work_is_not_kept() {
     world.connect(Habit::Honest, &good);
     assert!(world.talk());
     assert_eq!((world.best_height(), world.tree.len()), (9000, 9001));
-    assert!(world.manager.has_all_headers());
+    assert!(world.manager.has_all_headers(world.now, Duration::MAX));
 }
 
 #[test]

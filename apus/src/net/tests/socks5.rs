@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 
-use crate::net::{Credentials, Socks5Error, connect};
+use crate::net::{Credentials, Socks5Error, socks5_connect as connect};
 
 /// A proxy that says this, and what was said to it.
 struct Proxy {

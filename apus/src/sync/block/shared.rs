@@ -1,5 +1,7 @@
 //! What all threads of a sync may read, and how one of them comes to a checked block.
 
+use std::sync::atomic::AtomicBool;
+
 use super::check::{History, check_bytes};
 use super::prepare::Prepared;
 use super::step::{BlockFault, Step};
@@ -8,6 +10,8 @@ use crate::coins::{Chainstate, CoinsCache};
 use crate::rules::CheckedBlock;
 use crate::store::BlockFiles;
 use crate::sync::clock::{Clock, Stage};
+use crate::sync::peers::{Peers, Wanted};
+use crate::sync::progress::Observer;
 use crate::sync::sources::{BlockBytes, Place, Sources};
 use crate::wire::{BlockView, Network};
 
@@ -21,18 +25,35 @@ pub(crate) struct Shared<'a> {
     pub cache: &'a CoinsCache,
     pub clock: &'a Clock,
     pub pool: &'a rayon::ThreadPool,
+    pub peers: Option<&'a Peers>,
 }
 
 impl Shared<'_> {
     /// Reads the block of a step and checks all rules that need no coins.
     pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        self.checked_until(step, &AtomicBool::new(false))
+    }
+
+    /// [`Shared::checked`], unless `halt` is raised while the block is waited for.
+    pub fn checked_until(
+        &self,
+        step: Step,
+        halt: &AtomicBool,
+    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        if step.place == Place::Peers {
+            let Some(peers) = self.peers else { return Err(BlockFault::Gone) };
+            return peers.fetch(self.tree, step, halt, |bytes| {
+                let _timer = self.clock.start(Stage::Check);
+                check_bytes(self.tree, step.id, History::New, bytes)
+            });
+        }
         let bytes = {
             let _timer = self.clock.start(Stage::Read);
             self.read(step)?
         };
         let history = match step.place {
             Place::Stored(_) => History::CheckedBefore,
-            Place::Source(_) => History::New,
+            Place::Source(_) | Place::Peers => History::New,
         };
         let _timer = self.clock.start(Stage::Check);
         check_bytes(self.tree, step.id, history, bytes)
@@ -57,9 +78,22 @@ impl Shared<'_> {
 
     /// [`Shared::checked`], and lays out the coins that the block spends and creates.
     pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
-        let block = self.checked(step)?;
+        self.prepare_until(step, &AtomicBool::new(false))
+    }
+
+    /// [`Shared::prepare`], unless `halt` is raised while the block is waited for.
+    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, BlockFault> {
+        let block = self.checked_until(step, halt)?;
         let _timer = self.clock.start(Stage::Check);
         Ok(Prepared::new(block, self.tree.node(step.id).height))
+    }
+
+    /// Has peers send the blocks that are `wanted` while `work` is done.
+    pub fn serve<T>(&self, wanted: Wanted, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
+        match self.peers {
+            Some(peers) => peers.serve(self.tree, wanted, observer, work),
+            None => work(),
+        }
     }
 
     /// Reads the bytes at a step's place, whatever they are.
@@ -70,6 +104,7 @@ impl Shared<'_> {
                 Some(_) => BlockFault::Store(error),
             }),
             Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
+            Place::Peers => Err(BlockFault::Gone),
         }
     }
 }

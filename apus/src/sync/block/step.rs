@@ -23,4 +23,8 @@ pub(crate) enum BlockFault {
     Damaged(String),
     /// The block breaks a rule; every copy of it does.
     Rule(RuleError),
+    /// It was waited for, and nobody wants it any more.
+    Stopped,
+    /// It was waited for, and no peer has it.
+    Gone,
 }

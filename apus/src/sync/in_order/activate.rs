@@ -16,6 +16,7 @@ use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::{Node, observe, refusal, step};
 use crate::sync::outcome::Activated;
+use crate::sync::peers::Wanted;
 use crate::sync::progress::{Observer, Phase};
 use crate::sync::sources::Place;
 
@@ -60,8 +61,9 @@ fn activate(
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
             }
+            Outcome::Gone(step) => node.tree.mark_missing(step.id),
             Outcome::Damaged(step, what) => {
-                if let Err(error) = take_another_copy(node, step, &what) {
+                if let Err(error) = take_another_copy(node, step, &what, stop) {
                     // No block is in flight: those connected before this one are kept.
                     let (shared, ledger) = node.split();
                     ledger.commit(&shared, observer)?;
@@ -105,7 +107,7 @@ fn disconnect_to(
         observe(observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
         if let Disconnected::Damaged(step, what) = disconnect_tip(&shared, ledger)? {
-            take_another_copy(node, step, &what)?;
+            take_another_copy(node, step, &what, stop)?;
         }
     }
     Ok(Activated::Best)
@@ -138,23 +140,26 @@ fn connect(
     node.times.follow(&node.tree, last);
     let times = node.times.clone();
     let (shared, ledger) = node.split();
-    with_workers(&shared, steps, threads, |workers| {
-        let mut connector = Connector {
-            shared: &shared,
-            steps,
-            ledger,
-            assumed,
-            times,
-            observer,
-            stop,
-            weight_total: steps.iter().map(|step| step.weight).sum(),
-            weight_done: 0,
-            in_flight: VecDeque::new(),
-            connected: 0,
-            retired: 0,
-        };
-        connector.run(workers)
-    })
+    let connect = || {
+        with_workers(&shared, steps, threads, |workers| {
+            let mut connector = Connector {
+                shared: &shared,
+                steps,
+                ledger,
+                assumed,
+                times,
+                observer,
+                stop,
+                weight_total: steps.iter().map(|step| step.weight).sum(),
+                weight_done: 0,
+                in_flight: VecDeque::new(),
+                connected: 0,
+                retired: 0,
+            };
+            connector.run(workers)
+        })
+    };
+    shared.serve(Wanted::of([steps]), observer, connect)
 }
 
 /// Stores the blocks of sources that are not part of the best chain and break no rule that can be
@@ -181,7 +186,9 @@ pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<
                     break;
                 }
                 Err(BlockFault::Store(error)) => return Err(error.into()),
-                Err(BlockFault::Damaged(what)) => take_another_copy(node, step, &what)?,
+                Err(BlockFault::Damaged(what)) => take_another_copy(node, step, &what, stop)?,
+                // These have peers alone to wait for.
+                Err(BlockFault::Stopped | BlockFault::Gone) => break,
                 Err(BlockFault::Rule(error)) => {
                     let refusal = refusal(node, &step, error.to_string());
                     node.refusals.push(refusal);

@@ -33,6 +33,8 @@ pub(super) enum Outcome {
     Invalid(Step, RuleError),
     /// The bytes at this step's place are not the block that belongs there.
     Damaged(Step, String),
+    /// No peer has the block of this step.
+    Gone(Step),
 }
 
 /// The thread that connects blocks in order.
@@ -133,13 +135,15 @@ impl Connector<'_> {
             BlockFault::Store(error) => Err(error),
             BlockFault::Damaged(what) => Ok(Outcome::Damaged(step, what)),
             BlockFault::Rule(error) => Ok(Outcome::Invalid(step, error)),
+            BlockFault::Gone => Ok(Outcome::Gone(step)),
+            BlockFault::Stopped => Ok(Outcome::Stopped),
         }
     }
 
     /// Takes a block's coins and adds those that it creates.
     fn connect(&mut self, prepared: Prepared, workers: &Workers) -> Result<(), StoreError> {
         let step = self.steps[self.connected];
-        if let Place::Source(_) = step.place {
+        if !matches!(step.place, Place::Stored(_)) {
             let _timer = self.shared.clock.start(Stage::Store);
             self.ledger.store_block(self.shared, step.id, prepared.block.view())?;
         }
@@ -292,14 +296,13 @@ impl Connector<'_> {
         let node = self.shared.tree.node(tip);
         let Counts { blocks, bytes, .. } = self.ledger.counts;
         self.observer.observe(&Progress {
-            phase: Phase::Connecting,
             height: node.height,
             time: node.time,
             blocks,
-            blocks_all: 0,
             bytes,
             coins: self.shared.cache.len() as u64,
             fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+            ..Progress::of(Phase::Connecting)
         });
     }
 }

@@ -44,6 +44,7 @@ pub(super) fn disconnect_tip(
         Err(BlockFault::Store(error)) => return Err(error),
         Err(BlockFault::Damaged(what)) => return Ok(Disconnected::Damaged(step, what)),
         Err(BlockFault::Rule(error)) => return Ok(Disconnected::Damaged(step, error.to_string())),
+        Err(BlockFault::Stopped | BlockFault::Gone) => unreachable!("a stored block has no peer"),
     };
     let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
     let mut spent = Vec::new();

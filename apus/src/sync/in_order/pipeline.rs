@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -80,7 +81,10 @@ pub(crate) fn with_workers<T>(
     let (event_queue, events) = unbounded();
     // One request is enough: a merge goes on until nothing is left to merge.
     let (merges, merge_queue) = bounded(1);
+    // Once nothing more is connected, nobody waits for blocks of peers.
+    let halt = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _over = threads::RaiseOnDrop(&halt);
         let events_of_merger = event_queue.clone();
         threads::spawn(scope, "apus-merge", move || {
             merge_on_request(shared, &merge_queue, &events_of_merger);
@@ -89,6 +93,7 @@ pub(crate) fn with_workers<T>(
             let worker = Worker {
                 shared,
                 steps,
+                halt: &halt,
                 tickets: ticket_queue.clone(),
                 jobs: job_queue.clone(),
                 events: event_queue.clone(),
@@ -187,6 +192,7 @@ impl Workers {
 struct Worker<'a> {
     shared: &'a Shared<'a>,
     steps: &'a [Step],
+    halt: &'a AtomicBool,
     tickets: Receiver<usize>,
     jobs: Receiver<Arc<Validation>>,
     events: Sender<Event>,
@@ -238,7 +244,7 @@ impl Worker<'_> {
     }
 
     fn prepare(&self, step: usize) -> Event {
-        let prepared = prepare_with_coins(self.shared, self.steps[step]);
+        let prepared = prepare_with_coins(self.shared, self.steps[step], self.halt);
         Event::Prepared(step, Box::new(prepared))
     }
 }
@@ -270,8 +276,12 @@ fn merge_on_request(shared: &Shared, requests: &Receiver<()>, events: &Sender<Ev
 }
 
 /// Prepares the block of a step, and brings the coins that it spends into the cache.
-fn prepare_with_coins(shared: &Shared, step: Step) -> Result<Prepared, BlockFault> {
-    let prepared = shared.prepare(step)?;
+fn prepare_with_coins(
+    shared: &Shared,
+    step: Step,
+    halt: &AtomicBool,
+) -> Result<Prepared, BlockFault> {
+    let prepared = shared.prepare_until(step, halt)?;
     let _timer = shared.clock.start(Stage::LookUp);
     prefetch(shared, &prepared).map_err(BlockFault::Store)?;
     Ok(prepared)

@@ -17,6 +17,7 @@ use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::outcome::Counts;
+use crate::sync::peers::Wanted;
 use crate::sync::progress::Observer;
 
 /// How a join ended.
@@ -66,12 +67,15 @@ pub(crate) fn build(
                 node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
                 return Ok(Joined::Stopped);
             }
+            Err(Fault::Stopped) => unreachable!("threads end with the coordinator"),
             Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
             Err(Fault::Block(height)) => height,
-            Err(Fault::Damaged(step, what)) => match another_copy(node, &mut plan, step, &what) {
-                None => continue,
-                Some(height) => height,
-            },
+            Err(Fault::Damaged(step, what)) => {
+                match another_copy(node, &mut plan, step, &what, stop) {
+                    None => continue,
+                    Some(height) => height,
+                }
+            }
         };
         tracing::debug!(height = below, "the join ends below this block");
         joined = Joined::Below(below);
@@ -95,8 +99,14 @@ fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreErro
 
 /// Sees to another copy of a damaged block; what was done so far is carried on from. Returns the
 /// height of the block that the join has to end below, if there is no copy.
-fn another_copy(node: &mut Node, plan: &mut Plan, step: Step, what: &str) -> Option<u32> {
-    let mended = take_another_copy(node, step, what);
+fn another_copy(
+    node: &mut Node,
+    plan: &mut Plan,
+    step: Step,
+    what: &str,
+    stop: &AtomicBool,
+) -> Option<u32> {
+    let mended = take_another_copy(node, step, what, stop);
     tracing::debug!(what, is_mended = mended.is_ok(), "a block is damaged");
     match (plan.find_places_again(node), mended) {
         (None, Ok(())) => None,
@@ -114,8 +124,10 @@ fn attempt(
 ) -> Result<Ended, Fault> {
     {
         let (shared, ledger) = node.split();
+        let spans = work.state.spans.iter().map(|span| &plan.steps[span.next..span.end]);
+        let wanted = Wanted::of(spans);
         let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
-        if coordinator.read_all()? == Ended::Stopped {
+        if shared.serve(wanted, observer, || coordinator.read_all())? == Ended::Stopped {
             return Ok(Ended::Stopped);
         }
     }
@@ -123,9 +135,12 @@ fn attempt(
     let (shared, ledger) = node.split();
     let bulk = begin_tables(&shared, work)?;
     let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
-    let ended = coordinator.pair_all(&bulk).and_then(|ended| match ended {
-        Ended::Finished => coordinator.check_all(&bulk),
-        Ended::Stopped => Ok(Ended::Stopped),
+    // Peers are told that we are still there.
+    let ended = shared.serve(Wanted::default(), observer, || {
+        coordinator.pair_all(&bulk).and_then(|ended| match ended {
+            Ended::Finished => coordinator.check_all(&bulk),
+            Ended::Stopped => Ok(Ended::Stopped),
+        })
     });
     match ended {
         Ok(Ended::Finished) => {}
@@ -140,7 +155,7 @@ fn attempt(
             return Err(Fault::Damaged(step, what));
         }
         // Tables that no save has named are removed: nothing will carry on with them.
-        Err(Fault::Store(error)) => return Err(Fault::Store(error)),
+        Err(fault @ (Fault::Store(_) | Fault::Stopped)) => return Err(fault),
     }
     assert_balance(&work.state, plan, &shared);
     commit(&shared, ledger, plan, &work.state, bulk)?;

@@ -11,12 +11,17 @@ pub(super) enum Fault {
     Damaged(Step, String),
     /// The block at this height is invalid, or cannot be judged out of order.
     Block(u32),
+    /// All threads are to end.
+    Stopped,
 }
 
 impl Fault {
     /// The fault of the block at `height`, which could not be read and checked.
     pub fn of_block(step: Step, height: u32, fault: BlockFault) -> Self {
         match fault {
+            BlockFault::Stopped => Self::Stopped,
+            // A branch that no peer has is not far below the best header.
+            BlockFault::Gone => Self::Block(height),
             BlockFault::Store(error) => Self::Store(error),
             BlockFault::Damaged(what) => Self::Damaged(step, what),
             BlockFault::Rule(_) => Self::Block(height),

@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
             if self.job.is_refused(height) {
                 break;
             }
-            match self.block(span.next, &mut span.read) {
+            match self.block(span.next, &mut span.read, halt) {
                 Ok(block) => {
                     report(block);
                     span.next += 1;
@@ -104,6 +104,7 @@ impl<'a> Reader<'a> {
                     span.next += 1;
                     self.job.refuse(height);
                 }
+                Err(Fault::Stopped) => break,
                 Err(fault) => {
                     result = Err(fault);
                     break;
@@ -127,10 +128,16 @@ impl<'a> Reader<'a> {
         blocks.flush()
     }
 
-    fn block(&mut self, index: usize, read: &mut ReadCounts) -> Result<ReadBlock, Fault> {
+    fn block(
+        &mut self,
+        index: usize,
+        read: &mut ReadCounts,
+        halt: &AtomicBool,
+    ) -> Result<ReadBlock, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let block = shared.checked(step).map_err(|fault| Fault::of_block(step, height, fault))?;
+        let block = shared.checked_until(step, halt);
+        let block = block.map_err(|fault| Fault::of_block(step, height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
         // Those that the last pass checks.
@@ -286,7 +293,9 @@ impl<'a> Reader<'a> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        let Place::Source(_) = step.place else { return Ok(None) };
+        if let Place::Stored(_) = step.place {
+            return Ok(None);
+        }
         let shared = self.job.shared;
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);

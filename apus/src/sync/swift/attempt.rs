@@ -46,7 +46,8 @@ pub(super) fn attempt<A: Aggregate>(
     tracing::debug!(mode = ?plan.mode, blocks = job.todo().len(), "working through blocks");
     let saving = Saving { work: &work, disk: &disk, path: saved_path(&directory), every };
     let mut coordinator = Coordinator::new(&job, ledger, state, observer, Some(saving));
-    if coordinator.run(work.share.workers, stop)? == Ended::Stopped {
+    let run = || coordinator.run(work.share.workers, stop);
+    if shared.serve(job.wanted(), observer, run)? == Ended::Stopped {
         return Ok(Activated::Stopped);
     }
     let (state, ledger) = coordinator.into_parts();

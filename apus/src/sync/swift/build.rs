@@ -17,6 +17,7 @@ use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::options::AggregateKind;
 use crate::sync::outcome::{Activated, SavedBlocks};
+use crate::sync::peers::download;
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
 
@@ -89,6 +90,9 @@ fn build_branch(
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
     loop {
+        if store_recent(node, target, mode, observer, stop)? == Activated::Stopped {
+            return Ok(Activated::Stopped);
+        }
         let plan = Plan::new(node, target, mode)?;
         let result = match node.options.aggregate {
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
@@ -101,11 +105,29 @@ fn build_branch(
             }
             // Another copy may be good; what was saved is carried on from.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
-                take_another_copy(node, step, &what).map_err(Fault::Store)?;
+                take_another_copy(node, step, &what, stop).map_err(Fault::Store)?;
             }
             other => return other,
         }
     }
+}
+
+/// Stores the last blocks up to `target` if peers have them: they are read first, and at the end
+/// again.
+fn store_recent(
+    node: &mut Node,
+    target: BlockId,
+    mode: Mode,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
+    if mode == Mode::Full {
+        return Ok(Activated::Best);
+    }
+    let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
+    let mut recent: Vec<BlockId> = ancestors.collect();
+    recent.reverse();
+    download(node, &recent, observer, stop).map_err(Fault::Store)
 }
 
 /// Whether there may be another copy of a block whose bytes at this place are damaged. For a stored

@@ -181,10 +181,13 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
 /// One worker's run: takes blocks until there are none left or all are to end, and returns what it
 /// has summed.
 fn work_until<A: Aggregate>(job: &Job, crew: &Crew<FinishedBlock>) -> Result<Gathered<A>, Fault> {
-    let mut worker = Worker::<A>::new(job);
+    let mut worker = Worker::<A>::new(job, crew.halt());
     while !crew.is_halted() {
-        let Some(step) = job.take_step() else { break };
-        crew.report(worker.work_on(step)?);
+        let Some(step) = job.take_step(crew.halt()) else { break };
+        match worker.work_on(step) {
+            Err(Fault::Stopped) => job.give_back(step),
+            done => crew.report(done?),
+        }
     }
     worker.into_gathered()
 }

@@ -35,6 +35,8 @@ pub(crate) enum Fault {
     Memory(String),
     /// What was asked for cannot be done with what there is.
     Usage(String),
+    /// All threads are to end, and one waited for a block.
+    Stopped,
 }
 
 impl Fault {
@@ -44,13 +46,15 @@ impl Fault {
             BlockFault::Store(error) => Self::Store(error),
             BlockFault::Damaged(what) => Self::Damaged(step, what),
             BlockFault::Rule(error) => Self::Rule(step, error),
+            BlockFault::Stopped => Self::Stopped,
+            BlockFault::Gone => Self::Usage("a block that no peer has".to_string()),
         }
     }
 
     /// Whether another branch that reaches the hints' height may succeed.
     pub fn is_of_branch(&self) -> bool {
         match self {
-            Self::Store(_) | Self::Usage(_) | Self::Memory(_) => false,
+            Self::Store(_) | Self::Usage(_) | Self::Memory(_) | Self::Stopped => false,
             Self::Hints(_)
             | Self::Damaged(..)
             | Self::Rule(..)
@@ -77,11 +81,12 @@ impl Fault {
         match self {
             Self::Store(error) | Self::NoUndo(error) => SyncError::Store(error),
             Self::Usage(what) | Self::Memory(what) => SyncError::Input(what),
+            Self::Stopped => unreachable!("its worker gives the step back"),
             Self::Hints(error) => hints.error(error),
             Self::Chain(what) => SyncError::Unproved(what),
             Self::Damaged(step, what) => match step.place {
                 Place::Stored(pos) => stored_damage(node, step.id, pos, &what).into(),
-                Place::Source(_) => refused(node, step, what),
+                Place::Source(_) | Place::Peers => refused(node, step, what),
             },
             Self::Rule(step, error) => refused(node, step, error.to_string()),
             Self::Undo { id, path, what } => {

@@ -1,7 +1,8 @@
 //! What all threads of one SwiftSync work on.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::plan::Plan;
 use super::recent::Recent;
@@ -9,8 +10,11 @@ use crate::coins::Survivors;
 use crate::store::FlatFilePos;
 use crate::swiftsync::Salt;
 use crate::sync::block::shared::Shared;
+use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
 use crate::sync::hints_file::HintsFile;
+use crate::sync::peers::Wanted;
+use crate::sync::sources::Place;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Job<'a> {
@@ -24,10 +28,14 @@ pub(super) struct Job<'a> {
     pub recent: Option<&'a Recent>,
     /// Median times past of the plan's chain.
     pub times: BranchTimes,
-    /// Steps to do, as indices of the plan's.
+    /// Steps to do, as indices of the plan's; those that wait for peers last.
     todo: Vec<usize>,
+    /// How many of `todo` peers send.
+    from_peers: usize,
     /// How many of `todo` were taken by a worker.
     taken: AtomicUsize,
+    /// Steps that were taken and given back.
+    given_back: Mutex<Vec<usize>>,
 }
 
 impl<'a> Job<'a> {
@@ -40,20 +48,72 @@ impl<'a> Job<'a> {
         done: &HashSet<u32>,
     ) -> Self {
         let is_done = |step: &usize| done.contains(&shared.tree.node(plan.steps[*step].id).height);
-        let todo = (0..plan.steps.len()).filter(|step| !is_done(step)).collect();
+        let todo = (0..plan.steps.len()).filter(|step| !is_done(step));
         let times = BranchTimes::of(shared.tree, plan.target);
+        let todo: Vec<usize> = todo.collect();
+        let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
+        let from_peers = todo.iter().filter(is_theirs).count();
         let (survivors, recent, taken) = (None, None, AtomicUsize::new(0));
-        Self { shared, hints, plan, salt, survivors, recent, times, todo, taken }
+        let given_back = Mutex::default();
+        Self {
+            shared,
+            hints,
+            plan,
+            salt,
+            survivors,
+            recent,
+            times,
+            todo,
+            from_peers,
+            taken,
+            given_back,
+        }
     }
 
-    /// The next step that no worker has taken; `None` if all are taken.
-    pub fn take_step(&self) -> Option<usize> {
-        self.todo.get(self.taken.fetch_add(1, Ordering::Relaxed)).copied()
+    /// The blocks that peers are to send, in any order.
+    pub fn wanted(&self) -> Wanted {
+        let theirs = &self.todo[self.todo.len() - self.from_peers..];
+        let steps: Vec<Step> = theirs.iter().map(|step| self.plan.steps[*step]).collect();
+        Wanted::of([&steps[..]])
+    }
+
+    /// The next step that no worker has taken. Blocks of peers come in whatever order they arrive,
+    /// and are waited for until `halt` is raised. `None` if all are taken, or it was raised.
+    pub fn take_step(&self, halt: &AtomicBool) -> Option<usize> {
+        if let Some(step) = self.given_back().pop() {
+            return Some(step);
+        }
+        let stored = self.todo.len() - self.from_peers;
+        let ticket = self.taken.fetch_add(1, Ordering::Relaxed);
+        if ticket >= self.todo.len() {
+            return None;
+        }
+        let Some(peers) = self.shared.peers.filter(|_| ticket >= stored) else {
+            return Some(self.todo[ticket]);
+        };
+        let Some(id) = peers.next(halt) else {
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        // Steps that peers send are in order of height.
+        let height = |step: &usize| self.shared.tree.node(self.plan.steps[*step].id).height;
+        let wanted = self.shared.tree.node(id).height;
+        let theirs = &self.todo[stored..];
+        theirs.binary_search_by_key(&wanted, height).ok().map(|at| theirs[at])
+    }
+
+    /// Gives back a step that was taken and not done.
+    pub fn give_back(&self, step: usize) {
+        self.given_back().push(step);
+    }
+
+    fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.given_back.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether every step was taken.
     pub fn all_taken(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= self.todo.len()
+        self.taken.load(Ordering::Relaxed) >= self.todo.len() && self.given_back().is_empty()
     }
 
     /// The steps to do.

@@ -60,6 +60,7 @@ impl Plan {
         steps.sort_by_key(|step| match step.place {
             Place::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
             Place::Source(place) => (1, place.file, place.offset),
+            Place::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
         });
         let (undo, undo_copies) = match mode {
             Mode::AssumeValid => (Vec::new(), UndoCopies::default()),

@@ -2,6 +2,8 @@
 //! block, keeps the outputs that are hinted as unspent, and adds all others, and all inputs, to the
 //! sums.
 
+use std::sync::atomic::AtomicBool;
+
 use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::{FinishedBlock, Job};
@@ -23,6 +25,7 @@ use crate::sync::sources::{BlockBytes, Place};
 /// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a, A> {
     job: &'a Job<'a>,
+    halt: &'a AtomicBool,
     survivors: Option<SurvivorWriter<'a>>,
     gathered: Gathered<A>,
     /// Scratch space of one block, kept so that the next one need not allocate.
@@ -48,10 +51,11 @@ impl Batch {
 }
 
 impl<'a, A: Aggregate> Worker<'a, A> {
-    /// A worker that has gathered nothing.
-    pub fn new(job: &'a Job<'a>) -> Self {
+    /// A worker that has gathered nothing, and waits for no block once `halt` is raised.
+    pub fn new(job: &'a Job<'a>, halt: &'a AtomicBool) -> Self {
         Self {
             job,
+            halt,
             survivors: job.survivors.map(SurvivorWriter::new),
             gathered: Gathered::empty(job.salt),
             unspent: Vec::new(),
@@ -82,7 +86,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
-        let block = shared.checked(step).map_err(|fault| Fault::of_block(step, fault))?;
+        let block =
+            shared.checked_until(step, self.halt).map_err(|fault| Fault::of_block(step, fault))?;
         let height = shared.tree.node(step.id).height;
         {
             let _timer = shared.clock.start(Stage::Sum);
@@ -105,7 +110,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
-        let prepared = shared.prepare(step).map_err(|fault| Fault::of_block(step, fault))?;
+        let prepared = shared.prepare_until(step, self.halt);
+        let prepared = prepared.map_err(|fault| Fault::of_block(step, fault))?;
         let block = self.validate(index, prepared)?;
         let prepared = &block.prepared;
         {
@@ -224,7 +230,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        let (Place::Source(_), Some(_)) = (step.place, self.job.survivors) else { return Ok(None) };
+        if matches!(step.place, Place::Stored(_)) || self.job.survivors.is_none() {
+            return Ok(None);
+        }
         let shared = self.job.shared;
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);

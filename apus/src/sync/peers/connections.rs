@@ -1,0 +1,322 @@
+//! All connections, and the one thread that talks over them: what comes goes to the manager, what
+//! the manager wants done is done, and blocks go to the feed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, select};
+
+use super::dialer::Dialer;
+use super::feed::{Feed, Note, Wanted};
+use super::link::{Event, Link};
+use super::random::random;
+use super::report::{PeerReport, Reports, Traffic};
+use crate::chain::{BlockId, Tree};
+use crate::net::{Action, HeaderChain, PeerError, PeerId, PeerManager};
+use crate::sync::clock::unix_time;
+use crate::sync::progress::Observer;
+use crate::wire::message::Command;
+
+/// How long the thread waits for an event.
+const WAIT: Duration = Duration::from_millis(100);
+/// The most events that are handled before blocks are asked for again.
+const BATCH: usize = 64;
+/// Time from one look at what takes long to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time after which a block that no peer has is given up, while there are peers.
+const GONE_AFTER: Duration = Duration::from_secs(30);
+/// Time from one save of the address book to the next.
+const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
+/// Time without any peer after which the user hears of it.
+const ALONE_AFTER: Duration = Duration::from_secs(10);
+
+/// All connections.
+pub(super) struct Connections {
+    manager: PeerManager,
+    links: BTreeMap<PeerId, Link>,
+    dialer: Dialer,
+    feed: Arc<Feed>,
+    events: Receiver<Event>,
+    wakes: Receiver<()>,
+    started: Instant,
+    /// What makes the commitments of [`crate::net::Presync`] secret.
+    secret: [u8; 16],
+    reports: Reports,
+    traffic: Arc<Traffic>,
+    /// The block that no peer has, and since when.
+    missing: Option<(BlockId, Duration)>,
+    looked: Duration,
+    saved: Duration,
+    /// Since when there has been no peer; `None` if the user has heard of it.
+    alone_since: Option<Duration>,
+}
+
+/// The ends of the channels from which [`Connections`] hears.
+pub(super) struct Ears {
+    pub events: Receiver<Event>,
+    pub wakes: Receiver<()>,
+}
+
+impl Connections {
+    /// No connections yet.
+    pub fn new(
+        manager: PeerManager,
+        dialer: Dialer,
+        feed: Arc<Feed>,
+        ears: Ears,
+        traffic: Arc<Traffic>,
+    ) -> Self {
+        let [a, b] = [random(), random()];
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&a.to_le_bytes());
+        secret[8..].copy_from_slice(&b.to_le_bytes());
+        Self {
+            manager,
+            links: BTreeMap::new(),
+            dialer,
+            feed,
+            events: ears.events,
+            wakes: ears.wakes,
+            started: Instant::now(),
+            secret,
+            reports: Reports::default(),
+            traffic,
+            missing: None,
+            looked: Duration::ZERO,
+            saved: Duration::ZERO,
+            alone_since: Some(Duration::ZERO),
+        }
+    }
+
+    /// Time since the first moment.
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The secret of the presync.
+    pub fn secret(&self) -> [u8; 16] {
+        self.secret
+    }
+
+    /// All peers.
+    pub fn manager(&mut self) -> &mut PeerManager {
+        &mut self.manager
+    }
+
+    /// What each peer gave, and why it was dropped.
+    pub fn reports(&mut self) -> Vec<PeerReport> {
+        for id in self.links.keys() {
+            let speed = self.manager.schedule().given(*id).and_then(|(speed, _)| speed);
+            self.reports.note_speed(*id, speed);
+        }
+        self.reports.all()
+    }
+
+    /// Wants these blocks instead of those before.
+    pub fn want(&mut self, wanted: Wanted) {
+        let Wanted { blocks, lanes } = wanted.clone();
+        self.feed.begin(wanted);
+        self.manager.schedule().want(blocks, lanes);
+        self.missing = None;
+    }
+
+    /// Wants no blocks any more. Those that have come can be taken still.
+    pub fn want_nothing(&mut self) {
+        self.manager.schedule().want(Arc::new([]), []);
+    }
+
+    /// Does what is to be done now, waits a moment for events, and handles those that come.
+    pub fn turn(&mut self, chain: &mut HeaderChain, observer: &dyn Observer) {
+        let unix_time = unix_time();
+        chain.set_time(unix_time);
+        self.take_notes(observer);
+        let mut actions = Vec::new();
+        let now = self.now();
+        self.manager.tick(chain, now, random(), &mut actions);
+        self.carry_out(actions, observer);
+        self.dialer.dial_more(now, unix_time);
+        if now >= self.looked + LOOK_EVERY {
+            self.looked = now;
+            self.look(chain.tree(), observer);
+        }
+        let first = select! {
+            recv(self.events) -> event => event.ok(),
+            recv(self.wakes) -> _ => None,
+            default(WAIT) => None,
+        };
+        let others = (0..BATCH).map_while(|_| self.events.try_recv().ok());
+        let events: Vec<Event> = first.into_iter().chain(others).collect();
+        for event in events {
+            self.handle(event, chain, observer);
+        }
+    }
+
+    fn handle(&mut self, event: Event, chain: &mut HeaderChain, observer: &dyn Observer) {
+        let now = self.now();
+        match event {
+            Event::Connected(id, link) => {
+                self.dialer.opened(id);
+                let inbound = self.dialer.is_inbound(id);
+                self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
+                self.links.insert(id, link);
+                let mut actions = Vec::new();
+                self.manager.connected(id, inbound, now, &mut actions);
+                self.carry_out(actions, observer);
+            }
+            Event::Failed(id, why) => {
+                tracing::debug!(peer = self.dialer.name_of(id), why, "no connection");
+                if let Some(name) = self.dialer.failed(id, now) {
+                    observer.note(&format!("Cannot connect to {name}: {why}; trying again"));
+                }
+            }
+            Event::Accepted(stream) => self.dialer.accept(stream),
+            Event::Message { from, command, mut bytes, payload } => {
+                // Messages of a peer that was dropped meanwhile.
+                if !self.links.contains_key(&from) {
+                    return;
+                }
+                self.traffic.add(bytes.len() as u64);
+                let mut actions = Vec::new();
+                let content = &bytes[payload.clone()];
+                self.manager.received(from, command, content, chain, now, &mut actions);
+                if command == Command::BLOCK
+                    && let Some(Action::Block(_, id)) =
+                        actions.iter().find(|action| matches!(action, Action::Block(..)))
+                {
+                    bytes.truncate(payload.end);
+                    bytes.drain(..payload.start);
+                    self.reports.add_block(from, bytes.len() as u64);
+                    self.feed.arrive(*id, from, bytes);
+                }
+                self.carry_out(actions, observer);
+            }
+            Event::Closed(id, why) => {
+                if self.links.contains_key(&id) {
+                    self.close(id, false, why, observer);
+                }
+            }
+            Event::Resolved(found) => self.dialer.resolved(&found, unix_time()),
+        }
+    }
+
+    /// Tells the manager what threads have noted of blocks.
+    fn take_notes(&mut self, observer: &dyn Observer) {
+        let mut actions = Vec::new();
+        for note in self.feed.take_notes() {
+            match note {
+                Note::Waits(lane) => self.manager.schedule().read(lane),
+                Note::Good(lane, id) => self.manager.schedule().taken(lane, id),
+                Note::Changed(peer, id, what) => {
+                    self.manager.changed_block(peer, id, what, &mut actions);
+                }
+                Note::Invalid(peer, why) => self.manager.invalid_block(peer, why, &mut actions),
+            }
+        }
+        self.carry_out(actions, observer);
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>, observer: &dyn Observer) {
+        for action in actions {
+            match action {
+                Action::Send(id, message) => {
+                    if self.links.get(&id).is_some_and(|link| !link.send(message)) {
+                        self.manager.closed(id);
+                        let why = "it does not read what we send";
+                        self.close(id, true, why.to_string(), observer);
+                    }
+                }
+                Action::Disconnect(id, error) => self.drop_peer(id, &error, observer),
+                Action::Ready(id) => self.greet(id, observer),
+                Action::Addresses(id, list) => {
+                    self.dialer.heard(id, &list, unix_time());
+                    if self.dialer.is_seed(id) && list.len() > 1 {
+                        self.manager.closed(id);
+                        self.close(id, false, "it has sent addresses".to_string(), observer);
+                    }
+                }
+                Action::Block(..) => {}
+            }
+        }
+    }
+
+    fn greet(&mut self, id: PeerId, observer: &dyn Observer) {
+        let Some(them) = self.manager.them(id) else { return };
+        self.dialer.worked(id, them.services, unix_time());
+        self.reports.greet(id, them);
+        self.alone_since = Some(self.now());
+        self.traffic.set_peers(self.manager.ready());
+        if let Some(report) = self.reports.get(id) {
+            observer.note(&format!("Connected to {report}"));
+        }
+    }
+
+    fn drop_peer(&mut self, id: PeerId, error: &PeerError, observer: &dyn Observer) {
+        self.close(id, true, error.to_string(), observer);
+    }
+
+    /// Closes a connection, which the user hears of once.
+    fn close(&mut self, id: PeerId, was_dropped: bool, why: String, observer: &dyn Observer) {
+        let speed = self.manager.schedule().given(id).and_then(|(speed, _)| speed);
+        self.reports.note_speed(id, speed);
+        self.manager.closed(id);
+        if self.links.remove(&id).is_none() {
+            return;
+        }
+        let name = self.dialer.name_of(id);
+        let what = if was_dropped { "Dropped" } else { "Lost" };
+        observer.note(&format!("{what} peer {name}: {why}"));
+        self.reports.end(id, why);
+        let now = self.now();
+        self.dialer.closed(id, was_dropped, speed, now);
+        self.traffic.set_peers(self.manager.ready());
+        if self.links.is_empty() {
+            self.alone_since = Some(now);
+        }
+    }
+
+    /// Looks at what takes long.
+    fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
+        let now = self.now();
+        self.traffic.set_peers(self.manager.ready());
+        let is_alone = self.manager.ready() == 0;
+        if is_alone && self.alone_since.is_some_and(|since| now > since + ALONE_AFTER) {
+            self.alone_since = None;
+            observer.note("No peer is connected: waiting for one");
+        }
+        self.look_for_missing(tree, observer);
+        if now > self.saved + SAVE_EVERY {
+            self.saved = now;
+            self.save();
+        }
+    }
+
+    /// Gives up the block that a thread waits for, if no peer has had it for a while.
+    fn look_for_missing(&mut self, tree: &Tree, observer: &dyn Observer) {
+        let now = self.now();
+        let missing = self.manager.schedule().missing(tree).filter(|_| self.manager.ready() > 0);
+        let Some(block) = missing else {
+            self.missing = None;
+            return;
+        };
+        match self.missing {
+            Some((known, since)) if known == block => {
+                if now > since + GONE_AFTER {
+                    let node = tree.node(block);
+                    let what = format!("No peer has block {} at height {}", node.hash, node.height);
+                    observer.note(&what);
+                    self.missing = None;
+                    self.feed.gone(block);
+                }
+            }
+            _ => self.missing = Some((block, now)),
+        }
+    }
+
+    /// Saves the address book. What is lost if that fails is found again.
+    pub fn save(&self) {
+        if let Err(error) = self.dialer.save() {
+            tracing::warn!("addresses of peers are not saved: {error}");
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Whom to connect to: those whom the user names, and those of the address book, which DNS seeds
+//! and other peers fill.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::link::{self, Dialing, Event};
+use super::options::{NetKind, PeerOptions};
+use super::random::random;
+use super::target::Target;
+use crate::disk::{Disk, StoreError};
+use crate::net::{Addresses, PeerId, Place};
+use crate::sync::threads;
+use crate::wire::Network;
+use crate::wire::message::{Host, NetAddress, Services};
+
+/// The most connections that we open by ourselves: as many as Core has, 8 for everything and 2 for
+/// blocks alone.
+const OUTBOUND_MAX: usize = 10;
+/// The most connections that are being opened at a time.
+const DIALING_MAX: usize = 8;
+/// The time after which a connection that the user asked for is tried again, if it cannot be
+/// opened; it doubles each time.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// The most that this time grows to.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// The time after which a peer that the user asked for and that was dropped is tried again.
+const RETRY_DROPPED: Duration = Duration::from_secs(10 * 60);
+/// Time after which DNS seeds are asked, if there are addresses (Core's
+/// `DNSSEEDS_DELAY_FEW_PEERS`).
+const DNS_DELAY: Duration = Duration::from_secs(11);
+/// With so many peers, DNS seeds are not asked.
+const DNS_PEERS: usize = 2;
+/// Time from one question of all DNS seeds to the next.
+const DNS_EVERY: Duration = Duration::from_secs(10 * 60);
+/// The most addresses that are taken of one DNS seed (Core's).
+const DNS_ADDRESSES_MAX: usize = 32;
+/// The name below which DNS seeds have peers with [`NEEDED`] alone: the services in hex.
+const DNS_PREFIX: &str = "x9.";
+
+/// What peers that we connect to must offer: all blocks, with witnesses.
+pub(super) const NEEDED: Services = Services::NETWORK.with(Services::WITNESS);
+
+/// The file with addresses of peers, next to Core's `peers.dat`.
+pub const FILE: &str = "apus-peers.txt";
+
+/// Whom to connect to, and who is connected.
+pub(super) struct Dialer {
+    how: Arc<Dialing>,
+    network: Network,
+    options: PeerOptions,
+    book: Addresses,
+    disk: Disk,
+    file: PathBuf,
+    manual: Vec<Manual>,
+    /// Those that are asked for addresses alone.
+    seeds: Vec<Target>,
+    roles: BTreeMap<PeerId, Role>,
+    /// Connections that are being opened.
+    dialing: usize,
+    names_asked: Option<Duration>,
+    next_id: u64,
+}
+
+/// A peer that the user asked for.
+struct Manual {
+    target: Target,
+    is_tried: bool,
+    next: Duration,
+    wait: Duration,
+}
+
+/// Why there is a connection.
+enum Role {
+    /// The user asked for it: an index into [`Dialer::manual`].
+    Manual(usize),
+    /// The address book has it.
+    Automatic(Place),
+    /// It is asked for addresses.
+    Seed(Target),
+    /// The peer opened it.
+    Inbound(String),
+}
+
+impl Dialer {
+    /// A dialer that has connected to nobody.
+    ///
+    /// # Errors
+    /// An option is wrong, or the file of addresses cannot be read.
+    pub fn new(
+        how: Arc<Dialing>,
+        network: &Network,
+        options: &PeerOptions,
+        (disk, file): (&Disk, PathBuf),
+        unix_time: i64,
+    ) -> Result<Self, StoreError> {
+        let mut book = Addresses::default();
+        if let Some(text) = disk.read(&file)? {
+            // Nothing in it is needed: another text counts as none.
+            let _ = book.read(&String::from_utf8_lossy(&text), unix_time);
+        }
+        let manual = |target: &Target| Manual {
+            target: target.clone(),
+            is_tried: false,
+            next: Duration::ZERO,
+            wait: RETRY_FIRST,
+        };
+        Ok(Self {
+            how,
+            network: network.clone(),
+            book,
+            disk: disk.clone(),
+            file,
+            manual: options.connect.iter().chain(&options.addnode).map(manual).collect(),
+            seeds: options.seednode.clone(),
+            roles: BTreeMap::new(),
+            dialing: 0,
+            names_asked: None,
+            next_id: 1,
+            options: options.clone(),
+        })
+    }
+
+    /// Whether there is nobody to connect to, and nobody who could name somebody.
+    pub fn knows_nobody(&self) -> bool {
+        let has_names = self.options.dnsseed && !self.network.dns_seeds.is_empty();
+        let has_seeds = has_names || !self.seeds.is_empty() || !self.book.is_empty();
+        let is_automatic = self.options.connect.is_empty();
+        self.manual.is_empty() && !(is_automatic && has_seeds) && !self.options.listen
+    }
+
+    /// Where a peer is, for reports.
+    pub fn name_of(&self, id: PeerId) -> String {
+        match self.roles.get(&id) {
+            Some(Role::Manual(at)) => self.manual[*at].target.to_string(),
+            Some(Role::Automatic(place)) => Target::from(*place).to_string(),
+            Some(Role::Seed(target)) => target.to_string(),
+            Some(Role::Inbound(name)) => name.clone(),
+            None => format!("peer {}", id.0),
+        }
+    }
+
+    /// Whether the peer is asked for addresses alone.
+    pub fn is_seed(&self, id: PeerId) -> bool {
+        matches!(self.roles.get(&id), Some(Role::Seed(_)))
+    }
+
+    /// Whether the peer opened the connection.
+    pub fn is_inbound(&self, id: PeerId) -> bool {
+        matches!(self.roles.get(&id), Some(Role::Inbound(_)))
+    }
+
+    /// Opens connections that there ought to be.
+    pub fn dial_more(&mut self, now: Duration, unix_time: i64) {
+        for at in 0..self.manual.len() {
+            let manual = &mut self.manual[at];
+            if !manual.is_tried && now >= manual.next {
+                manual.is_tried = true;
+                let target = manual.target.clone();
+                self.dial(Role::Manual(at), target);
+            }
+        }
+        if !self.options.connect.is_empty() {
+            return;
+        }
+        self.ask_seeds(now);
+        let outbound_max = OUTBOUND_MAX.min(self.options.maxconnections);
+        while self.outbound() < outbound_max && self.dialing < DIALING_MAX {
+            let Some(place) = self.next_place(unix_time) else { break };
+            self.book.tried(&place, unix_time);
+            self.dial(Role::Automatic(place), Target::from(place));
+        }
+    }
+
+    /// Connections that we opened, or are opening, by ourselves.
+    fn outbound(&self) -> usize {
+        self.roles.values().filter(|role| matches!(role, Role::Automatic(_))).count()
+    }
+
+    fn next_place(&self, unix_time: i64) -> Option<Place> {
+        let connected: Vec<Host> = self
+            .roles
+            .values()
+            .filter_map(|role| match role {
+                Role::Automatic((host, _)) => Some(*host),
+                Role::Manual(at) => Some(self.manual[*at].target.place()?.0),
+                Role::Seed(_) | Role::Inbound(_) => None,
+            })
+            .collect();
+        let usable = |host: &Host| self.may_connect_to(host);
+        self.book.next(NEEDED, &connected, usable, unix_time, random())
+    }
+
+    /// Whether the user lets us connect to hosts of this kind (Core's `-onlynet`).
+    fn may_connect_to(&self, host: &Host) -> bool {
+        let kind = match host {
+            Host::Ipv4(_) => NetKind::Ipv4,
+            Host::Ipv6(_) => NetKind::Ipv6,
+            Host::TorV3(_) => NetKind::Onion,
+        };
+        let can = kind != NetKind::Onion || self.options.proxy.is_some();
+        can && (self.options.onlynet.is_empty() || self.options.onlynet.contains(&kind))
+    }
+
+    fn dial(&mut self, role: Role, target: Target) {
+        let id = self.new_id();
+        tracing::debug!(%target, id = id.0, "connecting");
+        self.roles.insert(id, role);
+        self.dialing += 1;
+        link::dial(id, target, &self.how);
+    }
+
+    fn new_id(&mut self) -> PeerId {
+        self.next_id += 1;
+        PeerId(self.next_id)
+    }
+
+    /// Asks DNS seeds and the nodes of `--seednode` for addresses, where there are too few.
+    fn ask_seeds(&mut self, now: Duration) {
+        let has_few = self.roles.len() < DNS_PEERS && (self.book.is_empty() || now > DNS_DELAY);
+        let is_time = self.names_asked.is_none_or(|asked| now > asked + DNS_EVERY);
+        if !has_few || !is_time {
+            return;
+        }
+        self.names_asked = Some(now);
+        for target in self.seeds.clone() {
+            self.dial(Role::Seed(target.clone()), target);
+        }
+        if !self.options.dnsseed {
+            return;
+        }
+        for seed in self.network.dns_seeds {
+            let (name, port) = (format!("{DNS_PREFIX}{seed}"), self.network.port);
+            if self.options.proxy.is_some() {
+                // The proxy resolves names, so one of the seed's peers is asked for others.
+                let Ok(target) = Target::parse(seed.trim_end_matches('.'), port) else { continue };
+                self.dial(Role::Seed(target.clone()), target);
+                continue;
+            }
+            let events = self.how.events.clone();
+            threads::spawn_free("apus-dns".to_string(), move || {
+                let found = (name.as_str(), port).to_socket_addrs();
+                let found: Vec<SocketAddr> = found.map_or_else(|_| Vec::new(), Iterator::collect);
+                tracing::debug!(name, addresses = found.len(), "asked a DNS seed");
+                let _ = events.send(Event::Resolved(found));
+            });
+        }
+    }
+
+    /// Takes addresses that DNS gave.
+    pub fn resolved(&mut self, found: &[SocketAddr], unix_time: i64) {
+        let address = |address: &SocketAddr| NetAddress {
+            time: unix_time as u32,
+            services: NEEDED,
+            host: Host::from(address.ip()),
+            port: address.port(),
+        };
+        let found: Vec<_> = found.iter().take(DNS_ADDRESSES_MAX).map(address).collect();
+        self.book.add(&found, None, unix_time);
+    }
+
+    /// Takes addresses that a peer sent.
+    pub fn heard(&mut self, from: PeerId, list: &[NetAddress], unix_time: i64) {
+        let source = match self.roles.get(&from) {
+            Some(Role::Automatic((host, _))) => Some(*host),
+            Some(Role::Manual(at)) => self.manual[*at].target.place().map(|(host, _)| host),
+            _ => None,
+        };
+        let new = self.book.add(list, source, unix_time);
+        tracing::debug!(from = from.0, addresses = list.len(), new, "addresses");
+    }
+
+    /// A connection is open.
+    pub fn opened(&mut self, id: PeerId) {
+        if !self.is_inbound(id) {
+            self.dialing -= 1;
+        }
+    }
+
+    /// A connection could not be opened. Returns where it was to lead, if the user asked for it and
+    /// this is the first time.
+    pub fn failed(&mut self, id: PeerId, now: Duration) -> Option<String> {
+        self.opened(id);
+        match self.roles.remove(&id) {
+            Some(Role::Manual(at)) => {
+                let manual = &mut self.manual[at];
+                let is_first = manual.wait == RETRY_FIRST;
+                (manual.is_tried, manual.next) = (false, now + manual.wait);
+                manual.wait = (manual.wait * 2).min(RETRY_MAX);
+                is_first.then(|| manual.target.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    /// The handshake with a peer is complete.
+    pub fn worked(&mut self, id: PeerId, services: Services, unix_time: i64) {
+        match self.roles.get(&id) {
+            Some(Role::Automatic(place)) => self.book.worked(place, services, unix_time),
+            Some(Role::Manual(at)) => self.manual[*at].wait = RETRY_FIRST,
+            _ => {}
+        }
+    }
+
+    /// A connection was closed: because we dropped the peer, or otherwise.
+    pub fn closed(&mut self, id: PeerId, was_dropped: bool, speed: Option<u64>, now: Duration) {
+        match self.roles.remove(&id) {
+            Some(Role::Manual(at)) => {
+                let manual = &mut self.manual[at];
+                let wait = if was_dropped { RETRY_DROPPED } else { manual.wait };
+                (manual.is_tried, manual.next) = (false, now + wait);
+                manual.wait = (manual.wait * 2).min(RETRY_MAX);
+            }
+            Some(Role::Automatic(place)) => {
+                if let Some(speed) = speed {
+                    self.book.speed(&place, speed);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes up a connection that somebody opened to us, if there is room for it.
+    pub fn accept(&mut self, stream: TcpStream) {
+        let inbound = self.roles.values().filter(|role| matches!(role, Role::Inbound(_))).count();
+        if inbound >= self.options.maxconnections.saturating_sub(OUTBOUND_MAX) {
+            return;
+        }
+        let name = stream.peer_addr().map_or("?".to_string(), |address| address.to_string());
+        let id = self.new_id();
+        self.roles.insert(id, Role::Inbound(name));
+        link::accept(id, stream, &self.how);
+    }
+
+    /// Writes the addresses to their file.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn save(&self) -> Result<(), StoreError> {
+        if self.book.is_empty() {
+            return Ok(());
+        }
+        self.disk.write_atomically(&self.file, self.book.to_text().as_bytes())
+    }
+}

@@ -1,0 +1,63 @@
+//! Blocks that are stored as they come, before a pipeline needs them.
+
+use std::sync::atomic::AtomicBool;
+
+use super::Wanted;
+use crate::chain::BlockId;
+use crate::disk::StoreError;
+use crate::sync::block::check::{History, check_bytes};
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::clock::Stage;
+use crate::sync::node::{Node, step};
+use crate::sync::outcome::Activated;
+use crate::sync::progress::Observer;
+use crate::sync::sources::Place;
+
+/// Has peers send the blocks among `ids` that are neither stored nor in a source, and stores them.
+/// `ids` are of one branch and in order of height. A block that breaks a rule is left out.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn download(
+    node: &mut Node,
+    ids: &[BlockId],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let steps = ids.iter().filter_map(|id| step(node, *id));
+    let steps: Vec<Step> = steps.filter(|step| step.place == Place::Peers).collect();
+    if steps.is_empty() {
+        return Ok(Activated::Best);
+    }
+    let (shared, ledger) = node.split();
+    shared.serve(Wanted::of([&steps[..]]), observer, || {
+        for step in &steps {
+            match shared.checked_until(*step, stop) {
+                Ok(block) => {
+                    let _timer = shared.clock.start(Stage::Store);
+                    ledger.store_block(&shared, step.id, block.view())?;
+                }
+                Err(BlockFault::Store(error)) => return Err(error),
+                Err(BlockFault::Stopped) => return Ok(Activated::Stopped),
+                // The pipeline will ask for it, and refuse it.
+                Err(BlockFault::Rule(_) | BlockFault::Damaged(_) | BlockFault::Gone) => {}
+            }
+        }
+        Ok(Activated::Best)
+    })
+}
+
+/// Stores the blocks that have come and that nobody has taken, so that they need not come again.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn store_left(node: &mut Node) -> Result<(), StoreError> {
+    let Some(peers) = node.peers.clone() else { return Ok(()) };
+    let (shared, ledger) = node.split();
+    for (id, bytes) in peers.feed.left() {
+        if let Ok(block) = check_bytes(shared.tree, id, History::New, bytes) {
+            ledger.store_block(&shared, id, block.view())?;
+        }
+    }
+    ledger.write_index(shared.files)
+}

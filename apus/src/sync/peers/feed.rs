@@ -1,0 +1,230 @@
+//! Blocks on their way from peers to the threads that wait for them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+
+use crate::chain::{BlockId, Tree};
+use crate::net::PeerId;
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::sources::{BlockBytes, Place};
+
+/// How often a thread that waits for a block looks at whether it is to end.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// The blocks that a pipeline wants from peers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// In order of height, all of one branch.
+    pub blocks: Arc<[BlockId]>,
+    /// Ranges of `blocks`, each of which is taken in order.
+    pub lanes: Vec<Range<usize>>,
+}
+
+impl Wanted {
+    /// The blocks of these steps that peers are to send, each list as a lane. All steps are of one
+    /// branch and in order of height.
+    pub fn of<'a>(lists: impl IntoIterator<Item = &'a [Step]>) -> Self {
+        let mut blocks = Vec::new();
+        let mut lanes = Vec::new();
+        for steps in lists {
+            let first = blocks.len();
+            blocks.extend(steps.iter().filter(|step| step.place == Place::Peers).map(|s| s.id));
+            if blocks.len() > first {
+                lanes.push(first..blocks.len());
+            }
+        }
+        Self { blocks: blocks.into(), lanes }
+    }
+
+    /// The lane of a block.
+    fn lane_of(&self, tree: &Tree, id: BlockId) -> Option<usize> {
+        let height = tree.node(id).height;
+        let at = self.blocks.partition_point(|block| tree.node(*block).height < height);
+        let lane = self.lanes.partition_point(|lane| lane.end <= at);
+        self.lanes.get(lane).filter(|lane| lane.contains(&at)).map(|_| lane)
+    }
+}
+
+/// What threads tell the one that talks to peers.
+pub(super) enum Note {
+    /// A thread waits for the next block of this lane.
+    Waits(usize),
+    /// The block of this lane passed all rules that need no coins.
+    Good(usize, BlockId),
+    /// The peer sent other bytes than those of the block.
+    Changed(PeerId, BlockId, String),
+    /// The peer sent a block that breaks a rule.
+    Invalid(PeerId, String),
+}
+
+/// Blocks that have come and wait to be taken.
+pub(crate) struct Feed {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// Wakes the thread that talks to peers.
+    wake: Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: Wanted,
+    blocks: HashMap<BlockId, (PeerId, BlockBytes)>,
+    /// Blocks that have come and that no thread waits for, in the order in which they came.
+    order: VecDeque<BlockId>,
+    /// Blocks that threads wait for.
+    awaited: HashSet<BlockId>,
+    /// Who sent the blocks that are being checked.
+    senders: HashMap<BlockId, PeerId>,
+    notes: Vec<Note>,
+    /// Blocks that no peer has.
+    gone: HashSet<BlockId>,
+    /// Whether nobody talks to peers any more.
+    is_over: bool,
+}
+
+impl Feed {
+    /// A feed without blocks. A message to `wake` has the thread that talks to peers look at the
+    /// notes.
+    pub fn new(wake: Sender<()>) -> Self {
+        Self { state: Mutex::default(), arrived: Condvar::new(), wake }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, state: &mut State, note: Note) {
+        state.notes.push(note);
+        // If it is full, the thread is awake already.
+        self.wake();
+    }
+
+    /// Wants these blocks instead of those before.
+    pub(super) fn begin(&self, wanted: Wanted) {
+        *self.state() = State { wanted, ..State::default() };
+    }
+
+    /// Has the thread that talks to peers look at what is to be done.
+    pub(super) fn wake(&self) {
+        let _ = self.wake.try_send(());
+    }
+
+    /// Ends all waits, now and later.
+    pub(super) fn end(&self) {
+        self.state().is_over = true;
+        self.arrived.notify_all();
+    }
+
+    /// What threads have noted.
+    pub(super) fn take_notes(&self) -> Vec<Note> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    /// Hands over a block that a peer has sent.
+    pub(super) fn arrive(&self, id: BlockId, from: PeerId, bytes: BlockBytes) {
+        let mut state = self.state();
+        if !state.awaited.contains(&id) {
+            state.order.push_back(id);
+        }
+        state.blocks.insert(id, (from, bytes));
+        self.arrived.notify_all();
+    }
+
+    /// Tells whoever waits for a block that no peer has it.
+    pub(super) fn gone(&self, id: BlockId) {
+        self.state().gone.insert(id);
+        self.arrived.notify_all();
+    }
+
+    /// Blocks that have come and that nobody has taken.
+    pub fn left(&self) -> Vec<(BlockId, BlockBytes)> {
+        self.state().blocks.drain().map(|(id, (_, bytes))| (id, bytes)).collect()
+    }
+
+    /// Waits for a block.
+    ///
+    /// # Errors
+    /// `halt` was raised, or no peer has the block.
+    pub fn fetch(
+        &self,
+        tree: &Tree,
+        id: BlockId,
+        halt: &AtomicBool,
+    ) -> Result<BlockBytes, BlockFault> {
+        let mut state = self.state();
+        let mut is_noted = false;
+        let result = loop {
+            if let Some((from, bytes)) = state.blocks.remove(&id) {
+                state.senders.insert(id, from);
+                break Ok(bytes);
+            }
+            if halt.load(Relaxed) || state.is_over {
+                break Err(BlockFault::Stopped);
+            }
+            if state.gone.contains(&id) {
+                break Err(BlockFault::Gone);
+            }
+            if !std::mem::replace(&mut is_noted, true) {
+                state.awaited.insert(id);
+                if let Some(lane) = state.wanted.lane_of(tree, id) {
+                    self.note(&mut state, Note::Waits(lane));
+                }
+            }
+            let waited = self.arrived.wait_timeout(state, WAIT);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        state.awaited.remove(&id);
+        result
+    }
+
+    /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.
+    pub fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
+        let mut state = self.state();
+        let mut is_noted = false;
+        while !halt.load(Relaxed) && !state.is_over {
+            if let Some(id) = state.order.pop_front() {
+                // From now on a thread waits for it.
+                state.awaited.insert(id);
+                return Some(id);
+            }
+            if !std::mem::replace(&mut is_noted, true) {
+                self.note(&mut state, Note::Waits(0));
+            }
+            let waited = self.arrived.wait_timeout(state, WAIT);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        None
+    }
+
+    /// Notes that a block that was fetched is good as far as its bytes tell.
+    pub fn good(&self, tree: &Tree, id: BlockId) {
+        let mut state = self.state();
+        state.senders.remove(&id);
+        if let Some(lane) = state.wanted.lane_of(tree, id) {
+            self.note(&mut state, Note::Good(lane, id));
+        }
+    }
+
+    /// Notes that the bytes that were fetched are not the block's. They are asked of somebody else.
+    pub fn changed(&self, id: BlockId, what: String) {
+        let mut state = self.state();
+        state.awaited.insert(id);
+        if let Some(from) = state.senders.remove(&id) {
+            self.note(&mut state, Note::Changed(from, id, what));
+        }
+    }
+
+    /// Notes that the block that was fetched breaks a rule.
+    pub fn invalid(&self, id: BlockId, why: String) {
+        let mut state = self.state();
+        if let Some(from) = state.senders.remove(&id) {
+            self.note(&mut state, Note::Invalid(from, why));
+        }
+    }
+}

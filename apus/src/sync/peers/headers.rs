@@ -1,0 +1,165 @@
+//! Headers from peers, in between of the pipelines: the tree grows.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::Peers;
+use super::connections::Connections;
+use crate::chain::Tree;
+use crate::disk::StoreError;
+use crate::net::{Has, HeaderChain};
+use crate::rules::Work;
+use crate::sync::clock::unix_time;
+use crate::sync::node::Node;
+use crate::sync::outcome::Activated;
+use crate::sync::progress::{Observer, Phase, Progress};
+
+/// How long blocks are not asked for because a peer does not say whether it has more headers, once
+/// another has said that it has none.
+const PATIENCE_BEFORE_BLOCKS: Duration = Duration::from_secs(5);
+/// Time after which the user hears what is waited for.
+const WORDS_AFTER: Duration = Duration::from_secs(10);
+
+/// Asks all peers for headers until none of them has more, and puts them into the tree and the
+/// block index. `is_last` says that nothing else is left to do: then peers that are slow to answer
+/// are waited for longer.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn find_headers(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    is_last: bool,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let patience = if is_last { peers.patience } else { PATIENCE_BEFORE_BLOCKS };
+    let mut waited = Waited::default();
+    grow(node, peers, observer, stop, true, |connections, tree| {
+        let now = connections.now();
+        let phase = match () {
+            () if connections.manager().ready() == 0 => Phase::FindingPeers,
+            () if !connections.manager().has_all_headers(now, patience) => {
+                Phase::DownloadingHeaders
+            }
+            () if !has_minimum_work(tree) => Phase::WaitingForWork,
+            () => return true,
+        };
+        waited.note(phase, now, observer);
+        observer.observe(&progress(phase, tree));
+        false
+    })
+}
+
+/// Waits until there is a better chain of headers than the active one.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn wait_for_news(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let best = node.tree.best_header();
+    grow(node, peers, observer, stop, false, |_, tree| {
+        observer.observe(&progress(Phase::Following, tree));
+        tree.best_header() != best
+    })
+}
+
+/// Whether the active chain is the best chain of headers whose blocks can be had.
+pub(crate) fn is_complete(node: &Node) -> bool {
+    let best = node.tree.best_candidate().unwrap_or(node.tip());
+    let height = node.tree.node(node.tip()).height;
+    !node.tree.is_better(best, node.tip())
+        || node.options.stop_at_height.is_some_and(|top| height >= top)
+}
+
+/// Lets peers' headers into the tree until `is_done`.
+fn grow(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+    asks: bool,
+    mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
+) -> Result<Activated, StoreError> {
+    let tip = node.tip();
+    let mut connections = peers.connections();
+    if asks {
+        connections.manager().ask_for_headers();
+    }
+    let secret = connections.secret();
+    let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
+    while !is_done(&mut connections, chain.tree()) && !stop.load(Relaxed) {
+        connections.turn(&mut chain, observer);
+    }
+    let having: Vec<Has> = connections.manager().schedule().having().collect();
+    drop(connections);
+    node.ledger.follow(&node.tree);
+    for has in having {
+        mark_available(&mut node.tree, has);
+    }
+    let (shared, ledger) = node.split();
+    ledger.write_index(shared.files)?;
+    Ok(if stop.load(Relaxed) { Activated::Stopped } else { Activated::Best })
+}
+
+/// Notes that the blocks which a peer has can be had. Takes time for those that were not known to
+/// be.
+fn mark_available(tree: &mut Tree, has: Has) {
+    let branch = tree.ancestors(has.best).take_while(|id| !tree.is_linked(*id));
+    let new: Vec<_> = branch.filter(|id| has.has(tree, *id)).collect();
+    new.into_iter().rev().for_each(|id| tree.mark_available(id));
+}
+
+fn has_minimum_work(tree: &Tree) -> bool {
+    let minimum = Work::from_hash(&tree.network().minimum_chain_work);
+    tree.node(tree.best_header()).work >= minimum
+}
+
+fn progress(phase: Phase, tree: &Tree) -> Progress {
+    let best = tree.node(tree.best_header());
+    let genesis = i64::from(tree.node(tree.genesis()).time);
+    let (all, done) = (unix_time() - genesis, i64::from(best.time) - genesis);
+    let is_download = phase == Phase::DownloadingHeaders;
+    let fraction = if is_download { done as f64 / all.max(1) as f64 } else { 0.0 };
+    Progress {
+        height: best.height,
+        time: best.time,
+        fraction: fraction.clamp(0.0, 1.0),
+        ..Progress::of(phase)
+    }
+}
+
+/// What is waited for, which the user hears of once.
+#[derive(Default)]
+struct Waited {
+    for_what: Option<(Phase, Duration)>,
+    is_said: bool,
+}
+
+impl Waited {
+    fn note(&mut self, phase: Phase, now: Duration, observer: &dyn Observer) {
+        let since = match self.for_what {
+            Some((known, since)) if known == phase => since,
+            _ => {
+                (self.for_what, self.is_said) = (Some((phase, now)), false);
+                now
+            }
+        };
+        let words = match phase {
+            Phase::WaitingForWork => {
+                "The headers of all peers have less work than --minimumchainwork: waiting for a \
+                 peer with the best chain"
+            }
+            _ => return,
+        };
+        if now > since + WORDS_AFTER && !std::mem::replace(&mut self.is_said, true) {
+            observer.note(words);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One connection: the thread that opens it and then reads, and the one that writes.
+
+use std::io::{self, BufReader, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use super::limiter::Limiter;
+use super::random::random;
+use super::target::Target;
+use crate::net::{
+    Credentials, Outgoing, PeerId, Reader, Transport, TransportError, Writer, initiate, respond,
+    socks5_connect,
+};
+use crate::sync::threads;
+use crate::wire::message::{Command, Raw};
+
+/// The most messages that wait to be sent: a peer that does not read what we send is dropped.
+const OUTGOING_MAX: usize = 1024;
+/// The time for the handshake of the transport, and for a write.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The bytes that are read ahead, so that small messages take few calls.
+const READ_AHEAD: usize = 64 << 10;
+
+/// What the threads of connections report.
+pub(super) enum Event {
+    /// A connection is open.
+    Connected(PeerId, Link),
+    /// No connection could be opened.
+    Failed(PeerId, String),
+    /// Somebody has connected to us.
+    Accepted(TcpStream),
+    /// A message has come.
+    Message {
+        from: PeerId,
+        command: Command,
+        bytes: Vec<u8>,
+        /// Which part of `bytes` is the payload.
+        payload: Range<usize>,
+    },
+    /// The connection is closed, or what came was no message.
+    Closed(PeerId, String),
+    /// What the name of a DNS seed leads to.
+    Resolved(Vec<std::net::SocketAddr>),
+}
+
+/// An open connection. Closed when it is dropped.
+pub(super) struct Link {
+    stream: TcpStream,
+    outgoing: Sender<Outgoing>,
+    pub transport: Transport,
+}
+
+/// How connections are opened.
+pub(super) struct Dialing {
+    pub magic: [u8; 4],
+    /// The SOCKS5 proxy that connects us (Core's `-proxy`), as `host:port`.
+    pub proxy: Option<String>,
+    /// Time to open a connection (Core's `-timeout`).
+    pub timeout: Duration,
+    /// Whether the v2 transport is tried first (Core's `-v2transport`).
+    pub v2: bool,
+    pub limiter: Limiter,
+    pub events: Sender<Event>,
+}
+
+impl Link {
+    /// Sends a message; `false` if too many wait to be sent.
+    pub fn send(&self, message: Outgoing) -> bool {
+        // Of a connection that is closed, its reader reports that.
+        !matches!(self.outgoing.try_send(message), Err(TrySendError::Full(_)))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Opens a connection in a thread of its own, which then reads from it.
+pub(super) fn dial(id: PeerId, target: Target, how: &Arc<Dialing>) {
+    let how = Arc::clone(how);
+    threads::spawn_free(format!("apus-peer-{}", id.0), move || match open(&target, &how) {
+        Ok(Open { stream, reader, writer, transport }) => {
+            talk(id, stream, reader, writer, transport, &how);
+        }
+        Err(why) => drop(how.events.send(Event::Failed(id, why))),
+    });
+}
+
+/// Takes up a connection that somebody opened to us.
+pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
+    let how = Arc::clone(how);
+    threads::spawn_free(format!("apus-peer-{}", id.0), move || {
+        let begin = || -> Result<_, TransportError> {
+            prepare(&stream)?;
+            let from = BufReader::with_capacity(READ_AHEAD, stream.try_clone()?);
+            respond(how.magic, how.v2, from, &mut &stream)
+        };
+        match begin() {
+            Ok((reader, writer, transport)) => {
+                talk(id, stream, reader, writer, transport, &how);
+            }
+            Err(error) => drop(how.events.send(Event::Failed(id, error.to_string()))),
+        }
+    });
+}
+
+/// Reports connections to `port` until `stop` is raised.
+///
+/// # Errors
+/// Nobody can listen there.
+pub(super) fn listen(port: u16, stop: Arc<AtomicBool>, events: Sender<Event>) -> io::Result<()> {
+    let listener = TcpListener::bind(("0.0.0.0", port))?;
+    listener.set_nonblocking(true)?;
+    threads::spawn_free("apus-listen".to_string(), move || {
+        while !stop.load(Relaxed) {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let is_ready = stream.set_nonblocking(false).is_ok();
+                    if is_ready && events.send(Event::Accepted(stream)).is_err() {
+                        return;
+                    }
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    });
+    Ok(())
+}
+
+struct Open {
+    stream: TcpStream,
+    reader: Reader<BufReader<TcpStream>>,
+    writer: Writer,
+    transport: Transport,
+}
+
+/// Opens a connection: with the v2 transport first, and with v1 if the peer then hangs up, as one
+/// does that does not know v2.
+fn open(target: &Target, how: &Dialing) -> Result<Open, String> {
+    if how.v2 {
+        match open_with(Transport::V2, target, how) {
+            Err(TransportError::Io(error)) if has_hung_up(&error) => {}
+            result => return result.map_err(|error| error.to_string()),
+        }
+    }
+    open_with(Transport::V1, target, how).map_err(|error| error.to_string())
+}
+
+fn open_with(transport: Transport, target: &Target, how: &Dialing) -> Result<Open, TransportError> {
+    // An error here must not pass for a peer that hangs up.
+    let stream = connect(target, how).map_err(|error| io::Error::other(error.to_string()))?;
+    prepare(&stream)?;
+    let from = BufReader::with_capacity(READ_AHEAD, stream.try_clone()?);
+    let (reader, writer) = initiate(transport, how.magic, from, &mut &stream)?;
+    Ok(Open { stream, reader, writer, transport })
+}
+
+fn has_hung_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_read_timeout(Some(TIMEOUT))
+}
+
+fn connect(target: &Target, how: &Dialing) -> io::Result<TcpStream> {
+    if let Some(proxy) = &how.proxy {
+        let mut stream = connect_directly(proxy, how.timeout)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let (host, port) = target.name();
+        // Tor gives connections with different passwords different circuits.
+        let word = format!("{:016x}", random());
+        let credentials = Credentials { username: word.clone(), password: word };
+        socks5_connect(&mut stream, &host, port, Some(&credentials)).map_err(io::Error::other)?;
+        return Ok(stream);
+    }
+    connect_directly(&target.to_string(), how.timeout)
+}
+
+/// Connects to the first address of `place` that answers.
+fn connect_directly(place: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::other(format!("{place} has no address"));
+    for address in place.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Reads messages and reports them until the connection is closed, while another thread writes.
+fn talk<R: io::Read>(
+    id: PeerId,
+    stream: TcpStream,
+    mut reader: Reader<R>,
+    writer: Writer,
+    transport: Transport,
+    how: &Dialing,
+) {
+    let begin = || -> io::Result<Link> {
+        // The manager knows how long a peer may say nothing.
+        stream.set_read_timeout(None)?;
+        let (outgoing, queue) = bounded(OUTGOING_MAX);
+        let to = stream.try_clone()?;
+        threads::spawn_free(format!("apus-send-{}", id.0), move || send_all(&to, writer, &queue));
+        Ok(Link { stream, outgoing, transport })
+    };
+    let events = &how.events;
+    let opened = match begin() {
+        Ok(link) => Event::Connected(id, link),
+        Err(error) => Event::Failed(id, error.to_string()),
+    };
+    let is_open = matches!(opened, Event::Connected(..));
+    if events.send(opened).is_err() || !is_open {
+        return;
+    }
+    loop {
+        let mut bytes = Vec::new();
+        let event = match reader.read(&mut bytes) {
+            Ok((command, payload)) => {
+                how.limiter.take(bytes.len() as u64);
+                Event::Message { from: id, command, bytes, payload }
+            }
+            Err(error) => Event::Closed(id, error.to_string()),
+        };
+        let is_end = matches!(event, Event::Closed(..));
+        if events.send(event).is_err() || is_end {
+            return;
+        }
+    }
+}
+
+/// Sends messages until nobody can ask for it any more, or the connection is closed.
+fn send_all(mut to: &TcpStream, mut writer: Writer, queue: &Receiver<Outgoing>) {
+    let mut bytes = Vec::new();
+    while let Ok(first) = queue.recv() {
+        bytes.clear();
+        for Outgoing { command, payload } in std::iter::once(first).chain(queue.try_iter()) {
+            writer.encode(&Raw(command, &payload), &mut bytes);
+        }
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,237 @@
+//! Peers as a source of blocks: connections, each with threads of its own, and one thread that
+//! talks over all of them while a pipeline works.
+//!
+//! ```text
+//!  connection ──► messages ─┐                              ┌─► blocks ─► threads of a pipeline
+//!  connection ──► messages ─┼─► Connections (one thread) ──┤    (Feed)        │
+//!  connection ──► messages ─┘     net::PeerManager         └─◄ notes: waits, good, changed
+//! ```
+//!
+//! While a pipeline works, the tree of headers stays as it is, and peers serve blocks of it. In
+//! between, headers are asked for ([`headers`]).
+
+mod connections;
+mod dialer;
+mod download;
+mod feed;
+mod headers;
+mod limiter;
+mod link;
+mod options;
+mod random;
+mod report;
+mod sample;
+mod sizes;
+mod target;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+
+pub use self::dialer::FILE as ADDRESSES_FILE;
+pub(super) use self::download::{download, store_left};
+pub(super) use self::feed::Wanted;
+pub(super) use self::headers::{find_headers, is_complete, wait_for_news};
+pub use self::options::{NetKind, PeerOptions};
+pub use self::report::PeerReport;
+pub(super) use self::report::WithPeers;
+pub(super) use self::sample::learn_sizes;
+pub(super) use self::sizes::Sizes;
+pub use self::target::Target;
+
+use self::connections::{Connections, Ears};
+use self::dialer::{Dialer, NEEDED};
+use self::feed::Feed;
+use self::limiter::Limiter;
+use self::link::Dialing;
+use self::random::random;
+use self::report::Traffic;
+use super::clock::unix_time;
+use super::error::SyncError;
+use super::options::Options;
+use super::progress::Observer;
+use super::threads;
+use crate::chain::{BlockId, Tree};
+use crate::disk::Disk;
+use crate::net::{HeaderChain, Limits, Ourselves, PeerManager, Settings};
+use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::sources::BlockBytes;
+
+/// The most bytes of blocks that have come and wait to be taken, and of those that are asked for.
+///
+/// Besides these there may be [`EVENTS_MAX`] messages on their way and one for each connection, of
+/// at most 4 MB each.
+const WAITING_BYTES_MAX: u64 = 128 << 20;
+/// The most messages that wait to be looked at.
+const EVENTS_MAX: usize = 16;
+
+/// Peers, and what is wanted of them.
+pub(crate) struct Peers {
+    feed: Arc<Feed>,
+    connections: Mutex<Connections>,
+    traffic: Arc<Traffic>,
+    /// Ends the thread that listens.
+    over: Arc<AtomicBool>,
+    /// How long to wait for a peer that does not answer.
+    patience: Duration,
+}
+
+impl Peers {
+    /// Begins to look for peers; nothing is sent before [`find_headers`]. `height` is that of the
+    /// tip. `None` if there is nobody to connect to: no peer is named, and none is known.
+    ///
+    /// # Errors
+    /// The address book cannot be read, or nobody can listen on the port.
+    pub fn begin(
+        options: &Options,
+        peers: &PeerOptions,
+        disk: &Disk,
+        height: u32,
+    ) -> Result<Option<Self>, SyncError> {
+        let network = &options.network;
+        let (events, heard) = bounded(EVENTS_MAX);
+        let (wake, wakes) = bounded(1);
+        let dialing = Arc::new(Dialing {
+            magic: network.magic,
+            proxy: peers.proxy.as_ref().map(Target::to_string),
+            timeout: peers.timeout,
+            v2: peers.v2transport,
+            limiter: Limiter::new(peers.maxdownload),
+            events: events.clone(),
+        });
+        let file = options.network_dir().join(ADDRESSES_FILE);
+        let dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
+        if dialer.knows_nobody() {
+            return Ok(None);
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        if peers.listen {
+            link::listen(peers.port, Arc::clone(&over), events).map_err(|error| {
+                let port = peers.port;
+                SyncError::Input(format!("cannot listen on port {port}: {error}"))
+            })?;
+        }
+        let manager = PeerManager::new(Settings {
+            ourselves: Ourselves {
+                nonce: random(),
+                user_agent: format!("/Apus:{}/", env!("CARGO_PKG_VERSION")),
+                time: unix_time(),
+                start_height: height as i32,
+            },
+            needs: NEEDED,
+            limits: Limits {
+                bytes_max: WAITING_BYTES_MAX,
+                block_interval: Duration::from_secs(network.pow_target_spacing.into()),
+            },
+        });
+        let feed = Arc::new(Feed::new(wake));
+        let traffic = Arc::new(Traffic::default());
+        let ears = Ears { events: heard, wakes };
+        let connections =
+            Connections::new(manager, dialer, Arc::clone(&feed), ears, Arc::clone(&traffic));
+        let (connections, patience) = (Mutex::new(connections), peers.patience);
+        Ok(Some(Self { feed, connections, traffic, over, patience }))
+    }
+
+    /// An observer that shows `inner` what peers do, too.
+    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> WithPeers<'a> {
+        WithPeers { inner, traffic: &self.traffic }
+    }
+
+    /// What each peer gave.
+    pub fn reports(&self) -> Vec<PeerReport> {
+        self.connections().reports()
+    }
+
+    /// Waits for the block of a step, and has `check` check its bytes. Bytes that are not the
+    /// block's cost the peer that sent them its connection, and the block is asked of others.
+    ///
+    /// # Errors
+    /// `halt` was raised, no peer has the block, or it breaks a rule.
+    pub fn fetch<T>(
+        &self,
+        tree: &Tree,
+        step: Step,
+        halt: &AtomicBool,
+        check: impl Fn(BlockBytes) -> Result<T, BlockFault>,
+    ) -> Result<T, BlockFault> {
+        loop {
+            let bytes = self.feed.fetch(tree, step.id, halt)?;
+            match check(bytes) {
+                Err(BlockFault::Damaged(what)) => self.feed.changed(step.id, what),
+                Err(BlockFault::Rule(error)) => {
+                    self.feed.invalid(step.id, error.to_string());
+                    return Err(BlockFault::Rule(error));
+                }
+                Err(other) => return Err(other),
+                Ok(block) => {
+                    self.feed.good(tree, step.id);
+                    return Ok(block);
+                }
+            }
+        }
+    }
+
+    /// Waits for any block that is wanted and that no thread has taken; `None` if `halt` was
+    /// raised.
+    pub fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
+        self.feed.next(halt)
+    }
+
+    /// Talks to peers, and has them send what is `wanted`, while `work` is done.
+    ///
+    /// # Panics
+    /// `work` panics, or the thread that talks.
+    pub fn serve<T>(
+        &self,
+        tree: &Tree,
+        wanted: Wanted,
+        observer: &dyn Observer,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        self.connections().want(wanted);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let talking = threads::spawn(scope, "apus-net", || {
+                // Whoever waits for a block must not wait for a thread that has panicked.
+                let _end = EndOnDrop(&self.feed);
+                let mut connections = self.connections();
+                let mut chain = HeaderChain::fixed(tree, tree.best_header());
+                while !over.load(Relaxed) {
+                    connections.turn(&mut chain, observer);
+                }
+                connections.want_nothing();
+            });
+            let result = {
+                let _over = threads::RaiseOnDrop(&over);
+                work()
+            };
+            self.feed.wake();
+            talking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result
+        })
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        self.connections().save();
+    }
+}
+
+/// Ends all waits for blocks when it is dropped.
+struct EndOnDrop<'a>(&'a Feed);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

@@ -1,0 +1,52 @@
+//! A sample of blocks, which tells how large the others are.
+
+use std::sync::atomic::AtomicBool;
+
+use super::download::download;
+use super::sizes::Sizes;
+use crate::chain::BlockId;
+use crate::disk::StoreError;
+use crate::sync::node::Node;
+use crate::sync::outcome::Activated;
+use crate::sync::progress::Observer;
+
+/// With fewer blocks to come than this, no sample is taken.
+const BLOCKS_MIN: u32 = 2_000;
+/// The fewest blocks of a sample; there are at most twice as many.
+const SAMPLE_MIN: u32 = 32;
+
+/// Learns the sizes of blocks of the best chain from some of them, evenly spaced. Those that are
+/// missing are downloaded and stored, where many blocks are to come.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn learn_sizes(
+    node: &mut Node,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let Some(best) = node.tree.best_candidate() else { return Ok(Activated::Best) };
+    let top = node.tree.node(best).height;
+    let tip = node.tip();
+    let missing = top.saturating_sub(node.tree.node(tip).height);
+    let mut sample: Vec<BlockId> = vec![tip];
+    if missing >= BLOCKS_MIN {
+        // The same heights again in the next run, whose blocks are stored then.
+        let every = (top / SAMPLE_MIN).next_power_of_two() / 2;
+        let heights = (every..=top).step_by(every.max(1) as usize);
+        sample.extend(heights.filter_map(|height| node.tree.ancestor(best, height)));
+    }
+    sample.sort_by_key(|id| node.tree.node(*id).height);
+    sample.dedup();
+    let ended = download(node, &sample, observer, stop)?;
+    let mut known = Vec::new();
+    for id in sample {
+        if let Some(pos) = node.entry(id).block_pos()
+            && let Ok(bytes) = node.files.read_block(pos)
+        {
+            known.push((node.tree.node(id).height, bytes.len() as u64));
+        }
+    }
+    node.sizes = Sizes::new(known);
+    Ok(ended)
+}
