@@ -98,6 +98,7 @@ impl Known {
 
 impl Addresses {
     /// The number of addresses.
+    #[cfg(any(test, feature = "internals"))]
     pub fn len(&self) -> usize {
         self.known.len()
     }

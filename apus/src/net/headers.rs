@@ -11,8 +11,7 @@ use crate::rules::{RuleClass, Work, block_work, proof_of_work};
 use crate::wire::Header;
 use crate::wire::message::{GetHeaders, HEADERS_MAX, Hashes, HeaderList};
 
-/// Core's `HEADERS_RESPONSE_TIME`: after this time, an announcement may make us ask again, and
-/// another peer is asked too.
+/// Core's `HEADERS_RESPONSE_TIME`: after this time, an announcement may make us ask again.
 const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
 /// Core's `HEADERS_DOWNLOAD_TIMEOUT_BASE`.
 const HEADERS_TIMEOUT_BASE: Duration = Duration::from_secs(15 * 60);
@@ -147,8 +146,8 @@ impl HeadersOf {
         self.stage == Stage::New
     }
 
-    /// Whether the peer takes long, so that another is to be asked as well.
-    pub fn is_slow(&self, now: Duration) -> bool {
+    /// Whether the peer may be asked again, though it has not answered.
+    fn is_slow(&self, now: Duration) -> bool {
         self.asked.is_some_and(|asked| now > asked + HEADERS_RESPONSE_TIME)
     }
 

@@ -20,6 +20,9 @@ const ADDRESSES_PER_SECOND: f64 = 0.1;
 /// and those it may send more because we asked.
 const ADDRESS_TOKENS_MAX: f64 = 1000.0;
 
+/// Time after which another peer is asked for headers as well, if one does not answer.
+const ANOTHER_AFTER: Duration = Duration::from_secs(5);
+
 /// Why a peer is dropped.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PeerError {
@@ -102,11 +105,13 @@ impl PeerManager {
     }
 
     /// The number of peers.
+    #[cfg(any(test, feature = "internals"))]
     pub fn len(&self) -> usize {
         self.peers.len()
     }
 
     /// Whether there is none.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty()
     }
@@ -327,7 +332,10 @@ impl PeerManager {
     /// Asks one peer for headers while there are many to come, and all others after that.
     fn request_headers(&mut self, chain: &HeaderChain, now: Duration, out: &mut Vec<Action>) {
         let busy = self.header_peer.and_then(|id| self.peers.get(&id));
-        if busy.is_some_and(|peer| !peer.headers.is_at_end() && !peer.headers.is_slow(now)) {
+        let is_busy = |peer: &Peer| {
+            !peer.headers.is_at_end() && peer.headers.waits_since(now) < ANOTHER_AFTER
+        };
+        if busy.is_some_and(is_busy) {
             return;
         }
         let is_first = !self.peers.values().any(|peer| peer.headers.is_at_end());

@@ -186,6 +186,7 @@ impl Presync {
     }
 
     /// The height of that header, and whether headers are downloaded for the second time.
+    #[cfg(any(test, feature = "internals"))]
     pub fn progress(&self) -> (u32, bool) {
         (self.height, self.second.is_some())
     }

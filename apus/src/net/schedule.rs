@@ -236,11 +236,13 @@ impl Schedule {
     }
 
     /// Whether all that was wanted is taken.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_done(&self) -> bool {
         self.lanes.iter().all(|lane| lane.rest.is_empty())
     }
 
     /// Bytes that have come and wait to be taken.
+    #[cfg(any(test, feature = "internals"))]
     pub fn waiting_bytes(&self) -> u64 {
         self.arrived_bytes
     }

@@ -128,8 +128,6 @@ pub struct Session {
     last_received: Duration,
     ping: Option<(Nonce, Duration)>,
     last_ping: Duration,
-    /// The least and the last time that a ping took.
-    round_trip: Option<(Duration, Duration)>,
 }
 
 /// What a message leads to.
@@ -161,7 +159,6 @@ impl Session {
             last_received: now,
             ping: None,
             last_ping: now,
-            round_trip: None,
         };
         let version = (!inbound).then(|| session.version());
         (session, version)
@@ -191,11 +188,6 @@ impl Session {
         self.stage == Stage::Ready
     }
 
-    /// The least time that a ping took.
-    pub fn min_ping(&self) -> Option<Duration> {
-        self.round_trip.map(|(least, _)| least)
-    }
-
     /// Handles a message, and puts answers into `out`.
     ///
     /// # Errors
@@ -217,7 +209,7 @@ impl Session {
                 }
                 Ok(Handled::Ready)
             }
-            (Stage::Ready, message) => self.handle_ready(message, now, out),
+            (Stage::Ready, message) => self.handle_ready(message, out),
             // Core ignores everything else before the handshake is complete.
             (Stage::Verack, Message::SendCmpct(send)) if send.announce > 1 => {
                 Err(SessionFault::SendCmpct)
@@ -264,7 +256,6 @@ impl Session {
     fn handle_ready(
         &mut self,
         message: &Message,
-        now: Duration,
         out: &mut Vec<Outgoing>,
     ) -> Result<Handled, SessionFault> {
         match message {
@@ -279,11 +270,7 @@ impl Session {
             }
             Message::Pong(nonce) => {
                 // As with Core, a pong of another number or without one says nothing.
-                if let Some((_, sent)) = self.ping.take_if(|(sent, _)| Some(*sent) == *nonce) {
-                    let took = now.saturating_sub(sent);
-                    let least = self.round_trip.map_or(took, |(least, _)| least.min(took));
-                    self.round_trip = Some((least, took));
-                }
+                self.ping.take_if(|(sent, _)| Some(*sent) == *nonce);
                 Ok(Handled::Done)
             }
             // We serve nothing: as Core does while it has too little work, we say that we have no

@@ -32,6 +32,8 @@ mod resources;
 mod run;
 mod scan;
 mod sealed;
+#[cfg(any(test, feature = "internals"))]
+pub mod serve;
 mod shrink;
 mod sources;
 mod space;

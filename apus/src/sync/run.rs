@@ -13,13 +13,14 @@ use super::in_order::activate::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options};
 use super::outcome::{Activated, Summary};
-use super::peers::{Peers, find_headers, is_complete, learn_sizes, store_left, wait_for_news};
+use super::peers::{Peers, find_headers, is_complete, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, space, swift};
 use crate::disk::Disk;
+use crate::store::BlockSource;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
 /// in order of height.
@@ -68,28 +69,36 @@ pub fn sync_on(
             node = Node::open(options, disk, Coins::New(begun))?;
         }
         bound_cache(&mut node);
-        let scanning = Instant::now();
-        scan_into_node(&mut node, &opened, observer, stop)?;
-        node.clock.add(Stage::Headers, scanning.elapsed());
-        tracing::debug!(
-            headers = node.tree.len(),
-            refused = node.refusals.len(),
-            "sources scanned"
-        );
         node.peers = begin_peers(&node, disk, sources, observer)?;
         let summary = match node.peers.clone() {
             None => {
-                mend::mend_noted(&mut node, stop)?;
+                scan_and_mend(&mut node, &opened, observer, stop)?;
                 run(&mut node, hints.as_ref(), started, observer, stop)
             }
             Some(peers) => {
                 let observer = peers.observer(observer);
-                run_with_peers(&mut node, &peers, hints.as_ref(), started, &observer, stop)
+                let from = (&opened[..], hints.as_ref());
+                run_with_peers(&mut node, &peers, from, started, &observer, stop)
             }
         };
         let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
         end(node, rebuild, summary)
     })
+}
+
+/// Finds what the sources have, and replaces stored blocks that are known to be damaged.
+fn scan_and_mend(
+    node: &mut Node,
+    opened: &[BlockSource],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let scanning = Instant::now();
+    scan_into_node(node, opened, observer, stop)?;
+    mend::mend_noted(node, stop)?;
+    node.clock.add(Stage::Headers, scanning.elapsed());
+    tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
+    Ok(())
 }
 
 /// Begins to look for peers, if there are to be any and somebody to connect to. Else what is stored
@@ -123,7 +132,7 @@ fn begin_peers(
 fn run_with_peers(
     node: &mut Node,
     peers: &Arc<Peers>,
-    hints: Option<&HintsFile>,
+    (opened, hints): (&[BlockSource], Option<&HintsFile>),
     started: Instant,
     observer: &dyn Observer,
     stop: &AtomicBool,
@@ -137,8 +146,8 @@ fn run_with_peers(
             break;
         }
         if done.is_none() {
-            // Stored blocks that are damaged can be asked for.
-            mend::mend_noted(node, stop)?;
+            // Files may lack blocks whose headers are known now, and stored ones can be asked for.
+            scan_and_mend(node, opened, observer, stop)?;
         }
         if done.is_some() && is_complete(node) {
             is_at_tip = true;
@@ -170,7 +179,6 @@ fn run_with_peers(
         }
         is_last = !follows;
     }
-    store_left(node)?;
     let interrupted = !is_at_tip;
     let summary = match done {
         Some(first) if !first.interrupted => {

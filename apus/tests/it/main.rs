@@ -17,6 +17,7 @@ mod judged;
 mod kernel;
 mod lost_work;
 mod manners;
+mod peers;
 mod progress;
 mod pruned;
 mod real_chains;

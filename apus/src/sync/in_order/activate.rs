@@ -16,7 +16,7 @@ use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::{Node, observe, refusal, step};
 use crate::sync::outcome::Activated;
-use crate::sync::peers::Wanted;
+use crate::sync::peers::{Wanted, store_left};
 use crate::sync::progress::{Observer, Phase};
 use crate::sync::sources::Place;
 
@@ -52,7 +52,11 @@ fn activate(
         if steps.is_empty() {
             break;
         }
-        match connect(node, &steps, observer, stop)? {
+        let outcome = connect(node, &steps, observer, stop)?;
+        if !matches!(outcome, Outcome::Done) {
+            store_left(node)?;
+        }
+        match outcome {
             Outcome::Done => {}
             Outcome::Stopped => return Ok(Activated::Stopped),
             Outcome::Invalid(step, error) => {

@@ -67,8 +67,21 @@ enum Halt {
 }
 
 impl Connector<'_> {
-    /// Connects all steps, or as many as can be.
+    /// Connects all steps, or as many as can be. Blocks that peers have sent are stored even if
+    /// they are not connected, so that they need not come again.
     pub fn run(&mut self, workers: &mut Workers) -> Result<Outcome, StoreError> {
+        let outcome = self.connect_all(workers)?;
+        let is_done = matches!(outcome, Outcome::Done);
+        if !is_done && self.shared.peers.is_some() {
+            for (index, prepared) in workers.end() {
+                let id = self.steps[index].id;
+                self.ledger.store_block(self.shared, id, prepared.block.view())?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn connect_all(&mut self, workers: &mut Workers) -> Result<Outcome, StoreError> {
         let mut halt = None;
         loop {
             workers.let_ahead(self.connected);

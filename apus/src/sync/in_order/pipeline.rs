@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -53,12 +54,15 @@ enum Event {
 }
 
 /// The connector's ends of the queues.
-pub(crate) struct Workers {
+pub(crate) struct Workers<'a> {
     tickets: Sender<usize>,
     jobs: Sender<Arc<Validation>>,
     events: Receiver<Event>,
     threads: usize,
     next_ticket: usize,
+    /// Tickets whose block was made ready, or could not be.
+    answered: usize,
+    halt: &'a AtomicBool,
     steps: usize,
     ready: BTreeMap<usize, Result<Prepared, BlockFault>>,
     merges: Sender<()>,
@@ -111,6 +115,8 @@ pub(crate) fn with_workers<T>(
             events,
             threads,
             next_ticket,
+            answered: 0,
+            halt: &halt,
             steps,
             ready,
             failed,
@@ -118,7 +124,7 @@ pub(crate) fn with_workers<T>(
     })
 }
 
-impl Workers {
+impl Workers<'_> {
     /// Lets workers prepare blocks up to [`AHEAD_MAX`] beyond `connected`.
     pub fn let_ahead(&mut self, connected: usize) {
         while self.next_ticket < self.steps && self.next_ticket < connected + AHEAD_MAX {
@@ -164,6 +170,17 @@ impl Workers {
         self.failed.take()
     }
 
+    /// Ends the work on blocks that are made ready, and returns those that are, with the index of
+    /// their step.
+    pub fn end(&mut self) -> impl Iterator<Item = (usize, Prepared)> + use<> {
+        self.halt.store(true, Relaxed);
+        while self.answered < self.next_ticket {
+            self.wait();
+        }
+        let ready = std::mem::take(&mut self.ready).into_iter();
+        ready.filter_map(|(index, prepared)| Some((index, prepared.ok()?)))
+    }
+
     /// Waits for news, at most [`WAIT`] long.
     ///
     /// # Panics
@@ -181,7 +198,10 @@ impl Workers {
 
     fn note(&mut self, event: Event) {
         match event {
-            Event::Prepared(index, prepared) => drop(self.ready.insert(index, *prepared)),
+            Event::Prepared(index, prepared) => {
+                self.answered += 1;
+                self.ready.insert(index, *prepared);
+            }
             Event::Checked => {}
             Event::MergeFailed(error) => self.failed = Some(error),
             Event::Panicked => panic!("a worker has panicked"),

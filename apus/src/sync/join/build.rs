@@ -17,7 +17,7 @@ use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::outcome::Counts;
-use crate::sync::peers::Wanted;
+use crate::sync::peers::{Wanted, store_left};
 use crate::sync::progress::Observer;
 
 /// How a join ended.
@@ -58,7 +58,9 @@ pub(crate) fn build(
     let mut work = Workspace::begin(node, &plan)?;
     let read_before = work.state.read().counts;
     while !plan.steps.is_empty() {
-        let below = match attempt(node, &mut plan, &mut work, observer, stop) {
+        let ended = attempt(node, &mut plan, &mut work, observer, stop);
+        store_left(node)?;
+        let below = match ended {
             Ok(Ended::Finished) => break,
             Ok(Ended::Stopped) => {
                 *spilled += work.spilled_bytes();

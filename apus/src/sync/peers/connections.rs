@@ -2,6 +2,7 @@
 //! the manager wants done is done, and blocks go to the feed.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use crate::chain::{BlockId, Tree};
-use crate::net::{Action, HeaderChain, PeerError, PeerId, PeerManager};
+use crate::net::{Action, HeaderChain, PeerError, PeerId, PeerManager, TransportError};
 use crate::sync::clock::unix_time;
 use crate::sync::progress::Observer;
 use crate::wire::message::Command;
@@ -191,11 +192,7 @@ impl Connections {
                 }
                 self.carry_out(actions, observer);
             }
-            Event::Closed(id, why) => {
-                if self.links.contains_key(&id) {
-                    self.close(id, false, why, observer);
-                }
-            }
+            Event::Closed(id, error) => self.lose(id, &error, observer),
             Event::Resolved(found) => self.dialer.resolved(&found, unix_time()),
         }
     }
@@ -253,6 +250,17 @@ impl Connections {
 
     fn drop_peer(&mut self, id: PeerId, error: &PeerError, observer: &dyn Observer) {
         self.close(id, true, error.to_string(), observer);
+    }
+
+    /// The connection is closed, or cannot be read any more.
+    fn lose(&mut self, id: PeerId, error: &TransportError, observer: &dyn Observer) {
+        match error {
+            TransportError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.close(id, false, "it has hung up".to_string(), observer);
+            }
+            TransportError::Io(_) => self.close(id, false, error.to_string(), observer),
+            _ => self.close(id, true, error.to_string(), observer),
+        }
     }
 
     /// Closes a connection, which the user hears of once.

@@ -53,8 +53,12 @@ pub(crate) fn download(
 /// The disk fails.
 pub(crate) fn store_left(node: &mut Node) -> Result<(), StoreError> {
     let Some(peers) = node.peers.clone() else { return Ok(()) };
+    let left = peers.feed.left();
+    if left.is_empty() {
+        return Ok(());
+    }
     let (shared, ledger) = node.split();
-    for (id, bytes) in peers.feed.left() {
+    for (id, bytes) in left {
         if let Ok(block) = check_bytes(shared.tree, id, History::New, bytes) {
             ledger.store_block(&shared, id, block.view())?;
         }

@@ -35,7 +35,10 @@ pub(crate) fn find_headers(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
-    let patience = if is_last { peers.patience } else { PATIENCE_BEFORE_BLOCKS };
+    let patience = match is_last {
+        true => peers.patience,
+        false => peers.patience.min(PATIENCE_BEFORE_BLOCKS),
+    };
     let mut waited = Waited::default();
     grow(node, peers, observer, stop, true, |connections, tree| {
         let now = connections.now();

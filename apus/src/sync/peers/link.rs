@@ -44,7 +44,7 @@ pub(super) enum Event {
         payload: Range<usize>,
     },
     /// The connection is closed, or what came was no message.
-    Closed(PeerId, String),
+    Closed(PeerId, TransportError),
     /// What the name of a DNS seed leads to.
     Resolved(Vec<std::net::SocketAddr>),
 }
@@ -87,9 +87,7 @@ impl Drop for Link {
 pub(super) fn dial(id: PeerId, target: Target, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || match open(&target, &how) {
-        Ok(Open { stream, reader, writer, transport }) => {
-            talk(id, stream, reader, writer, transport, &how);
-        }
+        Ok(Open { stream, reader, writer }) => talk(id, stream, reader, writer, &how),
         Err(why) => drop(how.events.send(Event::Failed(id, why))),
     });
 }
@@ -104,9 +102,7 @@ pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
             respond(how.magic, how.v2, from, &mut &stream)
         };
         match begin() {
-            Ok((reader, writer, transport)) => {
-                talk(id, stream, reader, writer, transport, &how);
-            }
+            Ok((reader, writer, _)) => talk(id, stream, reader, writer, &how),
             Err(error) => drop(how.events.send(Event::Failed(id, error.to_string()))),
         }
     });
@@ -139,7 +135,6 @@ struct Open {
     stream: TcpStream,
     reader: Reader<BufReader<TcpStream>>,
     writer: Writer,
-    transport: Transport,
 }
 
 /// Opens a connection: with the v2 transport first, and with v1 if the peer then hangs up, as one
@@ -160,7 +155,7 @@ fn open_with(transport: Transport, target: &Target, how: &Dialing) -> Result<Ope
     prepare(&stream)?;
     let from = BufReader::with_capacity(READ_AHEAD, stream.try_clone()?);
     let (reader, writer) = initiate(transport, how.magic, from, &mut &stream)?;
-    Ok(Open { stream, reader, writer, transport })
+    Ok(Open { stream, reader, writer })
 }
 
 fn has_hung_up(error: &io::Error) -> bool {
@@ -207,13 +202,13 @@ fn talk<R: io::Read>(
     stream: TcpStream,
     mut reader: Reader<R>,
     writer: Writer,
-    transport: Transport,
     how: &Dialing,
 ) {
     let begin = || -> io::Result<Link> {
         // The manager knows how long a peer may say nothing.
         stream.set_read_timeout(None)?;
         let (outgoing, queue) = bounded(OUTGOING_MAX);
+        let transport = writer.transport();
         let to = stream.try_clone()?;
         threads::spawn_free(format!("apus-send-{}", id.0), move || send_all(&to, writer, &queue));
         Ok(Link { stream, outgoing, transport })
@@ -234,7 +229,7 @@ fn talk<R: io::Read>(
                 how.limiter.take(bytes.len() as u64);
                 Event::Message { from: id, command, bytes, payload }
             }
-            Err(error) => Event::Closed(id, error.to_string()),
+            Err(error) => Event::Closed(id, error),
         };
         let is_end = matches!(event, Event::Closed(..));
         if events.send(event).is_err() || is_end {

@@ -17,7 +17,7 @@ use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::options::AggregateKind;
 use crate::sync::outcome::{Activated, SavedBlocks};
-use crate::sync::peers::download;
+use crate::sync::peers::{download, store_left};
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
 
@@ -98,6 +98,7 @@ fn build_branch(
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
             AggregateKind::MuHash => attempt::<MuHashAggregate>(node, hints, &plan, observer, stop),
         };
+        store_left(node).map_err(Fault::Store)?;
         match result {
             Ok(Activated::Best) => {
                 node.tree.settle_on(plan.target);

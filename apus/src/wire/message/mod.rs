@@ -5,6 +5,11 @@
 //! length is held against Core's limit, and against the bytes that are there, before anything is
 //! made of it. Bytes after the end of a payload are ignored, as Core does.
 
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, reason = "what only a server sends or reads, and what is measured")
+)]
+
 mod address;
 mod command;
 mod inventory;

@@ -18,8 +18,6 @@ impl Services {
     pub const WITNESS: Self = Self(1 << 3);
     /// The last 288 blocks (BIP159).
     pub const NETWORK_LIMITED: Self = Self(1 << 10);
-    /// The encrypted transport (BIP324).
-    pub const P2P_V2: Self = Self(1 << 11);
 
     /// Whether all of `others` are offered.
     pub fn has(self, others: Self) -> bool {

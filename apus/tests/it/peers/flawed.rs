@@ -1,0 +1,153 @@
+//! Peers with flaws: whoever is slow, stalls, sends corrupt blocks, has another branch or dies does
+//! not keep a sync from its end.
+
+use std::time::Duration;
+
+use apus::hash::Hash;
+use apus::net::Outgoing;
+use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus::wire::message::{Command, Message};
+use apus_testchain::{Rng, rounds};
+
+use super::world::{WAYS, assert_as_from_files, chain, world};
+use crate::support::blocks;
+
+/// What a peer does otherwise than it should.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Flaw {
+    None,
+    /// Takes so long for each block.
+    Slow(Duration),
+    /// Says nothing any more after so many blocks.
+    Stalls(usize),
+    /// Changes every block at a height of which this is a divisor.
+    Corrupts(usize),
+    /// Has another branch from this height on, with less work.
+    Fork(usize),
+    /// Hangs up after so many blocks.
+    Dies(usize),
+    /// Says that it does not have every block at a height of which this is a divisor.
+    Lacks(usize),
+    /// Does not answer when asked for headers.
+    NoHeaders,
+}
+
+struct Flawed {
+    honest: Honest,
+    flaw: Flaw,
+    sent: usize,
+}
+
+impl Flawed {
+    fn block(&mut self, hash: &Hash, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        let Some(height) = self.honest.chain.height_of(hash) else { return Ok(()) };
+        let mut payload = self.honest.chain.block(height);
+        self.sent += 1;
+        match self.flaw {
+            Flaw::Slow(time) => std::thread::sleep(time),
+            Flaw::Stalls(count) if self.sent > count => return Ok(()),
+            Flaw::Dies(count) if self.sent > count => return Err(Hangup),
+            // The last byte is of a transaction's lock time.
+            Flaw::Corrupts(divisor) if height.is_multiple_of(divisor) => {
+                *payload.last_mut().unwrap() ^= 1;
+            }
+            _ => {}
+        }
+        out.push(Outgoing { command: Command::BLOCK, payload });
+        Ok(())
+    }
+}
+
+impl Answers for Flawed {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        match (message, self.flaw) {
+            (Message::GetData(list), Flaw::Lacks(divisor)) => {
+                for item in list.iter() {
+                    match self.honest.chain.height_of(&item.hash) {
+                        Some(height) if height.is_multiple_of(divisor) => out.push(not_found(item)),
+                        _ => self.block(&item.hash, out)?,
+                    }
+                }
+                Ok(())
+            }
+            (Message::GetData(list), _) => {
+                list.iter().try_for_each(|item| self.block(&item.hash, out))
+            }
+            (Message::GetHeaders(_), Flaw::NoHeaders) => Ok(()),
+            _ => self.honest.answer(message, out),
+        }
+    }
+}
+
+/// A server with a flaw.
+fn flawed(flaw: Flaw, accept_v2: bool) -> Server {
+    let chain = match flaw {
+        Flaw::Fork(height) => fork(height),
+        _ => chain(),
+    };
+    let magic = world().place().network.magic;
+    let begin = move || -> Box<dyn Answers> {
+        Box::new(Flawed { honest: Honest::new(chain.clone()), flaw, sent: 0 })
+    };
+    Server::start(magic, accept_v2, begin).unwrap()
+}
+
+/// The chain up to `height`, and ten other blocks on it.
+fn fork(height: usize) -> ServedChain {
+    let mut list = world().blocks[..=height].to_vec();
+    let mut parent = blocks::genesis_parent();
+    for block in &list[1..] {
+        parent = parent.child(&bitcoin::consensus::deserialize(block).unwrap());
+    }
+    let count = 10.min(world().blocks.len() - height - 2);
+    let (others, _) = blocks::branch(&parent, "fork", count);
+    list.extend(blocks::bytes(&others));
+    ServedChain::of(list)
+}
+
+#[test]
+fn a_sync_ends_with_five_peers_none_of_which_is_good() {
+    let flaws = [
+        Flaw::Slow(Duration::from_millis(20)),
+        Flaw::Stalls(20),
+        Flaw::Corrupts(3),
+        Flaw::Fork(100),
+        Flaw::Dies(30),
+    ];
+    for way in WAYS {
+        let servers = flaws.map(|flaw| flawed(flaw, true));
+        let told = assert_as_from_files(way, &servers.each_ref());
+        let at = |index: usize| servers[index].address().to_string();
+        told.assert_has(&["Dropped peer", &at(2), "a block that was changed on its way"]);
+        told.assert_has(&["Lost peer", &at(4)]);
+        assert!(told.count(&format!("peer {}: ", at(0))) <= 1, "the slow one may be dropped once");
+        assert_eq!(told.count(&format!("Dropped peer {}", at(3))), 0, "a branch is no fault");
+    }
+}
+
+#[test]
+fn random_peers_come_to_the_same_if_one_has_everything() {
+    for round in 0..rounds(6) {
+        let mut rng = Rng::new(round, 0);
+        let any = |rng: &mut Rng| match rng.below(8) {
+            0 => Flaw::None,
+            1 => Flaw::Slow(Duration::from_millis(rng.below(30))),
+            2 => Flaw::Stalls(rng.below(100) as usize),
+            3 => Flaw::Corrupts(1 + rng.below(20) as usize),
+            4 => Flaw::Fork(100 + rng.below(60) as usize),
+            5 => Flaw::Dies(rng.below(100) as usize),
+            6 => Flaw::Lacks(1 + rng.below(20) as usize),
+            _ => Flaw::NoHeaders,
+        };
+        let mut flaws: Vec<Flaw> = (0..4).map(|_| any(&mut rng)).collect();
+        flaws.push(match rng.below(2) {
+            0 => Flaw::None,
+            _ => Flaw::Slow(Duration::from_millis(5)),
+        });
+        let servers: Vec<Server> =
+            flaws.iter().map(|flaw| flawed(*flaw, rng.below(2) == 0)).collect();
+        let way = WAYS[rng.below(3) as usize];
+        println!("round {round}: {way:?} {flaws:?}");
+        assert_as_from_files(way, &servers.iter().collect::<Vec<_>>());
+    }
+}

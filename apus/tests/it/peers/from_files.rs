@@ -1,0 +1,67 @@
+//! Files and peers together: what is missing or damaged in files, or in the data directory, comes
+//! from peers.
+
+use std::sync::atomic::AtomicBool;
+
+use apus::sync::{self, Method};
+
+use super::world::{Told, from_files, honest, try_sync, with_peers, world};
+use crate::support::outcome::Outcome;
+
+#[test]
+fn peers_have_what_is_missing_in_files_or_damaged() {
+    for way in [Method::InOrder, Method::Join] {
+        let place = world().place();
+        let mut blocks = world().blocks.clone();
+        *blocks[150].last_mut().unwrap() ^= 1;
+        blocks.drain(120..130);
+        let file = place.write("some", &blocks);
+        let server = honest(true);
+        let options = with_peers(&place, way, &[&server]);
+        let told = Told::default();
+        let summary = sync::sync(&options, &[file], &told, &AtomicBool::new(false)).unwrap();
+        assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);
+        assert!((11..30).contains(&summary.peers[0].blocks), "{:?}", summary.peers);
+        Outcome::of(&place, summary).assert_holds_same(from_files(way), "files and peers");
+    }
+}
+
+#[test]
+fn a_stored_block_that_is_damaged_is_asked_for_again() {
+    let place = world().place();
+    let server = honest(true);
+    let options = with_peers(&place, Method::InOrder, &[&server]);
+    let stop_at_height = Some(100);
+    try_sync(&apus::sync::Options { stop_at_height, ..options.clone() }).0.unwrap();
+    // Stored, and not connected.
+    let rest = place.write("rest", &world().blocks[101..]);
+    let stored = apus::sync::Options { peers: None, stop_at_height: Some(150), ..options.clone() };
+    sync::sync(&stored, &[rest], &Told::default(), &AtomicBool::new(false)).unwrap();
+    damage(&place, 140);
+    let summary = sync::reindex(
+        &apus::sync::Options { peers: None, ..options.clone() },
+        &Told::default(),
+        &AtomicBool::new(false),
+    );
+    assert!(summary.unwrap_err().to_string().contains("is damaged"));
+    let summary = try_sync(&options).0.unwrap();
+    assert_eq!(summary.height, world().height());
+    let words = "is replaced by that of a peer";
+    assert!(summary.refusals.iter().any(|refusal| refusal.reason.contains(words)));
+}
+
+/// Changes the last byte of the stored block at a height.
+fn damage(place: &crate::support::Place, height: usize) {
+    use std::os::unix::fs::FileExt as _;
+    let (index, files) = place.blocks();
+    let hash = world().hash(height as u32);
+    let entry = index.entries.iter().find(|entry| entry.hash == hash).unwrap();
+    let pos = entry.block_pos().unwrap();
+    let path = files.block_path(pos.file);
+    drop(files);
+    let at = u64::from(pos.pos) + world().blocks[height].len() as u64 - 1;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}

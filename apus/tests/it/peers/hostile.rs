@@ -1,0 +1,356 @@
+//! Hostile peers: each is dropped, for its own reason, and the sync ends as it should.
+
+use std::io::{BufReader, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use apus::hash::sha256d;
+use apus::net::{Outgoing, respond};
+use apus::sync::Method;
+use apus::sync::serve::{Answers, Hangup, Honest, Server, version};
+use apus::wire::message::{
+    Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
+    encode,
+};
+use apus::wire::{Header, Network};
+
+use super::world::{assert_as_from_files, chain, world};
+use crate::support::blocks;
+
+/// What a peer sends that it should not.
+enum Deed {
+    /// These bytes, instead of its `version`.
+    Greets(Vec<u8>),
+    /// These bytes, after the handshake.
+    Sends(Vec<u8>),
+    /// This `version`.
+    Version(Outgoing),
+    /// These headers, for whatever it is asked.
+    Headers(Vec<Header>),
+    /// This instead of each block.
+    Blocks(fn(Vec<u8>) -> Vec<u8>),
+}
+
+struct Kind {
+    name: &'static str,
+    /// Words of the reason for which it is dropped.
+    reason: &'static str,
+    deed: Deed,
+}
+
+/// A message with any name and payload.
+fn message(name: &'static str, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&Raw(Command::new(name), payload), network().magic, &mut bytes);
+    bytes
+}
+
+/// The 24 bytes before a payload.
+fn envelope(magic: [u8; 4], name: &[u8; 12], len: u32, checksum: [u8; 4]) -> Vec<u8> {
+    [&magic[..], name, &len.to_le_bytes(), &checksum].concat()
+}
+
+fn network() -> Network {
+    world().place().network
+}
+
+/// The version of a peer with these services and this number of the protocol.
+fn odd_version(services: Services, number: i32) -> Outgoing {
+    Outgoing::new(&Version {
+        version: number,
+        services,
+        time: 0,
+        receiver: [0; 26],
+        nonce: 5,
+        user_agent: b"/odd/",
+        start_height: 0,
+        relay: true,
+    })
+}
+
+/// Headers on the last block, changed by `change` before they are mined.
+fn headers(count: usize, is_mined: bool, change: impl Fn(usize, &mut Header)) -> Vec<Header> {
+    let network = network();
+    let mut prev = *chain().header(chain().height());
+    let next = |number: usize| {
+        let mut header = Header {
+            prev: prev.hash(),
+            time: prev.time + 600,
+            nonce: 0,
+            version: 4,
+            merkle_root: sha256d(b"hostile"),
+            ..prev
+        };
+        change(number, &mut header);
+        let is_valid = |header: &Header| {
+            apus::rules::proof_of_work(&header.hash(), header.bits, &network) == is_mined
+        };
+        while !is_valid(&header) {
+            header.nonce += 1;
+        }
+        prev = header;
+        header
+    };
+    (0..count).map(next).collect()
+}
+
+fn transaction_inv() -> Vec<u8> {
+    let item = InventoryItem { kind: InventoryKind::TX, hash: sha256d(b"tx") };
+    let mut bytes = Vec::new();
+    encode(&Inventory(Command::INV, &[item]), network().magic, &mut bytes);
+    bytes
+}
+
+/// What peers do between the bytes and the handshake.
+fn of_the_wire() -> Vec<Kind> {
+    let (magic, none) = (network().magic, [0; 4]);
+    let kind = |name, reason, deed| Kind { name, reason, deed };
+    let sends = |name, reason, bytes| kind(name, reason, Deed::Sends(bytes));
+    let greets = |name, reason, bytes| kind(name, reason, Deed::Greets(bytes));
+    let all = Services::NETWORK.with(Services::WITNESS);
+    let name = |text: &str| -> [u8; 12] {
+        let mut name = [0; 12];
+        name[..text.len()].copy_from_slice(text.as_bytes());
+        name
+    };
+    vec![
+        greets("noise", "other magic bytes", vec![0x5a; 400]),
+        greets("http", "other magic bytes", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+        greets("another network", "other magic bytes", envelope([1; 4], &name("version"), 0, none)),
+        greets("endless message", "more than any may have", {
+            envelope(magic, &name("version"), u32::MAX, none)
+        }),
+        sends(
+            "oversized",
+            "more than any may have",
+            envelope(magic, &name("block"), 4_000_001, none),
+        ),
+        sends("wrong checksum", "wrong checksum", {
+            [envelope(magic, &name("headers"), 1, none), vec![0]].concat()
+        }),
+        sends("a name of noise", "not printable", envelope(magic, &[0xff; 12], 0, none)),
+        sends(
+            "a name with a gap",
+            "not printable",
+            envelope(magic, b"a\0b\0\0\0\0\0\0\0\0\0", 0, none),
+        ),
+        kind(
+            "no blocks",
+            "does not serve",
+            Deed::Version(odd_version(Services::default(), 70_016)),
+        ),
+        kind(
+            "no witnesses",
+            "does not serve",
+            Deed::Version(odd_version(Services::NETWORK, 70_016)),
+        ),
+        kind("too old", "too old", Deed::Version(odd_version(all, 31_799))),
+        sends("wtxidrelay late", "after the handshake", message("wtxidrelay", &[])),
+        sends("sendaddrv2 late", "after the handshake", message("sendaddrv2", &[])),
+    ]
+}
+
+/// What peers send in messages of the right form.
+fn of_messages() -> Vec<Kind> {
+    let kind = |name, reason, deed| Kind { name, reason, deed };
+    let sends = |name, reason, bytes| kind(name, reason, Deed::Sends(bytes));
+    let count = |count: u16| [&[0xfd][..], &count.to_le_bytes()].concat();
+    let genesis = chain().block(0);
+    let unknown = blocks::bytes(&blocks::branch(&blocks::genesis_parent(), "unknown", 1).0);
+    vec![
+        sends("a truncated inv", "wrong `inv`", message("inv", &[5, 1])),
+        sends("too many in an inv", "wrong `inv`", message("inv", &count(50_001))),
+        sends("too many headers", "wrong `headers`", message("headers", &count(2_001))),
+        sends("truncated headers", "wrong `headers`", message("headers", &[1, 2, 3])),
+        sends("too many addresses", "wrong `addr`", message("addr", &count(1_001))),
+        sends("a wrong addrv2", "wrong `addrv2`", message("addrv2", &[1, 0, 0])),
+        sends("a transaction", "a transaction", message("tx", &genesis[81..])),
+        sends("an inv of a transaction", "a transaction", transaction_inv()),
+        sends("sendcmpct of neither", "neither yes nor no", message("sendcmpct", &[2; 9])),
+        sends("a block not asked for", "not asked for", message("block", &unknown[0])),
+        sends("an empty block", "not asked for", message("block", &[])),
+        kind("headers without work", "without proof of work", {
+            Deed::Headers(headers(3, false, |_, _| {}))
+        }),
+        kind("headers with a gap", "do not build on each other", {
+            let mut list = headers(5, true, |_, _| {});
+            list.remove(2);
+            Deed::Headers(list)
+        }),
+        kind("headers of the wrong difficulty", "invalid header", {
+            Deed::Headers(headers(2, true, |_, header| header.bits = 0x207f_fffe))
+        }),
+        kind("headers before their time", "invalid header", {
+            Deed::Headers(headers(20, true, |number, header| header.time -= 700 * number as u32))
+        }),
+        kind("headers of an old version", "invalid header", {
+            Deed::Headers(headers(2, true, |_, header| header.version = 1))
+        }),
+    ]
+}
+
+/// What peers send instead of blocks.
+fn of_blocks() -> Vec<Kind> {
+    let kind = |name, reason, deed| Kind { name, reason, deed };
+    vec![
+        kind("blocks with a changed transaction", "changed on its way", {
+            Deed::Blocks(|mut block| {
+                *block.last_mut().unwrap() ^= 1;
+                block
+            })
+        }),
+        kind("blocks without an end", "changed on its way", {
+            Deed::Blocks(|block| block[..block.len() - 1].to_vec())
+        }),
+        kind("headers instead of blocks", "changed on its way", {
+            Deed::Blocks(|block| block[..80].to_vec())
+        }),
+    ]
+}
+
+struct Hostile {
+    honest: Honest,
+    deed: Deed,
+}
+
+impl Answers for Hostile {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        match (&self.deed, message) {
+            (Deed::Version(version), Message::Version(_)) => out.push(version.clone()),
+            (Deed::Headers(list), Message::GetHeaders(_)) => {
+                out.push(Outgoing::new(&Headers(list)));
+            }
+            (Deed::Blocks(change), Message::GetData(list)) => {
+                for item in list.iter() {
+                    let Some(height) = self.honest.chain.height_of(&item.hash) else { continue };
+                    let payload = change(self.honest.chain.block(height));
+                    out.push(Outgoing { command: Command::BLOCK, payload });
+                }
+            }
+            _ => return self.honest.answer(message, out),
+        }
+        Ok(())
+    }
+}
+
+/// Talks by the v1 transport until the other side hangs up.
+fn talk(stream: &TcpStream, deed: Deed) -> Option<()> {
+    let from = BufReader::new(stream);
+    let (mut reader, mut writer, _) = respond(network().magic, false, from, &mut &*stream).ok()?;
+    let mut hostile = Hostile { honest: Honest::new(chain()), deed };
+    let (mut buffer, mut out) = (Vec::new(), Vec::new());
+    loop {
+        let (command, payload) = reader.read(&mut buffer).ok()?;
+        if let Deed::Greets(bytes) = &hostile.deed {
+            (&mut &*stream).write_all(bytes).ok()?;
+            hostile.deed = Deed::Sends(Vec::new());
+            continue;
+        }
+        let message = Message::decode(command, &buffer[payload]).ok()?;
+        hostile.answer(&message, &mut out).ok()?;
+        let mut bytes = Vec::new();
+        for Outgoing { command, payload } in out.drain(..) {
+            writer.encode(&Raw(command, &payload), &mut bytes);
+        }
+        (&mut &*stream).write_all(&bytes).ok()?;
+        if let (Message::Verack, Deed::Sends(bytes)) = (&message, &hostile.deed) {
+            (&mut &*stream).write_all(bytes).ok()?;
+        }
+    }
+}
+
+/// An honest peer that takes its time: for blocks, or for its `version`.
+struct Patient {
+    honest: Honest,
+    for_version: Duration,
+    for_block: Duration,
+}
+
+impl Answers for Patient {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        match message {
+            Message::Version(_) => std::thread::sleep(self.for_version),
+            Message::GetData(list) => std::thread::sleep(self.for_block * list.len() as u32),
+            _ => {}
+        }
+        self.honest.answer(message, out)
+    }
+}
+
+fn patient(for_version: u64, for_block: u64) -> Server {
+    let [for_version, for_block] = [for_version, for_block].map(Duration::from_millis);
+    let begin = move || -> Box<dyn Answers> {
+        Box::new(Patient { honest: Honest::new(chain()), for_version, for_block })
+    };
+    Server::start(network().magic, true, begin).unwrap()
+}
+
+/// A server that does this to the first connection of the v1 transport.
+fn hostile(deed: Deed) -> Server {
+    let deed = Mutex::new(Some(deed));
+    let magic = network().magic;
+    let talk = move |stream: TcpStream| {
+        // Whoever tries v2 first is hung up on.
+        let mut first = [0];
+        let is_v1 = stream.peek(&mut first).is_ok() && first[0] == magic[0];
+        if let Some(deed) = is_v1.then(|| deed.lock().unwrap().take()).flatten() {
+            let _ = talk(&stream, deed);
+        }
+        let _ = stream.shutdown(Shutdown::Both);
+    };
+    Server::start_raw(talk).unwrap()
+}
+
+#[test]
+fn each_kind_is_dropped_for_its_own_reason() {
+    // The others have their say before this one has sent all blocks.
+    let (mut servers, mut expected) = (vec![patient(0, 20)], Vec::new());
+    for Kind { name, reason, deed } in of_the_wire().into_iter().chain(of_messages()) {
+        let server = hostile(deed);
+        expected.push((name, server.address().to_string(), reason));
+        servers.push(server);
+    }
+    assert!(expected.len() >= 25, "{}", expected.len());
+    let told = assert_as_from_files(Method::InOrder, &servers.iter().collect::<Vec<_>>());
+    for (name, address, reason) in expected {
+        println!("{name}");
+        told.assert_has(&[&format!("Dropped peer {address}:"), reason]);
+    }
+}
+
+#[test]
+fn bytes_that_are_not_those_of_a_block_cost_the_peer_and_not_the_block() {
+    for Kind { name, reason, deed } in of_blocks() {
+        println!("{name}");
+        let (hostile, late) = (hostile(deed), patient(500, 0));
+        let address = hostile.address();
+        let told = assert_as_from_files(Method::Join, &[&hostile, &late]);
+        told.assert_has(&[&format!("Dropped peer {address}:"), reason]);
+    }
+}
+
+#[test]
+fn bytes_after_a_block_are_ignored_as_core_does() {
+    let server = hostile(Deed::Blocks(|block| [&block[..], &[0]].concat()));
+    let told = assert_as_from_files(Method::InOrder, &[&server]);
+    assert_eq!(told.count("Dropped"), 0);
+}
+
+/// What the connection of a peer that is us says.
+#[test]
+fn a_connection_to_ourselves_is_noticed() {
+    struct Mirror;
+    impl Answers for Mirror {
+        fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+            if let Message::Version(ours) = message {
+                out.push(version(0, ours.nonce));
+            }
+            Ok(())
+        }
+    }
+    let mirror = Server::start(network().magic, true, || Box::new(Mirror)).unwrap();
+    let honest = super::world::honest(true);
+    let told = assert_as_from_files(Method::InOrder, &[&mirror, &honest]);
+    told.assert_has(&["Dropped peer", "it is ourselves"]);
+}
