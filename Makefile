@@ -13,13 +13,16 @@ CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertion
 # Clippy's own lints see public items there as private ones, and would say other things of them.
 UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 
-.PHONY: demo test lint deny check bench build dist fuzz setup help
+.PHONY: demo test judge lint deny check bench build dist fuzz setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
 
 test: setup ## every test, with debug assertions and overflow checks
 	$(CARGO) test $(RELEASE) --workspace $(CHECKED)
+
+judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
+	@CARGO="$(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
 
 lint: setup deny ## format, clippy, what nobody uses, docs, licences and sources of dependencies
 	$(CARGO) fmt --all --check

@@ -137,6 +137,11 @@ impl Tree {
         (0..self.blocks.len() as u32).map(BlockId)
     }
 
+    /// The blocks after the first `count`, parents before children.
+    pub fn ids_after(&self, count: usize) -> impl Iterator<Item = BlockId> + use<> {
+        (count as u32..self.blocks.len() as u32).map(BlockId)
+    }
+
     /// What is known of `id`.
     #[inline]
     pub fn node(&self, id: BlockId) -> BlockNode {

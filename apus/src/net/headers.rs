@@ -13,6 +13,8 @@ use crate::wire::message::{GetHeaders, HEADERS_MAX, Hashes, HeaderList};
 
 /// Core's `HEADERS_RESPONSE_TIME`: after this time, an announcement may make us ask again.
 const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
+/// Time after which a question that was not answered is put again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// Core's `HEADERS_DOWNLOAD_TIMEOUT_BASE`.
 const HEADERS_TIMEOUT_BASE: Duration = Duration::from_secs(15 * 60);
 /// Core's `HEADERS_DOWNLOAD_TIMEOUT_PER_HEADER`.
@@ -66,6 +68,8 @@ pub struct HeadersOf {
     best: Option<BlockId>,
     /// When headers were asked for and not answered yet.
     asked: Option<Duration>,
+    /// When the question was put last.
+    asked_again: Duration,
     /// When all of them are to be here.
     deadline: Option<Duration>,
 }
@@ -166,7 +170,6 @@ impl HeadersOf {
     pub fn begin(&mut self, chain: &HeaderChain, now: Duration) -> Outgoing {
         let tree = chain.tree();
         let best = tree.best_header();
-        let from = tree.node(best).prev.unwrap_or(best);
         self.stage = Stage::Asking;
         self.asked = Some(now);
         let spacing = i64::from(tree.network().pow_target_spacing);
@@ -174,7 +177,18 @@ impl HeadersOf {
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         let time = HEADERS_TIMEOUT_BASE + HEADERS_TIMEOUT_PER_HEADER * missing;
         self.deadline = Some(now + time);
-        chain.request(from, None)
+        chain.request(start_of_request(tree), None)
+    }
+
+    /// Puts the question again that the peer has not answered for long: one that is syncing itself
+    /// may have had nothing to say, and says so to nobody. Its time goes on.
+    pub fn ask_again(&mut self, chain: &HeaderChain, now: Duration) -> Option<Outgoing> {
+        let asked = self.asked.filter(|_| self.stage == Stage::Asking && self.presync.is_none())?;
+        if now < asked.max(self.asked_again) + ASK_AGAIN_AFTER {
+            return None;
+        }
+        self.asked_again = now;
+        Some(chain.request(start_of_request(chain.tree()), None))
     }
 
     /// A block was announced by its hash. If it is not known, its header is asked for.
@@ -359,6 +373,13 @@ impl HeadersOf {
         let is_late = self.deadline.is_some_and(|deadline| now > deadline);
         if is_late && is_old { Err(HeadersFault::Timeout) } else { Ok(()) }
     }
+}
+
+/// The block after which headers are asked for first: below the best one, so that the answer is not
+/// empty.
+fn start_of_request(tree: &Tree) -> BlockId {
+    let best = tree.best_header();
+    tree.node(best).prev.unwrap_or(best)
 }
 
 /// Each header has the proof of work that it claims, and builds on the one before.

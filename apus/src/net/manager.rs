@@ -317,6 +317,8 @@ impl PeerManager {
                 dropped.push((*id, fault.into()));
             }
             out.extend(answers.drain(..).map(|answer| Action::Send(*id, answer)));
+            let again = peer.headers.ask_again(chain, now);
+            out.extend(again.map(|request| Action::Send(*id, request)));
         }
         let faults = self.schedule.tick(chain.tree(), now);
         dropped.extend(faults.into_iter().map(|(id, fault)| (id, fault.into())));

@@ -7,7 +7,9 @@ use super::flat_file::{
     read_undo_payload, undo_record,
 };
 use super::writer::{Lane, Writer};
-use super::{BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, Obfuscation};
+use super::{
+    BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, IndexRecord, Obfuscation,
+};
 use crate::disk::{Disk, File, Result, StoreError};
 use crate::hash::Hash;
 
@@ -133,13 +135,19 @@ impl BlockFiles {
 
     /// Appends the undo data of a stored block and notes it in `entry`, unless the entry says that
     /// it is stored already. Returns whether it was appended (Core's `WriteBlockUndo`).
-    pub fn write_undo(&self, entry: &mut IndexEntry, payload: &[u8]) -> Result<bool> {
-        if entry.status.has(BlockStatus::BLOCK_HAVE_UNDO) {
+    pub fn write_undo(
+        &self,
+        record: &mut IndexRecord,
+        height: u32,
+        prev: &Hash,
+        payload: &[u8],
+    ) -> Result<bool> {
+        if record.status.has(BlockStatus::BLOCK_HAVE_UNDO) {
             return Ok(false);
         }
-        let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
-        entry.undo_pos = self.append_undo(UndoRecord { file, height, prev, payload })?;
-        entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+        let file = record.file;
+        record.undo_pos = self.append_undo(UndoRecord { file, height, prev, payload })?;
+        record.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
         Ok(true)
     }
 

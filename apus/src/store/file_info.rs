@@ -71,6 +71,13 @@ pub struct FileChanges {
     pub(super) last_file: u32,
 }
 
+impl FileChanges {
+    /// What is left of these changes once they are written: nothing.
+    pub fn written(self) -> Self {
+        Self { infos: BTreeMap::new(), ..self }
+    }
+}
+
 /// Reads a VARINT that Core holds in an unsigned number of 32 bits.
 pub(super) fn varint_u32(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let error = cursor.error("VARINT over 32 bits");

@@ -223,9 +223,9 @@ impl IndexDb {
         if key[1..] != entry.hash.0 {
             return Err(self.corrupt(key, format!("holds the header of block {}", entry.hash)));
         }
-        if entry.status.has(BlockStatus::BLOCK_FAILED_CHILD) {
-            entry.status.0 &= !BlockStatus::BLOCK_FAILED_CHILD;
-            entry.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+        if entry.record.status.has(BlockStatus::BLOCK_FAILED_CHILD) {
+            entry.record.status.0 &= !BlockStatus::BLOCK_FAILED_CHILD;
+            entry.record.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
         }
         Ok(entry)
     }

@@ -78,6 +78,13 @@ pub struct IndexEntry {
     pub header: Header,
     /// Height of the block; that of the genesis block is 0.
     pub height: u32,
+    /// Everything else.
+    pub record: IndexRecord,
+}
+
+/// What is known of a block beside its header: how far it was checked, and where it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexRecord {
     /// How far the block has been checked, and what of it is stored.
     pub status: BlockStatus,
     /// Number of transactions; 0 as long as only the header is known.
@@ -93,7 +100,7 @@ pub struct IndexEntry {
 /// The version at the start of a record, which no program reads; Core writes its newest one.
 pub const DUMMY_VERSION: u64 = 259_900;
 
-impl IndexEntry {
+impl IndexRecord {
     /// The position of the block, if it is stored.
     pub fn block_pos(&self) -> Option<FlatFilePos> {
         let stored = self.status.has(BlockStatus::BLOCK_HAVE_DATA);
@@ -112,22 +119,35 @@ impl IndexEntry {
         self.status.0 &= !BlockStatus::BLOCK_HAVE_MASK;
         (self.file, self.data_pos, self.undo_pos) = (0, 0, 0);
     }
+}
+
+impl IndexEntry {
+    /// The position of the block, if it is stored.
+    pub fn block_pos(&self) -> Option<FlatFilePos> {
+        self.record.block_pos()
+    }
+
+    /// The position of the undo data, if it is stored.
+    pub fn undo_pos(&self) -> Option<FlatFilePos> {
+        self.record.undo_pos()
+    }
 
     /// The record in the block index.
     pub fn to_bytes(self) -> Vec<u8> {
+        let IndexRecord { status, tx_count, file, data_pos, undo_pos } = self.record;
         let mut out = Vec::with_capacity(120);
         put_varint(&mut out, DUMMY_VERSION);
         put_varint(&mut out, u64::from(self.height));
-        put_varint(&mut out, u64::from(self.status.0));
-        put_varint(&mut out, u64::from(self.tx_count));
-        if self.status.0 & BlockStatus::BLOCK_HAVE_MASK != 0 {
-            put_varint(&mut out, u64::from(self.file));
+        put_varint(&mut out, u64::from(status.0));
+        put_varint(&mut out, u64::from(tx_count));
+        if status.0 & BlockStatus::BLOCK_HAVE_MASK != 0 {
+            put_varint(&mut out, u64::from(file));
         }
-        if self.status.has(BlockStatus::BLOCK_HAVE_DATA) {
-            put_varint(&mut out, u64::from(self.data_pos));
+        if status.has(BlockStatus::BLOCK_HAVE_DATA) {
+            put_varint(&mut out, u64::from(data_pos));
         }
-        if self.status.has(BlockStatus::BLOCK_HAVE_UNDO) {
-            put_varint(&mut out, u64::from(self.undo_pos));
+        if status.has(BlockStatus::BLOCK_HAVE_UNDO) {
+            put_varint(&mut out, u64::from(undo_pos));
         }
         out.extend_from_slice(&self.header.to_bytes());
         out
@@ -140,19 +160,18 @@ impl IndexEntry {
         let height = varint_i32(&mut cursor)?;
         let status = BlockStatus(varint_u32(&mut cursor)?);
         let tx_count = varint_u32(&mut cursor)?;
-        let mut entry = Self { height, status, tx_count, ..Self::default() };
+        let mut record = IndexRecord { status, tx_count, ..IndexRecord::default() };
         if status.0 & BlockStatus::BLOCK_HAVE_MASK != 0 {
-            entry.file = varint_i32(&mut cursor)?;
+            record.file = varint_i32(&mut cursor)?;
         }
         if status.has(BlockStatus::BLOCK_HAVE_DATA) {
-            entry.data_pos = varint_u32(&mut cursor)?;
+            record.data_pos = varint_u32(&mut cursor)?;
         }
         if status.has(BlockStatus::BLOCK_HAVE_UNDO) {
-            entry.undo_pos = varint_u32(&mut cursor)?;
+            record.undo_pos = varint_u32(&mut cursor)?;
         }
-        entry.header = Header::parse(&mut cursor)?;
-        entry.hash = entry.header.hash();
-        Ok(entry)
+        let header = Header::parse(&mut cursor)?;
+        Ok(Self { hash: header.hash(), header, height, record })
     }
 }
 
@@ -166,11 +185,13 @@ mod tests {
             hash: header.hash(),
             header,
             height: 0x1234,
-            status: BlockStatus(status),
-            tx_count: 2,
-            file: 1,
-            data_pos: 8,
-            undo_pos: 0x80,
+            record: IndexRecord {
+                status: BlockStatus(status),
+                tx_count: 2,
+                file: 1,
+                data_pos: 8,
+                undo_pos: 0x80,
+            },
         }
     }
 
@@ -190,7 +211,10 @@ mod tests {
             assert_eq!(bytes, expected);
             let read = IndexEntry::parse(&bytes).unwrap();
             assert_eq!(read.to_bytes(), bytes);
-            assert_eq!((read.hash, read.height, read.status), (entry.hash, 0x1234, entry.status));
+            assert_eq!(
+                (read.hash, read.height, read.record.status),
+                (entry.hash, 0x1234, entry.record.status)
+            );
             assert_eq!(read.block_pos(), entry.block_pos());
             assert_eq!(read.undo_pos(), entry.undo_pos());
             for len in 0..bytes.len() {
@@ -198,8 +222,8 @@ mod tests {
             }
         }
         let mut pruned = entry(0x9d);
-        pruned.forget_data();
-        assert_eq!(pruned.status, BlockStatus(0x85));
+        pruned.record.forget_data();
+        assert_eq!(pruned.record.status, BlockStatus(0x85));
         assert_eq!(pruned.block_pos(), None);
     }
 

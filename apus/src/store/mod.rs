@@ -44,7 +44,7 @@ pub use flat_file::{
     UNDO_DATA_DISK_OVERHEAD, UNDOFILE_CHUNK_SIZE,
 };
 pub use index_db::{BlockIndex, IndexDb};
-pub use index_entry::{BlockStatus, IndexEntry};
+pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
 pub use lock::DirLock;
 pub use obfuscation::Obfuscation;
 pub use scan::{FileScan, ScanWarning, Scanned};

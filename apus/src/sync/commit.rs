@@ -20,7 +20,7 @@ use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Changes, CoinsCache};
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry};
+use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry, IndexRecord};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::validate::Validation;
 use crate::wire::BlockView;
@@ -33,11 +33,14 @@ const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// room for more coins before the next commit; more saves look-ups of those dropped.
 const KEPT_PERCENT: usize = 60;
 
+/// The most entries that are written to the block index at once: 20 MB of them.
+const INDEX_BATCH: usize = 100_000;
+
 /// The block index in memory, the active chain, and what of both is not yet on disk.
 pub(super) struct Ledger {
     pub index: IndexDb,
-    /// By [`BlockId`].
-    pub entries: Vec<IndexEntry>,
+    /// By [`BlockId`]; the header of each is in the tree.
+    pub records: Vec<IndexRecord>,
     pub dirty: BTreeSet<BlockId>,
     pub active: ActiveChain,
     pub counts: Counts,
@@ -56,7 +59,7 @@ impl Ledger {
     pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
         Self {
             index,
-            entries: Vec::new(),
+            records: Vec::new(),
             dirty: BTreeSet::new(),
             active: ActiveChain::default(),
             counts: Counts::default(),
@@ -69,16 +72,21 @@ impl Ledger {
         }
     }
 
-    /// The entry of a block, to be changed.
-    pub fn change(&mut self, id: BlockId) -> &mut IndexEntry {
-        self.dirty.insert(id);
-        &mut self.entries[id.index()]
+    /// The record of a block.
+    pub fn record(&self, id: BlockId) -> &IndexRecord {
+        &self.records[id.index()]
     }
 
-    /// Makes an entry for every header that has none yet.
+    /// The record of a block, to be changed.
+    pub fn change(&mut self, id: BlockId) -> &mut IndexRecord {
+        self.dirty.insert(id);
+        &mut self.records[id.index()]
+    }
+
+    /// Makes a record for every header that has none yet.
     pub fn follow(&mut self, tree: &Tree) {
-        for id in tree.ids().skip(self.entries.len()) {
-            self.entries.push(entry_of_header(tree, id));
+        for id in tree.ids_after(self.records.len()) {
+            self.records.push(record_of_header(tree, id));
             self.dirty.insert(id);
         }
     }
@@ -90,43 +98,38 @@ impl Ledger {
         id: BlockId,
         block: &BlockView<BlockBytes>,
     ) -> Result<(), StoreError> {
-        let segwit = shared.network.segwit_height;
-        self.store_block_in(shared.files, segwit, id, block)
+        self.store_block_in(shared.files, shared.tree, id, block)
     }
 
     /// [`Ledger::store_block`] without [`Shared`].
     pub fn store_block_in<B: AsRef<[u8]>>(
         &mut self,
         files: &BlockFiles,
-        segwit_height: u32,
+        tree: &Tree,
         id: BlockId,
         block: &BlockView<B>,
     ) -> Result<(), StoreError> {
-        let entry = self.change(id);
-        if entry.block_pos().is_some() {
+        if self.record(id).block_pos().is_some() {
             return Ok(());
         }
-        let pos = files.append_block(block.bytes(), entry.height, entry.header.time)?;
-        self.note_stored(id, pos, block.tx_count() as u32, segwit_height);
+        let node = tree.node(id);
+        let pos = files.append_block(block.bytes(), node.height, node.time)?;
+        self.note_stored(tree, id, pos, block.tx_count() as u32);
         Ok(())
     }
 
     /// Notes where a block of `tx_count` transactions was appended to the block files.
-    pub fn note_stored(
-        &mut self,
-        id: BlockId,
-        pos: FlatFilePos,
-        tx_count: u32,
-        segwit_height: u32,
-    ) {
-        note_stored(self.change(id), pos, tx_count, segwit_height);
+    pub fn note_stored(&mut self, tree: &Tree, id: BlockId, pos: FlatFilePos, tx_count: u32) {
+        let has_segwit = tree.node(id).height >= tree.network().segwit_height;
+        note_stored(self.change(id), pos, tx_count, has_segwit);
     }
 
     /// Makes a block whose checks are finished the tip, and writes its undo data.
     pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
-        let entry = self.change(block.id);
-        shared.files.write_undo(entry, block.undo())?;
-        entry.status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
+        let record = self.change(block.id);
+        let prev = shared.tree.prev_hash(block.id);
+        shared.files.write_undo(record, block.prepared.height, &prev, block.undo())?;
+        record.status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
         self.active.push(shared.tree, block.id);
         let view = block.prepared.block.view();
         if let Some(coins) = &mut self.coins {
@@ -184,11 +187,11 @@ impl Ledger {
     /// 1 if all have.
     pub fn undo_from(&self) -> u32 {
         let above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
-        let entries = above_genesis.filter_map(|height| self.active.at(height));
-        let mut entries = entries.map(|id| &self.entries[id.index()]);
-        let lacks_undo =
-            |entry: &&IndexEntry| entry.block_pos().is_some() && entry.undo_pos().is_none();
-        entries.find(lacks_undo).map_or(1, |entry| entry.height + 1)
+        let lacks_undo = |height: &u32| {
+            let record = self.active.at(*height).map(|id| self.record(id));
+            record.is_some_and(|record| record.block_pos().is_some() && record.undo_pos().is_none())
+        };
+        above_genesis.into_iter().find(lacks_undo).map_or(1, |height| height + 1)
     }
 
     fn note_commit(&mut self) {
@@ -205,7 +208,7 @@ impl Ledger {
         report(0.0);
         let (changed, bytes) = (shared.cache.changed(), shared.cache.bytes());
         tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
-        self.write_index(shared.files)?;
+        self.write_index(shared.files, shared.tree)?;
         let best = self.active.tip().map(|tip| shared.tree.node(tip).hash);
         // Without anything new, another table would only have to be merged.
         let is_new = changed > 0 || shared.chainstate.best_block()? != best;
@@ -240,44 +243,56 @@ impl Ledger {
     }
 
     /// Makes blocks and undo data durable, and then their index.
-    pub fn write_index(&mut self, files: &BlockFiles) -> Result<(), StoreError> {
-        let changes = files.flush()?;
-        let entries: Vec<IndexEntry> =
-            self.dirty.iter().map(|id| self.entries[id.index()]).collect();
-        self.index.write(&changes, &entries)?;
-        self.dirty.clear();
-        Ok(())
+    pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
+        let mut changes = files.flush()?;
+        let dirty: Vec<BlockId> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let mut parts = dirty.chunks(INDEX_BATCH);
+        // The first part names the files, too, so there is one even without entries.
+        let mut part = parts.next().unwrap_or_default();
+        loop {
+            let entry = |id: &BlockId| index_entry(tree, *id, *self.record(*id));
+            let entries: Vec<IndexEntry> = part.iter().map(entry).collect();
+            if let Err(error) = self.index.write(&changes, &entries) {
+                self.dirty.extend(dirty);
+                return Err(error);
+            }
+            changes = changes.written();
+            match parts.next() {
+                Some(next) => part = next,
+                None => return Ok(()),
+            }
+        }
     }
 }
 
-/// The entry of a block of which only the header is known.
-pub(super) fn entry_of_header(tree: &Tree, id: BlockId) -> IndexEntry {
+/// The entry of a block in the index.
+pub(super) fn index_entry(tree: &Tree, id: BlockId, record: IndexRecord) -> IndexEntry {
+    let node = tree.node(id);
+    IndexEntry { hash: node.hash, header: tree.header(id), height: node.height, record }
+}
+
+/// The record of a block of which only the header is known.
+pub(super) fn record_of_header(tree: &Tree, id: BlockId) -> IndexRecord {
     let node = tree.node(id);
     let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
     if node.failed {
         status.0 |= BlockStatus::BLOCK_FAILED_VALID;
     }
-    IndexEntry {
-        hash: node.hash,
-        header: tree.header(id),
-        height: node.height,
-        status,
-        ..IndexEntry::default()
-    }
+    IndexRecord { status, ..IndexRecord::default() }
 }
 
-/// Notes in its entry where a checked block of `tx_count` transactions is stored.
+/// Notes in its record where a checked block of `tx_count` transactions is stored.
 pub(super) fn note_stored(
-    entry: &mut IndexEntry,
+    record: &mut IndexRecord,
     pos: FlatFilePos,
     tx_count: u32,
-    segwit_height: u32,
+    has_segwit: bool,
 ) {
-    (entry.file, entry.data_pos) = (pos.file, pos.pos);
-    entry.tx_count = tx_count;
-    entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
-    if entry.height >= segwit_height {
-        entry.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
+    (record.file, record.data_pos) = (pos.file, pos.pos);
+    record.tx_count = tx_count;
+    record.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
+    if has_segwit {
+        record.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
     }
-    entry.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
+    record.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
 }

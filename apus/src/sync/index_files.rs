@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
-use super::commit::{entry_of_header, note_stored};
+use super::commit::{index_entry, note_stored, record_of_header};
 use super::error::SyncError;
 use super::node::open_directory;
 use super::options::Options;
@@ -278,12 +278,13 @@ impl Inventory {
                 }
             }
         }
-        let mut entries: Vec<IndexEntry> =
-            self.tree.ids().map(|id| entry_of_header(&self.tree, id)).collect();
+        let entry = |id: BlockId| index_entry(&self.tree, id, record_of_header(&self.tree, id));
+        let mut entries: Vec<IndexEntry> = self.tree.ids().map(entry).collect();
         for (id, place, tx_count) in good {
             let pos = FlatFilePos { file: place.file, pos: self.offset(place.file, place.offset)? };
             let entry = &mut entries[id.index()];
-            note_stored(entry, pos, tx_count, segwit_height);
+            let has_segwit = entry.height >= segwit_height;
+            note_stored(&mut entry.record, pos, tx_count, has_segwit);
             files.note_block(pos, place.len, entry.height, entry.header.time)?;
         }
         for (file, end) in (0..).zip(self.sources.ends()).filter(|(_, end)| **end > 0) {

@@ -73,7 +73,7 @@ pub(super) fn take_another_copy(
                 noted.insert(pos.file);
                 write_note(node, &noted)?;
             }
-            match node.entry(step.id).block_pos() == Some(pos) {
+            match node.record(step.id).block_pos() == Some(pos) {
                 true => Err(stored_damage(node, step.id, pos, what)),
                 false => Ok(()),
             }
@@ -132,7 +132,7 @@ fn mend_file(
     file: u32,
     stop: &AtomicBool,
 ) -> Result<Vec<DamagedBlock>, StoreError> {
-    let stored = |id: BlockId| Some((node.entry(id).block_pos()?, id));
+    let stored = |id: BlockId| Some((node.record(id).block_pos()?, id));
     let mut blocks: Vec<(FlatFilePos, BlockId)> = node.tree.ids().filter_map(stored).collect();
     blocks.retain(|(pos, _)| pos.file == file);
     blocks.sort_unstable();
@@ -149,7 +149,7 @@ fn mend_file(
         }
     }
     let (shared, ledger) = node.split();
-    ledger.write_index(shared.files)?;
+    ledger.write_index(shared.files, shared.tree)?;
     Ok(left)
 }
 
@@ -217,21 +217,22 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     let reason = format!("the copy stored here was damaged ({what}) and is replaced by {from}");
     let refusal = refusal(node, &step, reason);
     let (shared, ledger) = node.split();
-    let (files, segwit_height) = (shared.files, shared.network.segwit_height);
-    let entry = ledger.change(step.id);
-    let undo = entry.undo_pos().map(|pos| files.read_undo(pos, &entry.header.prev));
+    let (files, tree) = (shared.files, shared.tree);
+    let (block, prev) = (tree.node(step.id), tree.prev_hash(step.id));
+    let record = ledger.change(step.id);
+    let undo = record.undo_pos().map(|pos| files.read_undo(pos, &prev));
     let undo = match undo {
         Some(Err(error)) if error.source.is_some() => return Err(error),
         // Undo data that is damaged too is written anew when the block is connected.
         undo => undo.and_then(Result::ok),
     };
     let view = copy.block.view();
-    let pos = files.append_block(view.bytes(), entry.height, entry.header.time)?;
-    entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
-    entry.undo_pos = 0;
-    ledger.note_stored(step.id, pos, view.tx_count() as u32, segwit_height);
+    let pos = files.append_block(view.bytes(), block.height, block.time)?;
+    record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+    record.undo_pos = 0;
+    ledger.note_stored(tree, step.id, pos, view.tx_count() as u32);
     if let Some(undo) = undo {
-        files.write_undo(ledger.change(step.id), &undo)?;
+        files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
     }
     tracing::debug!(%refusal, "replaced a damaged block");
     node.refusals.push(refusal);

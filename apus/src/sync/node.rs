@@ -22,7 +22,7 @@ use crate::hash::Hash;
 use crate::leveldb;
 use crate::rules::proof_of_work;
 use crate::store::{
-    BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexEntry,
+    BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexRecord,
     SourceItem,
 };
 use crate::sync::block::shared::Shared;
@@ -114,13 +114,12 @@ impl Node {
         };
         node.load(index)?;
         let genesis_id = node.tree.genesis();
-        let segwit = network.segwit_height;
         node.ledger.follow(&node.tree);
         if !read_only {
-            node.ledger.store_block_in(&node.files, segwit, genesis_id, &genesis)?;
+            node.ledger.store_block_in(&node.files, &node.tree, genesis_id, &genesis)?;
         }
         if is_new && !read_only {
-            node.ledger.write_index(&node.files)?;
+            node.ledger.write_index(&node.files, &node.tree)?;
         }
         node.tree.mark_stored(genesis_id, true);
         node.stand_at_best_block()?;
@@ -159,18 +158,18 @@ impl Node {
                 let what = format!("block {} has no proof of work", entry.hash);
                 return Err(StoreError::new(self.dir.index_path(), what));
             }
-            let id = self.tree.restore(entry.hash, &entry.header, entry.status.is_failed());
+            let id = self.tree.restore(entry.hash, &entry.header, entry.record.status.is_failed());
             let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
             let Some(id) = fits else {
                 let what = format!("block {} does not fit its parent", entry.hash);
                 return Err(StoreError::new(self.dir.index_path(), what));
             };
             // Genesis is in the tree before its entry; every other one is appended with its own.
-            match id.index() < self.ledger.entries.len() {
-                true => self.ledger.entries[id.index()] = entry,
-                false => self.ledger.entries.push(entry),
+            match id.index() < self.ledger.records.len() {
+                true => self.ledger.records[id.index()] = entry.record,
+                false => self.ledger.records.push(entry.record),
             }
-            if self.tree.node(id).failed && !entry.status.is_failed() {
+            if self.tree.node(id).failed && !entry.record.status.is_failed() {
                 self.ledger.change(id).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
             }
         }
@@ -187,7 +186,7 @@ impl Node {
         self.ledger.find_coins(best.as_ref())?;
         let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
         for id in self.tree.ids() {
-            if self.ledger.entries[id.index()].block_pos().is_some() {
+            if self.ledger.record(id).block_pos().is_some() {
                 let is_active = active.contains(&self.tree, id);
                 self.tree.mark_stored(id, is_active);
             }
@@ -228,9 +227,9 @@ impl Node {
         }
     }
 
-    /// The entry of a block.
-    pub fn entry(&self, id: BlockId) -> &IndexEntry {
-        &self.ledger.entries[id.index()]
+    /// The record of a block.
+    pub fn record(&self, id: BlockId) -> &IndexRecord {
+        self.ledger.record(id)
     }
 }
 
@@ -294,9 +293,9 @@ fn refuse_blocks_not_indexed(
 
 /// A block's place and weight, if its bytes are available.
 pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
-    let entry = node.entry(id);
-    if let Some(pos) = entry.block_pos() {
-        let weight = 81 + u64::from(entry.tx_count) * TX_BYTES;
+    let record = node.record(id);
+    if let Some(pos) = record.block_pos() {
+        let weight = 81 + u64::from(record.tx_count) * TX_BYTES;
         return Some(Step { id, place: Place::Stored(pos), weight });
     }
     if let Some(place) = node.sources.place(id) {

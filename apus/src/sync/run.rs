@@ -140,7 +140,7 @@ fn run_with_peers(
     let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
     let mut is_last = false;
     let mut done: Option<Summary> = None;
-    let mut is_at_tip = false;
+    let mut is_at_end = false;
     while !stop.load(Relaxed) {
         if find_headers(node, peers, is_last, observer, stop)? == Activated::Stopped {
             break;
@@ -150,12 +150,11 @@ fn run_with_peers(
             scan_and_mend(node, opened, observer, stop)?;
         }
         if done.is_some() && is_complete(node) {
-            is_at_tip = true;
             if !follows {
+                is_at_end = true;
                 break;
             }
             wait_for_news(node, peers, observer, stop)?;
-            is_at_tip = stop.load(Relaxed);
             continue;
         }
         bound_cache(node);
@@ -179,7 +178,8 @@ fn run_with_peers(
         }
         is_last = !follows;
     }
-    let interrupted = !is_at_tip;
+    // Whoever follows the chain never comes to an end, but to the tip.
+    let interrupted = !is_at_end && !(follows && is_complete(node));
     let summary = match done {
         Some(first) if !first.interrupted => {
             // What the first part was stays; the rest is as it is now.

@@ -62,7 +62,7 @@ pub(super) fn scan_into_node(
     let Node { tree, sources, refusals, ledger, .. } = node;
     let note = |findings: &mut Findings, id: BlockId, place| {
         ledger.follow(findings.tree);
-        let entry = &ledger.entries[id.index()];
+        let entry = &ledger.record(id);
         if entry.block_pos().is_none() {
             findings.sources.note(id, place);
             findings.tree.mark_available(id);

@@ -249,7 +249,7 @@ fn estimate(node: &Node) -> Estimate {
     let (mut estimate, mut all) = (Estimate::default(), 0);
     let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     for id in node.tree.ancestors(top).take_while(|id| *id != node.tree.genesis()) {
-        let entry = node.entry(id);
+        let entry = node.record(id);
         let stored = entry.block_pos().is_some();
         let place = node.sources.place(id).filter(|_| !stored);
         if let Some(place) = place {

@@ -87,7 +87,7 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
         let tip = node.tree.node(node.tip());
         let active = &node.ledger.active;
         let is_stored =
-            |height: u32| active.at(height).is_some_and(|id| node.entry(id).block_pos().is_some());
+            |height: u32| active.at(height).is_some_and(|id| node.record(id).block_pos().is_some());
         let lacking = (1..=tip.height).rev().find(|height| !is_stored(*height));
         let mut unfinished = Vec::new();
         if let Some(rebuild) = rebuild::unfinished(&disk, &directory)? {

@@ -57,7 +57,7 @@ impl Waiting {
             bytes += step.weight;
             is_covered = is_covered || assumed.covers(&node.tree, id);
             with_scripts += if is_covered { 0 } else { step.weight };
-            without_undo += if node.entry(id).undo_pos().is_none() { step.weight } else { 0 };
+            without_undo += if node.record(id).undo_pos().is_none() { step.weight } else { 0 };
             if !matches!(step.place, Place::Stored(_)) {
                 copied += step.weight + u64::from(STORAGE_HEADER_BYTES);
             }

@@ -304,7 +304,7 @@ fn blocks_and_undo_data_that_are_not_stored_are_reported_with_what_to_do() {
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     change_index(&place, |entry| {
         if entry.height == 180 {
-            entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+            entry.record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
         }
     });
     let text = refused(&place, Some(170));
@@ -313,7 +313,7 @@ fn blocks_and_undo_data_that_are_not_stored_are_reported_with_what_to_do() {
     assert!(try_create(&place.options(), Some(180), Format::Bip456, &out).is_ok());
     change_index(&place, |entry| {
         if entry.height < 100 {
-            entry.forget_data();
+            entry.record.forget_data();
         }
     });
     let text = refused(&place, None);

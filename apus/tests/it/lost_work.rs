@@ -132,7 +132,7 @@ fn mark_invalid(place: &Place, height: u32) {
     let dir = dir.unwrap();
     let (db, index, files) = dir.open_blocks().unwrap();
     let mut entry = *index.entries.iter().find(|entry| entry.height == height).unwrap();
-    entry.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+    entry.record.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
     let changes: FileChanges = files.flush().unwrap();
     db.write(&changes, &[entry]).unwrap();
 }

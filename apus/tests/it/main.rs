@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bip30;
+mod bitcoind;
 mod blocks;
 mod broken_rules;
 mod conf;

@@ -19,7 +19,7 @@ fn pruned() -> Place {
     let (db, mut index, files) = dir.open_blocks().unwrap();
     db.write_pruned().unwrap();
     let old = index.entries.iter_mut().filter(|entry| (1..100).contains(&entry.height));
-    old.for_each(apus::store::IndexEntry::forget_data);
+    old.for_each(|entry| entry.record.forget_data());
     db.write(&files.flush().unwrap(), &index.entries).unwrap();
     place
 }

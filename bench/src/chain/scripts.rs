@@ -34,7 +34,7 @@ pub fn run(datadir: &Path) -> Result<Value> {
     let (_, index, files) = dir.open_blocks()?;
     let mut entries: Vec<&IndexEntry> =
         index.entries.iter().filter(|entry| entry.height > 0).collect();
-    entries.sort_by_key(|entry| (entry.file, entry.data_pos));
+    entries.sort_by_key(|entry| (entry.record.file, entry.record.data_pos));
     let start = Instant::now();
     let checked = entries
         .par_iter()

@@ -1,3 +1,4 @@
+use super::write_undo;
 use std::fs;
 
 use super::power::{Promises, blocks, cut_at_every_step, options, undo_of};
@@ -21,7 +22,7 @@ fn files_of(dir: &Path, with_undo: u32) -> (BlockFiles, Vec<IndexEntry>) {
         entries.push(entry_of(&block, height, pos, BlockStatus::BLOCK_VALID_SCRIPTS));
     }
     for entry in &mut entries[..with_undo as usize] {
-        files.write_undo(entry, &noise(u64::from(entry.height), UNDO_BYTES)).unwrap();
+        write_undo(&files, entry, &noise(u64::from(entry.height), UNDO_BYTES)).unwrap();
     }
     (files, entries)
 }
@@ -56,10 +57,16 @@ fn rev_files_are_cut_to_what_entries_name() {
     // What is appended from now on lies where it was cut.
     let mut again = entries.clone();
     for entry in &mut again[8..] {
-        (entry.undo_pos, entry.status.0) = (0, entry.status.0 & !BlockStatus::BLOCK_HAVE_UNDO);
-        files.write_undo(entry, &noise(u64::from(entry.height), UNDO_BYTES)).unwrap();
+        (entry.record.undo_pos, entry.record.status.0) =
+            (0, entry.record.status.0 & !BlockStatus::BLOCK_HAVE_UNDO);
+        write_undo(&files, entry, &noise(u64::from(entry.height), UNDO_BYTES)).unwrap();
     }
-    assert!(again.iter().map(|entry| entry.undo_pos).eq(entries.iter().map(|e| e.undo_pos)));
+    assert!(
+        again
+            .iter()
+            .map(|entry| entry.record.undo_pos)
+            .eq(entries.iter().map(|e| e.record.undo_pos))
+    );
     assert_eq!(undo_sizes(&files), whole);
     files.cut_undo([]).unwrap();
     assert_eq!(undo_sizes(&files), [0; 4]);
@@ -96,11 +103,11 @@ fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
             continue;
         }
         for entry in &mut entries[height - 2..] {
-            files.write_undo(entry, &undo_of(entry.height as usize))?;
+            write_undo(&files, entry, &undo_of(entry.height as usize))?;
         }
         for mut entry in entries.iter().copied() {
-            entry.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
-            files.write_undo(&mut entry, &noise(7, 200))?;
+            entry.record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+            write_undo(&files, &mut entry, &noise(7, 200))?;
         }
         promises.begun = height + 1;
         db.write(&files.flush()?, &entries[height - 2..])?;

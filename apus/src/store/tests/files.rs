@@ -1,3 +1,4 @@
+use super::write_undo;
 use std::fs;
 
 use super::*;
@@ -25,9 +26,9 @@ fn a_block_and_its_undo_byte_by_byte() {
         let pos = files.append_block(&block, 7, 1_000).unwrap();
         assert_eq!(pos, FlatFilePos { file: 0, pos: 8 });
         let mut entry = entry_of(&block, 7, pos, BlockStatus::BLOCK_VALID_TRANSACTIONS);
-        assert!(files.write_undo(&mut entry, &[1, 2, 3]).unwrap());
+        assert!(write_undo(&files, &mut entry, &[1, 2, 3]).unwrap());
         assert_eq!(entry.undo_pos(), Some(FlatFilePos { file: 0, pos: 8 }));
-        assert!(!files.write_undo(&mut entry, &[1, 2, 3]).unwrap(), "it is stored already");
+        assert!(!write_undo(&files, &mut entry, &[1, 2, 3]).unwrap(), "it is stored already");
         let second = files.append_block(&block, 8, 999).unwrap();
         assert_eq!(second, FlatFilePos { file: 0, pos: 8 + 85 + 8 });
 
@@ -103,13 +104,13 @@ fn full_files_are_cut_to_their_size() {
         entries.push(entry_of(&block_of(height), height, pos, BlockStatus::BLOCK_VALID_CHAIN));
         // Undo data is written with the blocks in the first file, and later in the second.
         if height < 3 {
-            files.write_undo(&mut entries[height as usize], &noise(1, 500)).unwrap();
+            write_undo(&files, &mut entries[height as usize], &noise(1, 500)).unwrap();
         }
     }
     assert_eq!((len("blk00000.dat"), len("blk00001.dat")), (60_024, 60_024));
     assert_eq!((len("rev00000.dat"), len("blk00002.dat")), (3 * 540, 2 * 16_384));
     for height in 3..6 {
-        files.write_undo(&mut entries[height as usize], &noise(1, 500)).unwrap();
+        write_undo(&files, &mut entries[height as usize], &noise(1, 500)).unwrap();
         assert_eq!(len("rev00001.dat"), if height < 5 { 1 << 20 } else { 3 * 540 });
     }
     let infos = files.infos();
@@ -170,7 +171,7 @@ fn damage_is_named_with_file_and_offset() {
         let files = open(dir.path(), key(), vec![], false);
         let pos = files.append_block(&block, 0, 1).unwrap();
         let mut entry = entry_of(&block, 0, pos, BlockStatus::BLOCK_VALID_CHAIN);
-        files.write_undo(&mut entry, &noise(2, 300)).unwrap();
+        write_undo(&files, &mut entry, &noise(2, 300)).unwrap();
         entry
     };
     let entry = write();
@@ -224,11 +225,11 @@ fn files_are_pruned_in_pairs() {
         let block = fake_block(u64::from(height), Hash::ZERO, 20_000);
         let pos = files.append_block(&block, height, 1).unwrap();
         entries.push(entry_of(&block, height, pos, BlockStatus::BLOCK_VALID_SCRIPTS));
-        files.write_undo(&mut entries[height as usize], &[1]).unwrap();
+        write_undo(&files, &mut entries[height as usize], &[1]).unwrap();
     }
     files.read_block(entries[0].block_pos().unwrap()).unwrap();
     files.prune(0).unwrap();
-    entries[..3].iter_mut().for_each(IndexEntry::forget_data);
+    entries[..3].iter_mut().for_each(|entry| entry.record.forget_data());
     assert_eq!(files.flush().unwrap().infos[&0], FileInfo::default());
     files.remove_pruned().unwrap();
     files.remove_pruned().unwrap();

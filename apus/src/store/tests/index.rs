@@ -27,9 +27,10 @@ fn everything_written_is_read_again() {
         let pos = files.append_block(&block, height, height).unwrap();
         entries.push(entry_of(&block, height, pos, BlockStatus::BLOCK_VALID_TRANSACTIONS));
     }
-    entries[150].status.0 |= BlockStatus::BLOCK_FAILED_CHILD;
+    entries[150].record.status.0 |= BlockStatus::BLOCK_FAILED_CHILD;
     db.write(&files.flush().unwrap(), &entries).unwrap();
-    entries[150].status.0 ^= BlockStatus::BLOCK_FAILED_CHILD | BlockStatus::BLOCK_FAILED_VALID;
+    entries[150].record.status.0 ^=
+        BlockStatus::BLOCK_FAILED_CHILD | BlockStatus::BLOCK_FAILED_VALID;
     db.write_pruned().unwrap();
     db.write_flag("other", false).unwrap();
     db.write_reindexing(true).unwrap();

@@ -1,3 +1,4 @@
+use super::write_undo;
 use std::fs;
 
 use bitcoinkernel::{Block, BlockHash, ChainType, ChainstateManager, Context};
@@ -59,7 +60,7 @@ fn we_read_what_core_wrote_and_write_the_same() {
         let mut again = entry_of(block, entry.height, pos, BlockStatus::BLOCK_VALID_SCRIPTS);
         if let Some(pos) = entry.undo_pos() {
             let undo = files.read_undo(pos, &entry.header.prev).unwrap();
-            assert!(ours.write_undo(&mut again, &undo).unwrap());
+            assert!(write_undo(&ours, &mut again, &undo).unwrap());
         }
         if entry.height > 0 {
             assert_eq!(&again, entry);
@@ -98,7 +99,7 @@ fn made_by_us(
         let mut ours = entry_of(block, entry.height, pos, level);
         if let (true, Some(pos)) = (with_undo, entry.undo_pos()) {
             let undo = theirs.read_undo(pos, &entry.header.prev).unwrap();
-            files.write_undo(&mut ours, &undo).unwrap();
+            write_undo(&files, &mut ours, &undo).unwrap();
         }
         written.push(ours);
         if written.len() == 100 {

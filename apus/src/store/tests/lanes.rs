@@ -1,3 +1,4 @@
+use super::write_undo;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Mutex;
@@ -160,7 +161,7 @@ fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
         entries.push(entry_of(block, height as u32, pos, BlockStatus::BLOCK_VALID_SCRIPTS));
         if height % 3 == 2 {
             for entry in &mut entries {
-                files.write_undo(entry, &undo_of(entry.height as usize))?;
+                write_undo(&files, entry, &undo_of(entry.height as usize))?;
             }
             promises.begun = height + 1;
             db.write(&files.flush()?, &entries)?;

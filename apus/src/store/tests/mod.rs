@@ -49,11 +49,13 @@ fn entry_of(block: &[u8], height: u32, pos: FlatFilePos, level: u32) -> IndexEnt
         hash: header.hash(),
         header,
         height,
-        status: BlockStatus(level | BlockStatus::BLOCK_HAVE_DATA),
-        tx_count,
-        file: pos.file,
-        data_pos: pos.pos,
-        undo_pos: 0,
+        record: IndexRecord {
+            status: BlockStatus(level | BlockStatus::BLOCK_HAVE_DATA),
+            tx_count,
+            file: pos.file,
+            data_pos: pos.pos,
+            undo_pos: 0,
+        },
     }
 }
 
@@ -62,4 +64,10 @@ fn flip(path: &Path, offset: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[offset] ^= 1;
     std::fs::write(path, bytes).unwrap();
+}
+
+/// Writes the undo data of the block of `entry`, and notes it there.
+fn write_undo(files: &BlockFiles, entry: &mut IndexEntry, payload: &[u8]) -> Result<bool> {
+    let IndexEntry { header, height, record, .. } = entry;
+    files.write_undo(record, *height, &header.prev, payload)
 }

@@ -1,3 +1,4 @@
+use super::write_undo;
 use std::sync::Arc;
 
 use super::*;
@@ -41,7 +42,7 @@ fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
         let pos = files.append_block(block, height as u32, 1)?;
         entries.push(entry_of(block, height as u32, pos, BlockStatus::BLOCK_VALID_SCRIPTS));
         if height > 0 {
-            files.write_undo(entries.last_mut().expect("pushed"), &undo_of(height))?;
+            write_undo(&files, entries.last_mut().expect("pushed"), &undo_of(height))?;
         }
         if height % 3 == 2 {
             promises.begun = height + 1;

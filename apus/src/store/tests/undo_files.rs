@@ -1,3 +1,4 @@
+use super::write_undo;
 use std::fs;
 use std::path::PathBuf;
 
@@ -228,7 +229,7 @@ fn undo_data_of_files_that_we_wrote() {
     // Blocks are connected long after they are stored, every other pair in reverse order.
     for index in (0..40usize).map(|i| if i % 4 < 2 { i ^ 1 } else { i }) {
         let undo = payload(index as u64, tx_count(index as u64));
-        files.write_undo(&mut entries[index], &undo).unwrap();
+        write_undo(&files, &mut entries[index], &undo).unwrap();
     }
     files.flush().unwrap();
     let source = BlockSource::open(dir.path(), &mainnet()).unwrap();
@@ -236,12 +237,12 @@ fn undo_data_of_files_that_we_wrote() {
     let mut found = Vec::new();
     for file in source.files() {
         let rev = UndoFile::beside(file, MAGIC).unwrap().unwrap();
-        let of_file = entries.iter().filter(|entry| Some(entry.file) == file.number);
+        let of_file = entries.iter().filter(|entry| Some(entry.record.file) == file.number);
         let mut count = 0;
         for (guess, entry) in of_file.enumerate() {
             let seed = u64::from(entry.height);
             let at = rev.find(guess, &prev(seed), tx_count(seed), &mut found).unwrap().unwrap();
-            assert_eq!(rev.records()[at].offset, u64::from(entry.undo_pos));
+            assert_eq!(rev.records()[at].offset, u64::from(entry.record.undo_pos));
             assert_eq!(found, payload(seed, tx_count(seed)));
             count += 1;
         }

@@ -8,7 +8,7 @@ use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
-use crate::store::{BlockFiles, BlockIndex, BlockStatus, DataDir, FlatFilePos, IndexEntry};
+use crate::store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use crate::sync::error::SyncError;
 use crate::sync::node::open_directory;
 use crate::sync::options::Options;
@@ -185,11 +185,10 @@ fn active_chain(
 
 /// The place of the block with this index entry.
 fn stored(entry: &IndexEntry) -> StoredBlock {
-    let has_undo = entry.status.has(BlockStatus::BLOCK_HAVE_UNDO);
     StoredBlock {
         hash: entry.hash,
         pos: entry.block_pos(),
-        undo_pos: has_undo.then_some(entry.undo_pos),
-        tx_count: entry.tx_count,
+        undo_pos: entry.undo_pos().map(|undo| undo.pos),
+        tx_count: entry.record.tx_count,
     }
 }

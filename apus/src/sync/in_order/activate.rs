@@ -172,7 +172,7 @@ pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<
     let side: Vec<BlockId> = node
         .tree
         .ids()
-        .filter(|id| !node.tree.node(*id).failed && node.entry(*id).block_pos().is_none())
+        .filter(|id| !node.tree.node(*id).failed && node.record(*id).block_pos().is_none())
         .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
         .collect();
     for id in side {
@@ -202,6 +202,6 @@ pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<
         }
     }
     let (shared, ledger) = node.split();
-    ledger.write_index(shared.files)?;
+    ledger.write_index(shared.files, shared.tree)?;
     Ok(())
 }

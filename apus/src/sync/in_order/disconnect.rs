@@ -28,10 +28,13 @@ pub(super) fn disconnect_tip(
     ledger: &mut Ledger,
 ) -> Result<Disconnected, StoreError> {
     let Some(tip) = ledger.active.tip() else { return Ok(Disconnected::Done) };
-    let entry = ledger.entries[tip.index()];
+    let entry = *ledger.record(tip);
     let missing = |what: &str| {
         let path = shared.files.block_path(entry.file);
-        StoreError::new(path, format!("block {} is to be disconnected, but {what}", entry.hash))
+        StoreError::new(
+            path,
+            format!("block {} is to be disconnected, but {what}", shared.tree.node(tip).hash),
+        )
     };
     let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;
     let undo_pos = entry
@@ -46,7 +49,7 @@ pub(super) fn disconnect_tip(
         Err(BlockFault::Rule(error)) => return Ok(Disconnected::Damaged(step, error.to_string())),
         Err(BlockFault::Stopped | BlockFault::Gone) => unreachable!("a stored block has no peer"),
     };
-    let undo = shared.files.read_undo(undo_pos, &entry.header.prev)?;
+    let undo = shared.files.read_undo(undo_pos, &shared.tree.prev_hash(tip))?;
     let mut spent = Vec::new();
     for_each_spending_tx(&undo, block.view(), |_, coins| spent.push(std::mem::take(coins)))
         .map_err(|error| {

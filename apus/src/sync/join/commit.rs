@@ -43,7 +43,7 @@ pub(super) fn commit(
 ) -> Result<(), StoreError> {
     let _timer = shared.clock.start(Stage::Commit);
     for step in &plan.steps {
-        if !ledger.entries[step.id.index()].status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
+        if !ledger.record(step.id).status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
             ledger.change(step.id).status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn commit(
     if let Some(coins) = coins {
         ledger.write_coin_count(shared, CoinsAt { block: best, coins: coins as u64 })?;
     }
-    ledger.write_index(shared.files)?;
+    ledger.write_index(shared.files, shared.tree)?;
     bulk.commit(&best)?;
     for (index, step) in plan.steps.iter().enumerate() {
         let with_scripts = !plan.assumed.covers(shared.tree, step.id);

@@ -142,7 +142,6 @@ impl<'a> Coordinator<'a> {
         let read = state.spans.iter().flat_map(|span| span.first..span.next);
         let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read);
         let queue = Mutex::new((spans, &mut state.spans));
-        let segwit = shared.network.segwit_height;
         let take = || {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
             let index = queue.0.pop_front()?;
@@ -170,7 +169,7 @@ impl<'a> Coordinator<'a> {
             if let Some(block) = block {
                 let id = plan.steps[block.index].id;
                 if let Some(pos) = block.stored {
-                    ledger.note_stored(id, pos, block.tx_count, segwit);
+                    ledger.note_stored(shared.tree, id, pos, block.tx_count);
                 }
                 progress.add(plan.steps[block.index].weight, block.bytes);
             }
@@ -226,9 +225,8 @@ impl<'a> Coordinator<'a> {
         let Self { shared, ledger, plan, work, observer, stop } = self;
         let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
         let job = Job::new(shared, plan, layout, *memory, parts);
-        let has_undo = |step: &crate::sync::block::step::Step| {
-            ledger.entries[step.id.index()].undo_pos().is_some()
-        };
+        let has_undo =
+            |step: &crate::sync::block::step::Step| ledger.record(step.id).undo_pos().is_some();
         let checking = Checking {
             job: &job,
             queue: BlockQueue::new(&job, &state.dropped, state.checked),
@@ -256,11 +254,11 @@ impl<'a> Coordinator<'a> {
     /// Saves how far the join is: block and undo files and the index, the tables, and then the
     /// rest.
     fn save(&mut self, bulk: Option<&Bulk>) -> Result<(), Fault> {
-        self.ledger.write_index(self.shared.files)?;
+        self.ledger.write_index(self.shared.files, self.shared.tree)?;
         if let Some(bulk) = bulk {
             self.work.state.paired.tables = bulk.finished()?;
         }
-        Ok(self.work.save(self.plan, self.ledger)?)
+        Ok(self.work.save(self.plan, self.shared.tree, self.ledger)?)
     }
 }
 

@@ -8,11 +8,11 @@ use super::directory::{self, progress_path, spill_file};
 use super::plan::Plan;
 use super::saved::{Key, Saved, ToSave};
 use super::state::{State, UndoAt};
-use crate::chain::BlockId;
+use crate::chain::{BlockId, Tree};
 use crate::disk::{Caching, Disk, Parts, StoreError};
 use crate::hash::{Hash, Sha256d};
 use crate::join::{Layout, Memory, cut};
-use crate::store::IndexEntry;
+use crate::store::IndexRecord;
 use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
@@ -104,9 +104,9 @@ impl Workspace {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn save(&mut self, plan: &Plan, ledger: &Ledger) -> Result<(), StoreError> {
+    pub fn save(&mut self, plan: &Plan, tree: &Tree, ledger: &Ledger) -> Result<(), StoreError> {
         // A plan may have ended below a block since it was made.
-        self.key.target = ledger.entries[plan.steps[plan.steps.len() - 1].id.index()].hash;
+        self.key.target = tree.node(plan.steps[plan.steps.len() - 1].id).hash;
         let room = self.parts.take_forgotten();
         let parts = self.parts.save()?;
         let to_save = ToSave {
@@ -114,7 +114,7 @@ impl Workspace {
             spill: &self.spill,
             layout: &self.layout,
             state: &self.state,
-            positions: positions(&self.state, plan, &ledger.entries),
+            positions: positions(&self.state, plan, &ledger.records),
             parts: &parts,
         };
         self.disk.create_dir_all(self.progress.parent().unwrap_or(Path::new(".")))?;
@@ -182,10 +182,10 @@ impl Workspace {
         // go last, since they say that there is something to give up.
         directory::remove_progress(&disk, &progress_path(&node.options))?;
         node.chainstate.remove_pending(&tables)?;
-        let named = node.ledger.entries.iter().filter_map(IndexEntry::undo_pos);
+        let named = node.ledger.records.iter().filter_map(IndexRecord::undo_pos);
         node.files.cut_undo(named)?;
         let (shared, ledger) = node.split();
-        ledger.write_index(shared.files)?;
+        ledger.write_index(shared.files, shared.tree)?;
         directory::remove(&disk, &left)
     }
 }
@@ -277,7 +277,7 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
         && saved.state.assumed <= plan.assumed_blocks(&node.tree)
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
         && has_undo(&saved.state.undo, plan, node)
-        && saved.positions == positions(&saved.state, plan, &node.ledger.entries)
+        && saved.positions == positions(&saved.state, plan, &node.ledger.records)
 }
 
 /// Whether the rev files still reach beyond all of this undo data: whoever gave up the join has cut
@@ -285,17 +285,17 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
 fn has_undo(undo: &[UndoAt], plan: &Plan, node: &Node) -> bool {
     let infos = node.files.infos();
     undo.iter().all(|undo| {
-        let file = node.entry(plan.steps[undo.index as usize].id).file;
+        let file = node.record(plan.steps[undo.index as usize].id).file;
         infos.get(file as usize).is_some_and(|info| undo.pos < info.undo_size)
     })
 }
 
 /// Double SHA-256 of the positions of all blocks that are read.
-fn positions(state: &State, plan: &Plan, entries: &[IndexEntry]) -> Hash {
+fn positions(state: &State, plan: &Plan, records: &[IndexRecord]) -> Hash {
     let mut hasher = Sha256d::default();
     for index in state.spans.iter().flat_map(|span| span.first..span.next) {
-        let entry = &entries[plan.steps[index].id.index()];
-        let pos = entry.block_pos().map_or([u32::MAX; 2], |pos| [pos.file, pos.pos]);
+        let record = &records[plan.steps[index].id.index()];
+        let pos = record.block_pos().map_or([u32::MAX; 2], |pos| [pos.file, pos.pos]);
         pos.iter().for_each(|number| hasher.update(&number.to_le_bytes()));
     }
     hasher.finish()

@@ -63,5 +63,5 @@ pub(crate) fn store_left(node: &mut Node) -> Result<(), StoreError> {
             ledger.store_block(&shared, id, block.view())?;
         }
     }
-    ledger.write_index(shared.files)
+    ledger.write_index(shared.files, shared.tree)
 }

@@ -107,7 +107,7 @@ fn grow(
         mark_available(&mut node.tree, has);
     }
     let (shared, ledger) = node.split();
-    ledger.write_index(shared.files)?;
+    ledger.write_index(shared.files, shared.tree)?;
     Ok(if stop.load(Relaxed) { Activated::Stopped } else { Activated::Best })
 }
 

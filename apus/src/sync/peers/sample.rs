@@ -41,7 +41,7 @@ pub(crate) fn learn_sizes(
     let ended = download(node, &sample, observer, stop)?;
     let mut known = Vec::new();
     for id in sample {
-        if let Some(pos) = node.entry(id).block_pos()
+        if let Some(pos) = node.record(id).block_pos()
             && let Ok(bytes) = node.files.read_block(pos)
         {
             known.push((node.tree.node(id).height, bytes.len() as u64));

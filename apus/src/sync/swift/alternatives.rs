@@ -16,7 +16,7 @@ use super::undo::{UndoAt, UndoWritten, external_coins};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::script_flags;
-use crate::store::{FlatFilePos, IndexEntry, UndoRecord};
+use crate::store::{FlatFilePos, IndexRecord, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements, Salt};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
@@ -42,9 +42,9 @@ struct Choice<A> {
 }
 
 /// The undo data that was used of a block: where it came from, and where it was written.
-struct Used<'a> {
+struct Used {
     step: Step,
-    entry: &'a IndexEntry,
+    tx_count: u32,
     pos: FlatFilePos,
     /// The number of the source file whose rev file was searched first.
     file: u32,
@@ -56,12 +56,12 @@ struct Used<'a> {
 /// and `written` names it; otherwise nothing changes.
 pub(super) fn balance<A: Aggregate>(
     job: &Job,
-    entries: &[IndexEntry],
+    records: &[IndexRecord],
     aggregate: &mut A,
     written: &mut [UndoWritten],
 ) -> Result<(), Fault> {
     let shared = job.shared;
-    let used = used(job, entries, written);
+    let used = used(job, records, written);
     let choices: Vec<Choice<A>> = shared.pool.install(|| {
         let spare = spare_records(job, &used).map_err(Fault::Store)?;
         let choice = |(written, used): (usize, &Option<Used>)| {
@@ -79,8 +79,8 @@ pub(super) fn balance<A: Aggregate>(
     for (choice, at) in choices.iter().zip(chosen) {
         let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
         let UndoWritten { id, pos } = &mut written[choice.written];
-        let entry = &entries[id.index()];
-        let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
+        let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
+        let prev = &shared.tree.prev_hash(*id);
         let undo = UndoRecord { file, height, prev, payload: &other.payload };
         *pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
     }
@@ -89,19 +89,15 @@ pub(super) fn balance<A: Aggregate>(
 }
 
 /// The origin of each piece of undo data that was written; `None` where it was stored before.
-fn used<'a>(
-    job: &Job,
-    entries: &'a [IndexEntry],
-    written: &[UndoWritten],
-) -> Vec<Option<Used<'a>>> {
+fn used(job: &Job, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Option<Used>> {
     let sources = job.plan.steps.iter().zip(&job.plan.undo);
     let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
     let of_block = |UndoWritten { id, pos }: &UndoWritten| {
         let UndoAt::Source { file, guess } = *sources.get(id)? else { return None };
-        let entry = &entries[id.index()];
-        let step = Step { id: *id, place: Place::Stored(entry.block_pos()?), weight: 0 };
-        let pos = FlatFilePos { file: entry.file, pos: *pos };
-        Some(Used { step, entry, pos, file, guess })
+        let record = &records[id.index()];
+        let step = Step { id: *id, place: Place::Stored(record.block_pos()?), weight: 0 };
+        let pos = FlatFilePos { file: record.file, pos: *pos };
+        Some(Used { step, tx_count: record.tx_count, pos, file, guess })
     };
     written.iter().map(of_block).collect()
 }
@@ -113,8 +109,8 @@ type Spare = HashMap<(u32, u32), Vec<usize>>;
 fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> {
     let (shared, copies) = (job.shared, &job.plan.undo_copies);
     let claim = |used: &Used| -> Result<Option<(u32, usize)>, StoreError> {
-        let prev = &used.entry.header.prev;
-        let (payload, tx_count) = (shared.files.read_undo(used.pos, prev)?, used.entry.tx_count);
+        let prev = &shared.tree.prev_hash(used.step.id);
+        let (payload, tx_count) = (shared.files.read_undo(used.pos, prev)?, used.tx_count);
         let mut scratch = Vec::new();
         for (file, undo) in copies.of_block(shared, used.step.id, used.file) {
             let is_used = |bytes: &[u8]| bytes == payload;
@@ -146,11 +142,12 @@ fn alternatives<A: Aggregate>(
     used: &Used,
     spare: &Spare,
 ) -> Result<Vec<Alternative<A>>, Fault> {
-    let (shared, prev) = (job.shared, &used.entry.header.prev);
+    let shared = job.shared;
+    let prev = &shared.tree.prev_hash(used.step.id);
     let mut payloads: Vec<Vec<u8>> = Vec::new();
     let mut scratch = Vec::new();
     for (file, undo) in job.plan.undo_copies.of_block(shared, used.step.id, used.file) {
-        let key = (file, used.entry.tx_count.saturating_sub(1));
+        let key = (file, used.tx_count.saturating_sub(1));
         for record in spare.get(&key).into_iter().flatten() {
             let place = undo.records()[*record];
             let fits = undo.read(place, prev, &mut scratch).map_err(Fault::Store)?;

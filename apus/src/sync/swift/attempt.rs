@@ -73,13 +73,13 @@ fn complete<A: Aggregate>(
     let held = (work.survivors.count(), work.survivors.amount());
     assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
     if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
-        balance(job, &ledger.entries, &mut gathered.aggregate, &mut undo)?;
+        balance(job, &ledger.records, &mut gathered.aggregate, &mut undo)?;
     }
     prove(&gathered, plan, shared)?;
     tracing::debug!(coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
     if let Some(recent) = &work.recent {
-        undo = recent.write_undo(shared, &ledger.entries, &job.times)?;
+        undo = recent.write_undo(shared, &ledger.records, &job.times)?;
     }
     let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
     report(0.0);

@@ -50,7 +50,7 @@ pub(crate) fn build(
         let error = fault.into_error(node, hints);
         if !ends {
             // The blocks are good whatever the hints are.
-            node.ledger.write_index(&node.files)?;
+            node.ledger.write_index(&node.files, &node.tree)?;
         }
         if !keeps {
             forget(node)?;

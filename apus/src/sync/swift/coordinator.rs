@@ -128,7 +128,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         let step = self.job.plan.steps[block.step];
         let shared = self.job.shared;
         if let Some(pos) = block.stored {
-            self.ledger.note_stored(step.id, pos, block.tx_count, shared.network.segwit_height);
+            self.ledger.note_stored(shared.tree, step.id, pos, block.tx_count);
         }
         if let Some(pos) = block.undo_pos {
             self.state.undo.push(UndoWritten { id: step.id, pos });
@@ -144,7 +144,9 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     /// coins and finished blocks would not be of the same blocks.
     fn save(&mut self) -> Result<(), Fault> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
-        self.ledger.write_index(self.job.shared.files).map_err(Fault::Store)?;
+        self.ledger
+            .write_index(self.job.shared.files, self.job.shared.tree)
+            .map_err(Fault::Store)?;
         let survivors = work.survivors.save().map_err(Fault::Store)?;
         let saved_undo = |undo: &UndoWritten| SavedUndo {
             height: self.job.shared.tree.node(undo.id).height,

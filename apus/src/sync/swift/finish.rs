@@ -82,7 +82,7 @@ pub(super) fn commit(
 ) -> Result<(), Fault> {
     let _timer = shared.clock.start(Stage::Commit);
     for step in &plan.steps {
-        if !ledger.entries[step.id.index()].status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
+        if !ledger.record(step.id).status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
             ledger.change(step.id).status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn commit(
         entry.undo_pos = *pos;
         entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
     }
-    ledger.write_index(shared.files).map_err(Fault::Store)?;
+    ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
     let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
     write_tables(survivors, &bulk, writers, report)?;
     let best = shared.tree.node(plan.target).hash;

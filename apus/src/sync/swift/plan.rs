@@ -177,7 +177,7 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
             *count += 1;
             UndoAt::Source { file: place.file, guess: *count - 1 }
         });
-        let stored = node.entry(id).undo_pos().map(UndoAt::Stored);
+        let stored = node.record(id).undo_pos().map(UndoAt::Stored);
         undo[index] = stored.or(copies.named(id)).or(from_source);
     }
     let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();

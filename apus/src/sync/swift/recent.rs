@@ -15,7 +15,7 @@ use super::undo::UndoWritten;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::hash::Hash;
-use crate::store::{IndexEntry, UndoRecord};
+use crate::store::{IndexRecord, UndoRecord};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::{BranchTimes, check_spends};
@@ -125,18 +125,18 @@ impl Recent {
     pub fn write_undo(
         &self,
         shared: &Shared,
-        entries: &[IndexEntry],
+        records: &[IndexRecord],
         times: &BranchTimes,
     ) -> Result<Vec<UndoWritten>, Fault> {
         let encoded: Result<Vec<_>, Fault> = shared.pool.install(|| {
-            let check = |id: &BlockId| self.undo_to_write(shared, *id, &entries[id.index()], times);
+            let check = |id: &BlockId| self.undo_to_write(shared, *id, &records[id.index()], times);
             self.blocks.par_iter().map(check).collect()
         });
         let mut written = Vec::new();
         for (id, payload) in self.blocks.iter().zip(encoded?) {
             let Some(payload) = payload else { continue };
-            let entry = &entries[id.index()];
-            let (file, height, prev) = (entry.file, entry.height, &entry.header.prev);
+            let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
+            let prev = &shared.tree.prev_hash(*id);
             let undo = UndoRecord { file, height, prev, payload: &payload };
             let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
             written.push(UndoWritten { id: *id, pos });
@@ -149,10 +149,10 @@ impl Recent {
         &self,
         shared: &Shared,
         id: BlockId,
-        entry: &IndexEntry,
+        record: &IndexRecord,
         times: &BranchTimes,
     ) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(pos) = entry.block_pos() else { return Ok(None) };
+        let Some(pos) = record.block_pos() else { return Ok(None) };
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
         let prepared = shared.prepare(step).map_err(|e| Fault::of_block(step, e))?;
         // An output of this block or of a later one cannot be spent here.
@@ -160,7 +160,8 @@ impl Recent {
         let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();
         let block = check_spends(shared.tree, id, prepared, coins, None, times)
             .map_err(|refused| Fault::Rule(step, refused.error))?;
-        let stored = entry.undo_pos().map(|pos| shared.files.read_undo(pos, &entry.header.prev));
+        let prev = shared.tree.prev_hash(id);
+        let stored = record.undo_pos().map(|pos| shared.files.read_undo(pos, &prev));
         let is_there = matches!(stored, Some(Ok(stored)) if stored == block.undo());
         Ok((!is_there).then(|| block.undo().to_vec()))
     }

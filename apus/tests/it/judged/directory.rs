@@ -28,7 +28,7 @@ impl Blocks {
     /// The level to which a block was checked, with its bit for "invalid".
     pub fn validity(&self, hash: &Hash) -> Option<u32> {
         let mask = BlockStatus::BLOCK_VALID_MASK | BlockStatus::BLOCK_FAILED_VALID;
-        self.get(hash).map(|entry| entry.status.0 & mask)
+        self.get(hash).map(|entry| entry.record.status.0 & mask)
     }
 
     /// The undo data of a block, as stored and with its checksum verified.
@@ -52,7 +52,7 @@ pub fn assert_same_bytes(ours: &Blocks, theirs: &Blocks) -> (usize, usize) {
         let Some(their) = theirs.get(hash) else { continue };
         assert_eq!((our.height, our.header), (their.height, their.header));
         if our.block_pos().is_some() && their.block_pos().is_some() {
-            assert_eq!(our.tx_count, their.tx_count, "{hash}");
+            assert_eq!(our.record.tx_count, their.record.tx_count, "{hash}");
             assert_eq!(ours.block(our), theirs.block(their), "{hash}");
         }
         if our.undo_pos().is_some() && their.undo_pos().is_some() {

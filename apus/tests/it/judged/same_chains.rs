@@ -47,8 +47,8 @@ fn both_accept(spec: Spec) -> (usize, usize) {
     assert!(our.entries.keys().eq(their.entries.keys()));
     for (hash, entry) in &our.entries {
         // The positions differ, because Core's files have another order.
-        assert_eq!(entry.status, their.get(hash).unwrap().status, "{hash}");
-        assert_eq!(entry.tx_count, their.get(hash).unwrap().tx_count, "{hash}");
+        assert_eq!(entry.record.status, their.get(hash).unwrap().record.status, "{hash}");
+        assert_eq!(entry.record.tx_count, their.get(hash).unwrap().record.tx_count, "{hash}");
     }
     let (records, bytes) = assert_same_bytes(&our, &their);
     assert_eq!(records, blocks.len() - 1, "of every block but genesis");

@@ -198,7 +198,7 @@ fn assert_known_for_what_it_is(
     what: &str,
 ) {
     let fate = stream.nodes[index].fate;
-    let status = entry.map_or(BlockStatus(0), |entry| entry.status);
+    let status = entry.map_or(BlockStatus(0), |entry| entry.record.status);
     let is_stored = status.has(BlockStatus::BLOCK_HAVE_DATA);
     if stream.is_valid(index) {
         assert!(is_stored && status.is_valid(BlockStatus::BLOCK_VALID_TRANSACTIONS), "{what}");

@@ -5,4 +5,4 @@ mod from_files;
 mod hostile;
 mod interrupted;
 mod ways;
-mod world;
+pub mod world;

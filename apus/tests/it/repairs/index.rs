@@ -44,11 +44,11 @@ fn index_of(place: &Place) -> PathBuf {
 fn comparable(place: &Place) -> (Vec<IndexEntry>, Vec<FileInfo>) {
     let (index, _) = place.blocks();
     let entries = index.entries.into_iter().map(|mut entry| {
-        if !entry.status.has(BlockStatus::BLOCK_HAVE_DATA) || entry.height == 0 {
+        if !entry.record.status.has(BlockStatus::BLOCK_HAVE_DATA) || entry.height == 0 {
             return entry;
         }
-        entry.status.0 &= !(BlockStatus::BLOCK_VALID_MASK | BlockStatus::BLOCK_HAVE_UNDO);
-        entry.undo_pos = 0;
+        entry.record.status.0 &= !(BlockStatus::BLOCK_VALID_MASK | BlockStatus::BLOCK_HAVE_UNDO);
+        entry.record.undo_pos = 0;
         entry
     });
     let files = index.files.into_iter().map(|info| FileInfo { undo_size: 0, ..info });
@@ -95,7 +95,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
     assert_eq!(summary.height, 205);
     assert_eq!(comparable(&place), before);
     let (index, _) = place.blocks();
-    let active = index.entries.iter().filter(|e| e.status.has(BlockStatus::BLOCK_HAVE_UNDO));
+    let active = index.entries.iter().filter(|e| e.record.status.has(BlockStatus::BLOCK_HAVE_UNDO));
     assert_eq!(active.count(), 205, "undo data of every active block but the first");
     assert_whole(&place, &summary, &coins);
     // The chain then grows as before, and a branch that lost may still win.

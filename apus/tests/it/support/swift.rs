@@ -208,7 +208,7 @@ impl Place {
     pub fn index(&self) -> BTreeMap<Hash, Indexed> {
         let (index, _) = self.blocks();
         let entries = index.entries.into_iter();
-        entries.map(|e| (e.hash, (e.height, e.status, e.tx_count))).collect()
+        entries.map(|e| (e.hash, (e.height, e.record.status, e.record.tx_count))).collect()
     }
 
     /// The undo data of all blocks that have it.

@@ -82,8 +82,11 @@ impl<'a> Expected<'a> {
 /// The positions of blocks and undo data, by hash.
 fn positions(place: &Place) -> Vec<(apus::hash::Hash, u32, u32, u32)> {
     let (index, _) = place.blocks();
-    let mut places: Vec<_> =
-        index.entries.iter().map(|e| (e.hash, e.file, e.data_pos, e.undo_pos)).collect();
+    let mut places: Vec<_> = index
+        .entries
+        .iter()
+        .map(|e| (e.hash, e.record.file, e.record.data_pos, e.record.undo_pos))
+        .collect();
     places.sort_unstable();
     places
 }
@@ -176,7 +179,7 @@ fn shuffled_directory(world: &World) -> Place {
     try_sync_with(&one, &sources).unwrap();
     let (index, _) = place.blocks();
     let mut entries = index.entries;
-    entries.sort_unstable_by_key(|entry| entry.data_pos);
+    entries.sort_unstable_by_key(|entry| entry.record.data_pos);
     let heights: Vec<u32> = entries.iter().map(|entry| entry.height).collect();
     assert!(!heights.is_sorted(), "one worker stores blocks as they lie in the source");
     assert_eq!(place.try_reindex().unwrap().height, world.height());

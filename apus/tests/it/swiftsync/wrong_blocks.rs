@@ -272,9 +272,9 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
     let hints = world.write_hints(&place, world.height());
     let (index, _) = place.blocks();
     let entry = index.entries.iter().find(|entry| entry.height == 125).unwrap();
-    assert!(entry.status.has(BlockStatus::BLOCK_HAVE_DATA));
+    assert!(entry.record.status.has(BlockStatus::BLOCK_HAVE_DATA));
     let (at, path) =
-        (entry.data_pos as usize + 90, place.network_dir().join("blocks/blk00000.dat"));
+        (entry.record.data_pos as usize + 90, place.network_dir().join("blocks/blk00000.dat"));
     drop(index);
     for mode in MODES {
         let options = world.options(&place, mode, &hints);

@@ -279,7 +279,7 @@ fn overwrite(place: &Place, world: &World, height: u32, payload: &[u8], spoil_ch
     if spoil_checksum {
         *record.last_mut().unwrap() ^= 1;
     }
-    let at = entry.undo_pos - 8;
+    let at = entry.record.undo_pos - 8;
     Obfuscation::new(key).apply(&mut record, u64::from(at));
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[at as usize..at as usize + record.len()].copy_from_slice(&record);

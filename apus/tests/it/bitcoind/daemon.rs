@@ -1,0 +1,130 @@
+//! A bitcoind on regtest, started, asked and stopped. Or a btcd.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Place;
+
+/// The longest that a daemon may take to start or to stop.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The program that an environment variable names; without one, says that `test` is skipped.
+pub fn program_in(variable: &str, test: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+    if path.is_none() {
+        // Not by the macro, whose output cargo keeps back.
+        let words = format!("skipped {test}: {variable} is not set (make judge sets BITCOIND)\n");
+        std::io::stderr().write_all(words.as_bytes()).unwrap();
+    }
+    path
+}
+
+/// A port of this machine that nobody uses.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A running bitcoind; killed when it is dropped.
+pub struct Daemon {
+    child: Child,
+    cli: PathBuf,
+    datadir: PathBuf,
+    rpcport: u16,
+    pub port: u16,
+}
+
+impl Daemon {
+    /// Starts bitcoind on the data directory of `place`, and waits until it answers.
+    ///
+    /// # Panics
+    /// It does not start: its log is in the message.
+    pub fn start(program: &Path, place: &Place, options: &[&str]) -> Self {
+        let (port, rpcport) = (free_port(), free_port());
+        let mut daemon = Self {
+            child: Command::new(program)
+                .args(["-regtest", "-listen=1", "-bind=127.0.0.1", "-connect=0", "-server=1"])
+                .arg(format!("-port={port}"))
+                .arg(format!("-rpcport={rpcport}"))
+                .arg(path_option("-datadir=", &place.datadir()))
+                .args(options)
+                .stdout(Stdio::null())
+                .stderr(Stdio::inherit())
+                .spawn()
+                .unwrap(),
+            cli: program.with_file_name("bitcoin-cli"),
+            datadir: place.datadir(),
+            rpcport,
+            port,
+        };
+        let started = Instant::now();
+        while daemon.try_ask(&["getblockcount"]).is_none() {
+            let log = || std::fs::read_to_string(place.network_dir().join("debug.log"));
+            let is_lost = daemon.child.try_wait().unwrap().is_some() || started.elapsed() > TIMEOUT;
+            assert!(!is_lost, "bitcoind does not start:\n{}", log().unwrap_or_default());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        daemon
+    }
+
+    /// The answer of an RPC.
+    ///
+    /// # Panics
+    /// It is an error.
+    #[track_caller]
+    pub fn ask(&self, arguments: &[&str]) -> String {
+        self.try_ask(arguments).unwrap_or_else(|| panic!("bitcoind refuses {arguments:?}"))
+    }
+
+    fn try_ask(&self, arguments: &[&str]) -> Option<String> {
+        let output = Command::new(&self.cli)
+            .arg("-regtest")
+            .arg(path_option("-datadir=", &self.datadir))
+            .arg(format!("-rpcport={}", self.rpcport))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
+        output.status.success().then_some(text)
+    }
+
+    /// Mines blocks without transactions, whose coinbases pay to an output key named by `digit`.
+    pub fn mine(&self, blocks: u32, digit: char) {
+        let script = format!("5120{}", digit.to_string().repeat(64));
+        let decoded: serde_json::Value =
+            serde_json::from_str(&self.ask(&["decodescript", &script])).unwrap();
+        let address = decoded["address"].as_str().unwrap();
+        self.ask(&["generatetoaddress", &blocks.to_string(), address]);
+    }
+
+    /// Where peers connect to.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Stops it, and waits for its end.
+    pub fn stop(mut self) {
+        self.ask(&["stop"]);
+        let started = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < TIMEOUT, "bitcoind does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn path_option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(path);
+    option
+}

@@ -1,0 +1,5 @@
+//! A real bitcoind, as a peer and as a judge of what Apus leaves. `make judge` builds it and sets
+//! BITCOIND; without that, these tests say that they are skipped.
+
+mod daemon;
+mod sync;
