@@ -61,7 +61,7 @@ done
 [ -n "${BITCOIND:-}" ] || exit 0
 "$apus" sync --quiet --regtest --datadir "$dir/core" --from "$chain" --assumevalid "$tip" \
 	--minimumchainwork 0 --method join >/dev/null
-ports="-regtest -connect=0 -printtoconsole=0 -minimumchainwork=0 -v2transport=${v2:+1}${v2:-0}"
+ports="-regtest -connect=0 -printtoconsole=0 -minimumchainwork=0 -checkblockindex=0 -v2transport=${v2:+1}${v2:-0}"
 ports=$(echo "$ports" | sed 's/1v2/1/')
 # shellcheck disable=SC2086
 "$BITCOIND" $ports -datadir="$dir/core" -listen=1 -bind=127.0.0.1 -port=29555 -rpcport=29556 &

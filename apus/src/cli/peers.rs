@@ -96,7 +96,8 @@ impl PeerArgs {
         let port = options.network.port;
         let mut peers = PeerOptions::new(port);
         let connect = texts(&self.connect, "connect", config);
-        if connect.iter().any(|(text, _)| text == "0") {
+        let is_off = connect.is_empty() && !config.is_on("connect", true);
+        if is_off || connect.iter().any(|(text, _)| text == "0") {
             if self.follow {
                 return Err("--follow needs peers, and --connect=0 asks for none".to_string());
             }

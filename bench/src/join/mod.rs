@@ -193,7 +193,7 @@ fn chain_note(shape: &Shape, base: &Base) -> String {
 fn core_command(bitcoind: &Path, datadir: &Path, dbcache: usize, assumevalid: &str) -> Command {
     let mut command = Command::new(bitcoind);
     command.arg("-regtest").arg(format!("-datadir={}", datadir.display()));
-    command.args(["-reindex-chainstate", "-stopafterblockimport"]);
+    command.args(["-reindex-chainstate", "-stopafterblockimport", "-checkblockindex=0"]);
     command.arg(format!("-dbcache={dbcache}")).arg(format!("-assumevalid={assumevalid}"));
     command.args(["-connect=0", "-listen=0", "-dnsseed=0", "-server=0", "-printtoconsole=0"]);
     command

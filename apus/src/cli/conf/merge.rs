@@ -39,6 +39,11 @@ pub struct Found {
     pub place: Place,
 }
 
+/// The section of the main network.
+const MAIN: &str = "main";
+/// Settings of the top of bitcoin.conf that are for the main network alone (Core's `NETWORK_ONLY`).
+const NETWORK_ONLY: [&str; 3] = ["addnode", "connect", "port"];
+
 /// Settings by name, those of one name in the order in which they were read.
 pub type ByName = BTreeMap<String, Vec<Setting>>;
 
@@ -111,11 +116,13 @@ impl Sources {
     ) -> impl Iterator<Item = (Kind, &'a [Setting])> {
         let in_section = |section: &str| self.sections.get(section);
         let own = if section.is_empty() { None } else { in_section(section) };
+        let is_test = !section.is_empty() && section != MAIN;
+        let top = if is_test && NETWORK_ONLY.contains(&name) { None } else { in_section("") };
         let sources = [
             (Kind::CommandLine, Some(&self.command_line)),
             (Kind::SettingsJson, Some(&self.settings)),
             (Kind::ConfigFile, own),
-            (Kind::ConfigFile, in_section("")),
+            (Kind::ConfigFile, top),
         ];
         sources
             .into_iter()

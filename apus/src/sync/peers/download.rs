@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use rayon::prelude::*;
+
 use super::Wanted;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
@@ -12,6 +14,9 @@ use crate::sync::node::{Node, step};
 use crate::sync::outcome::Activated;
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
+
+/// Blocks that each thread checks before they are stored.
+const AT_ONCE: usize = 8;
 
 /// Has peers send the blocks among `ids` that are neither stored nor in a source, and stores them.
 /// `ids` are of one branch and in order of height. A block that breaks a rule is left out.
@@ -31,16 +36,20 @@ pub(crate) fn download(
     }
     let (shared, ledger) = node.split();
     shared.serve(Wanted::of([&steps[..]]), observer, || {
-        for step in &steps {
-            match shared.checked_until(*step, stop) {
-                Ok(block) => {
-                    let _timer = shared.clock.start(Stage::Store);
-                    ledger.store_block(&shared, step.id, block.view())?;
+        for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
+            let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
+            let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
+            for (id, checked) in checked {
+                match checked {
+                    Ok(block) => {
+                        let _timer = shared.clock.start(Stage::Store);
+                        ledger.store_block(&shared, id, block.view())?;
+                    }
+                    Err(BlockFault::Store(error)) => return Err(error),
+                    Err(BlockFault::Stopped) => return Ok(Activated::Stopped),
+                    // The pipeline will ask for it, and refuse it.
+                    Err(BlockFault::Rule(_) | BlockFault::Damaged(_) | BlockFault::Gone) => {}
                 }
-                Err(BlockFault::Store(error)) => return Err(error),
-                Err(BlockFault::Stopped) => return Ok(Activated::Stopped),
-                // The pipeline will ask for it, and refuse it.
-                Err(BlockFault::Rule(_) | BlockFault::Damaged(_) | BlockFault::Gone) => {}
             }
         }
         Ok(Activated::Best)

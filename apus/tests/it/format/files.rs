@@ -56,7 +56,8 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 #[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
-        let times = ["always", "rebuild", "damage", "swiftsync", "join", "spilldir", "moment"];
+        let times =
+            ["always", "rebuild", "damage", "peers", "swiftsync", "join", "spilldir", "moment"];
         assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
     }
     let place = Place::new(Chain::Regtest);

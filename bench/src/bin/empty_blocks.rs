@@ -1,0 +1,77 @@
+//! Writes a regtest chain of blocks with nothing but a coinbase that pays nobody, a minute apart:
+//! for `bench/peers.sh` with as many headers as mainnet has.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+
+use apus::hash::sha256d;
+use apus::rules::proof_of_work;
+use apus::wire::{BlockView, Chain, Header, Network, genesis_block};
+use clap::Parser;
+
+/// Write a regtest chain of blocks without transactions
+#[derive(Parser)]
+struct Options {
+    /// Number of blocks above the genesis block
+    blocks: u32,
+    /// The file to write
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+fn main() -> std::io::Result<()> {
+    let options = Options::parse();
+    let network = Network::new(Chain::Regtest);
+    let genesis = genesis_block(&network);
+    let mut prev = *BlockView::parse(&genesis[..]).expect("the genesis block parses").header();
+    let mut file = BufWriter::new(File::create(&options.output)?);
+    for height in 1..=options.blocks {
+        let coinbase = coinbase(height);
+        let mut header = Header {
+            version: 0x2000_0000,
+            prev: prev.hash(),
+            merkle_root: sha256d(&coinbase),
+            time: prev.time + 60,
+            nonce: 0,
+            ..prev
+        };
+        while !proof_of_work(&header.hash(), header.bits, &network) {
+            header.nonce += 1;
+        }
+        prev = header;
+        let block = [&header.to_bytes()[..], &[1], &coinbase].concat();
+        file.write_all(&network.magic)?;
+        file.write_all(&(block.len() as u32).to_le_bytes())?;
+        file.write_all(&block)?;
+    }
+    println!("{}", prev.hash());
+    file.flush()
+}
+
+/// A coinbase with its height (BIP34), whose output nobody can spend.
+fn coinbase(height: u32) -> Vec<u8> {
+    let mut number = height.to_le_bytes().to_vec();
+    while number.last() == Some(&0) {
+        number.pop();
+    }
+    // The highest bit is a sign.
+    if number.last().is_some_and(|last| last & 0x80 != 0) {
+        number.push(0);
+    }
+    let script = match height {
+        1..=16 => vec![0x50 + height as u8, 0],
+        _ => [&[number.len() as u8][..], &number, &[0]].concat(),
+    };
+    let mut tx = 2u32.to_le_bytes().to_vec();
+    tx.push(1);
+    tx.extend_from_slice(&[0; 32]);
+    tx.extend_from_slice(&[0xff; 4]);
+    tx.push(script.len() as u8);
+    tx.extend_from_slice(&script);
+    tx.extend_from_slice(&[0xff; 4]);
+    // One output of nothing to OP_RETURN.
+    tx.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x6a]);
+    tx.extend_from_slice(&[0; 4]);
+    tx
+}
