@@ -116,9 +116,11 @@ impl Chosen {
             "Data directory {} ({}), blocks {}",
             options.datadir.display(),
             network_name(&options.network),
-            match sources {
-                [] => format!("in {}", self.options.blocks_path().display()),
-                sources => format!("from {}", listed(sources)),
+            match (sources, &options.peers) {
+                ([], None) => format!("in {}", options.blocks_path().display()),
+                ([], Some(_)) => "from peers".to_string(),
+                (sources, None) => format!("from {}", listed(sources)),
+                (sources, Some(_)) => format!("from {}, and peers", listed(sources)),
             }
         );
         if options.blocks_dir.is_some() && !sources.is_empty() {

@@ -71,12 +71,13 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
 pub fn options_of_sync(args: Vec<OsString>) -> Result<crate::sync::Options, String> {
     let args = arguments::core_spelling(args.into_iter());
     let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
-    let Command::Sync(sync::SyncCommand { from, engine, .. }) = cli.command else {
+    let Command::Sync(sync::SyncCommand { from, peers, engine }) = cli.command else {
         return Err("the command is not sync".to_string());
     };
     let mut chosen = engine.to_options()?;
-    chosen.take_sources(from);
+    let from = chosen.take_sources(from);
     chosen.take_stop_height(engine.stopatheight)?;
+    peers.choose(&mut chosen, !from.is_empty())?;
     Ok(chosen.options)
 }
 

@@ -11,6 +11,9 @@ use crate::sync::{NetKind, PeerOptions, Target};
 /// The port of Tor's proxy, which `--proxy` without a port means (Core's default).
 const PROXY_PORT: u16 = 9050;
 
+/// The longest time to open a connection: the system gives up before.
+const TIMEOUT_MS_MAX: u64 = 10 * 60 * 1000;
+
 /// How peers are found and used.
 #[derive(Args)]
 #[command(next_help_heading = "Peers")]
@@ -122,7 +125,7 @@ impl PeerArgs {
             peers.port = port;
         }
         if let Some(millis) = number(self.timeout, "timeout", config)? {
-            peers.timeout = Duration::from_millis(millis.max(1));
+            peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
         }
         peers.onlynet = self.onlynet(config)?;
         peers.maxdownload = match self.maxdownload {
@@ -206,5 +209,71 @@ fn number<T: TryFrom<i64>>(
                 Err(_) => Err(format!("{name}={number} in a settings file is out of range")),
             },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use crate::cli::options_of_sync;
+    use crate::sync::{NetKind, PeerOptions};
+
+    /// The options for peers of `apus sync` with these arguments and this bitcoin.conf.
+    fn peers(conf: &str, args: &[&str]) -> Result<Option<PeerOptions>, String> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("bitcoin.conf"), conf).unwrap();
+        let datadir = format!("--datadir={}", dir.path().display());
+        let all = ["apus", "sync", &datadir].into_iter().chain(args.iter().copied());
+        Ok(options_of_sync(all.map(OsString::from).collect())?.peers)
+    }
+
+    fn connect(conf: &str, args: &[&str]) -> Option<Vec<String>> {
+        let peers = peers(conf, args).unwrap()?;
+        Some(peers.connect.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn peers_are_asked_where_there_are_no_files_or_where_they_are_named() {
+        let none: Vec<String> = Vec::new();
+        assert_eq!(connect("", &[]), Some(none.clone()));
+        assert_eq!(connect("", &["--from=a"]), None);
+        assert_eq!(connect("", &["--connect=0"]), None);
+        assert_eq!(connect("", &["-connect=0", "--from=a"]), None);
+        assert_eq!(connect("", &["--from=a", "--follow"]), Some(none.clone()));
+        let named = Some(vec!["1.2.3.4:8333".to_string()]);
+        assert_eq!(connect("", &["--from=a", "-connect=1.2.3.4"]), named);
+        assert_eq!(connect("connect=1.2.3.4", &[]), named);
+        assert_eq!(connect("connect=1.2.3.4", &["--from=a"]), None);
+        for off in ["connect=0", "noconnect=1"] {
+            assert_eq!(connect(off, &[]), None, "{off}");
+            assert_eq!(connect(off, &["--connect=1.2.3.4"]), named, "{off}");
+        }
+        assert!(peers("", &["--connect=0", "--follow"]).is_err());
+    }
+
+    #[test]
+    fn at_the_top_of_the_file_peers_are_for_the_main_network_alone() {
+        let conf = "connect=1.2.3.4\nport=9\n[regtest]\nconnect=5.6.7.8\n";
+        let (main, regtest) = (peers(conf, &[]).unwrap().unwrap(), ["--regtest"]);
+        assert_eq!((main.connect.len(), main.port), (1, 9));
+        assert_eq!(connect(conf, &regtest), Some(vec!["5.6.7.8:18444".to_string()]));
+        assert_eq!(peers(conf, &regtest).unwrap().unwrap().port, 18_444);
+    }
+
+    #[test]
+    fn each_option_has_the_name_and_the_meaning_that_core_gives_it() {
+        let conf = "proxy=127.0.0.1\ndnsseed=0\nonlynet=onion\nonlynet=i2p\ntimeout=0\n\
+                    maxconnections=7\nv2transport=0\nlisten=1\n";
+        let found = peers(conf, &["--maxdownload=2.5"]).unwrap().unwrap();
+        assert_eq!(found.proxy.map(|proxy| proxy.to_string()), Some("127.0.0.1:9050".into()));
+        assert_eq!(found.onlynet, [NetKind::Onion]);
+        assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 1));
+        assert_eq!((found.dnsseed, found.v2transport, found.listen), (false, false, false));
+        assert_eq!(found.maxdownload, Some(2_500_000));
+        for wrong in ["--maxdownload=0", "--connect=a b", "--proxy=:", "--onlynet=i2p"] {
+            assert!(peers("", &[wrong]).is_err(), "{wrong}");
+        }
+        assert!(peers("maxconnections=-1", &[]).is_err());
     }
 }

@@ -503,9 +503,9 @@ fn a_peer_without_headers_holds_up_nobody_for_long() {
     world.connect(Habit::NoHeaders, &chain);
     assert!(world.talk());
     world.connect(Habit::Honest, &chain);
-    world.wait(60);
+    world.wait(3);
     assert_eq!(world.best_height(), 0);
-    world.wait(90);
+    world.wait(5);
     assert_eq!(world.best_height(), 20);
 }
 
