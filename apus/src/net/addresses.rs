@@ -123,7 +123,8 @@ impl Addresses {
                 continue;
             }
             let count = self.from_group.entry(source).or_default();
-            if *count >= FROM_GROUP_MAX {
+            // Of those whom the user or DNS named, nobody can make many.
+            if source != Group::default() && *count >= FROM_GROUP_MAX {
                 continue;
             }
             let services = address.services;

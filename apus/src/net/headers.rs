@@ -328,8 +328,13 @@ impl HeadersOf {
         chain: &mut HeaderChain,
         now: Duration,
     ) -> Result<Option<Outgoing>, HeadersFault> {
+        let before = chain.tree().len();
+        let best = self.best.map(|best| chain.tree().node(best).work);
         let last = self.keep(headers, chain)?;
-        match (is_full, last) {
+        let best_now = self.best.map(|best| chain.tree().node(best).work);
+        // Whoever sends the same again and again has no more.
+        let has_news = chain.tree().len() > before || best_now > best;
+        match (is_full && has_news, last) {
             (true, Some(last)) => {
                 self.stage = Stage::Asking;
                 Ok(self.ask_after(last, chain, now))

@@ -129,7 +129,8 @@ impl PeerManager {
     /// Whether every peer has said that it has no more headers, and there is one. Once one has, a
     /// peer that has not answered for `patience` is not waited for.
     pub fn has_all_headers(&self, now: Duration, patience: Duration) -> bool {
-        let ready = || self.peers.values().filter(|peer| peer.session.is_ready());
+        // Whoever connects to us must not keep us waiting.
+        let ready = || self.peers.values().filter(|peer| peer.session.is_ready() && !peer.inbound);
         let is_asked = |peer: &Peer| !peer.headers.is_to_be_asked();
         ready().any(|peer| peer.headers.is_at_end())
             && ready().all(|peer| {

@@ -230,8 +230,8 @@ impl Schedule {
         let read = self.lanes.iter().filter(|lane| lane.is_read);
         let mut first = read.filter_map(|lane| self.blocks[lane.rest.clone()].first().copied());
         first.find(|block| {
-            let any = self.peers.values().any(|peer| peer.has.has(tree, *block));
-            !any && !self.states.contains_key(block)
+            let has = |peer: &Peer| peer.has.has(tree, *block) && !peer.refused.contains(block);
+            !self.peers.values().any(has) && !self.states.contains_key(block)
         })
     }
 
@@ -249,7 +249,9 @@ impl Schedule {
 
     /// Notes that somebody waits for the next block of `lane`.
     pub fn read(&mut self, lane: usize) {
-        self.lanes[lane].is_read = true;
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.is_read = true;
+        }
     }
 
     /// Notes that `block`, of lane `lane`, was taken, and found good.
@@ -257,7 +259,7 @@ impl Schedule {
         if let Some(State::Arrived(bytes)) = self.states.insert(block, State::Taken) {
             self.arrived_bytes -= bytes;
         }
-        let lane = &mut self.lanes[lane];
+        let Some(lane) = self.lanes.get_mut(lane) else { return };
         lane.is_read = true;
         while let Some(first) = self.blocks[lane.rest.clone()].first()
             && self.states.get(first) == Some(&State::Taken)
@@ -280,6 +282,12 @@ impl Schedule {
         let asked = peer.in_flight.remove(at).map_or(now, |(_, asked)| asked);
         peer.measure(bytes, asked, now);
         peer.stalling_since = None;
+        // Larger than was reckoned with: it is asked for again when its turn comes.
+        if self.arrived_bytes + bytes > 2 * self.limits.bytes_max && !self.is_first(block) {
+            self.states.remove(&block);
+            self.ask_again(block);
+            return Arrival::Late;
+        }
         self.average = self.average - (self.average >> AVERAGE_SHIFT) + bytes;
         self.arrived_bytes += bytes;
         self.states.insert(block, State::Arrived(bytes));
@@ -309,6 +317,11 @@ impl Schedule {
         if self.peers.get(&id).is_some_and(asked) {
             self.refused(id, block);
         }
+    }
+
+    /// Whether `block` is the next of its lane.
+    fn is_first(&self, block: BlockId) -> bool {
+        self.lanes.iter().any(|lane| self.blocks[lane.rest.clone()].first() == Some(&block))
     }
 
     /// Has the lane of `block` look at it again.
@@ -374,15 +387,12 @@ impl Schedule {
         None
     }
 
-    /// The peer that has `block` and the most room for another request; one that refused it only if
-    /// all have.
+    /// The peer that has `block`, has not refused it, and has the most room for another request.
     fn choose(&self, tree: &Tree, block: BlockId) -> Option<PeerId> {
         let average = self.average_bytes();
         let having = self.peers.iter().filter(|(_, peer)| peer.has.has(tree, block));
-        let is_willing = |peer: &Peer| !peer.refused.contains(&block);
-        let any_willing = having.clone().any(|(_, peer)| is_willing(peer));
         let with_room = having.filter(|(_, peer)| {
-            (!any_willing || is_willing(peer)) && peer.in_flight.len() < peer.in_flight_max(average)
+            !peer.refused.contains(&block) && peer.in_flight.len() < peer.in_flight_max(average)
         });
         let busy = |(_, peer): &(&PeerId, &Peer)| {
             peer.in_flight.len() * 1024 / peer.in_flight_max(average)
@@ -415,7 +425,8 @@ impl Schedule {
     /// Peers for whose block a lane waits, while memory has no room for others' blocks or they have
     /// sent all that is wanted, if another peer has that block too.
     fn stalling(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Fault)> {
-        let is_full = !self.has_room();
+        // What was only asked for may yet come in time.
+        let is_full = self.arrived_bytes > self.limits.bytes_max / 2;
         let mut waited_for = Vec::new();
         for lane in self.lanes.iter().filter(|lane| lane.is_read) {
             let Some(first) = self.blocks[lane.rest.clone()].first() else { continue };

@@ -221,7 +221,11 @@ impl Node {
             None if self.peers.is_some() => {}
             None => self.tree.mark_missing(id),
             Some(_) => {
-                let order = self.sources.in_order(self.tree.ids());
+                let mut order = self.sources.in_order(self.tree.ids());
+                // Those that peers have, or have sent.
+                let others =
+                    |id: &BlockId| self.sources.place(*id).is_none() && self.tree.is_available(*id);
+                order.extend(self.tree.ids().filter(others));
                 self.tree.mark_available_in_order(&order);
             }
         }

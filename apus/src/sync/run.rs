@@ -13,7 +13,7 @@ use super::in_order::activate::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options};
 use super::outcome::{Activated, Summary};
-use super::peers::{Peers, find_headers, is_complete, learn_sizes, wait_for_news};
+use super::peers::{Peers, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_into_node};
@@ -52,7 +52,7 @@ pub fn sync_on(
     remedy::naming_with_hints(options, || {
         let started = Instant::now();
         let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
-        let has_peers = options.peers.is_some();
+        let has_peers = Peers::wanted(options).is_some();
         if sources.is_empty() && !has_peers && !holds_blocks(options) {
             return Err(nothing_to_sync(options));
         }
@@ -69,7 +69,7 @@ pub fn sync_on(
             node = Node::open(options, disk, Coins::New(begun))?;
         }
         bound_cache(&mut node);
-        node.peers = begin_peers(&node, disk, sources, observer)?;
+        node.peers = begin_peers(&node, disk, observer)?;
         let summary = match node.peers.clone() {
             None => {
                 scan_and_mend(&mut node, &opened, observer, stop)?;
@@ -102,26 +102,23 @@ fn scan_and_mend(
 }
 
 /// Begins to look for peers, if there are to be any and somebody to connect to. Else what is stored
-/// and in `sources` is connected.
+/// and in files is connected.
 fn begin_peers(
     node: &Node,
     disk: &Disk,
-    sources: &[PathBuf],
     observer: &dyn Observer,
 ) -> Result<Option<Arc<Peers>>, SyncError> {
-    let Some(options) = &node.options.peers else { return Ok(None) };
-    let height = node.tree.node(node.tip()).height;
-    if let Some(peers) = Peers::begin(&node.options, options, disk, height)? {
-        return Ok(Some(Arc::new(peers)));
+    if let Some(options) = Peers::wanted(&node.options) {
+        let height = node.tree.node(node.tip()).height;
+        return Ok(Some(Arc::new(Peers::begin(&node.options, options, disk, height)?)));
     }
-    if sources.is_empty() && node.tree.len() == 1 {
-        return Err(nothing_to_sync(&node.options));
+    if node.options.peers.is_some() {
+        let network = node.options.network.chain.name();
+        observer.note(&format!(
+            "No peer of {network} is known, and none is named with --connect or --addnode: \
+             connecting what is stored"
+        ));
     }
-    let network = node.options.network.chain.name();
-    observer.note(&format!(
-        "No peer of {network} is known, and none is named with --connect or --addnode: connecting \
-         what is stored"
-    ));
     Ok(None)
 }
 
@@ -150,9 +147,12 @@ fn run_with_peers(
             scan_and_mend(node, opened, observer, stop)?;
         }
         if done.is_some() && is_complete(node) {
-            if !follows {
+            if !follows && !lags(node) {
                 is_at_end = true;
                 break;
+            }
+            if lags(node) {
+                observer.note("No peer has the next blocks: waiting for one that has");
             }
             wait_for_news(node, peers, observer, stop)?;
             continue;
@@ -172,6 +172,7 @@ fn run_with_peers(
                 if connect_all(node, None, &Unobserved, stop)?.interrupted {
                     break;
                 }
+                while node.pool.install(|| node.chainstate.merge())? {}
                 let tip = node.tree.node(node.tip());
                 observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
             }
@@ -179,7 +180,7 @@ fn run_with_peers(
         is_last = !follows;
     }
     // Whoever follows the chain never comes to an end, but to the tip.
-    let interrupted = !is_at_end && !(follows && is_complete(node));
+    let interrupted = !(is_at_end || follows && is_complete(node));
     let summary = match done {
         Some(first) if !first.interrupted => {
             // What the first part was stays; the rest is as it is now.

@@ -244,7 +244,7 @@ fn errors_are_json_too() {
     let datadir = format!("--datadir={}", place.datadir().display());
     for (args, code, kind) in [
         (&["txoutset", "info", "--json", &datadir][..], 1, "input"),
-        (&["sync", "--json", &datadir], 1, "input"),
+        (&["sync", "--json", "--connect=0", &datadir], 1, "input"),
         (&["reindex", "--json", "--chain=x", &datadir], 2, "usage"),
         (&["sync", "--json", "--frmo", "x"], 2, "usage"),
         (&["sync", "--json", "--from", "nowhere", "--regtest", &datadir], 1, "disk"),

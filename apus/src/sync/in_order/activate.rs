@@ -163,7 +163,8 @@ fn connect(
             connector.run(workers)
         })
     };
-    shared.serve(Wanted::of([steps]), observer, connect)
+    let wanted = Wanted { gives_up: true, ..Wanted::of([steps]) };
+    shared.serve(wanted, observer, connect)
 }
 
 /// Stores the blocks of sources that are not part of the best chain and break no rule that can be

@@ -118,8 +118,22 @@ impl Connector<'_> {
             if halt.is_none() {
                 halt = self.reason_to_halt();
             }
+            if matches!(halt, Some(Halt::Stop)) {
+                workers.let_go();
+            }
             if !self.can_go_on(workers, halt.is_some()) {
+                self.help(halt.is_some());
                 workers.wait();
+            }
+        }
+    }
+
+    /// Takes part in the checks of blocks in flight, if these are waited for and every worker may
+    /// be waiting for a block of a peer.
+    fn help(&self, is_halted: bool) {
+        if is_halted && self.shared.peers.is_some() {
+            for block in &self.in_flight {
+                block.work(self.shared.network);
             }
         }
     }

@@ -170,10 +170,15 @@ impl Workers<'_> {
         self.failed.take()
     }
 
+    /// Has no worker wait for a block of a peer any more.
+    pub fn let_go(&self) {
+        self.halt.store(true, Relaxed);
+    }
+
     /// Ends the work on blocks that are made ready, and returns those that are, with the index of
     /// their step.
     pub fn end(&mut self) -> impl Iterator<Item = (usize, Prepared)> + use<> {
-        self.halt.store(true, Relaxed);
+        self.let_go();
         while self.answered < self.next_ticket {
             self.wait();
         }

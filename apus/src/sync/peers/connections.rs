@@ -27,6 +27,11 @@ const BATCH: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time after which a block that no peer has is given up, while there are peers.
 const GONE_AFTER: Duration = Duration::from_secs(30);
+/// Blocks below the best header above which one may be given up: those that a reorganisation may
+/// yet replace.
+const NEAR_BLOCKS: u32 = 144;
+/// Time from one word of a missing block to the next, beyond [`GONE_AFTER`].
+const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Time from one save of the address book to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
 /// Time without any peer after which the user hears of it.
@@ -47,6 +52,8 @@ pub(super) struct Connections {
     traffic: Arc<Traffic>,
     /// The block that no peer has, and since when.
     missing: Option<(BlockId, Duration)>,
+    /// Whether such a block may be given up.
+    gives_up: bool,
     looked: Duration,
     saved: Duration,
     /// Since when there has been no peer; `None` if the user has heard of it.
@@ -84,6 +91,7 @@ impl Connections {
             reports: Reports::default(),
             traffic,
             missing: None,
+            gives_up: false,
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
@@ -116,27 +124,34 @@ impl Connections {
 
     /// Wants these blocks instead of those before.
     pub fn want(&mut self, wanted: Wanted) {
-        let Wanted { blocks, lanes } = wanted.clone();
+        let Wanted { blocks, lanes, gives_up } = wanted.clone();
         self.feed.begin(wanted);
         self.manager.schedule().want(blocks, lanes);
-        self.missing = None;
+        (self.missing, self.gives_up) = (None, gives_up);
     }
 
     /// Wants no blocks any more. Those that have come can be taken still.
     pub fn want_nothing(&mut self) {
         self.manager.schedule().want(Arc::new([]), []);
+        self.feed.take_notes();
     }
 
     /// Does what is to be done now, waits a moment for events, and handles those that come.
     pub fn turn(&mut self, chain: &mut HeaderChain, observer: &dyn Observer) {
         let unix_time = unix_time();
         chain.set_time(unix_time);
+        // What has come while nobody talked must not count as silence.
+        let waiting: Vec<Event> = self.events.try_iter().take(BATCH).collect();
+        for event in waiting {
+            self.handle(event, chain, observer);
+        }
         self.take_notes(observer);
         let mut actions = Vec::new();
         let now = self.now();
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);
-        self.dialer.dial_more(now, unix_time);
+        let ready = self.manager.ready();
+        self.dialer.dial_more(now, ready, unix_time);
         if now >= self.looked + LOOK_EVERY {
             self.looked = now;
             self.look(chain.tree(), observer);
@@ -311,10 +326,17 @@ impl Connections {
             Some((known, since)) if known == block => {
                 if now > since + GONE_AFTER {
                     let node = tree.node(block);
-                    let what = format!("No peer has block {} at height {}", node.hash, node.height);
-                    observer.note(&what);
-                    self.missing = None;
-                    self.feed.gone(block);
+                    let best = tree.node(tree.best_header()).height;
+                    let is_near = best - node.height.min(best) < NEAR_BLOCKS;
+                    let is_given_up = self.gives_up && is_near;
+                    let then = if is_given_up { "" } else { ": waiting for one that has" };
+                    let (hash, height) = (node.hash, node.height);
+                    observer.note(&format!("No peer has block {hash} at height {height}{then}"));
+                    // The user hears of it again if it lasts.
+                    self.missing = Some((block, now + WORDS_EVERY));
+                    if is_given_up {
+                        self.feed.gone(block);
+                    }
                 }
             }
             _ => self.missing = Some((block, now)),
@@ -322,7 +344,12 @@ impl Connections {
     }
 
     /// Saves the address book. What is lost if that fails is found again.
-    pub fn save(&self) {
+    pub fn save(&mut self) {
+        for id in self.links.keys() {
+            if let Some((Some(speed), _)) = self.manager.schedule().given(*id) {
+                self.dialer.note_speed(*id, speed);
+            }
+        }
         if let Err(error) = self.dialer.save() {
             tracing::warn!("addresses of peers are not saved: {error}");
         }

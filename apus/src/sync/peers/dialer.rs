@@ -13,6 +13,7 @@ use super::random::random;
 use super::target::Target;
 use crate::disk::{Disk, StoreError};
 use crate::net::{Addresses, PeerId, Place};
+use crate::sync::clock::unix_time;
 use crate::sync::threads;
 use crate::wire::Network;
 use crate::wire::message::{Host, NetAddress, Services};
@@ -124,14 +125,6 @@ impl Dialer {
         })
     }
 
-    /// Whether there is nobody to connect to, and nobody who could name somebody.
-    pub fn knows_nobody(&self) -> bool {
-        let has_names = self.options.dnsseed && !self.network.dns_seeds.is_empty();
-        let has_seeds = has_names || !self.seeds.is_empty() || !self.book.is_empty();
-        let is_automatic = self.options.connect.is_empty();
-        self.manual.is_empty() && !(is_automatic && has_seeds) && !self.options.listen
-    }
-
     /// Where a peer is, for reports.
     pub fn name_of(&self, id: PeerId) -> String {
         match self.roles.get(&id) {
@@ -153,8 +146,8 @@ impl Dialer {
         matches!(self.roles.get(&id), Some(Role::Inbound(_)))
     }
 
-    /// Opens connections that there ought to be.
-    pub fn dial_more(&mut self, now: Duration, unix_time: i64) {
+    /// Opens connections that there ought to be, where `ready` peers have completed the handshake.
+    pub fn dial_more(&mut self, now: Duration, ready: usize, unix_time: i64) {
         for at in 0..self.manual.len() {
             let manual = &mut self.manual[at];
             if !manual.is_tried && now >= manual.next {
@@ -166,7 +159,7 @@ impl Dialer {
         if !self.options.connect.is_empty() {
             return;
         }
-        self.ask_seeds(now);
+        self.ask_seeds(now, ready);
         let outbound_max = OUTBOUND_MAX.min(self.options.maxconnections);
         while self.outbound() < outbound_max && self.dialing < DIALING_MAX {
             let Some(place) = self.next_place(unix_time) else { break };
@@ -219,8 +212,8 @@ impl Dialer {
     }
 
     /// Asks DNS seeds and the nodes of `--seednode` for addresses, where there are too few.
-    fn ask_seeds(&mut self, now: Duration) {
-        let has_few = self.roles.len() < DNS_PEERS && (self.book.is_empty() || now > DNS_DELAY);
+    fn ask_seeds(&mut self, now: Duration, ready: usize) {
+        let has_few = ready < DNS_PEERS && (self.book.is_empty() || now > DNS_DELAY);
         let is_time = self.names_asked.is_none_or(|asked| now > asked + DNS_EVERY);
         if !has_few || !is_time {
             return;
@@ -318,8 +311,18 @@ impl Dialer {
                 if let Some(speed) = speed {
                     self.book.speed(&place, speed);
                 }
+                if was_dropped {
+                    self.book.tried(&place, unix_time());
+                }
             }
             _ => {}
+        }
+    }
+
+    /// So many bytes a second come from the peer.
+    pub fn note_speed(&mut self, id: PeerId, speed: u64) {
+        if let Some(Role::Automatic(place)) = self.roles.get(&id) {
+            self.book.speed(place, speed);
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Wanted {
     pub blocks: Arc<[BlockId]>,
     /// Ranges of `blocks`, each of which is taken in order.
     pub lanes: Vec<Range<usize>>,
+    /// Whether a block near the best header is given up if no peer has it.
+    pub gives_up: bool,
 }
 
 impl Wanted {
@@ -39,7 +41,7 @@ impl Wanted {
                 lanes.push(first..blocks.len());
             }
         }
-        Self { blocks: blocks.into(), lanes }
+        Self { blocks: blocks.into(), lanes, gives_up: false }
     }
 
     /// The lane of a block.
@@ -132,6 +134,7 @@ impl Feed {
         if !state.awaited.contains(&id) {
             state.order.push_back(id);
         }
+        state.gone.remove(&id);
         state.blocks.insert(id, (from, bytes));
         self.arrived.notify_all();
     }
@@ -179,7 +182,10 @@ impl Feed {
             let waited = self.arrived.wait_timeout(state, WAIT);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        state.awaited.remove(&id);
+        // If nobody waits any more, whoever is to do the block next fetches it.
+        if result.is_ok() {
+            state.awaited.remove(&id);
+        }
         result
     }
 

@@ -19,6 +19,9 @@ use crate::sync::progress::{Observer, Phase, Progress};
 /// How long blocks are not asked for because a peer does not say whether it has more headers, once
 /// another has said that it has none.
 const PATIENCE_BEFORE_BLOCKS: Duration = Duration::from_secs(5);
+/// Blocks by which the best header may be above the tip where a sync ends: those of a branch that
+/// nobody has.
+const LAG_BLOCKS: u32 = 144;
 /// Time after which the user hears what is waited for.
 const WORDS_AFTER: Duration = Duration::from_secs(10);
 
@@ -56,7 +59,8 @@ pub(crate) fn find_headers(
     })
 }
 
-/// Waits until there is a better chain of headers than the active one.
+/// Waits until there is a better chain of headers than the active one, or a peer has blocks of one
+/// that none had before.
 ///
 /// # Errors
 /// The disk fails.
@@ -67,9 +71,14 @@ pub(crate) fn wait_for_news(
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
     let best = node.tree.best_header();
-    grow(node, peers, observer, stop, false, |_, tree| {
+    let tip = node.tree.node(node.tip()).work;
+    grow(node, peers, observer, stop, false, |connections, tree| {
         observer.observe(&progress(Phase::Following, tree));
-        tree.best_header() != best
+        let is_new = |has: Has| {
+            let best = tree.node(has.best);
+            !tree.is_linked(has.best) && !best.failed && best.work > tip && !has.is_limited
+        };
+        tree.best_header() != best || connections.manager().schedule().having().any(is_new)
     })
 }
 
@@ -79,6 +88,13 @@ pub(crate) fn is_complete(node: &Node) -> bool {
     let height = node.tree.node(node.tip()).height;
     !node.tree.is_better(best, node.tip())
         || node.options.stop_at_height.is_some_and(|top| height >= top)
+}
+
+/// Whether the best header is so far above the tip that the blocks between must come yet.
+pub(crate) fn lags(node: &Node) -> bool {
+    let height = |id| node.tree.node(id).height;
+    let top = node.options.stop_at_height.unwrap_or(u32::MAX);
+    height(node.tree.best_header()).min(top) > height(node.tip()) + LAG_BLOCKS
 }
 
 /// Lets peers' headers into the tree until `is_done`.

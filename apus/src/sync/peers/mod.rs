@@ -34,7 +34,7 @@ use crossbeam_channel::bounded;
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub(super) use self::download::{download, store_left};
 pub(super) use self::feed::Wanted;
-pub(super) use self::headers::{find_headers, is_complete, wait_for_news};
+pub(super) use self::headers::{find_headers, is_complete, lags, wait_for_news};
 pub use self::options::{NetKind, PeerOptions};
 pub use self::report::PeerReport;
 pub(super) use self::report::WithPeers;
@@ -81,7 +81,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// Begins to look for peers; nothing is sent before [`find_headers`]. `height` is that of the
-    /// tip. `None` if there is nobody to connect to: no peer is named, and none is known.
+    /// tip.
     ///
     /// # Errors
     /// The address book cannot be read, or nobody can listen on the port.
@@ -90,7 +90,7 @@ impl Peers {
         peers: &PeerOptions,
         disk: &Disk,
         height: u32,
-    ) -> Result<Option<Self>, SyncError> {
+    ) -> Result<Self, SyncError> {
         let network = &options.network;
         let (events, heard) = bounded(EVENTS_MAX);
         let (wake, wakes) = bounded(1);
@@ -104,9 +104,6 @@ impl Peers {
         });
         let file = options.network_dir().join(ADDRESSES_FILE);
         let dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
-        if dialer.knows_nobody() {
-            return Ok(None);
-        }
         let over = Arc::new(AtomicBool::new(false));
         if peers.listen {
             link::listen(peers.port, Arc::clone(&over), events).map_err(|error| {
@@ -133,7 +130,18 @@ impl Peers {
         let connections =
             Connections::new(manager, dialer, Arc::clone(&feed), ears, Arc::clone(&traffic));
         let (connections, patience) = (Mutex::new(connections), peers.patience);
-        Ok(Some(Self { feed, connections, traffic, over, patience }))
+        Ok(Self { feed, connections, traffic, over, patience })
+    }
+
+    /// The options for peers, if there are to be any and somebody to connect to, or somebody who
+    /// could name one.
+    pub fn wanted(options: &Options) -> Option<&PeerOptions> {
+        let peers = options.peers.as_ref()?;
+        let has_book = || options.network_dir().join(ADDRESSES_FILE).is_file();
+        let has_names = peers.dnsseed && !options.network.dns_seeds.is_empty();
+        let is_named = !peers.connect.is_empty() || !peers.addnode.is_empty();
+        let can_find = || has_names || !peers.seednode.is_empty() || has_book();
+        (is_named || peers.listen || can_find()).then_some(peers)
     }
 
     /// An observer that shows `inner` what peers do, too.

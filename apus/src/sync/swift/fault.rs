@@ -70,7 +70,7 @@ impl Fault {
         match self {
             // What was saved came back damaged: carrying on would end here again.
             Self::Store(error) => error.source.is_some() || !error.path.starts_with(&directory),
-            Self::Memory(_) => true,
+            Self::Memory(_) | Self::Stopped => true,
             _ => false,
         }
     }
@@ -81,7 +81,7 @@ impl Fault {
         match self {
             Self::Store(error) | Self::NoUndo(error) => SyncError::Store(error),
             Self::Usage(what) | Self::Memory(what) => SyncError::Input(what),
-            Self::Stopped => unreachable!("its worker gives the step back"),
+            Self::Stopped => SyncError::Input("a block that peers were to send is missing".into()),
             Self::Hints(error) => hints.error(error),
             Self::Chain(what) => SyncError::Unproved(what),
             Self::Damaged(step, what) => match step.place {
