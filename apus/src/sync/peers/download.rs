@@ -39,6 +39,7 @@ pub(crate) fn download(
         for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
             let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
             let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
+            let mut is_stopped = false;
             for (id, checked) in checked {
                 match checked {
                     Ok(block) => {
@@ -46,10 +47,14 @@ pub(crate) fn download(
                         ledger.store_block(&shared, id, block.view())?;
                     }
                     Err(BlockFault::Store(error)) => return Err(error),
-                    Err(BlockFault::Stopped) => return Ok(Activated::Stopped),
+                    Err(BlockFault::Stopped) => is_stopped = true,
                     // The pipeline will ask for it, and refuse it.
                     Err(BlockFault::Rule(_) | BlockFault::Damaged(_) | BlockFault::Gone) => {}
                 }
+            }
+            if is_stopped {
+                ledger.write_index(shared.files, shared.tree)?;
+                return Ok(Activated::Stopped);
             }
         }
         Ok(Activated::Best)

@@ -26,7 +26,7 @@ pub(crate) fn learn_sizes(
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
     let Some(best) = node.tree.best_candidate() else { return Ok(Activated::Best) };
-    let top = node.tree.node(best).height;
+    let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let tip = node.tip();
     let missing = top.saturating_sub(node.tree.node(tip).height);
     let mut sample: Vec<BlockId> = vec![tip];
