@@ -1,4 +1,4 @@
-//! The tree beside a model that looks at every block for every question.
+//! The tree compared with a model that looks at every block for every question.
 
 use proptest::prelude::*;
 

@@ -15,7 +15,7 @@ use crate::wire::message::{
 const V1_PREFIX_BYTES: usize = 16;
 /// The most bytes of garbage in a v2 handshake (BIP324).
 const GARBAGE_BYTES_MAX: u16 = 4095;
-/// Bytes of a v2 packet beside its contents: the header, and the tag that authenticates them.
+/// Bytes that a v2 packet has besides its contents: header, and the tag that authenticates them.
 const PACKET_OVERHEAD: usize = 1 + 16;
 /// The most bytes of a v2 packet: a message with the long form of its name.
 const PACKET_BYTES_MAX: usize = 13 + PAYLOAD_BYTES_MAX + PACKET_OVERHEAD;

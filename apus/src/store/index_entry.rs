@@ -82,7 +82,8 @@ pub struct IndexEntry {
     pub record: IndexRecord,
 }
 
-/// What is known of a block beside its header: how far it was checked, and where it is stored.
+/// What the index knows of a block apart from its header: how far it was checked, and where it is
+/// stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexRecord {
     /// How far the block has been checked, and what of it is stored.

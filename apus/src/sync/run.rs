@@ -123,9 +123,7 @@ fn begin_peers(
 }
 
 /// [`run`] with peers: headers first, then blocks, again and again until no peer has a better
-/// chain.
-/// With [`PeerOptions::follow`](super::peers::PeerOptions::follow) it stays at the tip until `stop`
-/// is raised.
+/// chain; with `--follow` until `stop` is raised.
 fn run_with_peers(
     node: &mut Node,
     peers: &Arc<Peers>,
@@ -147,12 +145,11 @@ fn run_with_peers(
             scan_and_mend(node, opened, observer, stop)?;
         }
         if done.is_some() && is_complete(node) {
-            if !follows && !lags(node) {
-                is_at_end = true;
-                break;
-            }
             if lags(node) {
                 observer.note("No peer has the next blocks: waiting for one that has");
+            } else if !follows {
+                is_at_end = true;
+                break;
             }
             wait_for_news(node, peers, observer, stop)?;
             continue;
@@ -183,7 +180,7 @@ fn run_with_peers(
     let interrupted = !(is_at_end || follows && is_complete(node));
     let summary = match done {
         Some(first) if !first.interrupted => {
-            // What the first part was stays; the rest is as it is now.
+            // The first run chose the way and may have spilled; all else counts until now.
             let now = summary(node, started, interrupted);
             let refusals = [first.refusals, now.refusals].concat();
             Summary { chosen: first.chosen, spilled_bytes: first.spilled_bytes, refusals, ..now }

@@ -14,7 +14,7 @@ use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use crate::chain::{BlockId, Tree};
-use crate::net::{Action, HeaderChain, PeerError, PeerId, PeerManager, TransportError};
+use crate::net::{Action, HeaderChain, PeerId, PeerManager, TransportError};
 use crate::sync::clock::unix_time;
 use crate::sync::progress::Observer;
 use crate::wire::message::Command;
@@ -116,7 +116,7 @@ impl Connections {
     /// What each peer gave, and why it was dropped.
     pub fn reports(&mut self) -> Vec<PeerReport> {
         for id in self.links.keys() {
-            let speed = self.manager.schedule().given(*id).and_then(|(speed, _)| speed);
+            let speed = speed_of(&mut self.manager, *id);
             self.reports.note_speed(*id, speed);
         }
         self.reports.all()
@@ -141,10 +141,7 @@ impl Connections {
         let unix_time = unix_time();
         chain.set_time(unix_time);
         // What has come while nobody talked must not count as silence.
-        let waiting: Vec<Event> = self.events.try_iter().take(BATCH).collect();
-        for event in waiting {
-            self.handle(event, chain, observer);
-        }
+        self.handle_waiting(None, chain, observer);
         self.take_notes(observer);
         let mut actions = Vec::new();
         let now = self.now();
@@ -161,7 +158,17 @@ impl Connections {
             recv(self.wakes) -> _ => None,
             default(WAIT) => None,
         };
-        let others = (0..BATCH).map_while(|_| self.events.try_recv().ok());
+        self.handle_waiting(first, chain, observer);
+    }
+
+    /// Handles `first`, and at most [`BATCH`] events that wait.
+    fn handle_waiting(
+        &mut self,
+        first: Option<Event>,
+        chain: &mut HeaderChain,
+        observer: &dyn Observer,
+    ) {
+        let others = self.events.try_iter().take(BATCH);
         let events: Vec<Event> = first.into_iter().chain(others).collect();
         for event in events {
             self.handle(event, chain, observer);
@@ -233,17 +240,17 @@ impl Connections {
             match action {
                 Action::Send(id, message) => {
                     if self.links.get(&id).is_some_and(|link| !link.send(message)) {
-                        self.manager.closed(id);
                         let why = "it does not read what we send";
                         self.close(id, true, why.to_string(), observer);
                     }
                 }
-                Action::Disconnect(id, error) => self.drop_peer(id, &error, observer),
+                Action::Disconnect(id, error) => {
+                    self.close(id, true, error.to_string(), observer);
+                }
                 Action::Ready(id) => self.greet(id, observer),
                 Action::Addresses(id, list) => {
                     self.dialer.heard(id, &list, unix_time());
                     if self.dialer.is_seed(id) && list.len() > 1 {
-                        self.manager.closed(id);
                         self.close(id, false, "it has sent addresses".to_string(), observer);
                     }
                 }
@@ -263,10 +270,6 @@ impl Connections {
         }
     }
 
-    fn drop_peer(&mut self, id: PeerId, error: &PeerError, observer: &dyn Observer) {
-        self.close(id, true, error.to_string(), observer);
-    }
-
     /// The connection is closed, or cannot be read any more.
     fn lose(&mut self, id: PeerId, error: &TransportError, observer: &dyn Observer) {
         match error {
@@ -280,7 +283,7 @@ impl Connections {
 
     /// Closes a connection, which the user hears of once.
     fn close(&mut self, id: PeerId, was_dropped: bool, why: String, observer: &dyn Observer) {
-        let speed = self.manager.schedule().given(id).and_then(|(speed, _)| speed);
+        let speed = speed_of(&mut self.manager, id);
         self.reports.note_speed(id, speed);
         self.manager.closed(id);
         if self.links.remove(&id).is_none() {
@@ -346,7 +349,7 @@ impl Connections {
     /// Saves the address book. What is lost if that fails is found again.
     pub fn save(&mut self) {
         for id in self.links.keys() {
-            if let Some((Some(speed), _)) = self.manager.schedule().given(*id) {
+            if let Some(speed) = speed_of(&mut self.manager, *id) {
                 self.dialer.note_speed(*id, speed);
             }
         }
@@ -354,4 +357,9 @@ impl Connections {
             tracing::warn!("addresses of peers are not saved: {error}");
         }
     }
+}
+
+/// Bytes a second that a peer sends, if known.
+fn speed_of(manager: &mut PeerManager, id: PeerId) -> Option<u64> {
+    manager.schedule().given(id).and_then(|(speed, _)| speed)
 }
