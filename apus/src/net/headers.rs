@@ -66,6 +66,8 @@ pub struct HeadersOf {
     stage: Stage,
     presync: Option<Box<Presync>>,
     best: Option<BlockId>,
+    /// When the first headers were asked for.
+    begun: Duration,
     /// When headers were asked for and not answered yet.
     asked: Option<Duration>,
     /// When the question was put last.
@@ -155,6 +157,13 @@ impl HeadersOf {
         self.asked.is_some_and(|asked| now > asked + HEADERS_RESPONSE_TIME)
     }
 
+    /// The time for which the peer keeps us waiting: since headers were asked for and have not
+    /// come, or, as long as its chain has too little work, since the first were asked for.
+    pub fn keeps_waiting(&self, now: Duration) -> Duration {
+        let since = if self.presync.is_some() { Some(self.begun) } else { self.asked };
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+
     /// The time since headers were asked for and have not come.
     pub fn waits_since(&self, now: Duration) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| now.saturating_sub(asked))
@@ -171,7 +180,7 @@ impl HeadersOf {
         let tree = chain.tree();
         let best = tree.best_header();
         self.stage = Stage::Asking;
-        self.asked = Some(now);
+        (self.begun, self.asked) = (now, Some(now));
         let spacing = i64::from(tree.network().pow_target_spacing);
         let missing = (chain.unix_time - i64::from(tree.node(best).time)).max(0) / spacing;
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);

@@ -105,7 +105,6 @@ impl PeerManager {
     }
 
     /// The number of peers.
-    #[cfg(any(test, feature = "internals"))]
     pub fn len(&self) -> usize {
         self.peers.len()
     }
@@ -135,7 +134,7 @@ impl PeerManager {
         ready().any(|peer| peer.headers.is_at_end())
             && ready().all(|peer| {
                 peer.headers.is_at_end()
-                    || is_asked(peer) && peer.headers.waits_since(now) > patience
+                    || is_asked(peer) && peer.headers.keeps_waiting(now) > patience
             })
     }
 

@@ -39,6 +39,9 @@ const STALLING_TIMEOUT_FIRST: Duration = Duration::from_secs(2);
 /// The most that this time grows to: it doubles whenever a peer is dropped for it (Core's
 /// `BLOCK_STALLING_TIMEOUT_MAX`).
 const STALLING_TIMEOUT_MAX: Duration = Duration::from_secs(64);
+/// The fewest bytes that a peer sends in that time if it is only slow, where it holds up nothing
+/// but the end of a lane.
+const PROGRESS_BYTES: u64 = 16 << 10;
 /// How long a peer is measured before it is asked for blocks by its speed.
 const SPEED_TIME_FIRST: Duration = Duration::from_millis(100);
 /// How long a peer is measured before it is compared with others.
@@ -157,7 +160,9 @@ struct Peer {
     speed: Option<u64>,
     /// Whether the speed was measured for [`SPEED_TIME`].
     is_settled: bool,
-    bytes: u64,
+    /// Bytes of all its messages, whole or not, at the time when it had last sent
+    /// [`PROGRESS_BYTES`] more.
+    heard: (u64, Duration),
 }
 
 impl Schedule {
@@ -201,7 +206,7 @@ impl Schedule {
             measured: (0, Duration::ZERO),
             speed: None,
             is_settled: false,
-            bytes: 0,
+            heard: (0, Duration::ZERO),
         };
         self.peers.entry(id).or_insert_with(new).has = has;
     }
@@ -215,9 +220,18 @@ impl Schedule {
         }
     }
 
-    /// Bytes a second that a peer sends, if known, and the bytes that it has sent.
-    pub fn given(&self, id: PeerId) -> Option<(Option<u64>, u64)> {
-        self.peers.get(&id).map(|peer| (peer.speed, peer.bytes))
+    /// Bytes a second that a peer sends, if known.
+    pub fn speed(&self, id: PeerId) -> Option<u64> {
+        self.peers.get(&id)?.speed
+    }
+
+    /// Notes how many bytes have come from a peer in all, of messages whole or not.
+    pub fn heard(&mut self, id: PeerId, bytes: u64, now: Duration) {
+        if let Some(peer) = self.peers.get_mut(&id)
+            && bytes >= peer.heard.0 + PROGRESS_BYTES
+        {
+            peer.heard = (bytes, now);
+        }
     }
 
     /// What each peer has.
@@ -423,7 +437,8 @@ impl Schedule {
     }
 
     /// Peers for whose block a lane waits, while memory has no room for others' blocks or they have
-    /// sent all that is wanted, if another peer has that block too.
+    /// sent all that is wanted, if another peer has that block too. The latter is no matter as long
+    /// as something comes: where a line is slow, others are slow, too.
     fn stalling(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Fault)> {
         // What was only asked for may yet come in time.
         let is_full = self.arrived_bytes > self.limits.bytes_max / 2;
@@ -444,6 +459,7 @@ impl Schedule {
                 continue;
             }
             let since = *peer.stalling_since.get_or_insert(now);
+            let since = if is_full { since } else { since.max(peer.heard.1) };
             if now > since + self.stalling_timeout {
                 faults.push((*id, Fault::Stalling));
             }
@@ -491,7 +507,6 @@ impl Peer {
     fn measure(&mut self, bytes: u64, asked: Duration, now: Duration) {
         let begun = self.busy_since.max(asked);
         self.busy_since = now;
-        self.bytes += bytes;
         self.measured.0 += bytes;
         self.measured.1 += now.saturating_sub(begun);
         let (bytes, time) = self.measured;

@@ -110,7 +110,7 @@ pub fn respond<R: Read>(
     accept_v2: bool,
     mut from: R,
     to: &mut impl Write,
-) -> Result<(Reader<Unread<R>>, Writer, Transport), TransportError> {
+) -> Result<(Reader<Unread<R>>, Writer), TransportError> {
     let mut v1 = [0; V1_PREFIX_BYTES];
     v1[..4].copy_from_slice(&magic);
     v1[4..].copy_from_slice(&Command::VERSION.padded());
@@ -125,11 +125,9 @@ pub fn respond<R: Read>(
     let is_v1 = prefix == v1;
     let from = io::Cursor::new(prefix).chain(from);
     if is_v1 || !accept_v2 {
-        let (reader, writer) = plain(magic, from);
-        return Ok((reader, writer, Transport::V1));
+        return Ok(plain(magic, from));
     }
-    let (reader, writer) = encrypted(magic, Role::Responder, from, to)?;
-    Ok((reader, writer, Transport::V2))
+    encrypted(magic, Role::Responder, from, to)
 }
 
 fn plain<R>(magic: [u8; 4], from: R) -> (Reader<R>, Writer) {
@@ -155,10 +153,9 @@ fn encrypted<R: Read>(
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the next message into `buffer`, whose content is replaced. Of the v1 transport, the
-    /// checksum of a block is not compared. Returns its name, and which
+    /// Reads the next message into `buffer`, whose content is replaced. Returns its name, and which
     /// part of the buffer is the payload. Memory is used for what has come, not for what a length
-    /// promises.
+    /// promises. Of the v1 transport, the checksum of a block is not compared.
     ///
     /// # Errors
     /// The connection is closed or broken, or the bytes are no message. Nothing more can be read

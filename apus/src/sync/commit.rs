@@ -3,7 +3,8 @@
 //! index is ahead of the coins, `Node::stand_at_best_block` starts at the best block of the coins,
 //! and the stored blocks after it connect again.
 //!
-//! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit.
+//! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit; between
+//! commits, blocks of peers are written to the index by [`Ledger::write_index_every`].
 //! `activate_best_chain` commits besides that: at the end, when it is stopped, and before it gives
 //! up on a damaged block. docs/design.md, section 10, has everything that is saved, and when.
 
@@ -50,6 +51,7 @@ pub(super) struct Ledger {
     coin_count: CoinCount,
     pub cache_bytes_max: usize,
     last_commit: Instant,
+    last_index: Instant,
     /// The part of [`Counts::blocks`] that is durable.
     committed_blocks: u64,
 }
@@ -68,6 +70,7 @@ impl Ledger {
             coin_count,
             cache_bytes_max,
             last_commit: Instant::now(),
+            last_index: Instant::now(),
             committed_blocks: 0,
         }
     }
@@ -242,8 +245,23 @@ impl Ledger {
         begun.share_to(observer)
     }
 
+    /// [`Ledger::write_index`], if it was done last more than `every` ago: what is stored is then
+    /// found again after a crash, whatever was committed.
+    pub fn write_index_every(
+        &mut self,
+        every: Duration,
+        shared: &Shared,
+    ) -> Result<(), StoreError> {
+        if self.last_index.elapsed() < every {
+            return Ok(());
+        }
+        let _timer = shared.clock.start(Stage::Store);
+        self.write_index(shared.files, shared.tree)
+    }
+
     /// Makes blocks and undo data durable, and then their index.
     pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
+        self.last_index = Instant::now();
         let mut changes = files.flush()?;
         let dirty: Vec<BlockId> = std::mem::take(&mut self.dirty).into_iter().collect();
         let mut parts = dirty.chunks(INDEX_BATCH);

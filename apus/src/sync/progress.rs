@@ -38,6 +38,8 @@ pub enum Phase {
     DownloadingHeaders,
     /// Waiting for headers with the minimum chain work.
     WaitingForWork,
+    /// Waiting for headers up to the height of the hints.
+    WaitingForHeaders,
     /// Waiting for new blocks at the tip.
     Following,
 }
@@ -63,6 +65,7 @@ impl Phase {
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",
             Self::WaitingForWork => "Waiting for a chain with the minimum work",
+            Self::WaitingForHeaders => "Waiting for headers up to the height of the hints",
             Self::Following => "Waiting for new blocks",
         }
     }

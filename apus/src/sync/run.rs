@@ -13,7 +13,7 @@ use super::in_order::activate::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options};
 use super::outcome::{Activated, Summary};
-use super::peers::{Peers, find_headers, is_complete, lags, learn_sizes, wait_for_news};
+use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::Rebuild;
 use super::scan::{open_sources, scan_into_node};
@@ -137,7 +137,12 @@ fn run_with_peers(
     let mut done: Option<Summary> = None;
     let mut is_at_end = false;
     while !stop.load(Relaxed) {
-        if find_headers(node, peers, is_last, observer, stop)? == Activated::Stopped {
+        let search = Search {
+            is_last,
+            has_files: !opened.is_empty() && done.is_none(),
+            height: hints.filter(|_| done.is_none()).map_or(0, |hints| hints.reader.height()),
+        };
+        if find_headers(node, peers, search, observer, stop)? == Activated::Stopped {
             break;
         }
         if done.is_none() {

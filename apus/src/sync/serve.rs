@@ -233,8 +233,7 @@ fn talk(
     stream.set_nodelay(true)?;
     let error = |error: crate::net::TransportError| io::Error::other(error.to_string());
     let from = io::BufReader::new(stream);
-    let (mut reader, mut writer, _) =
-        respond(magic, accept_v2, from, &mut &*stream).map_err(error)?;
+    let (mut reader, mut writer) = respond(magic, accept_v2, from, &mut &*stream).map_err(error)?;
     let (mut buffer, mut out, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let (command, payload) = reader.read(&mut buffer).map_err(error)?;

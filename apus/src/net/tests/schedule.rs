@@ -41,6 +41,8 @@ struct Peer {
     asked: Vec<BlockId>,
     /// Bytes sent of the first block asked for.
     sent: u64,
+    /// Bytes sent of all blocks.
+    all_sent: u64,
     blocks: u32,
 }
 
@@ -110,7 +112,7 @@ impl Swarm {
             _ => self.plan[self.plan.len() - 1],
         };
         self.schedule.set_peer(id, Has { best, is_limited: nature == Nature::Limited });
-        let peer = Peer { nature, speed, asked: Vec::new(), sent: 0, blocks: 0 };
+        let peer = Peer { nature, speed, asked: Vec::new(), sent: 0, all_sent: 0, blocks: 0 };
         self.peers.insert(id, peer);
     }
 
@@ -154,7 +156,13 @@ impl Swarm {
     /// Has a peer send for a step.
     fn send(&mut self, id: PeerId) {
         let peer = self.peers.get_mut(&id).unwrap();
-        peer.sent += peer.speed * STEP.as_millis() as u64 / 1000;
+        let bytes = peer.speed * STEP.as_millis() as u64 / 1000;
+        peer.sent += bytes;
+        let is_silent = matches!(peer.nature, Nature::Stalls(after) if peer.blocks >= after);
+        if !peer.asked.is_empty() && !is_silent {
+            peer.all_sent += bytes;
+            self.schedule.heard(id, peer.all_sent, self.now);
+        }
         loop {
             let Some(peer) = self.peers.get_mut(&id) else { return };
             let Some(block) = peer.asked.first().copied() else {
@@ -292,4 +300,31 @@ fn a_block_that_was_not_asked_for_is_noticed() {
     schedule.want(plan, []);
     let fresh = tree.ids().nth(2).unwrap();
     assert_eq!(schedule.arrived(first, fresh, 100, now), Arrival::Late);
+}
+
+/// At the end, where nothing else is wanted, a peer may be slow, but not silent.
+#[test]
+fn a_slow_line_is_no_stall() {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, 1, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let block = tree.find(&chain[0].hash()).unwrap();
+    let interval = Duration::from_secs(600);
+    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
+    schedule.want(Arc::new([block]), once(0..1));
+    for id in [1, 2] {
+        schedule.set_peer(PeerId(id), Has { best: block, is_limited: false });
+    }
+    schedule.read(0);
+    let asked = schedule.requests(&tree, Duration::ZERO);
+    let [(peer, _)] = asked[..] else { panic!("{asked:?}") };
+    for second in 1..=60 {
+        let now = Duration::from_secs(second);
+        schedule.heard(peer, second * 20_000, now);
+        assert_eq!(schedule.tick(&tree, now), [], "after {second} s");
+    }
+    // A few bytes are no progress.
+    schedule.heard(peer, 60 * 20_000 + 100, Duration::from_secs(62));
+    assert_eq!(schedule.tick(&tree, Duration::from_secs(62)), []);
+    assert_eq!(schedule.tick(&tree, Duration::from_secs(63)), [(peer, Fault::Stalling)]);
 }

@@ -33,17 +33,14 @@ fn connect(transport: Transport, accept_v2: bool) -> Result<Sides, TransportErro
         // The responder knows v1 by the first message.
         send(&mut writer, &mut to_them, Command::VERSION, &[1, 2, 3]);
     }
-    let (mut their_reader, their_writer, agreed) = responder.join().unwrap()?;
+    let (mut their_reader, their_writer) = responder.join().unwrap()?;
     let read = move |buffer: &mut Vec<u8>| {
         let (command, range) = their_reader.read(buffer)?;
         Ok((command, buffer[range].to_vec()))
     };
-    Ok(Sides {
-        ours: (reader, writer, to_them),
-        theirs: (Box::new(read), their_writer),
-        to_us,
-        transport: agreed,
-    })
+    let transport = their_writer.transport();
+    let ours = (reader, writer, to_them);
+    Ok(Sides { ours, theirs: (Box::new(read), their_writer), to_us, transport })
 }
 
 fn send(writer: &mut Writer, to: &mut impl Write, command: Command, payload: &[u8]) {
@@ -106,8 +103,8 @@ fn one_who_does_not_take_v2_reads_a_key_as_a_wrong_message() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(&[9; 64]).unwrap();
     let mut to = theirs.try_clone().unwrap();
-    let (mut reader, _, transport) = respond(MAGIC, false, theirs, &mut to).unwrap();
-    assert_eq!(transport, Transport::V1);
+    let (mut reader, writer) = respond(MAGIC, false, theirs, &mut to).unwrap();
+    assert_eq!(writer.transport(), Transport::V1);
     let error = reader.read(&mut Vec::new()).unwrap_err();
     assert!(matches!(error, TransportError::Message(MessageError::Magic)), "{error}");
 }

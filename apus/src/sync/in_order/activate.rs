@@ -138,7 +138,7 @@ fn connect(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Outcome, StoreError> {
-    let threads = node.options.threads;
+    let (threads, save_every) = (node.options.threads, node.options.save_every);
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
     let last = steps.last().map_or(node.tip(), |step| step.id);
     node.times.follow(&node.tree, last);
@@ -154,6 +154,7 @@ fn connect(
                 times,
                 observer,
                 stop,
+                save_every,
                 weight_total: steps.iter().map(|step| step.weight).sum(),
                 weight_done: 0,
                 in_flight: VecDeque::new(),

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::pipeline::Workers;
 use crate::coins::{Coin, Lookup, Overwrite};
@@ -46,6 +47,9 @@ pub(super) struct Connector<'a> {
     pub times: BranchTimes,
     pub observer: &'a dyn Observer,
     pub stop: &'a AtomicBool,
+    /// The time after which blocks that peers have sent are written to the block index, so that
+    /// they need not come again after a crash.
+    pub save_every: Duration,
     pub weight_total: u64,
     pub weight_done: u64,
     /// Blocks whose coins are taken and added, and whose checks may not be finished.
@@ -100,6 +104,9 @@ impl Connector<'_> {
             }
             if let Some(error) = workers.take_failure() {
                 return Err(error);
+            }
+            if self.shared.peers.is_some() {
+                self.ledger.write_index_every(self.save_every, self.shared)?;
             }
             self.report();
             if self.in_flight.is_empty() {

@@ -113,6 +113,11 @@ impl Connections {
         &mut self.manager
     }
 
+    /// Whether a connection is being opened, or its handshake is not complete.
+    pub fn is_opening(&self) -> bool {
+        self.dialer.is_dialing() || self.manager.len() > self.manager.ready()
+    }
+
     /// What each peer gave, and why it was dropped.
     pub fn reports(&mut self) -> Vec<PeerReport> {
         for id in self.links.keys() {
@@ -145,6 +150,9 @@ impl Connections {
         self.take_notes(observer);
         let mut actions = Vec::new();
         let now = self.now();
+        for (id, link) in &self.links {
+            self.manager.schedule().heard(*id, link.received_bytes(), now);
+        }
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);
         let ready = self.manager.ready();
@@ -361,5 +369,5 @@ impl Connections {
 
 /// Bytes a second that a peer sends, if known.
 fn speed_of(manager: &mut PeerManager, id: PeerId) -> Option<u64> {
-    manager.schedule().given(id).and_then(|(speed, _)| speed)
+    manager.schedule().speed(id)
 }

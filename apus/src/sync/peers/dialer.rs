@@ -146,6 +146,11 @@ impl Dialer {
         matches!(self.roles.get(&id), Some(Role::Inbound(_)))
     }
 
+    /// Whether a connection is being opened.
+    pub fn is_dialing(&self) -> bool {
+        self.dialing > 0
+    }
+
     /// Opens connections that there ought to be, where `ready` peers have completed the handshake.
     pub fn dial_more(&mut self, now: Duration, ready: usize, unix_time: i64) {
         for at in 0..self.manual.len() {

@@ -16,43 +16,62 @@ use crate::sync::node::Node;
 use crate::sync::outcome::Activated;
 use crate::sync::progress::{Observer, Phase, Progress};
 
-/// How long blocks are not asked for because a peer does not say whether it has more headers, once
-/// another has said that it has none.
-const PATIENCE_BEFORE_BLOCKS: Duration = Duration::from_secs(5);
+/// The part of [`Peers::patience`] for which blocks are not asked for because a peer does not say
+/// whether it has more headers, once another has said that it has none: 5 s of two minutes.
+const PATIENCE_BEFORE_BLOCKS: u32 = 24;
 /// Blocks by which the best header may be above the tip where a sync ends: those of a branch that
 /// nobody has.
 const LAG_BLOCKS: u32 = 144;
+/// Time from one save of headers to the next.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Time after which the user hears what is waited for.
 const WORDS_AFTER: Duration = Duration::from_secs(10);
 
+/// How long a search for headers goes on.
+#[derive(Clone, Copy)]
+pub(crate) struct Search {
+    /// Nothing else is left to do: peers that are slow to answer are waited for longer.
+    pub is_last: bool,
+    /// There are blocks to connect whatever peers say: a peer that does not come, or whose chain
+    /// has too little work, is not waited for.
+    pub has_files: bool,
+    /// The height that the headers must reach to be of use: that of the hints.
+    pub height: u32,
+}
+
 /// Asks all peers for headers until none of them has more, and puts them into the tree and the
-/// block index. `is_last` says that nothing else is left to do: then peers that are slow to answer
-/// are waited for longer.
+/// block index.
 ///
 /// # Errors
 /// The disk fails.
 pub(crate) fn find_headers(
     node: &mut Node,
     peers: &Arc<Peers>,
-    is_last: bool,
+    search: Search,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
-    let patience = match is_last {
-        true => peers.patience,
-        false => peers.patience.min(PATIENCE_BEFORE_BLOCKS),
-    };
+    let before_blocks = peers.patience / PATIENCE_BEFORE_BLOCKS;
+    let patience = if search.is_last { peers.patience } else { before_blocks };
     let mut waited = Waited::default();
+    let mut since = None;
     grow(node, peers, observer, stop, true, |connections, tree| {
         let now = connections.now();
+        let waits = now - *since.get_or_insert(now);
+        let best = tree.node(tree.best_header());
+        // Whoever is about to be connected may have a better chain.
+        let may_come = !search.is_last && waits < before_blocks && connections.is_opening();
+        let is_done = !may_come && connections.manager().has_all_headers(now, patience);
         let phase = match () {
             () if connections.manager().ready() == 0 => Phase::FindingPeers,
-            () if !connections.manager().has_all_headers(now, patience) => {
-                Phase::DownloadingHeaders
-            }
+            () if !is_done => Phase::DownloadingHeaders,
             () if !has_minimum_work(tree) => Phase::WaitingForWork,
+            () if best.height < search.height && waits < peers.patience => Phase::WaitingForHeaders,
             () => return true,
         };
+        if search.has_files && phase != Phase::DownloadingHeaders && waits >= before_blocks {
+            return true;
+        }
         waited.note(phase, now, observer);
         observer.observe(&progress(phase, tree));
         false
@@ -111,19 +130,25 @@ fn grow(
     if asks {
         connections.manager().ask_for_headers();
     }
-    let secret = connections.secret();
-    let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
-    while !is_done(&mut connections, chain.tree()) && !stop.load(Relaxed) {
-        connections.turn(&mut chain, observer);
+    let mut is_over = false;
+    while !is_over {
+        let until = connections.now() + SAVE_EVERY;
+        let secret = connections.secret();
+        let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
+        while connections.now() < until {
+            is_over = is_done(&mut connections, chain.tree()) || stop.load(Relaxed);
+            if is_over {
+                break;
+            }
+            connections.turn(&mut chain, observer);
+        }
+        node.ledger.follow(&node.tree);
+        let (shared, ledger) = node.split();
+        ledger.write_index(shared.files, shared.tree)?;
     }
-    let having: Vec<Has> = connections.manager().schedule().having().collect();
-    drop(connections);
-    node.ledger.follow(&node.tree);
-    for has in having {
+    for has in connections.manager().schedule().having() {
         mark_available(&mut node.tree, has);
     }
-    let (shared, ledger) = node.split();
-    ledger.write_index(shared.files, shared.tree)?;
     Ok(if stop.load(Relaxed) { Activated::Stopped } else { Activated::Best })
 }
 
@@ -174,6 +199,10 @@ impl Waited {
             Phase::WaitingForWork => {
                 "The headers of all peers have less work than --minimumchainwork: waiting for a \
                  peer with the best chain"
+            }
+            Phase::WaitingForHeaders => {
+                "The headers of all peers end below the height of the hints: waiting for a peer \
+                 that has more"
             }
             _ => return,
         };

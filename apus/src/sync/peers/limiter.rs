@@ -3,6 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// The parts of a second's bytes that are taken at once: many, so that a connection never has to
+/// pause for long.
+const PARTS: u64 = 100;
+/// The fewest bytes that are taken at once.
+const BYTES_AT_ONCE_MIN: u64 = 512;
+
 /// A bound of the bytes a second of all connections together.
 pub(super) struct Limiter {
     /// `None` for no bound.
@@ -15,6 +21,12 @@ impl Limiter {
     /// A bound of so many bytes a second.
     pub fn new(bytes_per_second: Option<u64>) -> Self {
         Self { bytes_per_second, paid: Mutex::new(Instant::now()) }
+    }
+
+    /// The most bytes that are to be read at once.
+    pub fn bytes_at_once(&self) -> usize {
+        let part = |rate: u64| (rate / PARTS).max(BYTES_AT_ONCE_MIN) as usize;
+        self.bytes_per_second.map_or(usize::MAX, part)
     }
 
     /// Takes note of bytes that have come, and sleeps if they came too soon: then the connection

@@ -12,6 +12,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::limiter::Limiter;
 use super::random::random;
+use super::receiving::{Received, Receiving};
 use super::target::Target;
 use crate::net::{
     Credentials, Outgoing, PeerId, Reader, Transport, TransportError, Writer, initiate, respond,
@@ -22,7 +23,7 @@ use crate::wire::message::{Command, Raw};
 
 /// The most messages that wait to be sent: a peer that does not read what we send is dropped.
 const OUTGOING_MAX: usize = 1024;
-/// The time for the handshake of the transport, and for a write.
+/// The time for an answer of the proxy, and for a write.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The bytes that are read ahead, so that small messages take few calls.
 const READ_AHEAD: usize = 64 << 10;
@@ -53,6 +54,7 @@ pub(super) enum Event {
 pub(super) struct Link {
     stream: TcpStream,
     outgoing: Sender<Outgoing>,
+    received: Arc<Received>,
     pub transport: Transport,
 }
 
@@ -65,11 +67,16 @@ pub(super) struct Dialing {
     pub timeout: Duration,
     /// Whether the v2 transport is tried first (Core's `-v2transport`).
     pub v2: bool,
-    pub limiter: Limiter,
+    pub limiter: Arc<Limiter>,
     pub events: Sender<Event>,
 }
 
 impl Link {
+    /// The bytes that have come so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.received.bytes()
+    }
+
     /// Sends a message; `false` if too many wait to be sent.
     pub fn send(&self, message: Outgoing) -> bool {
         // Of a connection that is closed, its reader reports that.
@@ -87,7 +94,7 @@ impl Drop for Link {
 pub(super) fn dial(id: PeerId, target: Target, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || match open(&target, &how) {
-        Ok(Open { stream, reader, writer }) => talk(id, stream, reader, writer, &how),
+        Ok(open) => talk(id, open, &how),
         Err(why) => drop(how.events.send(Event::Failed(id, why))),
     });
 }
@@ -97,12 +104,13 @@ pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         let begin = || -> Result<_, TransportError> {
-            prepare(&stream)?;
-            let from = BufReader::with_capacity(READ_AHEAD, stream.try_clone()?);
-            respond(how.magic, how.v2, from, &mut &stream)
+            let (from, received) = prepare(&stream, &how)?;
+            Ok((respond(how.magic, how.v2, from, &mut &stream)?, received))
         };
         match begin() {
-            Ok((reader, writer, _)) => talk(id, stream, reader, writer, &how),
+            Ok(((reader, writer), received)) => {
+                talk(id, Open { stream, received, reader, writer }, &how);
+            }
             Err(error) => drop(how.events.send(Event::Failed(id, error.to_string()))),
         }
     });
@@ -131,15 +139,17 @@ pub(super) fn listen(port: u16, stop: Arc<AtomicBool>, events: Sender<Event>) ->
     Ok(())
 }
 
-struct Open {
+/// A connection whose transport is agreed on.
+struct Open<R> {
     stream: TcpStream,
-    reader: Reader<BufReader<TcpStream>>,
+    received: Arc<Received>,
+    reader: Reader<R>,
     writer: Writer,
 }
 
 /// Opens a connection: with the v2 transport first, and with v1 if the peer then hangs up, as one
 /// does that does not know v2.
-fn open(target: &Target, how: &Dialing) -> Result<Open, String> {
+fn open(target: &Target, how: &Dialing) -> Result<Open<impl io::Read>, String> {
     if how.v2 {
         match open_with(Transport::V2, target, how) {
             Err(TransportError::Io(error)) if has_hung_up(&error) => {}
@@ -149,13 +159,16 @@ fn open(target: &Target, how: &Dialing) -> Result<Open, String> {
     open_with(Transport::V1, target, how).map_err(|error| error.to_string())
 }
 
-fn open_with(transport: Transport, target: &Target, how: &Dialing) -> Result<Open, TransportError> {
+fn open_with(
+    transport: Transport,
+    target: &Target,
+    how: &Dialing,
+) -> Result<Open<BufReader<Receiving>>, TransportError> {
     // An error here must not pass for a peer that hangs up.
     let stream = connect(target, how).map_err(|error| io::Error::other(error.to_string()))?;
-    prepare(&stream)?;
-    let from = BufReader::with_capacity(READ_AHEAD, stream.try_clone()?);
+    let (from, received) = prepare(&stream, how)?;
     let (reader, writer) = initiate(transport, how.magic, from, &mut &stream)?;
-    Ok(Open { stream, reader, writer })
+    Ok(Open { stream, received, reader, writer })
 }
 
 fn has_hung_up(error: &io::Error) -> bool {
@@ -163,10 +176,13 @@ fn has_hung_up(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// Makes a new connection ready for the handshake of the transport.
+fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving>, Arc<Received>)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.set_read_timeout(Some(TIMEOUT))
+    let from = Receiving::new(stream, &how.limiter)?;
+    let received = from.received();
+    Ok((BufReader::with_capacity(READ_AHEAD, from), received))
 }
 
 fn connect(target: &Target, how: &Dialing) -> io::Result<TcpStream> {
@@ -197,21 +213,15 @@ fn connect_directly(place: &str, timeout: Duration) -> io::Result<TcpStream> {
 }
 
 /// Reads messages and reports them until the connection is closed, while another thread writes.
-fn talk<R: io::Read>(
-    id: PeerId,
-    stream: TcpStream,
-    mut reader: Reader<R>,
-    writer: Writer,
-    how: &Dialing,
-) {
+fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
+    let Open { stream, received, mut reader, writer } = open;
     let begin = || -> io::Result<Link> {
-        // The manager knows how long a peer may say nothing.
-        stream.set_read_timeout(None)?;
+        received.open(&stream)?;
         let (outgoing, queue) = bounded(OUTGOING_MAX);
         let transport = writer.transport();
         let to = stream.try_clone()?;
         threads::spawn_free(format!("apus-send-{}", id.0), move || send_all(&to, writer, &queue));
-        Ok(Link { stream, outgoing, transport })
+        Ok(Link { stream, outgoing, received, transport })
     };
     let events = &how.events;
     let opened = match begin() {
@@ -225,10 +235,7 @@ fn talk<R: io::Read>(
     loop {
         let mut bytes = Vec::new();
         let event = match reader.read(&mut bytes) {
-            Ok((command, payload)) => {
-                how.limiter.take(bytes.len() as u64);
-                Event::Message { from: id, command, bytes, payload }
-            }
+            Ok((command, payload)) => Event::Message { from: id, command, bytes, payload },
             Err(error) => Event::Closed(id, error),
         };
         let is_end = matches!(event, Event::Closed(..));

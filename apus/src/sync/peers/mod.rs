@@ -19,6 +19,7 @@ mod limiter;
 mod link;
 mod options;
 mod random;
+mod receiving;
 mod report;
 mod sample;
 mod sizes;
@@ -34,7 +35,7 @@ use crossbeam_channel::bounded;
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub(super) use self::download::{download, store_left};
 pub(super) use self::feed::Wanted;
-pub(super) use self::headers::{find_headers, is_complete, lags, wait_for_news};
+pub(super) use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::options::{NetKind, PeerOptions};
 pub use self::report::PeerReport;
 pub(super) use self::report::WithPeers;
@@ -99,7 +100,7 @@ impl Peers {
             proxy: peers.proxy.as_ref().map(Target::to_string),
             timeout: peers.timeout,
             v2: peers.v2transport,
-            limiter: Limiter::new(peers.maxdownload),
+            limiter: Arc::new(Limiter::new(peers.maxdownload)),
             events: events.clone(),
         });
         let file = options.network_dir().join(ADDRESSES_FILE);

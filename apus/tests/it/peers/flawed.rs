@@ -9,7 +9,7 @@ use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found}
 use apus::wire::message::{Command, Message};
 use apus_testchain::{Rng, rounds};
 
-use super::world::{WAYS, assert_as_from_files, chain, world};
+use super::world::{WAYS, assert_as_from_files_in_the_end, chain, world};
 use crate::support::blocks;
 
 /// What a peer does otherwise than it should.
@@ -30,6 +30,8 @@ enum Flaw {
     Lacks(usize),
     /// Does not answer when asked for headers.
     NoHeaders,
+    /// Takes so long for its first headers.
+    LateHeaders(Duration),
 }
 
 struct Flawed {
@@ -74,6 +76,11 @@ impl Answers for Flawed {
                 list.iter().try_for_each(|item| self.block(&item.hash, out))
             }
             (Message::GetHeaders(_), Flaw::NoHeaders) => Ok(()),
+            (Message::GetHeaders(_), Flaw::LateHeaders(time)) => {
+                std::thread::sleep(time);
+                self.flaw = Flaw::None;
+                self.honest.answer(message, out)
+            }
             _ => self.honest.answer(message, out),
         }
     }
@@ -116,12 +123,21 @@ fn a_sync_ends_with_five_peers_none_of_which_is_good() {
     ];
     for way in WAYS {
         let servers = flaws.map(|flaw| flawed(flaw, true));
-        let told = assert_as_from_files(way, &servers.each_ref());
+        let told = assert_as_from_files_in_the_end(way, &servers.each_ref());
         let at = |index: usize| servers[index].address().to_string();
         told.assert_has(&["Dropped peer", &at(2), "a block that was changed on its way"]);
         told.assert_has(&["Lost peer", &at(4)]);
         assert!(told.count(&format!("peer {}: ", at(0))) <= 1, "the slow one may be dropped once");
         assert_eq!(told.count(&format!("Dropped peer {}", at(3))), 0, "a branch is no fault");
+    }
+}
+
+#[test]
+fn a_better_branch_that_comes_late_wins() {
+    let late = Flaw::LateHeaders(Duration::from_secs(2));
+    for way in WAYS {
+        let servers = [Flaw::Fork(100), late].map(|flaw| flawed(flaw, false));
+        assert_as_from_files_in_the_end(way, &servers.each_ref());
     }
 }
 
@@ -148,6 +164,6 @@ fn random_peers_come_to_the_same_if_one_has_everything() {
             flaws.iter().map(|flaw| flawed(*flaw, rng.below(2) == 0)).collect();
         let way = WAYS[rng.below(3) as usize];
         println!("round {round}: {way:?} {flaws:?}");
-        assert_as_from_files(way, &servers.iter().collect::<Vec<_>>());
+        assert_as_from_files_in_the_end(way, &servers.iter().collect::<Vec<_>>());
     }
 }

@@ -1,11 +1,13 @@
 //! Files and peers together: what is missing or damaged in files, or in the data directory, comes
 //! from peers.
 
+use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use apus::sync::{self, Method};
+use apus::sync::{self, Method, Observer, Phase, Progress};
 
-use super::world::{Told, from_files, honest, try_sync, with_peers, world};
+use super::world::{Told, from_files, honest, try_sync, with_peers, with_peers_at, world};
 use crate::support::outcome::Outcome;
 
 #[test]
@@ -24,6 +26,31 @@ fn peers_have_what_is_missing_in_files_or_damaged() {
         assert!((11..30).contains(&summary.peers[0].blocks), "{:?}", summary.peers);
         Outcome::of(&place, summary).assert_holds_same(from_files(way), "files and peers");
     }
+}
+
+/// Somebody who stops a sync when its tip has reached a height.
+struct StopsAt<'a>(u32, &'a AtomicBool);
+
+impl Observer for StopsAt<'_> {
+    fn observe(&self, progress: &Progress) {
+        if progress.height >= self.0 && progress.phase == Phase::FindingPeers {
+            self.1.store(true, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn files_do_not_wait_for_a_peer_that_is_dead() {
+    let place = world().place();
+    let file = place.write("all", &world().blocks);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = with_peers_at(&place, Method::InOrder, &[format!("127.0.0.1:{port}")]);
+    let stop = AtomicBool::new(false);
+    let observer = StopsAt(world().height(), &stop);
+    let summary = sync::sync(&options, &[file], &observer, &stop).unwrap();
+    // Whether this is the best chain is not known without a peer.
+    assert!(summary.interrupted);
+    assert_eq!(summary.best_block, world().tip());
 }
 
 #[test]

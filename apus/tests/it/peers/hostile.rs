@@ -237,7 +237,7 @@ impl Answers for Hostile {
 /// Talks by the v1 transport until the other side hangs up.
 fn talk(stream: &TcpStream, deed: Deed) -> Option<()> {
     let from = BufReader::new(stream);
-    let (mut reader, mut writer, _) = respond(network().magic, false, from, &mut &*stream).ok()?;
+    let (mut reader, mut writer) = respond(network().magic, false, from, &mut &*stream).ok()?;
     let mut hostile = Hostile { honest: Honest::new(chain()), deed };
     let (mut buffer, mut out) = (Vec::new(), Vec::new());
     loop {

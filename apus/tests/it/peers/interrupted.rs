@@ -1,13 +1,19 @@
 //! A sync that is interrupted or killed carries on, and downloads little again.
 
-use std::time::Duration;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
-use apus::sync::Method;
-use apus::sync::serve::Server;
+use apus::net::Outgoing;
+use apus::sync::serve::{Answers, Hangup, Honest, Server};
+use apus::sync::{Method, Options};
+use apus::wire::message::Message;
 use apus_testchain::{Rng, rounds};
 use rustix::process::Signal;
 
-use super::world::{WAYS, honest, options, tip, world};
+use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};
 use crate::support::Place;
 use crate::support::program::{program_on, signal, start};
 
@@ -73,5 +79,82 @@ fn a_killed_sync_carries_on() {
         for way in WAYS {
             run_interrupted(way, round, Signal::KILL);
         }
+    }
+}
+
+/// The environment variable that gives [`killed_child`] its task: data directory, way, and address
+/// of the peer.
+const CHILD: &str = "APUS_TEST_PEERS_CHILD";
+
+/// Not a test, but the process that the test below starts and kills. It saves more often than the
+/// program does.
+#[test]
+#[ignore = "a process that another test starts and kills"]
+fn killed_child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let [datadir, way, address] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let way = WAYS.into_iter().find(|known| known.name() == way).unwrap();
+    let place = world().place();
+    let options = with_peers_at(&place, way, &[address.to_string()]);
+    let save_every = Duration::from_millis(100);
+    let _ = try_sync(&Options { datadir: datadir.into(), save_every, ..options });
+}
+
+/// An honest peer that sends no more than so many blocks, and counts them.
+struct Ending {
+    honest: Honest,
+    left: usize,
+    sent: Arc<AtomicUsize>,
+}
+
+impl Answers for Ending {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        if let Message::GetData(list) = message {
+            if self.left < list.len() {
+                self.left = 0;
+                return Ok(());
+            }
+            self.left -= list.len();
+            self.sent.fetch_add(list.len(), Relaxed);
+        }
+        self.honest.answer(message, out)
+    }
+}
+
+#[test]
+fn what_was_saved_before_a_kill_is_not_downloaded_again() {
+    for way in WAYS {
+        let place = world().place();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&sent);
+        let begin = move || -> Box<dyn Answers> {
+            Box::new(Ending { honest: Honest::new(chain()), left: 100, sent: counter.clone() })
+        };
+        let ending = Server::start(place.network.magic, true, begin).unwrap();
+        let datadir = place.datadir();
+        let told = format!("{}|{}|{}", datadir.display(), way.name(), ending.address());
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "peers::interrupted::killed_child"]);
+        let mut child = start({
+            command.env(CHILD, told);
+            command
+        });
+        // Until nothing has come for a second, which is enough to save it.
+        let (mut before, mut since) = (0, Instant::now());
+        while before == 0 || since.elapsed() < Duration::from_secs(1) {
+            let now = sent.load(Relaxed);
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let server = honest(true);
+        let summary = try_sync(&with_peers(&place, way, &[&server])).0.unwrap();
+        assert_eq!(summary.best_block, tip());
+        let again = summary.peers[0].blocks as usize + before - world().height() as usize;
+        println!("{way:?}: {before} blocks had come, {again} of them come again");
+        assert!(before > 50 && again <= 2, "{way:?}: {again} of {before} come again");
     }
 }

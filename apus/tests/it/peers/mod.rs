@@ -1,6 +1,7 @@
 //! Sync from peers on this machine: honest ones, flawed ones and hostile ones.
 
 mod flawed;
+mod flood;
 mod from_files;
 mod hostile;
 mod interrupted;

@@ -1,0 +1,91 @@
+//! The bytes that come over a connection: bounded in time until it is open, and in bytes a second.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use super::limiter::Limiter;
+
+/// The time for the handshake of the transport.
+const OPENING_TIME: Duration = Duration::from_secs(60);
+
+/// The receiving end of a connection.
+pub(super) struct Receiving {
+    stream: TcpStream,
+    limiter: Arc<Limiter>,
+    received: Arc<Received>,
+}
+
+/// What has come over a connection.
+pub(super) struct Received {
+    bytes: AtomicU64,
+    /// Whether the handshake of the transport is complete.
+    is_open: AtomicBool,
+    /// When it is to be complete.
+    until: Instant,
+}
+
+impl Receiving {
+    /// The receiving end of a connection that has just been made.
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub fn new(stream: &TcpStream, limiter: &Arc<Limiter>) -> io::Result<Self> {
+        let received = Received {
+            bytes: AtomicU64::new(0),
+            is_open: AtomicBool::new(false),
+            until: Instant::now() + OPENING_TIME,
+        };
+        let (stream, limiter) = (stream.try_clone()?, Arc::clone(limiter));
+        Ok(Self { stream, limiter, received: Arc::new(received) })
+    }
+
+    /// What comes, to be looked at by others.
+    pub fn received(&self) -> Arc<Received> {
+        Arc::clone(&self.received)
+    }
+}
+
+impl Received {
+    /// The number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The handshake is complete: from now on `net::PeerManager` knows how long the peer may say
+    /// nothing.
+    pub fn open(&self, stream: &TcpStream) -> io::Result<()> {
+        self.is_open.store(true, Relaxed);
+        stream.set_read_timeout(None)
+    }
+}
+
+impl Read for Receiving {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.received.is_open.load(Relaxed) {
+            let left = self.received.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(too_late());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
+        let most = buffer.len().min(self.limiter.bytes_at_once());
+        let read = match self.stream.read(&mut buffer[..most]) {
+            // Some systems say the one, some the other.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(too_late());
+            }
+            result => result?,
+        };
+        self.received.bytes.fetch_add(read as u64, Relaxed);
+        self.limiter.take(read as u64);
+        Ok(read)
+    }
+}
+
+fn too_late() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "the handshake of the transport takes too long")
+}
