@@ -34,6 +34,7 @@ pub(crate) fn download(
     if steps.is_empty() {
         return Ok(Activated::Best);
     }
+    let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
     shared.serve(Wanted::of([&steps[..]]), observer, || {
         for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
@@ -56,6 +57,7 @@ pub(crate) fn download(
                 ledger.write_index(shared.files, shared.tree)?;
                 return Ok(Activated::Stopped);
             }
+            ledger.write_index_every(save_every, &shared)?;
         }
         Ok(Activated::Best)
     })
