@@ -332,6 +332,27 @@ fn endless_headers_are_not_kept() {
     assert_eq!(world.tree.len(), 1);
 }
 
+/// Whoever answers every question with the same headers has no more, however many they are.
+#[test]
+fn the_same_headers_again_and_again_come_to_an_end() {
+    for (minimum, count) in [(0, 20), (0, 2000), (1500, 2000)] {
+        let mut world = World::new(minimum);
+        let chain = mine(&world.network, &world.genesis(), 2000, 1);
+        world.connect(Habit::Headers(chain[..count].to_vec()), &chain);
+        assert!(world.talk(), "{count} headers: the questions never end");
+        assert!(world.manager.has_all_headers(world.now, Duration::MAX), "{count} headers");
+        assert_eq!(world.best_height() as usize, count);
+        // Once for the answer, once to see that it is the same, and of little work twice.
+        assert!(world.headers_sent <= 4, "{} messages of headers", world.headers_sent);
+    }
+    // Of too little work, the same again does not follow what came before.
+    let mut world = World::new(3000);
+    let chain = mine(&world.network, &world.genesis(), 2000, 1);
+    let low = world.connect(Habit::Headers(chain.clone()), &chain);
+    assert!(world.talk());
+    assert!(matches!(world.dropped[&low], PeerError::Headers(HeadersFault::LowWork(_))));
+}
+
 fn all_blocks(world: &mut World) -> Arc<[BlockId]> {
     let best = world.tree.best_header();
     let mut plan: Vec<BlockId> = world.tree.ancestors(best).collect();
