@@ -353,6 +353,28 @@ fn the_same_headers_again_and_again_come_to_an_end() {
     assert!(matches!(world.dropped[&low], PeerError::Headers(HeadersFault::LowWork(_))));
 }
 
+/// Announcements of blocks that nobody knows are no answer, and do not begin the wait anew.
+#[test]
+fn announcements_do_not_put_off_the_end() {
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let (network, genesis) = regtest();
+    let chain = mine(&network, &genesis, 20, 1);
+    let mut world = World::new(0);
+    world.connect(Habit::Honest, &chain);
+    assert!(world.talk());
+    let evasive = world.connect(Habit::NoHeaders, &chain);
+    let unknown = InventoryItem { kind: InventoryKind::BLOCK, hash: Hash([1; 32]) };
+    let announcement = Outgoing::new(&Inventory(Command::INV, &[unknown]));
+    for second in 0..=130 {
+        world.wait(1);
+        world.receive(evasive, &announcement);
+        let is_over = world.manager.has_all_headers(world.now, PATIENCE);
+        assert!(second > 110 || !is_over, "it was waited for {second} s alone");
+    }
+    assert!(world.manager.has_all_headers(world.now, PATIENCE));
+    assert!(world.dropped.is_empty(), "{:?}", world.dropped);
+}
+
 fn all_blocks(world: &mut World) -> Arc<[BlockId]> {
     let best = world.tree.best_header();
     let mut plan: Vec<BlockId> = world.tree.ancestors(best).collect();
