@@ -1,4 +1,5 @@
-//! What a schedule bears: blocks that nobody has, and blocks that are larger than was reckoned with.
+//! What a schedule bears: words that come too late, blocks that nobody has, and blocks that are
+//! larger than was reckoned with.
 
 use std::collections::HashSet;
 use std::iter::once;
@@ -33,6 +34,33 @@ fn has(plan: &[BlockId]) -> Has {
 /// What is asked of whom, in the order of the plan.
 fn requests(schedule: &mut Schedule, tree: &Tree) -> Vec<(PeerId, Vec<BlockId>)> {
     schedule.requests(tree, Duration::ZERO)
+}
+
+#[test]
+fn words_of_lanes_that_are_gone_do_no_harm() {
+    let (mut schedule, tree, plan) = schedule(10, 1 << 30);
+    schedule.want(Arc::clone(&plan), [0..5, 5..10]);
+    schedule.read(1);
+    assert_eq!(requests(&mut schedule, &tree).len(), 1);
+    assert_eq!(schedule.arrived(PEER, plan[7], 100, Duration::ZERO), Arrival::Wanted);
+    schedule.want(plan[..8].into(), once(0..8));
+    assert_eq!(schedule.waiting_bytes(), 0);
+    // Of the second lane, which there is no more, and of one that there never was.
+    schedule.read(1);
+    schedule.taken(1, plan[7]);
+    schedule.read(99);
+    schedule.taken(99, plan[3]);
+    assert!(!schedule.is_done());
+    assert_eq!(requests(&mut schedule, &tree), [(PEER, plan[..8].to_vec())], "none is taken");
+    for block in &plan[..8] {
+        assert_eq!(schedule.arrived(PEER, *block, 100, Duration::ZERO), Arrival::Wanted);
+        schedule.taken(0, *block);
+    }
+    assert!(schedule.is_done());
+    assert_eq!(schedule.waiting_bytes(), 0);
+    schedule.read(0);
+    schedule.taken(0, plan[3]);
+    assert!(schedule.is_done() && schedule.missing(&tree).is_none());
 }
 
 #[test]
