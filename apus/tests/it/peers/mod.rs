@@ -5,5 +5,7 @@ mod flood;
 mod from_files;
 mod hostile;
 mod interrupted;
+mod missing;
 mod ways;
+mod withheld;
 pub mod world;
