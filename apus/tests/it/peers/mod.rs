@@ -6,6 +6,7 @@ mod from_files;
 mod hostile;
 mod interrupted;
 mod missing;
+mod stopped;
 mod ways;
 mod withheld;
 pub mod world;
