@@ -154,7 +154,8 @@ impl HeadersOf {
 
     /// Whether the peer may be asked again, though it has not answered.
     fn is_slow(&self, now: Duration) -> bool {
-        self.asked.is_some_and(|asked| now > asked + HEADERS_RESPONSE_TIME)
+        let last = self.asked.map(|asked| asked.max(self.asked_again));
+        last.is_some_and(|last| now > last + HEADERS_RESPONSE_TIME)
     }
 
     /// The time for which the peer keeps us waiting: since headers were asked for and have not
@@ -230,10 +231,12 @@ impl HeadersOf {
         chain: &HeaderChain,
         now: Duration,
     ) -> Option<Outgoing> {
-        if self.asked.is_some() && !self.is_slow(now) {
-            return None;
+        match self.asked {
+            Some(_) if !self.is_slow(now) => return None,
+            // It has been waited for since the first question.
+            Some(_) => self.asked_again = now,
+            None => self.asked = Some(now),
         }
-        self.asked = Some(now);
         Some(chain.request(block, None))
     }
 

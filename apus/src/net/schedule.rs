@@ -270,10 +270,11 @@ impl Schedule {
 
     /// Notes that `block`, of lane `lane`, was taken, and found good.
     pub fn taken(&mut self, lane: usize, block: BlockId) {
+        // Of a lane that was wanted before, the block may be wanted again.
+        let Some(lane) = self.lanes.get_mut(lane) else { return };
         if let Some(State::Arrived(bytes)) = self.states.insert(block, State::Taken) {
             self.arrived_bytes -= bytes;
         }
-        let Some(lane) = self.lanes.get_mut(lane) else { return };
         lane.is_read = true;
         while let Some(first) = self.blocks[lane.rest.clone()].first()
             && self.states.get(first) == Some(&State::Taken)

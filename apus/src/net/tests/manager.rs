@@ -332,6 +332,49 @@ fn endless_headers_are_not_kept() {
     assert_eq!(world.tree.len(), 1);
 }
 
+/// Whoever answers every question with the same headers has no more, however many they are.
+#[test]
+fn the_same_headers_again_and_again_come_to_an_end() {
+    for (minimum, count) in [(0, 20), (0, 2000), (1500, 2000)] {
+        let mut world = World::new(minimum);
+        let chain = mine(&world.network, &world.genesis(), 2000, 1);
+        world.connect(Habit::Headers(chain[..count].to_vec()), &chain);
+        assert!(world.talk(), "{count} headers: the questions never end");
+        assert!(world.manager.has_all_headers(world.now, Duration::MAX), "{count} headers");
+        assert_eq!(world.best_height() as usize, count);
+        // Once for the answer, once to see that it is the same, and of little work twice.
+        assert!(world.headers_sent <= 4, "{} messages of headers", world.headers_sent);
+    }
+    // Of too little work, the same again does not follow what came before.
+    let mut world = World::new(3000);
+    let chain = mine(&world.network, &world.genesis(), 2000, 1);
+    let low = world.connect(Habit::Headers(chain.clone()), &chain);
+    assert!(world.talk());
+    assert!(matches!(world.dropped[&low], PeerError::Headers(HeadersFault::LowWork(_))));
+}
+
+/// Announcements of blocks that nobody knows are no answer, and do not begin the wait anew.
+#[test]
+fn announcements_do_not_put_off_the_end() {
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let (network, genesis) = regtest();
+    let chain = mine(&network, &genesis, 20, 1);
+    let mut world = World::new(0);
+    world.connect(Habit::Honest, &chain);
+    assert!(world.talk());
+    let evasive = world.connect(Habit::NoHeaders, &chain);
+    let unknown = InventoryItem { kind: InventoryKind::BLOCK, hash: Hash([1; 32]) };
+    let announcement = Outgoing::new(&Inventory(Command::INV, &[unknown]));
+    for second in 0..=130 {
+        world.wait(1);
+        world.receive(evasive, &announcement);
+        let is_over = world.manager.has_all_headers(world.now, PATIENCE);
+        assert!(second > 110 || !is_over, "it was waited for {second} s alone");
+    }
+    assert!(world.manager.has_all_headers(world.now, PATIENCE));
+    assert!(world.dropped.is_empty(), "{:?}", world.dropped);
+}
+
 fn all_blocks(world: &mut World) -> Arc<[BlockId]> {
     let best = world.tree.best_header();
     let mut plan: Vec<BlockId> = world.tree.ancestors(best).collect();

@@ -1,4 +1,5 @@
 mod addresses;
+mod limits;
 mod manager;
 mod presync;
 mod schedule;

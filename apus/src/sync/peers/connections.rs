@@ -25,12 +25,10 @@ const WAIT: Duration = Duration::from_millis(100);
 const BATCH: usize = 64;
 /// Time from one look at what takes long to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Time after which a block that no peer has is given up, while there are peers.
-const GONE_AFTER: Duration = Duration::from_secs(30);
 /// Blocks below the best header above which one may be given up: those that a reorganisation may
 /// yet replace.
 const NEAR_BLOCKS: u32 = 144;
-/// Time from one word of a missing block to the next, beyond [`GONE_AFTER`].
+/// Time from one word of a missing block to the next, beyond that to the first.
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Time from one save of the address book to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
@@ -54,6 +52,8 @@ pub(super) struct Connections {
     missing: Option<(BlockId, Duration)>,
     /// Whether such a block may be given up.
     gives_up: bool,
+    /// Time after which it is, while there are peers.
+    gone_after: Duration,
     looked: Duration,
     saved: Duration,
     /// Since when there has been no peer; `None` if the user has heard of it.
@@ -67,13 +67,14 @@ pub(super) struct Ears {
 }
 
 impl Connections {
-    /// No connections yet.
+    /// No connections yet. A block that no peer has is given up or spoken of after `gone_after`.
     pub fn new(
         manager: PeerManager,
         dialer: Dialer,
         feed: Arc<Feed>,
         ears: Ears,
         traffic: Arc<Traffic>,
+        gone_after: Duration,
     ) -> Self {
         let [a, b] = [random(), random()];
         let mut secret = [0; 16];
@@ -92,6 +93,7 @@ impl Connections {
             traffic,
             missing: None,
             gives_up: false,
+            gone_after,
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
@@ -335,7 +337,7 @@ impl Connections {
         };
         match self.missing {
             Some((known, since)) if known == block => {
-                if now > since + GONE_AFTER {
+                if now > since + self.gone_after {
                     let node = tree.node(block);
                     let best = tree.node(tree.best_header()).height;
                     let is_near = best - node.height.min(best) < NEAR_BLOCKS;

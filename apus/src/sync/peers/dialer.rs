@@ -265,7 +265,9 @@ impl Dialer {
         let source = match self.roles.get(&from) {
             Some(Role::Automatic((host, _))) => Some(*host),
             Some(Role::Manual(at)) => self.manual[*at].target.place().map(|(host, _)| host),
-            _ => None,
+            Some(Role::Seed(target)) => target.place().map(|(host, _)| host),
+            Some(Role::Inbound(address)) => address.parse().ok().map(|a: SocketAddr| a.ip().into()),
+            None => None,
         };
         let new = self.book.add(list, source, unix_time);
         tracing::debug!(from = from.0, addresses = list.len(), new, "addresses");
@@ -352,5 +354,82 @@ impl Dialer {
             return Ok(());
         }
         self.disk.write_atomically(&self.file, self.book.to_text().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use crossbeam_channel::unbounded;
+
+    use super::*;
+    use crate::sync::peers::limiter::Limiter;
+    use crate::wire::Chain;
+
+    const NOW: i64 = 1_700_000_000;
+
+    /// A dialer with these peers, none of which is connected.
+    fn dialer(roles: impl IntoIterator<Item = Role>) -> Dialer {
+        let network = Network::new(Chain::Main);
+        let how = Dialing {
+            magic: network.magic,
+            proxy: None,
+            timeout: Duration::from_secs(1),
+            v2: false,
+            limiter: Limiter::new(None).into(),
+            events: unbounded().0,
+        };
+        let options = PeerOptions::new(network.port);
+        let file = (&Disk::new(), PathBuf::from("/nowhere/peers.txt"));
+        let mut dialer = Dialer::new(Arc::new(how), &network, &options, file, NOW).unwrap();
+        dialer.roles = roles.into_iter().enumerate().map(|(n, role)| (id(n), role)).collect();
+        dialer
+    }
+
+    fn id(number: usize) -> PeerId {
+        PeerId(number as u64)
+    }
+
+    /// So many addresses, others for each `number`.
+    fn addresses(number: u32, count: u32) -> Vec<IpAddr> {
+        let at = |index| IpAddr::V4(Ipv4Addr::from(0x0800_0000 + 10_000 * number + index));
+        (0..count).map(at).collect()
+    }
+
+    fn list(number: u32, count: u32) -> Vec<NetAddress> {
+        let address =
+            |ip| NetAddress { time: NOW as u32, services: NEEDED, host: Host::from(ip), port: 1 };
+        addresses(number, count).into_iter().map(address).collect()
+    }
+
+    #[test]
+    fn a_dns_seed_names_few() {
+        let mut dialer = dialer([]);
+        for number in 0..3 {
+            let found = addresses(number, 1000).into_iter().map(|ip| SocketAddr::new(ip, 8333));
+            dialer.resolved(&found.collect::<Vec<_>>(), NOW);
+            assert_eq!(dialer.book.len(), DNS_ADDRESSES_MAX * (number as usize + 1));
+        }
+    }
+
+    /// Whoever the peer is, what it sends counts as coming from its part of the network.
+    #[test]
+    fn no_part_of_the_network_fills_the_book() {
+        let target = |text| Target::parse(text, 8333).unwrap();
+        let place = (Host::from(IpAddr::from([9, 2, 1, 1])), 8333);
+        let mut dialer = dialer([
+            Role::Automatic(place),
+            Role::Inbound("9.3.1.1:50000".to_string()),
+            Role::Inbound("9.3.2.2:50000".to_string()),
+            Role::Inbound("[2600::1]:50000".to_string()),
+            Role::Seed(target("9.4.1.1")),
+        ]);
+        let mut last = 0;
+        for (number, new) in [1000, 1000, 0, 1000, 1000].into_iter().enumerate() {
+            dialer.heard(id(number), &list(number as u32, 1500), NOW);
+            assert_eq!(dialer.book.len() - last, new, "{}", dialer.name_of(id(number)));
+            last = dialer.book.len();
+        }
     }
 }

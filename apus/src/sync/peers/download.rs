@@ -36,7 +36,7 @@ pub(crate) fn download(
     }
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
-    shared.serve(Wanted::of([&steps[..]]), observer, || {
+    let ended = shared.serve(Wanted::of([&steps[..]]), observer, || {
         for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
             let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
             let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
@@ -60,7 +60,11 @@ pub(crate) fn download(
             ledger.write_index_every(save_every, &shared)?;
         }
         Ok(Activated::Best)
-    })
+    })?;
+    if ended == Activated::Stopped {
+        store_left(node)?;
+    }
+    Ok(ended)
 }
 
 /// Stores the blocks that have come and that nobody has taken, so that they need not come again.

@@ -234,3 +234,46 @@ impl Feed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+    use crate::wire::{BlockView, Chain, Network, genesis_block};
+
+    /// What is noted of blocks, and blocks that have come, are of those that were wanted then.
+    #[test]
+    fn what_was_before_is_forgotten_when_others_are_wanted() {
+        let network = Network::new(Chain::Regtest);
+        let bytes = genesis_block(&network);
+        let tree = Tree::new(network, *BlockView::parse(&bytes).unwrap().header());
+        let id = tree.genesis();
+        let lanes = std::iter::once(0..1).collect();
+        let wanted = Wanted { blocks: Arc::new([id]), lanes, gives_up: false };
+        let feed = Feed::new(bounded(1).0);
+        let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
+        feed.begin(wanted.clone());
+        assert_eq!(feed.next(&halt), None);
+        feed.arrive(id, PeerId(1), bytes.clone());
+        assert_eq!(feed.next(&go_on), Some(id));
+        let Ok(taken) = feed.fetch(&tree, id, &go_on) else { panic!("it is here") };
+        feed.good(&tree, id);
+        feed.arrive(id, PeerId(1), taken);
+        feed.gone(id);
+        feed.begin(wanted);
+        assert!(feed.take_notes().is_empty(), "a lane was another one then");
+        assert!(feed.left().is_empty());
+        // Nobody has it, and whoever waits for it ends when he is told to.
+        let fetched = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| feed.fetch(&tree, id, &go_on));
+            while feed.state().notes.is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            go_on.store(true, Relaxed);
+            waiting.join().unwrap()
+        });
+        assert!(matches!(fetched, Err(BlockFault::Stopped)));
+        assert!(matches!(feed.take_notes()[..], [Note::Waits(0)]));
+    }
+}

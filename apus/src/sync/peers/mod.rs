@@ -128,8 +128,14 @@ impl Peers {
         let feed = Arc::new(Feed::new(wake));
         let traffic = Arc::new(Traffic::default());
         let ears = Ears { events: heard, wakes };
-        let connections =
-            Connections::new(manager, dialer, Arc::clone(&feed), ears, Arc::clone(&traffic));
+        let connections = Connections::new(
+            manager,
+            dialer,
+            Arc::clone(&feed),
+            ears,
+            Arc::clone(&traffic),
+            peers.gone_after,
+        );
         let (connections, patience) = (Mutex::new(connections), peers.patience);
         Ok(Self { feed, connections, traffic, over, patience })
     }

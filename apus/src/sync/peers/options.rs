@@ -10,6 +10,8 @@ const MAXCONNECTIONS: usize = 125;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The default for [`PeerOptions::patience`].
 const PATIENCE: Duration = Duration::from_secs(2 * 60);
+/// The default for [`PeerOptions::gone_after`].
+const GONE_AFTER: Duration = Duration::from_secs(30);
 
 /// How peers are found and used. Each option has the name of Core's.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +45,9 @@ pub struct PeerOptions {
     /// How long a sync that has connected everything waits for a peer that does not say whether it
     /// has more; not an option of Core's.
     pub patience: Duration,
+    /// Time after which a block that no peer has is given up or spoken of, while there are peers;
+    /// not an option of Core's.
+    pub gone_after: Duration,
 }
 
 impl PeerOptions {
@@ -63,6 +68,7 @@ impl PeerOptions {
             maxdownload: None,
             follow: false,
             patience: PATIENCE,
+            gone_after: GONE_AFTER,
         }
     }
 }

@@ -53,6 +53,28 @@ fn files_do_not_wait_for_a_peer_that_is_dead() {
     assert_eq!(summary.best_block, world().tip());
 }
 
+/// Where one file has a damaged copy and another a good one, the order in which blocks came is made
+/// anew: those that peers have keep their places.
+#[test]
+fn a_damaged_copy_does_not_hide_what_peers_have() {
+    for way in [Method::InOrder, Method::Join] {
+        let place = world().place();
+        let mut blocks = world().blocks.clone();
+        *blocks[150].last_mut().unwrap() ^= 1;
+        // Those above genesis, which is stored, and some in the middle.
+        blocks.drain(160..165);
+        blocks.drain(1..11);
+        let files = [place.write("some", &blocks), place.write("copy", &world().blocks[150..=150])];
+        let server = honest(true);
+        let options = with_peers(&place, way, &[&server]);
+        let summary = sync::sync(&options, &files, &Told::default(), &AtomicBool::new(false));
+        let summary = summary.unwrap();
+        assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);
+        assert_eq!(summary.peers[0].blocks, 15, "{way:?}: those that no file has");
+        Outcome::of(&place, summary).assert_holds_same(from_files(way), "files and peers");
+    }
+}
+
 #[test]
 fn a_stored_block_that_is_damaged_is_asked_for_again() {
     let place = world().place();

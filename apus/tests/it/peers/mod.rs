@@ -5,5 +5,8 @@ mod flood;
 mod from_files;
 mod hostile;
 mod interrupted;
+mod missing;
+mod stopped;
 mod ways;
+mod withheld;
 pub mod world;

@@ -1,0 +1,184 @@
+//! Blocks that no peer has: a sync waits for them or gives them up, says so, and never claims to
+//! have ended.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use apus::net::Outgoing;
+use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server};
+use apus::sync::{self, Method, Observer, Options, Phase, Progress, Summary};
+use apus::wire::message::Message;
+
+use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};
+use super::world::{Told, try_sync};
+
+/// Raises a flag once the user has been told these words and the phase is this one, if one is
+/// given.
+struct StopAfter<'a> {
+    words: &'a str,
+    phase: Option<Phase>,
+    stop: AtomicBool,
+    told: Told,
+}
+
+impl Observer for StopAfter<'_> {
+    fn observe(&self, progress: &Progress) {
+        let is_time = self.phase.is_none_or(|phase| phase == progress.phase);
+        if is_time && self.told.count(self.words) > 0 {
+            self.stop.store(true, Relaxed);
+        }
+    }
+
+    fn note(&self, text: &str) {
+        self.told.note(text);
+        if self.phase.is_none() && text.contains(self.words) {
+            self.stop.store(true, Relaxed);
+        }
+    }
+}
+
+/// The most that a sync may take until it says what it waits for.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A sync that is stopped after these words.
+fn sync_until(options: &Options, words: &str, phase: Option<Phase>) -> (Summary, Told) {
+    let (stop, told) = (AtomicBool::new(false), Told::default());
+    let watch = StopAfter { words, phase, stop, told };
+    let summary = std::thread::scope(|scope| {
+        let (over, is_over) = mpsc::channel::<()>();
+        let stop = &watch.stop;
+        // Ends with the sync, or has it end.
+        scope.spawn(move || {
+            let is_late = is_over.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
+            stop.fetch_or(is_late, Relaxed);
+        });
+        let summary = sync::sync(options, &[], &watch, &watch.stop);
+        drop(over);
+        summary
+    });
+    watch.told.assert_has(&[words]);
+    let summary = summary.unwrap();
+    assert!(summary.interrupted, "it claims to have ended");
+    (summary, watch.told)
+}
+
+/// A sync from a peer that lacks one block, until the user hears of it; then one from an honest
+/// peer, which downloads only the rest. Returns what the first came to, and what the user was told.
+fn sync_without(served: Served, way: Method, heights: &'static [usize]) -> (Summary, Told) {
+    let [height] = heights else { panic!("one block is to be missing") };
+    let world = (served.world)();
+    let place = world.place();
+    let lacking = served.without(heights, Refusal::NotFound);
+    let mut options = served.options(&place, way, &[&lacking.server]);
+    options.peers.as_mut().unwrap().gone_after = Duration::from_millis(100);
+    // What is given up shows once the rest is connected.
+    let is_given_up = way == Method::InOrder && world.height() - (*height as u32) < 144;
+    let (words, phase) = match is_given_up {
+        true => ("No peer has block", Some(Phase::Merging)),
+        false => ("waiting for one that has", None),
+    };
+    let (first, told) = sync_until(&options, words, phase);
+    let hash = world.hash(*height as u32).to_string();
+    told.assert_has(&["No peer has block", &hash, &format!("at height {height}")]);
+    assert_eq!(is_given_up, told.count("waiting for one that has") == 0, "{way:?}");
+    let honest = served.honest();
+    let second = try_sync(&served.options(&place, way, &[&honest])).0.unwrap();
+    assert_eq!(second.best_block, world.tip(), "{way:?}");
+    let all = downloaded(&first) + downloaded(&second);
+    assert_eq!(all, u64::from(world.height()), "{way:?}: nothing comes twice");
+    (first, told)
+}
+
+#[test]
+fn a_block_near_the_best_header_is_given_up() {
+    let (summary, _) = sync_without(SHORT, Method::InOrder, &[170]);
+    assert_eq!(summary.height, 169, "all below it are connected");
+}
+
+#[test]
+fn a_block_far_below_the_best_header_is_waited_for() {
+    let (summary, _) = sync_without(SHORT, Method::InOrder, &[20]);
+    assert_eq!(summary.height, 19);
+}
+
+#[test]
+fn a_join_waits_for_a_block() {
+    let (summary, _) = sync_without(SHORT, Method::Join, &[170]);
+    assert_eq!(summary.height, 0);
+}
+
+/// The last blocks are stored before a SwiftSync begins.
+#[test]
+fn a_swiftsync_waits_for_one_of_the_last_blocks() {
+    let (summary, _) = sync_without(SHORT, Method::SwiftSync, &[170]);
+    assert_eq!(summary.height, 0);
+}
+
+#[test]
+fn a_swiftsync_waits_for_a_block_and_keeps_its_progress() {
+    let (summary, _) = sync_without(LONG, Method::SwiftSync, &[60]);
+    assert_eq!(summary.height, 0);
+    let saved = summary.saved.unwrap();
+    assert!(saved.done >= 288, "those that are stored are done: {saved:?}");
+}
+
+/// A peer that shows all headers and hangs up, and has nothing to say when it is asked again.
+struct HeadersAlone {
+    honest: Honest,
+    has_shown: Arc<AtomicBool>,
+}
+
+impl Answers for HeadersAlone {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        match message {
+            Message::Version(_) if self.has_shown.load(SeqCst) => Err(Hangup),
+            Message::GetHeaders(_) => {
+                self.honest.answer(message, out)?;
+                self.has_shown.store(true, SeqCst);
+                Err(Hangup)
+            }
+            _ => self.honest.answer(message, out),
+        }
+    }
+}
+
+/// An honest peer that says nothing before another one has had its say.
+struct AfterAnother {
+    honest: Honest,
+    other: Arc<AtomicBool>,
+}
+
+impl Answers for AfterAnother {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        while !self.other.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if let Message::Version(_) = message {
+            // The other's end is noticed meanwhile.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        self.honest.answer(message, out)
+    }
+}
+
+#[test]
+fn a_sync_far_below_the_best_header_does_not_end() {
+    let (world, has_shown) = ((LONG.world)(), Arc::new(AtomicBool::new(false)));
+    let (shown, magic) = (Arc::clone(&has_shown), world.place().network.magic);
+    let ahead = Server::start(magic, true, move || {
+        let has_shown = Arc::clone(&shown);
+        Box::new(HeadersAlone { honest: Honest::new((LONG.chain)()), has_shown })
+    });
+    let chain = ServedChain::of(world.blocks[..=200].to_vec());
+    let behind = Server::start(magic, true, move || {
+        let honest = Honest::new(chain.clone());
+        Box::new(AfterAnother { honest, other: Arc::clone(&has_shown) })
+    });
+    let (ahead, behind) = (ahead.unwrap(), behind.unwrap());
+    let place = world.place();
+    let options = LONG.options(&place, Method::InOrder, &[&ahead, &behind]);
+    let (summary, _) = sync_until(&options, "No peer has the next blocks", None);
+    assert_eq!(summary.height, 200);
+}
