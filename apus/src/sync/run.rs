@@ -171,12 +171,15 @@ fn run_with_peers(
                 }
             }
             Some(_) => {
+                let before = node.tip();
                 if connect_all(node, None, &Unobserved, stop)?.interrupted {
                     break;
                 }
                 while node.pool.install(|| node.chainstate.merge())? {}
-                let tip = node.tree.node(node.tip());
-                observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
+                if node.tip() != before {
+                    let tip = node.tree.node(node.tip());
+                    observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
+                }
             }
         }
         is_last = !follows;
