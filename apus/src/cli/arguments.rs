@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::hints::HintsCommand;
+use super::prune::PruneCommand;
 use super::status::StatusCommand;
 use super::sync::{ReindexCommand, SyncCommand};
 use super::txoutset::TxOutSetCommand;
@@ -51,6 +52,7 @@ if nobody reads them.";
 pub enum Command {
     Sync(SyncCommand),
     Reindex(ReindexCommand),
+    Prune(PruneCommand),
     Status(StatusCommand),
     /// Show facts about the UTXO set.
     Txoutset {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::conf::{Config, Found};
 use super::output;
 use super::reporting::Reporting;
-use crate::sync;
+use crate::store::PRUNE_TARGET_MIN;
+use crate::sync::{self, Prune};
 use crate::wire::{Chain, Network};
 
 /// How many sources of blocks the first line of a run names; any others are only counted.
@@ -67,15 +68,31 @@ impl Chosen {
         Ok(())
     }
 
+    /// Sets what is pruned, from `--prune` or else from a settings file.
+    pub fn take_prune(&mut self, given: Option<i64>) -> Result<(), String> {
+        let mib = match given {
+            Some(mib) => Some(mib),
+            None => self.config.take_number("prune")?,
+        };
+        self.options.prune = parse_prune(mib.unwrap_or(0))?;
+        Ok(())
+    }
+
+    /// Adds a warning if bitcoind would prune, and this command does not.
+    pub fn ignore_prune(&mut self) {
+        let Ok(Some(Found { text, place })) = self.config.find("prune") else { return };
+        if self.config.is_on("prune", false) {
+            let but = "is ignored: a rebuild needs every block";
+            self.config.loaded.warnings.push(format!("{place}: prune={text} {but}"));
+        }
+    }
+
     /// Adds a warning for each setting that bitcoind would follow and a sync here does not.
     pub fn name_unsupported(&mut self) {
         let config = &self.config;
         let found = |name: &str| config.find(name).ok().flatten();
         let named = |name: &str, Found { text, place }: Found| format!("{place}: {name}={text}");
         let mut warnings = Vec::new();
-        if let Some(prune) = found("prune").filter(|_| config.is_on("prune", false)) {
-            warnings.push(named("prune", prune) + " is ignored: Apus keeps every block");
-        }
         for name in ["reindex", "reindex-chainstate"] {
             if let Some(reindex) = found(name).filter(|_| config.is_on(name, false)) {
                 let but = " is ignored: run `apus reindex` to rebuild the UTXO set";
@@ -137,6 +154,21 @@ impl Chosen {
 /// The size of the coins cache in bytes, for a size in MiB, which is raised to the least one.
 fn cache_bytes(mib: usize) -> usize {
     mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
+}
+
+/// The meaning of Core's `-prune`, in MiB.
+fn parse_prune(mib: i64) -> Result<Option<Prune>, String> {
+    let least = PRUNE_TARGET_MIN >> 20;
+    match u64::try_from(mib) {
+        Err(_) => Err(format!("--prune={mib}: give 0, 1, or at least {least} MiB")),
+        Ok(0) => Ok(None),
+        Ok(1) => Ok(Some(Prune::Manual)),
+        Ok(mib) if mib < least => Err(format!(
+            "--prune={mib} is too small: give at least {least} MiB, or 1 to delete by hand with \
+             `apus prune`"
+        )),
+        Ok(mib) => Ok(Some(Prune::Target(mib.saturating_mul(1 << 20)))),
+    }
 }
 
 /// `a`, `a and b`, `a, b and 3 more`.
@@ -205,6 +237,36 @@ mod tests {
     }
 
     #[test]
+    fn prune_means_what_it_means_to_core() {
+        let (mib, max) = (1 << 20, i64::MAX);
+        for (given, expected) in [
+            (0, Ok(None)),
+            (1, Ok(Some(Prune::Manual))),
+            (550, Ok(Some(Prune::Target(550 * mib)))),
+            (max, Ok(Some(Prune::Target(u64::MAX)))),
+            (-1, Err("--prune=-1")),
+            (2, Err("--prune=2 is too small")),
+            (549, Err("at least 550 MiB")),
+        ] {
+            match (parse_prune(given), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{given}"),
+                (Err(text), Err(words)) => assert!(text.contains(words), "{text}"),
+                (found, _) => panic!("{given}: {found:?}, expected {expected:?}"),
+            }
+        }
+        let mut set = chosen("prune=600");
+        set.take_prune(None).unwrap();
+        assert_eq!(set.options.prune, Some(Prune::Target(600 * mib)));
+        set.take_prune(Some(0)).unwrap();
+        assert_eq!(set.options.prune, None);
+        for (text, count) in [("prune=550", 1), ("[main]\nprune=1", 1), ("prune=0", 0), ("", 0)] {
+            let mut rebuilt = chosen(text);
+            rebuilt.ignore_prune();
+            assert_eq!(rebuilt.config.loaded.warnings.len(), count, "{text}");
+        }
+    }
+
+    #[test]
     fn what_bitcoind_would_follow_is_named() {
         let warnings = |text: &str| {
             let mut chosen = chosen(text);
@@ -212,8 +274,6 @@ mod tests {
             chosen.config.loaded.warnings
         };
         for text in [
-            "prune=550",
-            "[main]\nprune=1",
             "reindex=1",
             "reindex=",
             "reindex-chainstate=1",

@@ -14,6 +14,7 @@ mod chosen;
 mod directory;
 mod engine;
 mod peers;
+mod prune;
 mod sync;
 mod status;
 mod txoutset;
@@ -71,14 +72,10 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
 pub fn options_of_sync(args: Vec<OsString>) -> Result<crate::sync::Options, String> {
     let args = arguments::core_spelling(args.into_iter());
     let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
-    let Command::Sync(sync::SyncCommand { from, peers, engine }) = cli.command else {
+    let Command::Sync(command) = cli.command else {
         return Err("the command is not sync".to_string());
     };
-    let mut chosen = engine.to_options()?;
-    let from = chosen.take_sources(from);
-    chosen.take_stop_height(engine.stopatheight)?;
-    peers.choose(&mut chosen, !from.is_empty())?;
-    Ok(chosen.options)
+    Ok(command.choose()?.0.options)
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
@@ -86,6 +83,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Sync(command) => sync::run_sync(&command, quiet),
         Command::Reindex(command) => sync::run_reindex(&command, quiet),
+        Command::Prune(command) => prune::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),

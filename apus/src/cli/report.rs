@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::numbers::{precise, thousands};
 use super::output;
 use crate::sync::{
-    Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Refusal, RuleGroup,
-    SavedJoin, Summary,
+    Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Pruned, Refusal,
+    RuleGroup, SavedJoin, Summary,
 };
 
 /// Most refusals that are printed one by one; any others are only counted.
@@ -39,9 +39,26 @@ struct SummaryJson {
     join_saved: Option<JoinJson>,
     checked: CheckedJson,
     undo_from: u32,
+    pruned: Option<PrunedJson>,
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
     peers: Vec<PeerJson>,
+}
+
+/// What is pruned, in heights and bytes.
+#[derive(Serialize)]
+pub struct PrunedJson {
+    blocks_from: u32,
+    freed_bytes: u64,
+    size_on_disk: u64,
+    held_at: Option<u32>,
+}
+
+impl PrunedJson {
+    pub fn of(pruned: &Pruned) -> Self {
+        let Pruned { blocks_from, freed_bytes, usage, held_at } = *pruned;
+        Self { blocks_from, freed_bytes, size_on_disk: usage, held_at }
+    }
 }
 
 /// What one peer gave.
@@ -129,6 +146,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         join_saved: summary.saved_join.as_ref().map(JoinJson::of),
         checked: checked_json(&summary.checked),
         undo_from: summary.undo_from,
+        pruned: summary.pruned.as_ref().map(PrunedJson::of),
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
         peers: summary.peers.iter().map(peer_json).collect(),
@@ -192,7 +210,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}{}{}\n{}\n{}{}{}",
+        "{}{}{}{}\n{}\n{}{}{}{}",
         outcome(summary),
         coins,
         method(summary),
@@ -200,6 +218,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         memory_text(summary.peak_memory, memory),
         not_checked(&summary.checked),
         undo_missing(summary),
+        summary.pruned.as_ref().map_or_else(String::new, pruned_text),
         peers(&summary.peers),
     )
     .trim_end()
@@ -322,11 +341,35 @@ fn undo_missing(summary: &Summary) -> String {
     if summary.undo_from <= 1 || is_saved {
         return String::new();
     }
+    let pruned_from = summary.pruned.map_or(1, |pruned| pruned.blocks_from);
+    if pruned_from >= summary.undo_from {
+        return String::new();
+    }
     format!(
         "undo data is complete from height {} on; bitcoind runs, but -coinstatsindex, \
          -blockfilterindex, -checkblocks=0 -checklevel=4, verifychain and reorganisations that \
          reach further down need the rest: `apus reindex` writes it\n",
         thousands(summary.undo_from.into())
+    )
+}
+
+/// What is pruned, and what follows of it.
+pub fn pruned_text(pruned: &Pruned) -> String {
+    let held = pruned.held_at.map_or_else(String::new, |height| {
+        format!(
+            "; an index of bitcoind's, which is at height {}, holds pruning back",
+            thousands(height.into())
+        )
+    });
+    if pruned.blocks_from <= 1 {
+        return format!("no block is pruned yet{held}\n");
+    }
+    format!(
+        "blocks below height {} are pruned, {:.1} MB of them now; {:.1} MB are stored{held}: start \
+         bitcoind with -prune, or it demands -reindex, which downloads all blocks again\n",
+        thousands(pruned.blocks_from.into()),
+        pruned.freed_bytes as f64 / 1e6,
+        pruned.usage as f64 / 1e6
     )
 }
 
@@ -365,6 +408,7 @@ mod tests {
             saved_join: None,
             checked: Checked::default(),
             undo_from: 1,
+            pruned: None,
             refusals: Vec::new(),
             stages: BTreeMap::new(),
             peers: Vec::new(),

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 
+use super::chosen::Chosen;
 use super::engine::Engine;
 use super::exit;
 use super::failure::Failure;
@@ -31,6 +32,18 @@ pub struct SyncCommand {
     pub from: Vec<PathBuf>,
     #[command(flatten)]
     pub peers: PeerArgs,
+    /// Delete old blocks: block and undo files are to have at most so many MiB, at least 550.
+    /// 0 keeps all; 1 deletes none by itself (see `apus prune`) [default: 0].
+    ///
+    /// Files go once their blocks are 288 below the tip, never below height 100,000 of mainnet
+    /// (1,000 of other networks), and never above what an index of bitcoind's has read. Blocks go
+    /// in order then, or by SwiftSync, which deletes them once it has ended. bitcoind needs -prune
+    /// on a pruned directory, and so does Apus.
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
+    pub prune: Option<i64>,
+    /// Small block files, for tests (Core's -fastprune).
+    #[arg(long, hide = true)]
+    pub fastprune: bool,
     #[command(flatten)]
     pub engine: Engine,
 }
@@ -51,21 +64,37 @@ pub struct ReindexCommand {
 
 /// Runs `apus sync`.
 pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let SyncCommand { from, peers, engine } = command;
-    let from: Vec<_> = from.iter().map(|path| expand_home(path)).collect();
-    let mut chosen = engine.to_options().map_err(Failure::usage)?;
-    let from = chosen.take_sources(from);
-    chosen.take_stop_height(engine.stopatheight).map_err(Failure::usage)?;
-    peers.choose(&mut chosen, !from.is_empty()).map_err(Failure::usage)?;
+    let engine = &command.engine;
+    let (chosen, from) = command.choose().map_err(Failure::usage)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
     with_engine(reporting, |reporter, stop| sync::sync(&chosen.options, &from, reporter, stop))
+}
+
+impl SyncCommand {
+    /// The options, and the sources of blocks.
+    ///
+    /// # Errors
+    /// An option or a setting is wrong, or contradicts another one.
+    pub fn choose(&self) -> Result<(Chosen, Vec<PathBuf>), String> {
+        let Self { from, peers, prune, fastprune, engine } = self;
+        let from: Vec<_> = from.iter().map(|path| expand_home(path)).collect();
+        let mut chosen = engine.to_options()?;
+        let from = chosen.take_sources(from);
+        chosen.take_stop_height(engine.stopatheight)?;
+        chosen.take_prune(*prune)?;
+        chosen.options.fast_prune = *fastprune;
+        chosen.options.check_method()?;
+        peers.choose(&mut chosen, !from.is_empty())?;
+        Ok((chosen, from))
+    }
 }
 
 /// Runs `apus reindex`.
 pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.engine.to_options().map_err(Failure::usage)?;
     chosen.options.allow_shrink = command.allow_shrink;
+    chosen.ignore_prune();
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
     with_engine(reporting, |reporter, stop| match command.index {

@@ -267,34 +267,46 @@ impl BlockFiles {
         self.writer().infos().to_vec()
     }
 
-    /// Begins to prune the files of this number, by clearing their info. The caller then clears the
-    /// positions in the entries of its blocks ([`IndexEntry::forget_data`]), flushes, writes the
-    /// changes and the entries to the index, and after that calls [`BlockFiles::remove_pruned`].
-    ///
-    /// # Panics
-    /// It is the last file, which is still written to, or one that does not exist.
-    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
-    pub fn prune(&self, number: u32) -> Result<()> {
-        self.readers().retain(|reader| reader.id.number != number);
-        self.writer().prune(number)
+    /// What each file holds that may be pruned, by its number; those that lanes append to count as
+    /// empty.
+    pub fn prunable_infos(&self) -> Vec<FileInfo> {
+        self.writer().infos_but_lanes()
     }
 
-    /// Deletes all files that were pruned, including those that a crash left (Core's
-    /// `ScanAndUnlinkAlreadyPrunedFiles`): the ones whose info is empty, but not the last. It may
-    /// be called only if the block index holds the flag `prunedblockfiles`.
-    pub fn remove_pruned(&self) -> Result<()> {
-        let infos = self.infos();
-        for (number, info) in infos.iter().enumerate().take(infos.len() - 1) {
-            if info.size == 0 {
-                for kind in [Kind::Block, Kind::Undo] {
-                    let path = kind.path(&self.directory, number as u32);
-                    if path.exists() {
-                        self.disk.remove(path)?;
-                    }
+    /// Begins to prune the files of these numbers, by clearing their infos. The caller then clears
+    /// the positions in the entries of their blocks ([`IndexEntry::forget_data`]), flushes, writes
+    /// the changes and the entries to the index, and after that calls [`BlockFiles::remove`].
+    ///
+    /// # Panics
+    /// One is the last file, which is still written to, or one that does not exist.
+    pub fn prune(&self, numbers: &[u32]) -> Result<()> {
+        self.readers().retain(|reader| !numbers.contains(&reader.id.number));
+        let mut writer = self.writer();
+        numbers.iter().try_for_each(|number| writer.prune(*number))
+    }
+
+    /// Deletes the files of these numbers, which are pruned. It may be called only if the block
+    /// index holds the flag `prunedblockfiles`.
+    pub fn remove(&self, numbers: &[u32]) -> Result<()> {
+        for number in numbers {
+            for kind in [Kind::Block, Kind::Undo] {
+                let path = kind.path(&self.directory, *number);
+                if path.exists() {
+                    self.disk.remove(path)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Deletes all files that were pruned and that a crash has left (Core's
+    /// `ScanAndUnlinkAlreadyPrunedFiles`): the ones whose info is empty, but not the last. As for
+    /// [`BlockFiles::remove`].
+    pub fn remove_pruned(&self) -> Result<()> {
+        let infos = self.infos();
+        let old = infos.split_last().map_or(&[][..], |(_, old)| old);
+        let pruned = (0..).zip(old).filter(|(_, info)| info.size == 0);
+        self.remove(&pruned.map(|(number, _)| number).collect::<Vec<u32>>())
     }
 
     /// Checks that every blk file that `entries` name exists, as Core does when it starts.

@@ -119,10 +119,9 @@ impl DataDir {
         };
         let index = db.load(&self.network)?;
         if index.pruned && !self.options.prune {
-            let what = "block files of this directory were pruned, and Apus needs them all to \
-                carry on or to rebuild here: read the blocks into another directory (--from one \
-                that holds them all, --datadir another), or let bitcoind carry on; \
-                `apus txoutset info` reads this one";
+            let what = "block files of this directory were pruned: `apus sync` carries on with \
+                --prune=MIB, as bitcoind does; a rebuild needs them all (--from a directory that \
+                holds them all, --datadir another); `apus txoutset info` reads this one";
             return Err(StoreError::new(&self.blocks, what));
         }
         let files = self.block_files(&index);

@@ -72,6 +72,21 @@ pub struct FileChanges {
 }
 
 impl FileChanges {
+    /// These changes without the infos that were cleared, and those apart. They are to be written
+    /// after the entries of all blocks that the files held: a file without an info is deleted, and
+    /// one that an entry names must be there.
+    pub fn split_cleared(self) -> (Self, Self) {
+        let last_file = self.last_file;
+        let is_cleared = |info: &FileInfo| info.size == 0;
+        let (cleared, others) = self.infos.into_iter().partition(|(_, info)| is_cleared(info));
+        (Self { infos: others, last_file }, Self { infos: cleared, last_file })
+    }
+
+    /// Both changes together.
+    pub fn and(self, other: Self) -> Self {
+        Self { infos: self.infos.into_iter().chain(other.infos).collect(), ..self }
+    }
+
     /// What is left of these changes once they are written: nothing.
     pub fn written(self) -> Self {
         Self { infos: BTreeMap::new(), ..self }

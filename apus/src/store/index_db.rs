@@ -176,14 +176,12 @@ impl IndexDb {
     }
 
     /// Sets a flag (Core's `WriteFlag`).
-    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn write_flag(&self, name: &str, value: bool) -> Result<()> {
         let value = if value { b'1' } else { b'0' };
         self.apply(vec![(flag_key(name), Some(self.hidden(vec![value])))])
     }
 
     /// Sets the flag of pruned files, which is done before the first file is pruned.
-    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn write_pruned(&self) -> Result<()> {
         self.write_flag(PRUNED_FLAG, true)
     }

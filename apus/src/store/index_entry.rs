@@ -115,7 +115,6 @@ impl IndexRecord {
     }
 
     /// Clears the positions of the block and its undo data, whose files are pruned.
-    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn forget_data(&mut self) {
         self.status.0 &= !BlockStatus::BLOCK_HAVE_MASK;
         (self.file, self.data_pos, self.undo_pos) = (0, 0, 0);

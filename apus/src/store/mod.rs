@@ -14,9 +14,11 @@ mod file_info;
 mod flat_file;
 mod index_db;
 mod index_entry;
+mod indexes;
 mod lock;
 mod magic;
 mod obfuscation;
+mod pruning;
 mod scan;
 mod source;
 mod source_file;
@@ -45,8 +47,12 @@ pub use flat_file::{
 };
 pub use index_db::{BlockIndex, IndexDb};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
+pub use indexes::{BlockReader, indexes_that_need_blocks};
 pub use lock::DirLock;
 pub use obfuscation::Obfuscation;
+pub use pruning::{
+    MIN_BLOCKS_TO_KEEP, PRUNE_TARGET_MIN, files_above_target, files_up_to, prunable_height, usage,
+};
 pub use scan::{FileScan, ScanWarning, Scanned};
 pub use source::BlockSource;
 pub use source_file::SourceFile;

@@ -173,8 +173,16 @@ impl Writer {
         Ok(())
     }
 
+    /// What each file holds, where those that lanes append to count as empty: these must stay.
+    pub fn infos_but_lanes(&self) -> Vec<FileInfo> {
+        let mut infos = self.infos.clone();
+        for number in &self.lanes {
+            infos[*number as usize] = FileInfo::default();
+        }
+        infos
+    }
+
     /// Clears the info of files that are to be deleted (Core's `PruneOneBlockFile`).
-    #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "for pruning"))]
     pub fn prune(&mut self, number: u32) -> Result<()> {
         let is_growing = number >= self.last_file() || self.lanes.contains(&number);
         assert!(!is_growing, "the last file, and those of lanes, are still written to");
@@ -183,6 +191,7 @@ impl Writer {
             self.unsynced.remove(&FlatFile { kind, number });
         }
         self.open.retain(|open| open.id.number != number);
+        self.undo_heights.remove(&number);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
+use super::pruning::Pruning;
 use super::sources::BlockBytes;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Changes, CoinsCache};
@@ -54,6 +55,9 @@ pub(super) struct Ledger {
     last_index: Instant,
     /// The part of [`Counts::blocks`] that is durable.
     committed_blocks: u64,
+    /// Height of the tip whose coins are durable.
+    pub committed_height: u32,
+    pub pruning: Pruning,
 }
 
 impl Ledger {
@@ -72,6 +76,8 @@ impl Ledger {
             last_commit: Instant::now(),
             last_index: Instant::now(),
             committed_blocks: 0,
+            committed_height: 0,
+            pruning: Pruning::default(),
         }
     }
 
@@ -151,12 +157,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether it is time to commit: the cache is full, or a crash would lose too much work. Never
-    /// before a block was retired since the last commit, or a cache that is too small for one block
+    /// Whether it is time to commit: the cache is full, a crash would lose too much work, or block
+    /// files are too many that may go after that. Never before a block was retired since the last commit, or a cache that is too small for one block
     /// would be committed forever.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
         self.counts.blocks > self.committed_blocks
-            && (cache.bytes() > self.cache_bytes_max || self.last_commit.elapsed() > COMMIT_EVERY)
+            && (cache.bytes() > self.cache_bytes_max
+                || self.last_commit.elapsed() > COMMIT_EVERY
+                || self.pruning_waits_for_commit())
     }
 
     /// Takes `active` for the active chain, whose last block was committed with this number of
@@ -186,6 +194,16 @@ impl Ledger {
         self.coin_count.write([before, Some(next)])
     }
 
+    /// The lowest height such that every block of the active chain from there on is stored; 1 if
+    /// all are.
+    pub fn blocks_from(&self) -> u32 {
+        let mut above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
+        let lacks_block = |height: &u32| {
+            self.active.at(*height).is_some_and(|id| self.record(id).block_pos().is_none())
+        };
+        above_genesis.find(lacks_block).map_or(1, |height| height + 1)
+    }
+
     /// The height from which on every block of the active chain that is stored has its undo data;
     /// 1 if all have.
     pub fn undo_from(&self) -> u32 {
@@ -200,6 +218,7 @@ impl Ledger {
     fn note_commit(&mut self) {
         self.last_commit = Instant::now();
         self.committed_blocks = self.counts.blocks;
+        self.committed_height = self.active.height().unwrap_or(0);
     }
 
     /// Makes everything durable that is not yet: stored blocks, undo data and index entries, and
@@ -227,7 +246,7 @@ impl Ledger {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
         }
         self.note_commit();
-        Ok(())
+        self.prune(shared)
     }
 
     /// Returns a function that shows an observer which share of a commit is done. The number of
@@ -262,12 +281,16 @@ impl Ledger {
     /// Makes blocks and undo data durable, and then their index.
     pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
         self.last_index = Instant::now();
-        let mut changes = files.flush()?;
+        let (mut changes, cleared) = files.flush()?.split_cleared();
+        let mut cleared = Some(cleared);
         let dirty: Vec<BlockId> = std::mem::take(&mut self.dirty).into_iter().collect();
-        let mut parts = dirty.chunks(INDEX_BATCH);
+        let mut parts = dirty.chunks(INDEX_BATCH).peekable();
         // The first part names the files, too, so there is one even without entries.
         let mut part = parts.next().unwrap_or_default();
         loop {
+            if let Some(cleared) = cleared.take_if(|_| parts.peek().is_none()) {
+                changes = changes.and(cleared);
+            }
             let entry = |id: &BlockId| index_entry(tree, *id, *self.record(*id));
             let entries: Vec<IndexEntry> = part.iter().map(entry).collect();
             if let Err(error) = self.index.write(&changes, &entries) {

@@ -161,10 +161,13 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
 /// # Errors
 /// Words for the reason why there are none.
 fn joined(node: &Node) -> Result<Waiting, String> {
-    if node.pruned {
-        return Err("block files were pruned, and a join needs those of all blocks that it \
-                    connects"
-            .to_string());
+    let pruned = match () {
+        () if node.ledger.pruning.is_pruned => "block files were pruned",
+        () if node.ledger.pruning.target().is_some() => "--prune deletes block files",
+        () => "",
+    };
+    if !pruned.is_empty() {
+        return Err(format!("{pruned}, and a join needs those of all blocks that it connects"));
     }
     let depth = node.options.join_depth;
     let best = node.tree.node(node.tree.best_header()).height;

@@ -26,6 +26,8 @@ mod options;
 mod outcome;
 mod peers;
 mod progress;
+mod prune;
+mod pruning;
 mod rebuild;
 mod remedy;
 mod resources;
@@ -56,10 +58,13 @@ pub use info::txoutset_info;
 #[cfg(feature = "internals")]
 pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
-pub use options::{AggregateKind, AssumeValid, Method, Options};
-pub use outcome::{ChosenMethod, Counts, JoinPass, Refusal, SavedBlocks, SavedJoin, Summary};
+pub use options::{AggregateKind, AssumeValid, Method, Options, Prune};
+pub use outcome::{
+    ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin, Summary,
+};
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
 pub use progress::{Download, Observer, Phase, Progress, Unobserved};
+pub use prune::prune;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};

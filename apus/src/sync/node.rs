@@ -13,6 +13,7 @@ use super::options::Options;
 use super::outcome::Refusal;
 use super::peers::{Peers, Sizes};
 use super::progress::{Observer, Phase, Progress};
+use super::pruning::Pruning;
 use super::rebuild::Rebuild;
 use super::sources::{Place, Sources};
 use crate::chain::{ActiveChain, BlockId, Tree};
@@ -22,8 +23,8 @@ use crate::hash::Hash;
 use crate::leveldb;
 use crate::rules::proof_of_work;
 use crate::store::{
-    BlockFiles, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions, IndexRecord,
-    SourceItem,
+    BlockFiles, BlockFilesOptions, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions,
+    IndexRecord, SourceItem,
 };
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
@@ -52,8 +53,6 @@ pub(super) struct Node {
     pub clock: Clock,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
-    /// Whether block files were ever pruned.
-    pub pruned: bool,
 }
 
 /// The UTXO set to work on.
@@ -109,13 +108,14 @@ impl Node {
             clock: Clock::default(),
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
-            pruned: index.pruned,
             dir,
         };
+        node.ledger.pruning = Pruning::new(options, index.pruned);
         node.load(index)?;
         let genesis_id = node.tree.genesis();
         node.ledger.follow(&node.tree);
-        if !read_only {
+        // Pruned, it is not needed again.
+        if !read_only && node.record(genesis_id).tx_count == 0 {
             node.ledger.store_block_in(&node.files, &node.tree, genesis_id, &genesis)?;
         }
         if is_new && !read_only {
@@ -123,6 +123,11 @@ impl Node {
         }
         node.tree.mark_stored(genesis_id, true);
         node.stand_at_best_block()?;
+        match coins {
+            Coins::InPlace => node.ledger.pruning.find_lock(disk, options, &node.tree)?,
+            // The set that is in use until then may need the blocks.
+            Coins::New(_) | Coins::ReadOnly => node.ledger.pruning.turn_off(),
+        }
         let height = node.tree.node(node.tip()).height;
         tracing::debug!(height, headers = node.tree.len(), "opened {}", node.dir.path().display());
         Ok(node)
@@ -176,7 +181,8 @@ impl Node {
         Ok(())
     }
 
-    /// Makes the chainstate's best block the tip, and marks stored blocks as available in the tree.
+    /// Makes the chainstate's best block the tip, and marks stored blocks as available in the tree,
+    /// and those of the active chain, which may be pruned.
     fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
         let best = self.chainstate.best_block()?;
         let tip = match best {
@@ -186,13 +192,21 @@ impl Node {
         self.ledger.find_coins(best.as_ref())?;
         let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
         for id in self.tree.ids() {
-            if self.ledger.record(id).block_pos().is_some() {
-                let is_active = active.contains(&self.tree, id);
+            let is_active = active.contains(&self.tree, id);
+            if is_active || self.ledger.record(id).block_pos().is_some() {
                 self.tree.mark_stored(id, is_active);
             }
         }
         self.ledger.active = active;
+        self.ledger.committed_height = self.ledger.active.height().unwrap_or(0);
         Ok(())
+    }
+
+    /// Notes of pruned blocks outside of the active chain that they cannot be had any more.
+    pub fn forget_pruned(&mut self) {
+        for id in self.ledger.pruning.take_side_blocks() {
+            self.tree.mark_missing(id);
+        }
     }
 
     fn find_best_block(&self, hash: Hash) -> Result<BlockId, StoreError> {
@@ -257,7 +271,8 @@ pub(super) fn open_directory(
     let how = DataDirOptions {
         blocks_dir: options.blocks_dir.clone(),
         // Readers report missing blocks themselves, and for what each is needed.
-        prune: read_only,
+        prune: read_only || options.prune.is_some(),
+        files: BlockFilesOptions { fast_prune: options.fast_prune },
         read_only,
         ..DataDirOptions::default()
     };

@@ -56,6 +56,20 @@ pub struct Options {
     pub join_depth: u32,
     /// How blocks come from peers; `None` for none.
     pub peers: Option<PeerOptions>,
+    /// Whether block files are deleted (Core's `-prune`); `None` if all are kept, and for a
+    /// directory of which none was deleted.
+    pub prune: Option<Prune>,
+    /// Whether block files are small, for tests (Core's `-fastprune`).
+    pub fast_prune: bool,
+}
+
+/// Which block files are deleted (Core's `-prune`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prune {
+    /// None by itself, but files may be missing that were deleted before.
+    Manual,
+    /// Those that are too many: block and undo files are to have at most so many bytes.
+    Target(u64),
 }
 
 /// The way in which blocks are synced.
@@ -103,6 +117,8 @@ impl Options {
             spill_dir: None,
             join_depth: JOIN_DEPTH,
             peers: None,
+            prune: None,
+            fast_prune: false,
         }
     }
 
@@ -156,6 +172,11 @@ impl Options {
                 return Err(format!("--method={name} needs a hints file: name one with --hints"));
             }
             _ => {}
+        }
+        if self.method == Method::Join && matches!(self.prune, Some(Prune::Target(_))) {
+            return Err(
+                "--method=join needs the blocks that --prune deletes: leave one out".to_string()
+            );
         }
         let may_join = matches!(self.method, Method::Auto | Method::Join) && self.hints.is_none();
         if self.spill_dir.is_some() && !may_join {

@@ -95,8 +95,23 @@ pub struct Summary {
     pub refusals: Vec<Refusal>,
     /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
+    /// What is pruned; `None` if nothing was, and nothing is to be.
+    pub pruned: Option<Pruned>,
     /// What each peer gave; empty if there were to be none.
     pub peers: Vec<PeerReport>,
+}
+
+/// What pruning has done, in this run or before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pruned {
+    /// The lowest height from which all blocks up to the tip are stored.
+    pub blocks_from: u32,
+    /// Bytes of the files that this run has deleted.
+    pub freed_bytes: u64,
+    /// Bytes that block and undo files have in use.
+    pub usage: u64,
+    /// The height that an index of Core's holds pruning back at.
+    pub held_at: Option<u32>,
 }
 
 /// The way in which blocks are synced, and the reason for it.

@@ -64,6 +64,7 @@ pub fn sync_on(
         }
         let mut rebuild = None;
         if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
+            refuse_pruned(&node)?;
             drop(node);
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
             node = Node::open(options, disk, Coins::New(begun))?;
@@ -84,6 +85,19 @@ pub fn sync_on(
         let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
         end(node, rebuild, summary)
     })
+}
+
+/// An error if blocks are pruned, where all are needed for a new UTXO set.
+fn refuse_pruned(node: &Node) -> Result<(), SyncError> {
+    match node.ledger.pruning.is_pruned {
+        false => Ok(()),
+        true => Err(SyncError::Input(format!(
+            "hints make a new UTXO set from all blocks, and those of {} below height {} are \
+             pruned: leave --hints out, or sync into an empty directory",
+            node.dir.path().display(),
+            node.ledger.blocks_from()
+        ))),
+    }
 }
 
 /// Finds what the sources have, and replaces stored blocks that are known to be damaged.
@@ -340,6 +354,8 @@ fn run(
     let mut interrupted = stop.load(Relaxed);
     if !interrupted {
         space::check(node)?;
+        let (shared, ledger) = node.split();
+        ledger.prune(&shared)?;
     }
     let mut went = None;
     if !interrupted {
@@ -391,6 +407,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         saved_join: None,
         checked: node.ledger.checked.clone(),
         undo_from: node.ledger.undo_from(),
+        pruned: node.ledger.pruned(&node.files),
         refusals: std::mem::take(&mut node.refusals),
         stages: node.clock.stages(),
         peers: Vec::new(),

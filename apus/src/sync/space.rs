@@ -251,7 +251,8 @@ fn estimate(node: &Node) -> Estimate {
     for id in node.tree.ancestors(top).take_while(|id| *id != node.tree.genesis()) {
         let entry = node.record(id);
         let stored = entry.block_pos().is_some();
-        let place = node.sources.place(id).filter(|_| !stored);
+        // Those of the active chain that are not stored are pruned.
+        let place = node.sources.place(id).filter(|_| !stored && is_new(&id));
         if let Some(place) = place {
             estimate.blocks += u64::from(place.len) + u64::from(STORAGE_HEADER_BYTES);
         }
@@ -262,6 +263,10 @@ fn estimate(node: &Node) -> Estimate {
             estimate.undo += u64::from(UNDO_DATA_DISK_OVERHEAD) + 1;
         }
         all += place.map_or(0, |place| u64::from(place.len));
+    }
+    if let Some(target) = node.ledger.pruning.target() {
+        estimate.blocks = estimate.blocks.min(target);
+        estimate.undo = estimate.undo.min(target);
     }
     estimate.undo_likely = estimate.undo.max(match node.options.hints {
         None => estimate.blocks / BLOCKS_TO_UNDO,

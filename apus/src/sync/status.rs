@@ -85,10 +85,6 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
         let node = Node::open(options, &disk, Coins::ReadOnly)?;
         let directory = node.dir.path().to_path_buf();
         let tip = node.tree.node(node.tip());
-        let active = &node.ledger.active;
-        let is_stored =
-            |height: u32| active.at(height).is_some_and(|id| node.record(id).block_pos().is_some());
-        let lacking = (1..=tip.height).rev().find(|height| !is_stored(*height));
         let mut unfinished = Vec::new();
         if let Some(rebuild) = rebuild::unfinished(&disk, &directory)? {
             let height = rebuild.best_block.and_then(|hash| node.tree.find(&hash));
@@ -107,9 +103,9 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             time: tip.time,
             coins: node.ledger.coins.map(|coins| coins as u64),
             headers: node.tree.node(node.tree.best_header()).height,
-            blocks_from: lacking.map_or(1, |height| height + 1),
+            blocks_from: node.ledger.blocks_from(),
             undo_from: node.ledger.undo_from(),
-            pruned: node.pruned,
+            pruned: node.ledger.pruning.is_pruned,
             unfinished,
             directory,
         })

@@ -110,6 +110,9 @@ pub struct Network {
     /// Height of the block `default_assume_valid`, for progress before its header is known; 0 where
     /// it is unknown.
     pub default_assume_valid_height: u32,
+    /// The height that the tip must be above before block files are pruned (Core's
+    /// `nPruneAfterHeight`).
+    pub prune_after_height: u32,
     /// Blocks whose scripts are checked with other flags than those of their height.
     pub script_flag_exceptions: &'static [(Hash, ScriptFlags)],
     /// The challenge of a signet (BIP325); `None` for other networks.
@@ -210,6 +213,7 @@ impl Network {
                 "00000000000000000000ccebd6d74d9194d8dcdc1d177c478e094bfad51ba5ac",
             ),
             default_assume_valid_height: 938_343,
+            prune_after_height: 100_000,
             script_flag_exceptions: EXCEPTIONS,
             signet_challenge: None,
         }
@@ -252,6 +256,7 @@ impl Network {
                 "000000007a61e4230b28ac5cb6b5e5a0130de37ac1faf2f8987d2fa6505b67f4",
             ),
             default_assume_valid_height: 4_842_348,
+            prune_after_height: 1000,
             script_flag_exceptions: EXCEPTIONS,
             ..Self::main()
         }
@@ -352,6 +357,7 @@ impl Network {
             bip66_height: 1,
             csv_height: 1,
             segwit_height: 1,
+            prune_after_height: 1000,
             script_flag_exceptions: &[],
             ..Self::main()
         }

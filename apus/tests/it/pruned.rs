@@ -1,16 +1,23 @@
-//! A directory whose block files were pruned: commands that need all blocks are refused with what
-//! works instead, and commands that need only the UTXO set work.
+//! Pruning: which block files go, what is left, and what a directory whose files were pruned serves
+//! for.
 
+use std::collections::BTreeSet;
 use std::process::Output;
+use std::sync::Arc;
 
-use apus::disk::Disk;
-use apus::store::{DataDir, DataDirOptions};
+use apus::disk::{Disk, PowerCut};
+use apus::store::{BlockStatus, DataDir, DataDirOptions};
+use apus::sync::{self, Method, Options, Prune, Summary, Unobserved};
 use apus::wire::Chain;
+use apus_testchain::every;
+use bitcoin::consensus::deserialize;
 
+use crate::support::outcome::Outcome;
 use crate::support::program::{assert_ends, program, stdout};
-use crate::support::{Place, regtest_chain};
+use crate::support::swift::{World, small_chain};
+use crate::support::{Place, blocks, regtest_chain};
 
-/// The regtest chain, with the blocks below height 100 pruned.
+/// The regtest chain, with the entries of blocks below height 100 as if they were pruned.
 fn pruned() -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("chain", &regtest_chain())]);
@@ -35,7 +42,7 @@ fn what_needs_all_blocks_says_what_works_instead() {
     let place = pruned();
     for args in [&["sync", "--from", "chain"][..], &["reindex"]] {
         let refused = apus(&place, args);
-        let words = ["blocks: block files", "were pruned", "--datadir", "`apus txoutset info`"];
+        let words = ["blocks: block files", "were pruned", "--prune", "`apus txoutset info`"];
         assert_ends(&refused, 1, &words);
     }
     let hints = apus(&place, &["hints", "create", "-o", "x"]);
@@ -48,4 +55,259 @@ fn the_utxo_set_of_a_pruned_directory_is_read() {
     let info = apus(&place, &["txoutset", "info", "--hash=none"]);
     assert_ends(&info, 0, &[]);
     assert!(stdout(&info).contains("\"height\": 206"));
+}
+
+/// 700 blocks, the last 590 with some 6 kB each: about ten to a small file.
+fn world() -> World {
+    World::of(&small_chain(41, 590, 6_000))
+}
+
+/// Options with small files and this prune target.
+fn options(place: &Place, prune: Option<Prune>) -> Options {
+    Options { prune, fast_prune: true, ..place.in_order() }
+}
+
+fn sync_with(place: &Place, options: &Options, blocks: &[Vec<u8>]) -> Summary {
+    let source = place.write("blocks", blocks);
+    sync::sync(options, &[source], &Unobserved, &Default::default()).unwrap()
+}
+
+/// Bytes that fit beside the room which is left for chunks.
+const SPARE: u64 = 17 << 20;
+
+/// The numbers of the blk files that there are.
+fn files(place: &Place) -> BTreeSet<u32> {
+    let names = place.network_dir().join("blocks").read_dir().unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let number = |name: String| name.strip_prefix("blk")?.strip_suffix(".dat")?.parse().ok();
+    names.filter_map(number).collect()
+}
+
+/// [`assert_readable`], and there is no file that the index does not name.
+#[track_caller]
+fn assert_holds_together(place: &Place) -> u32 {
+    let (from, named) = assert_readable(place);
+    assert_eq!(named, files(place), "files that the index names, and those that there are");
+    from
+}
+
+/// Panics unless the index and the files agree as Core's `CheckBlockIndex` wants it, and as its
+/// start does. Returns the lowest height from which all blocks are stored, and the files that are
+/// named.
+#[track_caller]
+fn assert_readable(place: &Place) -> (u32, BTreeSet<u32>) {
+    let options = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };
+    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
+    let (_, index, blocks) = dir.open_blocks().unwrap();
+    let mut from = 1;
+    for entry in &index.entries {
+        let (status, height) = (entry.record.status, entry.height);
+        let (has_data, has_undo) = (entry.block_pos().is_some(), entry.undo_pos().is_some());
+        assert!(has_data || !has_undo, "{height}: undo data without its block");
+        let is_known =
+            status.0 & BlockStatus::BLOCK_VALID_MASK >= BlockStatus::BLOCK_VALID_TRANSACTIONS;
+        assert_eq!(entry.record.tx_count > 0, is_known, "{height}");
+        assert!(!has_data || entry.record.tx_count > 0, "{height}");
+        assert!(index.pruned || has_data == (entry.record.tx_count > 0), "{height}");
+        match entry.block_pos() {
+            Some(pos) => drop(blocks.read_block(pos).unwrap()),
+            None => from = from.max(height + 1),
+        }
+    }
+    let named = index.entries.iter().filter_map(|entry| entry.block_pos()).map(|pos| pos.file);
+    (from, named.collect())
+}
+
+#[test]
+fn files_above_the_target_go_while_blocks_are_connected() {
+    let world = world();
+    let place = world.place();
+    let whole =
+        Outcome::of_sync(&place, &options(&place, None), &[place.write("b", &world.blocks)]);
+    let all = files(&place).len();
+    for (target, left) in [(SPARE + 1_000_000, None), (SPARE, Some(300)), (u64::MAX, Some(700))] {
+        let place = world.place();
+        let summary =
+            sync_with(&place, &options(&place, Some(Prune::Target(target))), &world.blocks);
+        assert_eq!(summary.best_block, world.tip());
+        assert_eq!(place.muhash(), (whole.muhash.clone(), whole.coins.txouts));
+        let pruned = summary.pruned.unwrap();
+        let from = assert_holds_together(&place);
+        assert_eq!(pruned.blocks_from, from);
+        assert!(from <= world.height() - 287, "{from}");
+        let kept = world.height() + 1 - from;
+        match left {
+            None => assert!((289..600).contains(&kept), "{kept}"),
+            Some(most) => assert!(kept <= most, "{kept}"),
+        }
+        assert_eq!(files(&place).len() == all, target == u64::MAX);
+        assert_eq!(pruned.freed_bytes > 0, target != u64::MAX);
+        // Started again, nothing is stored anew, and the rest stays.
+        let again = sync_with(&place, &options(&place, Some(Prune::Target(target))), &world.blocks);
+        assert_eq!((again.counts.blocks, again.pruned.unwrap().freed_bytes), (0, 0));
+        assert_eq!(assert_holds_together(&place), from);
+    }
+}
+
+#[test]
+fn a_pruned_directory_carries_on_and_reorganises() {
+    let world = world();
+    let place = world.place();
+    let target = options(&place, Some(Prune::Target(SPARE)));
+    sync_with(&place, &Options { stop_at_height: Some(600), ..target.clone() }, &world.blocks);
+    assert!(assert_holds_together(&place) > 200);
+    let summary = sync_with(&place, &target, &world.blocks);
+    assert_eq!(summary.best_block, world.tip());
+    let from = assert_holds_together(&place);
+    // A branch from 287 blocks below the tip wins.
+    let fork = world.height() as usize - 287;
+    let (branch, _) = branch_of(&world, fork, 290);
+    let summary = sync_with(&place, &target, &branch);
+    assert_eq!(summary.height as usize, fork + 290);
+    assert_holds_together(&place);
+    // One that begins below what is stored is refused before anything changes.
+    let (deep, _) = branch_of(&world, from as usize - 20, 700);
+    let source = place.write("deep", &deep);
+    let error = sync::sync(&target, &[source], &Unobserved, &Default::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("is to be disconnected, but the block is pruned"),
+        "{error}"
+    );
+    let status = sync::status(&target).unwrap();
+    assert_eq!(status.height as usize, fork + 290);
+}
+
+/// Blocks on the block at height `fork`.
+fn branch_of(world: &World, fork: usize, count: usize) -> (Vec<Vec<u8>>, usize) {
+    let mut parent = blocks::genesis_parent();
+    for block in &world.blocks[1..=fork] {
+        parent = parent.child(&deserialize(block).unwrap());
+    }
+    let (branch, _) = blocks::branch(&parent, "pruned", count);
+    (blocks::bytes(&branch), count)
+}
+
+#[test]
+fn a_join_makes_room_for_pruning() {
+    let world = world();
+    let place = world.place();
+    let target = Options { method: Method::Auto, ..options(&place, Some(Prune::Target(SPARE))) };
+    let summary = sync_with(&place, &target, &world.blocks);
+    let chosen = summary.chosen.unwrap();
+    assert_eq!(chosen.method, Method::InOrder);
+    assert!(chosen.why.contains("--prune deletes block files"), "{}", chosen.why);
+}
+
+#[test]
+fn swiftsync_prunes_once_it_has_ended() {
+    let world = world();
+    let place = world.place();
+    let hints = world.write_hints(&place, world.height());
+    let target = Options {
+        method: Method::SwiftSync,
+        hints: Some(hints),
+        assumevalid: sync::AssumeValid::Block(world.tip()),
+        ..options(&place, Some(Prune::Target(SPARE)))
+    };
+    let summary = sync_with(&place, &target, &world.blocks);
+    assert_eq!(summary.best_block, world.tip());
+    assert!(assert_holds_together(&place) > 200);
+    // Hints for a greater height would need the blocks again.
+    let all = files(&place).len();
+    let lower = world.place();
+    let stop = Options { stop_at_height: Some(600), ..options(&lower, Some(Prune::Target(SPARE))) };
+    sync_with(&lower, &stop, &world.blocks);
+    let hints = world.write_hints(&lower, world.height());
+    let target = Options { datadir: lower.datadir(), hints: Some(hints), ..target };
+    let source = lower.write("again", &world.blocks);
+    let error = sync::sync(&target, &[source], &Unobserved, &Default::default()).unwrap_err();
+    assert!(error.to_string().contains("leave --hints out"), "{error}");
+    assert!(all > 0);
+}
+
+#[test]
+fn files_are_pruned_by_hand() {
+    let world = world();
+    let place = world.place();
+    let file = place.write("blocks", &world.blocks);
+    let synced = apus(&place, &["sync", "-fastprune", "--method=order", "--from", "blocks"]);
+    assert_ends(&synced, 0, &[]);
+    drop(file);
+    let all = files(&place);
+    // Nothing whose height is not given, or above the tip.
+    assert_ends(&apus(&place, &["prune"]), 2, &["--height"]);
+    assert_ends(&apus(&place, &["prune", "--height=5000", "-fastprune"]), 1, &["above the tip"]);
+    assert_eq!(files(&place), all);
+    let short = apus(&place, &["prune", "--height=300"]);
+    assert_ends(&short, 1, &["too short to be pruned", "1000"]);
+    let pruned = apus(&place, &["prune", "--height=300", "-fastprune", "--json"]);
+    assert_ends(&pruned, 0, &[]);
+    let json: serde_json::Value = serde_json::from_slice(&pruned.stdout).unwrap();
+    let from = assert_holds_together(&place);
+    assert_eq!(json["blocks_from"], from);
+    assert!((280..=301).contains(&from), "{from}");
+    // Whatever is asked for, the last 288 blocks stay. Times are taken, too.
+    let time = u64::from(bitcoin_time(&world, world.height())) + 7200;
+    let late = apus(&place, &["prune", &format!("--height={time}"), "-fastprune"]);
+    assert_ends(&late, 0, &[]);
+    let words = stdout(&late);
+    assert!(
+        words.contains("are pruned") && words.contains("start bitcoind with -prune"),
+        "{words}"
+    );
+    let from = assert_holds_together(&place);
+    assert!((400..=world.height() - 287).contains(&from), "{from}");
+    let later = apus(&place, &["prune", &format!("--height={}", time + 1), "-fastprune"]);
+    assert_ends(&later, 1, &["no block is as late"]);
+    // It is carried on with --prune.
+    let carried = apus(&place, &["sync", "-fastprune", "-prune=1", "--from", "blocks"]);
+    assert_ends(&carried, 0, &[]);
+    assert_eq!(assert_holds_together(&place), from);
+    let status = apus(&place, &["status"]);
+    assert!(stdout(&status).contains("pruned, stored from height"), "{}", stdout(&status));
+}
+
+fn bitcoin_time(world: &World, height: u32) -> u32 {
+    deserialize::<bitcoin::Block>(&world.blocks[height as usize]).unwrap().header.time
+}
+
+/// Wherever the power fails while files are pruned, blocks connected and reorganised, every block
+/// that the index names can be read, and the same command then ends as if nothing had happened.
+#[test]
+fn power_may_fail_at_any_step_of_pruning() {
+    let world = world();
+    let base = world.place();
+    let fork = world.height() as usize - 3;
+    let (branch, _) = branch_of(&world, fork, 6);
+    sync_with(&base, &options(&base, None), &world.blocks[..=fork + 2]);
+    base.shrink();
+    let source = base.write("rest", world.blocks[fork + 3..].iter().chain(&branch));
+    let run = |place: &Place, disk: &Disk| {
+        // Commits after every block.
+        let target = options(place, Some(Prune::Target(SPARE)));
+        let target = Options { dbcache_bytes: 1, ..target };
+        let sources = std::slice::from_ref(&source);
+        sync::sync_on(disk, &target, sources, &Unobserved, &Default::default())
+    };
+    let whole = base.copy();
+    let counter = Arc::new(PowerCut::at(u64::MAX));
+    let summary = run(&whole, &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    assert_eq!(summary.height as usize, fork + 6);
+    let (from, muhash) = (assert_holds_together(&whole), whole.muhash());
+    assert!(from > 300, "{from}");
+    let mut cuts = 0;
+    for cut_at in (1..=counter.steps()).step_by(every(7)) {
+        let place = base.copy();
+        let power = Arc::new(PowerCut::at(cut_at));
+        let result = run(&place, &Disk::with_power_cut(Arc::clone(&power)));
+        assert!(result.is_err() || cut_at + 40 > counter.steps(), "{cut_at}");
+        power.lose_unsynced().unwrap();
+        assert_readable(&place);
+        let summary = run(&place, &Disk::new()).unwrap();
+        assert_eq!(summary.height as usize, fork + 6, "cut at {cut_at}");
+        assert_eq!(place.muhash(), muhash, "cut at {cut_at}");
+        assert_eq!(assert_holds_together(&place), from, "cut at {cut_at}");
+        cuts += 1;
+    }
+    println!("{cuts} power cuts, of {} steps", counter.steps());
 }

@@ -228,7 +228,7 @@ fn files_are_pruned_in_pairs() {
         write_undo(&files, &mut entries[height as usize], &[1]).unwrap();
     }
     files.read_block(entries[0].block_pos().unwrap()).unwrap();
-    files.prune(0).unwrap();
+    files.prune(&[0]).unwrap();
     entries[..3].iter_mut().for_each(|entry| entry.record.forget_data());
     assert_eq!(files.flush().unwrap().infos[&0], FileInfo::default());
     files.remove_pruned().unwrap();
@@ -244,7 +244,7 @@ fn files_are_pruned_in_pairs() {
 #[should_panic(expected = "still written to")]
 fn the_last_file_is_not_pruned() {
     let dir = tempfile::tempdir().unwrap();
-    let _ = open(dir.path(), key(), vec![], true).prune(0);
+    let _ = open(dir.path(), key(), vec![], true).prune(&[0]);
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn the_file_of_a_lane_is_not_pruned() {
     let (block, mut lane) = (fake_block(1, Hash::ZERO, 992), Lane::default());
     files.append_block_in(&mut lane, &block, 1, 1).unwrap();
     files.append_block(&block, 2, 1).unwrap();
-    let _ = files.prune(0);
+    let _ = files.prune(&[0]);
 }
 
 /// Appends blocks to two lanes in turns, then undo data by height, and commits after every third.

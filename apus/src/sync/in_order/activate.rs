@@ -38,7 +38,9 @@ fn activate(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
-    while let Some(best) = node.tree.best_candidate() {
+    loop {
+        node.forget_pruned();
+        let Some(best) = node.tree.best_candidate() else { break };
         if !node.tree.is_better(best, node.tip()) || is_high_enough(node) {
             break;
         }
@@ -104,17 +106,48 @@ fn disconnect_to(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
+    check_undo_data(node, fork)?;
     while node.tip() != fork {
         if stop.load(Relaxed) {
             return Ok(Activated::Stopped);
         }
         observe(observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
+        if shared.cache.bytes() > ledger.cache_bytes_max {
+            ledger.commit(&shared, observer)?;
+        }
         if let Disconnected::Damaged(step, what) = disconnect_tip(&shared, ledger)? {
             take_another_copy(node, step, &what, stop)?;
         }
     }
     Ok(Activated::Best)
+}
+
+/// An error if a block above `fork` cannot be disconnected, before any is.
+fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
+    let from = node.tree.node(fork).height + 1;
+    let top = node.tree.node(node.tip()).height;
+    let lacks = |height: &u32| {
+        let id = node.ledger.active.at(*height)?;
+        let record = node.record(id);
+        let what = match (record.block_pos(), record.undo_pos()) {
+            (None, _) => "the block is pruned",
+            (_, None) => "its undo data is not stored; `apus reindex` writes it",
+            _ => return None,
+        };
+        Some((id, record.file, what))
+    };
+    let Some((id, file, what)) = (from..=top).find_map(|height| lacks(&height)) else {
+        return Ok(());
+    };
+    let block = node.tree.node(id);
+    Err(StoreError::new(
+        node.files.block_path(file),
+        format!(
+            "block {} at height {} is to be disconnected, but {what}",
+            block.hash, block.height
+        ),
+    ))
 }
 
 fn is_high_enough(node: &Node) -> bool {
@@ -127,9 +160,10 @@ fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let Some(top) = node.tree.ancestor(best, top) else { return Vec::new() };
     let branch = node.tree.ancestors(top).take_while(|id| *id != fork);
-    let mut steps: Vec<Step> = branch.filter_map(|id| step(node, id)).collect();
-    steps.reverse();
-    steps
+    let mut branch: Vec<BlockId> = branch.collect();
+    branch.reverse();
+    // Nothing is connected above a block that cannot be had.
+    branch.into_iter().map_while(|id| step(node, id)).collect()
 }
 
 fn connect(
@@ -174,7 +208,8 @@ pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<
     let side: Vec<BlockId> = node
         .tree
         .ids()
-        .filter(|id| !node.tree.node(*id).failed && node.record(*id).block_pos().is_none())
+        // One that was stored once is pruned, and not stored again.
+        .filter(|id| !node.tree.node(*id).failed && node.record(*id).tx_count == 0)
         .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
         .collect();
     for id in side {

@@ -108,6 +108,7 @@ impl Connector<'_> {
             if self.shared.peers.is_some() {
                 self.ledger.write_index_every(self.save_every, self.shared)?;
             }
+            self.ledger.prune_meanwhile(self.shared)?;
             self.report();
             if self.in_flight.is_empty() {
                 match halt.take() {

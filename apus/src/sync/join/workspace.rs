@@ -229,7 +229,7 @@ pub(crate) fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     // Blocks come from elsewhere only to a UTXO set that is worked on in place.
     let is_lacking = is_best
         && available < wanted
-        && !node.pruned
+        && !node.ledger.pruning.is_pruned
         && is_in_place(node)
         && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
         && may_carry_on_at(&saved.spill, &node.options);

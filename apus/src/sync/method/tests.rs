@@ -212,7 +212,7 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
 fn a_pruned_directory_has_no_join() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Method::Join);
-    node.pruned = true;
+    node.ledger.pruning.is_pruned = true;
     assert_in_order(&node, "block files were pruned");
 }
 

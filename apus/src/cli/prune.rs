@@ -1,0 +1,47 @@
+//! `apus prune`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::directory::Directory;
+use super::failure::Failure;
+use super::output;
+use super::report::{PrunedJson, pruned_text};
+use super::reporting::Reporting;
+use crate::sync;
+
+/// Delete old block files by hand (Core's pruneblockchain).
+///
+/// Files go whole, by their highest block, and the last 288 blocks stay. From then on bitcoind
+/// needs -prune to start on the directory, and `apus sync` --prune. The UTXO set, its statistics
+/// and the block index stay as they are; a rebuild of the UTXO set needs all blocks again.
+#[derive(Args)]
+pub struct PruneCommand {
+    #[command(flatten)]
+    directory: Directory,
+    /// Delete files whose blocks are all at this height or below; a number from 1,000,000,000 on is
+    /// a time, in seconds since 1970.
+    #[arg(long, value_name = "N")]
+    height: u64,
+    /// As for `apus sync`.
+    #[arg(long, hide = true)]
+    fastprune: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `apus prune`.
+pub fn run(command: &PruneCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.options.fast_prune = command.fastprune;
+    let reporting = Reporting { quiet, json: command.json };
+    chosen.announce(&[], reporting);
+    let pruned = sync::prune(&chosen.options, command.height)?;
+    output::line(match command.json {
+        true => serde_json::to_string(&PrunedJson::of(&pruned)).expect("plain data"),
+        false => pruned_text(&pruned).trim_end().to_string(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

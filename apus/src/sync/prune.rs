@@ -1,0 +1,80 @@
+//! Pruning by hand (Core's `pruneblockchain`).
+
+use super::error::SyncError;
+use super::node::{Coins, Node};
+use super::options::{Options, Prune};
+use super::outcome::Pruned;
+use super::{join, rebuild, remedy, swift};
+use crate::disk::Disk;
+
+/// Numbers from here on are times, in seconds since 1970, and no heights (Core's rule).
+const TIMES_FROM: u64 = 1_000_000_000;
+/// Seconds by which the times of blocks may be out of order (Core's `TIMESTAMP_WINDOW`).
+const TIMESTAMP_WINDOW: u64 = 2 * 60 * 60;
+
+/// Deletes the block files whose blocks are all at `height` or below, but none that holds one of
+/// the last 288 blocks. A number from 1,000,000,000 on is a time: then up to the first block that
+/// is no more than two hours older.
+///
+/// # Errors
+/// The chain is shorter than Core prunes, or than `height`; work is unfinished that needs blocks;
+/// the disk fails.
+pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
+    remedy::naming(options, || {
+        let disk = Disk::new();
+        let options = Options { prune: Some(Prune::Manual), ..options.clone() };
+        let directory = options.network_dir();
+        if !directory.join("chainstate").is_dir() {
+            let what = format!("{} holds no blocks to prune", directory.display());
+            return Err(SyncError::Input(what));
+        }
+        let mut node = Node::open(&options, &disk, Coins::InPlace)?;
+        refuse_unfinished(&disk, &options)?;
+        let height = height_of(&node, height)?;
+        node.ledger.prune_up_to(&node.files, &node.tree, height)?;
+        let pruned = node.ledger.pruned(&node.files);
+        Ok(pruned.expect("the options ask for it"))
+    })
+}
+
+/// The height that the user means.
+fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
+    let (tip, after) = (node.tree.node(node.tip()).height, node.ledger.pruning.after());
+    if tip < after {
+        return Err(SyncError::Input(format!(
+            "the chain is too short to be pruned: it ends at height {tip}, and nothing is pruned \
+             below {after}"
+        )));
+    }
+    if given < TIMES_FROM {
+        return match u32::try_from(given) {
+            Ok(height) if height <= tip => Ok(height),
+            _ => Err(SyncError::Input(format!(
+                "--height {given} is above the tip, which is at height {tip}"
+            ))),
+        };
+    }
+    let (active, time) = (&node.ledger.active, given - TIMESTAMP_WINDOW);
+    let is_later = |height: &u32| {
+        active.at(*height).is_some_and(|id| u64::from(node.tree.node(id).time) >= time)
+    };
+    (0..=tip).find(is_later).ok_or_else(|| {
+        SyncError::Input(format!("no block is as late as the time {given}, in seconds since 1970"))
+    })
+}
+
+/// An error if work was interrupted that would need the blocks.
+fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
+    let directory = options.network_dir();
+    let what = match () {
+        () if rebuild::unfinished(disk, &directory)?.is_some() => "a rebuild of the UTXO set",
+        () if swift::directory::unfinished(disk, &directory)?.is_some() => "a SwiftSync",
+        () if join::directory::unfinished(disk, options)?.is_some() => "a join",
+        () => return Ok(()),
+    };
+    Err(SyncError::Input(format!(
+        "{} holds {what} that was interrupted and needs the blocks: finish it first (`apus status` \
+         says how)",
+        directory.display()
+    )))
+}
