@@ -50,7 +50,7 @@ if nobody reads them.";
 
 #[derive(Subcommand)]
 pub enum Command {
-    Sync(SyncCommand),
+    Sync(Box<SyncCommand>),
     Reindex(ReindexCommand),
     Prune(PruneCommand),
     Status(StatusCommand),

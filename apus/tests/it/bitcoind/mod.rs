@@ -2,4 +2,5 @@
 //! BITCOIND; without that, these tests say that they are skipped.
 
 mod daemon;
+mod pruning;
 mod sync;

@@ -1,0 +1,137 @@
+//! Directories that Apus has pruned and bitcoind carries on with, and the other way round.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use apus::disk::Disk;
+use apus::hash::Hash;
+use apus::store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
+use apus::sync::{self, Method, Options, Prune, Unobserved};
+
+use super::daemon::{Daemon, program_in};
+use crate::pruned::{SPARE, files, options, sync_with, world};
+use crate::support::Place;
+use crate::support::program::{apus, assert_ends};
+
+/// Options of a bitcoind whose block files are small, and that prunes by hand.
+const SMALL: [&str; 2] = ["-fastprune", "-prune=1"];
+
+/// The block index: what is stored of each block and in each file.
+fn index_of(place: &Place) -> (BTreeMap<Hash, IndexRecord>, Vec<FileInfo>) {
+    let options = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };
+    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
+    let (_, index, _) = dir.open_blocks().unwrap();
+    assert!(index.pruned);
+    let records = index.entries.iter().map(|entry| (entry.hash, entry.record));
+    (records.collect(), index.files)
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Panics unless bitcoind starts on the directory, finds it in order, and has the blocks that Apus
+/// says are there. Mines a block.
+#[track_caller]
+fn assert_core_carries_on(bitcoind: &Path, place: &Place, options: &[&str]) {
+    let status = sync::status(&place.in_order()).unwrap();
+    let muhash = place.muhash().0;
+    let daemon = Daemon::start(bitcoind, place, options);
+    let info = json(&daemon.ask(&["getblockchaininfo"]));
+    assert_eq!(info["bestblockhash"], status.best_block.to_string());
+    // To Core a block without its undo data is pruned, too.
+    let from = status.blocks_from.max(status.undo_from);
+    assert_eq!((&info["pruned"], &info["pruneheight"]), (&true.into(), &from.into()));
+    assert_eq!(daemon.ask(&["verifychain", "4", "200"]), "true");
+    // Counted, whatever an index says that may not be ready.
+    let count = ["-named", "gettxoutsetinfo", "hash_type=muhash", "use_index=false"];
+    let set = json(&daemon.ask(&count));
+    assert_eq!(set["muhash"], muhash.as_str());
+    daemon.mine(1, '3');
+    daemon.stop();
+}
+
+#[test]
+fn core_carries_on_with_what_was_pruned() {
+    let Some(bitcoind) = program_in("BITCOIND", "core_carries_on_with_what_was_pruned") else {
+        return;
+    };
+    let world = world();
+    for way in [Method::InOrder, Method::SwiftSync] {
+        let place = world.place();
+        let hints = (way == Method::SwiftSync).then(|| world.write_hints(&place, world.height()));
+        let assumevalid = match way {
+            Method::SwiftSync => sync::AssumeValid::Block(world.tip()),
+            _ => sync::AssumeValid::Nothing,
+        };
+        let target = options(&place, Some(Prune::Target(SPARE)));
+        let target = Options { method: way, hints, assumevalid, ..target };
+        let summary = sync_with(&place, &target, &world.blocks);
+        assert!(summary.pruned.unwrap().blocks_from > 200, "{way:?}");
+        assert_core_carries_on(&bitcoind, &place, &SMALL);
+        // And back: the block that was mined is there, and the next one comes from a file.
+        let height = sync::status(&target).unwrap().height;
+        assert_eq!(height, world.height() + 1, "{way:?}");
+        let again = Options { hints: None, method: Method::InOrder, ..target };
+        let summary = sync::sync(&again, &[], &Unobserved, &Default::default()).unwrap();
+        assert_eq!(summary.height, height, "{way:?}");
+    }
+}
+
+#[test]
+fn the_same_files_go_as_with_core() {
+    let Some(bitcoind) = program_in("BITCOIND", "the_same_files_go_as_with_core") else { return };
+    let world = world();
+    let base = world.place();
+    sync_with(&base, &options(&base, None), &world.blocks);
+    let last = world.height() - 288;
+    for height in [1, 150, 300, last - 1, last, last + 1, world.height()] {
+        let (ours, theirs) = (base.copy(), base.copy());
+        let height = height.to_string();
+        let pruned = apus(&ours, &["prune", "-fastprune", "--height", &height]);
+        assert_ends(&pruned, 0, &[]);
+        let daemon = Daemon::start(&bitcoind, &theirs, &SMALL);
+        let answer: i64 = daemon.ask(&["pruneblockchain", &height]).parse().unwrap();
+        daemon.stop();
+        assert_eq!(files(&ours), files(&theirs), "{height}");
+        let is_pruned = files(&ours) != files(&base);
+        if is_pruned {
+            assert_eq!(index_of(&ours), index_of(&theirs), "{height}");
+            let status = sync::status(&ours.in_order()).unwrap();
+            assert_eq!(i64::from(status.blocks_from), answer + 1, "{height}");
+        }
+        // What Core has pruned, Apus carries on with.
+        let manual = options(&theirs, Some(Prune::Manual));
+        let summary = sync::sync(&manual, &[], &Unobserved, &Default::default()).unwrap();
+        assert_eq!(summary.best_block, world.tip(), "{height}");
+    }
+}
+
+#[test]
+fn an_index_of_cores_holds_pruning_back() {
+    let Some(bitcoind) = program_in("BITCOIND", "an_index_of_cores_holds_pruning_back") else {
+        return;
+    };
+    let world = world();
+    let place = world.place();
+    let stop = Options { stop_at_height: Some(300), ..options(&place, None) };
+    sync_with(&place, &stop, &world.blocks);
+    let indexed = ["-fastprune", "-prune=1", "-coinstatsindex", "-blockfilterindex"];
+    let daemon = Daemon::start(&bitcoind, &place, &indexed);
+    loop {
+        let info = json(&daemon.ask(&["getindexinfo"]));
+        let indexes = info.as_object().unwrap();
+        if indexes.len() == 2 && indexes.values().all(|index| index["synced"] == true) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    daemon.stop();
+    let target = options(&place, Some(Prune::Target(SPARE)));
+    let summary = sync_with(&place, &target, &world.blocks);
+    let pruned = summary.pruned.unwrap();
+    assert_eq!(pruned.held_at, Some(300));
+    assert!((200..=290).contains(&pruned.blocks_from), "{pruned:?}");
+    // The indexes start, and have all that they need.
+    assert_core_carries_on(&bitcoind, &place, &indexed);
+}
