@@ -158,13 +158,13 @@ impl Ledger {
     }
 
     /// Whether it is time to commit: the cache is full, a crash would lose too much work, or block
-    /// files are too many that may go after that. Never before a block was retired since the last commit, or a cache that is too small for one block
-    /// would be committed forever.
+    /// files are too many that may go after that. Never before a block was retired since the last
+    /// commit, or a cache that is too small for one block would be committed forever.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
         self.counts.blocks > self.committed_blocks
             && (cache.bytes() > self.cache_bytes_max
                 || self.last_commit.elapsed() > COMMIT_EVERY
-                || self.pruning_waits_for_commit())
+                || self.pruning.waits_for_commit)
     }
 
     /// Takes `active` for the active chain, whose last block was committed with this number of
@@ -246,7 +246,7 @@ impl Ledger {
             shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
         }
         self.note_commit();
-        self.prune(shared)
+        Ok(())
     }
 
     /// Returns a function that shows an observer which share of a commit is done. The number of

@@ -27,6 +27,7 @@ mod outcome;
 mod peers;
 mod progress;
 mod prune;
+mod pruner;
 mod pruning;
 mod rebuild;
 mod remedy;

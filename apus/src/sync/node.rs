@@ -124,7 +124,10 @@ impl Node {
         node.tree.mark_stored(genesis_id, true);
         node.stand_at_best_block()?;
         match coins {
-            Coins::InPlace => node.ledger.pruning.find_lock(disk, options, &node.tree)?,
+            Coins::InPlace if options.prune.is_some() => {
+                node.ledger.pruning.find_lock(disk, options, &node.tree)?;
+            }
+            Coins::InPlace => {}
             // The set that is in use until then may need the blocks.
             Coins::New(_) | Coins::ReadOnly => node.ledger.pruning.turn_off(),
         }

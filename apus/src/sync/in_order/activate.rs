@@ -30,6 +30,7 @@ pub(crate) fn activate_best_chain(
     let activated = activate(node, observer, stop)?;
     let (shared, ledger) = node.split();
     ledger.commit(&shared, observer)?;
+    ledger.prune(&shared)?;
     Ok(activated)
 }
 

@@ -323,7 +323,8 @@ impl Connector<'_> {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.ledger.commit(self.shared, self.observer)
+        self.ledger.commit(self.shared, self.observer)?;
+        self.ledger.prune(self.shared)
     }
 
     fn report(&self) {
