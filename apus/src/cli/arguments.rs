@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 use super::hints::HintsCommand;
 use super::prune::PruneCommand;
+use super::rewind::RewindCommand;
 use super::status::StatusCommand;
 use super::sync::{ReindexCommand, SyncCommand};
 use super::txoutset::TxOutSetCommand;
@@ -52,6 +53,7 @@ if nobody reads them.";
 pub enum Command {
     Sync(Box<SyncCommand>),
     Reindex(ReindexCommand),
+    Rewind(RewindCommand),
     Prune(PruneCommand),
     Status(StatusCommand),
     /// Show facts about the UTXO set.

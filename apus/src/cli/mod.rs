@@ -16,6 +16,7 @@ mod engine;
 mod peers;
 mod prune;
 mod sync;
+mod rewind;
 mod status;
 mod txoutset;
 mod hints;
@@ -84,6 +85,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Sync(command) => sync::run_sync(&command, quiet),
         Command::Reindex(command) => sync::run_reindex(&command, quiet),
         Command::Prune(command) => prune::run(&command, quiet),
+        Command::Rewind(command) => rewind::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),

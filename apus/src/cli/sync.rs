@@ -104,7 +104,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
 }
 
 /// Does `work` while it shows progress and listens for interrupts, and reports at the end.
-fn with_engine(
+pub fn with_engine(
     reporting: Reporting,
     work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,
 ) -> Result<ExitCode, Failure> {

@@ -4,7 +4,8 @@ use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::{Options, Prune};
 use super::outcome::Pruned;
-use super::{join, rebuild, remedy, swift};
+use super::remedy;
+use super::unfinished::refuse_unfinished;
 use crate::disk::Disk;
 
 /// Numbers from here on are times, in seconds since 1970, and no heights (Core's rule).
@@ -61,20 +62,4 @@ fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
     (0..=tip).find(is_later).ok_or_else(|| {
         SyncError::Input(format!("no block is as late as the time {given}, in seconds since 1970"))
     })
-}
-
-/// An error if work was interrupted that would need the blocks.
-fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
-    let directory = options.network_dir();
-    let what = match () {
-        () if rebuild::unfinished(disk, &directory)?.is_some() => "a rebuild of the UTXO set",
-        () if swift::directory::unfinished(disk, &directory)?.is_some() => "a SwiftSync",
-        () if join::directory::unfinished(disk, options)?.is_some() => "a join",
-        () => return Ok(()),
-    };
-    Err(SyncError::Input(format!(
-        "{} holds {what} that was interrupted and needs the blocks: finish it first (`apus status` \
-         says how)",
-        directory.display()
-    )))
 }

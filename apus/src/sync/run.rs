@@ -214,7 +214,7 @@ fn run_with_peers(
 }
 
 /// Bounds the cache of coins by the memory that there is.
-fn bound_cache(node: &mut Node) {
+pub(super) fn bound_cache(node: &mut Node) {
     node.ledger.cache_bytes_max =
         resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
 }

@@ -21,6 +21,7 @@ mod manners;
 mod peers;
 mod progress;
 mod pruned;
+mod rewind;
 mod real_chains;
 mod reorganisation;
 mod repairs;

@@ -1,0 +1,38 @@
+//! `apus rewind`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::directory::Directory;
+use super::failure::Failure;
+use super::reporting::Reporting;
+use super::sync::with_engine;
+use crate::sync;
+
+/// Take the UTXO set back to a lower height.
+///
+/// The blocks above it are disconnected with their undo data, and stay stored: the next `apus sync`
+/// connects them again, and so does bitcoind when it starts. Refused, before anything changes,
+/// where a block above the height is pruned or its undo data is missing.
+#[derive(Args)]
+pub struct RewindCommand {
+    #[command(flatten)]
+    directory: Directory,
+    /// The height of the block that is to be the tip.
+    #[arg(long, value_name = "N")]
+    height: u32,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `apus rewind`.
+pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(None).map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: command.json };
+    chosen.announce(&[], reporting);
+    let height = command.height;
+    with_engine(reporting, |reporter, stop| sync::rewind(&chosen.options, height, reporter, stop))
+}

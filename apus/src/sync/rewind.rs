@@ -1,0 +1,70 @@
+//! Taking the UTXO set back to a lower height.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use super::error::SyncError;
+use super::in_order::activate::return_to_fork;
+use super::node::{Coins, Node, observe, share_of};
+use super::options::{Options, Prune};
+use super::outcome::{Activated, Summary};
+use super::progress::{Observer, Phase};
+use super::run::{bound_cache, summary};
+use super::unfinished::refuse_unfinished;
+use super::{clock::Stage, remedy};
+use crate::disk::Disk;
+
+/// Disconnects the blocks above `height`: the UTXO set is then the one at that height. Blocks,
+/// undo data and the block index stay, so that the next sync connects the same blocks again.
+///
+/// When `stop` becomes true, the height reached so far is saved.
+///
+/// # Errors
+/// There is no UTXO set, it is lower than `height`, or a block above `height` or its undo data is
+/// missing, in which case nothing has changed; work is unfinished that builds on the UTXO set; the
+/// disk fails.
+pub fn rewind(
+    options: &Options,
+    height: u32,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    rewind_on(&Disk::new(), options, height, observer, stop)
+}
+
+/// [`rewind`] on the caller's disk, which may lose power in tests.
+pub fn rewind_on(
+    disk: &Disk,
+    options: &Options,
+    height: u32,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let directory = options.network_dir();
+        if !directory.join("chainstate").is_dir() {
+            let what = format!("{} holds no UTXO set to rewind", directory.display());
+            return Err(SyncError::Input(what));
+        }
+        // What is pruned may lie below.
+        let options = Options { prune: Some(Prune::Manual), ..options.clone() };
+        let mut node = Node::open(&options, disk, Coins::InPlace)?;
+        refuse_unfinished(disk, &options)?;
+        let tip = node.tree.node(node.tip()).height;
+        let target = node.ledger.active.at(height).ok_or_else(|| {
+            SyncError::Input(format!(
+                "--height {height} is above the tip, which is at height {tip}"
+            ))
+        })?;
+        bound_cache(&mut node);
+        let ended = return_to_fork(&mut node, target, observer, stop)?;
+        if ended == Activated::Best {
+            observe(observer, Phase::Merging, &node);
+            let report = share_of(observer, Phase::Merging, &node);
+            let _timer = node.clock.start(Stage::Merge);
+            node.pool.install(|| node.chainstate.settle_reporting(&report))?;
+        }
+        Ok(summary(&mut node, started, ended == Activated::Stopped))
+    })
+}
