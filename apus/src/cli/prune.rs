@@ -20,8 +20,8 @@ use crate::sync;
 pub struct PruneCommand {
     #[command(flatten)]
     directory: Directory,
-    /// Delete files whose blocks are all at this height or below; a number from 1,000,000,000 on is
-    /// a time, in seconds since 1970.
+    /// Delete files whose blocks are all at this height or below; a number above 1,000,000,000 is a
+    /// time, in seconds since 1970.
     #[arg(long, value_name = "N")]
     height: u64,
     /// As for `apus sync`.

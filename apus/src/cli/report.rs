@@ -345,10 +345,14 @@ fn undo_missing(summary: &Summary) -> String {
     if pruned_from >= summary.undo_from {
         return String::new();
     }
+    let remedy = match pruned_from {
+        0 | 1 => "`apus reindex` writes it",
+        _ => "a sync in order or by a join, into a new directory, writes it",
+    };
     format!(
         "undo data is complete from height {} on; bitcoind runs, but -coinstatsindex, \
          -blockfilterindex, -checkblocks=0 -checklevel=4, verifychain and reorganisations that \
-         reach further down need the rest: `apus reindex` writes it\n",
+         reach further down need the rest: {remedy}\n",
         thousands(summary.undo_from.into())
     )
 }

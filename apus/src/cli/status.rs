@@ -91,6 +91,7 @@ fn text(status: &Status) -> String {
     let undo = match status.undo_from {
         0 | 1 => "for every block".to_string(),
         from if from > status.height => "for no block".to_string(),
+        from if status.pruned => format!("from height {} on", thousands(from.into())),
         from => {
             format!("from height {} on (`apus reindex` writes the rest)", thousands(from.into()))
         }

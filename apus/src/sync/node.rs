@@ -208,7 +208,9 @@ impl Node {
     /// Notes of pruned blocks outside of the active chain that they cannot be had any more.
     pub fn forget_pruned(&mut self) {
         for id in self.ledger.pruning.take_side_blocks() {
-            self.tree.mark_missing(id);
+            if !self.ledger.active.contains(&self.tree, id) {
+                self.tree.mark_missing(id);
+            }
         }
     }
 

@@ -8,13 +8,13 @@ use super::remedy;
 use super::unfinished::refuse_unfinished;
 use crate::disk::Disk;
 
-/// Numbers from here on are times, in seconds since 1970, and no heights (Core's rule).
-const TIMES_FROM: u64 = 1_000_000_000;
+/// Numbers above this one are times, in seconds since 1970, and no heights (Core's rule).
+const TIMES_ABOVE: u64 = 1_000_000_000;
 /// Seconds by which the times of blocks may be out of order (Core's `TIMESTAMP_WINDOW`).
 const TIMESTAMP_WINDOW: u64 = 2 * 60 * 60;
 
 /// Deletes the block files whose blocks are all at `height` or below, but none that holds one of
-/// the last 288 blocks. A number from 1,000,000,000 on is a time: then up to the first block that
+/// the last 288 blocks. A number above 1,000,000,000 is a time: then up to the first block that
 /// is no more than two hours older.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
              below {after}"
         )));
     }
-    if given < TIMES_FROM {
+    if given <= TIMES_ABOVE {
         return match u32::try_from(given) {
             Ok(height) if height <= tip => Ok(height),
             _ => Err(SyncError::Input(format!(

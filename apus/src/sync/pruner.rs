@@ -36,7 +36,9 @@ impl Ledger {
     pub fn prune(&mut self, shared: &Shared) -> Result<(), StoreError> {
         self.pruning.waits_for_commit = false;
         let infos = shared.files.prunable_infos();
-        let files = self.pruning.choose(&infos, self.committed_height, best_height(shared.tree));
+        // In a reorganisation the committed tip is that of the other branch.
+        let tip = self.committed_height.min(self.active.height().unwrap_or(0));
+        let files = self.pruning.choose(&infos, tip, best_height(shared.tree));
         self.delete_files(shared.files, shared.tree, &files)
     }
 
@@ -48,16 +50,17 @@ impl Ledger {
         height: u32,
     ) -> Result<(), StoreError> {
         let most = self.pruning.prunable_by_hand(self.committed_height);
-        let Some(most) = most else { return Ok(()) };
+        let Some(most) = most.filter(|_| height > 0) else { return Ok(()) };
         let chosen = files_up_to(&files.prunable_infos(), height.min(most));
         self.delete_files(files, tree, &chosen)
     }
 
     /// What pruning has done; `None` if nothing was deleted, and nothing is to be.
     pub fn pruned(&self, files: &BlockFiles) -> Option<Pruned> {
-        let Pruning { mode, is_pruned, lock, freed_bytes, .. } = self.pruning;
+        let Pruning { mode, is_pruned, freed_bytes, .. } = self.pruning;
         let (blocks_from, usage) = (self.blocks_from(), usage(&files.infos()));
-        let pruned = Pruned { blocks_from, freed_bytes, usage, held_at: lock };
+        let held_at = self.pruning.held_at(self.active.height().unwrap_or(0));
+        let pruned = Pruned { blocks_from, freed_bytes, usage, held_at };
         (is_pruned || mode.is_some()).then_some(pruned)
     }
 

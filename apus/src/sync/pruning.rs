@@ -8,6 +8,8 @@ use crate::store::{FileInfo, files_above_target, indexes_that_need_blocks, pruna
 /// Bytes of blocks after which it is looked again whether files are too many: those by which files
 /// grow at once.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
+/// The same where files are small, for tests.
+const FAST_LOOK_EVERY_BYTES: u64 = 16 << 10;
 
 /// Core's `nPruneAfterHeight` of regtest with `-fastprune`.
 const FAST_PRUNE_AFTER: u32 = 100;
@@ -20,8 +22,9 @@ pub(super) struct Pruning {
     pub is_pruned: bool,
     /// The height that the tip must be above.
     after: u32,
+    look_every_bytes: u64,
     /// The best block of an index that holds pruning back, by its height.
-    pub lock: Option<u32>,
+    lock: Option<u32>,
     /// Bytes of the files that this run has deleted.
     pub freed_bytes: u64,
     /// Pruned blocks that are not of the active chain, and so cannot become part of it any more.
@@ -36,11 +39,11 @@ impl Pruning {
     /// Pruning as `options` want it, in a directory of which block files were or were not pruned.
     pub fn new(options: &Options, is_pruned: bool) -> Self {
         let network = &options.network;
-        let after = match options.fast_prune {
-            true => network.prune_after_height.min(FAST_PRUNE_AFTER),
-            false => network.prune_after_height,
+        let (after, look_every_bytes) = match options.fast_prune {
+            true => (network.prune_after_height.min(FAST_PRUNE_AFTER), FAST_LOOK_EVERY_BYTES),
+            false => (network.prune_after_height, LOOK_EVERY_BYTES),
         };
-        Self { mode: options.prune, is_pruned, after, ..Self::default() }
+        Self { mode: options.prune, is_pruned, after, look_every_bytes, ..Self::default() }
     }
 
     /// The height that the tip must be above, or at to prune by hand.
@@ -86,6 +89,12 @@ impl Pruning {
         files_above_target(infos, target, height, best.saturating_sub(tip))
     }
 
+    /// The height of an index of Core's that holds pruning back where the tip is at `tip`.
+    pub fn held_at(&self, tip: u32) -> Option<u32> {
+        let free = prunable_height(tip, 0, None);
+        self.lock.filter(|_| prunable_height(tip, 0, self.lock) < free)
+    }
+
     /// Bytes that block and undo files may have; `None` for any number.
     pub fn target(&self) -> Option<u64> {
         match self.mode {
@@ -97,7 +106,8 @@ impl Pruning {
     /// Whether it is time to look whether files are too many, where blocks of so many bytes were
     /// connected.
     pub fn is_time(&mut self, bytes: u64) -> bool {
-        let is_time = self.target().is_some() && bytes >= self.looked_at_bytes + LOOK_EVERY_BYTES;
+        let is_time =
+            self.target().is_some() && bytes >= self.looked_at_bytes + self.look_every_bytes;
         if is_time {
             self.looked_at_bytes = bytes;
         }

@@ -15,7 +15,7 @@ use super::options::{Method, Options};
 use super::outcome::{Activated, Summary};
 use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
-use super::rebuild::Rebuild;
+use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, space, swift};
@@ -69,6 +69,7 @@ pub fn sync_on(
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
             node = Node::open(options, disk, Coins::New(begun))?;
         }
+        give_up_rebuild(&node, disk, observer)?;
         bound_cache(&mut node);
         node.peers = begin_peers(&node, disk, observer)?;
         let summary = match node.peers.clone() {
@@ -98,6 +99,19 @@ fn refuse_pruned(node: &Node) -> Result<(), SyncError> {
             node.ledger.blocks_from()
         ))),
     }
+}
+
+/// Gives up an interrupted rebuild of the UTXO set, if blocks are to be deleted that it needs.
+fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<(), SyncError> {
+    let directory = node.options.network_dir();
+    if node.ledger.pruning.target().is_some() && rebuild::unfinished(disk, &directory)?.is_some() {
+        observer.note(
+            "The interrupted rebuild of the UTXO set is given up: it needs the blocks that \
+             --prune deletes",
+        );
+        rebuild::give_up(disk, &directory)?;
+    }
+    Ok(())
 }
 
 /// Finds what the sources have, and replaces stored blocks that are known to be damaged.
@@ -153,7 +167,8 @@ fn run_with_peers(
     while !stop.load(Relaxed) {
         let search = Search {
             is_last,
-            has_files: !opened.is_empty() && done.is_none(),
+            // Hints may need blocks that the files lack.
+            has_files: !opened.is_empty() && hints.is_none() && done.is_none(),
             height: hints.filter(|_| done.is_none()).map_or(0, |hints| hints.reader.height()),
         };
         if find_headers(node, peers, search, observer, stop)? == Activated::Stopped {
@@ -353,9 +368,9 @@ fn run(
 ) -> Result<Summary, SyncError> {
     let mut interrupted = stop.load(Relaxed);
     if !interrupted {
-        space::check(node)?;
         let (shared, ledger) = node.split();
         ledger.prune(&shared)?;
+        space::check(node)?;
     }
     let mut went = None;
     if !interrupted {

@@ -264,7 +264,8 @@ fn estimate(node: &Node) -> Estimate {
         }
         all += place.map_or(0, |place| u64::from(place.len));
     }
-    if let Some(target) = node.ledger.pruning.target() {
+    // SwiftSync deletes at its end.
+    if let Some(target) = node.ledger.pruning.target().filter(|_| node.options.hints.is_none()) {
         estimate.blocks = estimate.blocks.min(target);
         estimate.undo = estimate.undo.min(target);
     }

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::process::Output;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use apus::disk::{Disk, PowerCut};
 use apus::store::{BlockStatus, DataDir, DataDirOptions};
-use apus::sync::{self, Method, Options, Prune, Summary, Unobserved};
+use apus::sync::{self, Method, Options, Phase, Progress, Prune, Summary, Unobserved};
 use apus::wire::Chain;
 use apus_testchain::every;
 use bitcoin::Block;
@@ -15,6 +16,7 @@ use bitcoin::consensus::deserialize;
 
 use crate::support::outcome::Outcome;
 use crate::support::program::{assert_ends, program, stdout};
+use crate::support::stop_when::StopWhen;
 use crate::support::swift::{World, small_chain};
 use crate::support::{Place, blocks, regtest_chain};
 
@@ -177,6 +179,30 @@ fn a_pruned_directory_carries_on_and_reorganises() {
     );
     let status = sync::status(&target).unwrap();
     assert_eq!(status.height as usize, fork + 290);
+}
+
+/// In a reorganisation deeper than 288 blocks, what the old tip would make superfluous stays until
+/// the new one does.
+#[test]
+fn a_deep_reorganisation_keeps_what_it_may_need() {
+    let world = world();
+    let place = world.place();
+    sync_with(&place, &options(&place, None), &world.blocks);
+    let fork = world.height() as usize - 400;
+    let (branch, _) = branch_of(&world, fork, 420);
+    // Nothing is too many before blocks of the branch are stored.
+    let used = sync::prune(&options(&place, None), 0).unwrap().usage;
+    let target = options(&place, Some(Prune::Target(SPARE + used + 8_000)));
+    let (source, stop) = (place.write("branch", &branch), AtomicBool::new(false));
+    let after = fork as u32 + 90;
+    let is_time = |p: &Progress| p.phase == Phase::Connecting && p.height >= after && p.blocks > 80;
+    let summary = sync::sync(&target, &[source], &StopWhen(&stop, is_time), &stop).unwrap();
+    assert!(summary.interrupted && summary.height < 550, "{}", summary.height);
+    let pruned = summary.pruned.unwrap();
+    assert!(pruned.blocks_from <= summary.height - 287, "{pruned:?} at {}", summary.height);
+    let again = sync::sync(&target, &[], &Unobserved, &AtomicBool::new(false)).unwrap();
+    assert_eq!(again.height as usize, fork + 420);
+    assert_holds_together(&place);
 }
 
 /// Blocks on the block at height `fork`.

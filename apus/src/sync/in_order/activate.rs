@@ -133,17 +133,18 @@ fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
         let record = node.record(id);
         let what = match (record.block_pos(), record.undo_pos()) {
             (None, _) => "the block is pruned",
+            (_, None) if node.ledger.pruning.is_pruned => "its undo data is not stored",
             (_, None) => "its undo data is not stored; `apus reindex` writes it",
             _ => return None,
         };
-        Some((id, record.file, what))
+        Some((id, what))
     };
-    let Some((id, file, what)) = (from..=top).find_map(|height| lacks(&height)) else {
+    let Some((id, what)) = (from..=top).find_map(|height| lacks(&height)) else {
         return Ok(());
     };
     let block = node.tree.node(id);
     Err(StoreError::new(
-        node.files.block_path(file),
+        node.dir.blocks_path(),
         format!(
             "block {} at height {} is to be disconnected, but {what}",
             block.hash, block.height

@@ -230,6 +230,7 @@ pub(crate) fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     let is_lacking = is_best
         && available < wanted
         && !node.ledger.pruning.is_pruned
+        && node.ledger.pruning.target().is_none()
         && is_in_place(node)
         && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
         && may_carry_on_at(&saved.spill, &node.options);

@@ -55,10 +55,14 @@ pub(crate) fn find_headers(
     let patience = if search.is_last { peers.patience } else { before_blocks };
     let mut waited = Waited::default();
     let mut since = None;
+    let mut news = (0, Duration::ZERO);
     grow(node, peers, observer, stop, true, |connections, tree| {
         let now = connections.now();
         let waits = now - *since.get_or_insert(now);
         let best = tree.node(tree.best_header());
+        if waits.is_zero() || best.height != news.0 {
+            news = (best.height, now);
+        }
         // Whoever is about to be connected may have a better chain.
         let may_come = !search.is_last && waits < before_blocks && connections.is_opening();
         let is_done = !may_come && connections.manager().has_all_headers(now, patience);
@@ -69,7 +73,7 @@ pub(crate) fn find_headers(
             () if best.height < search.height && waits < peers.patience => Phase::WaitingForHeaders,
             () => return true,
         };
-        if search.has_files && phase != Phase::DownloadingHeaders && waits >= before_blocks {
+        if search.has_files && now >= news.1 + before_blocks {
             return true;
         }
         waited.note(phase, now, observer);

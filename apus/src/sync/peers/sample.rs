@@ -38,7 +38,10 @@ pub(crate) fn learn_sizes(
     }
     sample.sort_by_key(|id| node.tree.node(*id).height);
     sample.dedup();
-    let ended = download(node, &sample, observer, stop)?;
+    // Of the active chain, blocks that are not stored are pruned.
+    let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
+    let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
+    let ended = download(node, &new, observer, stop)?;
     let mut known = Vec::new();
     for id in sample {
         if let Some(pos) = node.record(id).block_pos()
