@@ -421,7 +421,9 @@ mod tests {
                 .filter_map(|field| field.split_once("_height: "))
                 .filter(|(name, _)| *name != "default_assume_valid")
                 .collect();
-            let names = ["bip34", "bip65", "bip66", "csv", "segwit"];
+            let names = ["bip34", "bip65", "bip66", "csv", "segwit", "prune_after"];
+            let prune_after = if chain == Chain::Main { "100000" } else { "1000" };
+            let due = due.into_iter().chain([prune_after]);
             let due: Vec<(&str, &str)> = names.into_iter().zip(due).collect();
             assert_eq!(heights, due, "{chain:?}");
         }

@@ -196,13 +196,17 @@ fn a_deep_reorganisation_keeps_what_it_may_need() {
     let (source, stop) = (place.write("branch", &branch), AtomicBool::new(false));
     let after = fork as u32 + 90;
     let is_time = |p: &Progress| p.phase == Phase::Connecting && p.height >= after && p.blocks > 80;
-    let summary = sync::sync(&target, &[source], &StopWhen(&stop, is_time), &stop).unwrap();
+    let observer = StopWhen(&stop, is_time);
+    let summary = sync::sync(&target, &[source.clone()], &observer, &stop).unwrap();
     assert!(summary.interrupted && summary.height < 550, "{}", summary.height);
     let pruned = summary.pruned.unwrap();
     assert!(pruned.blocks_from <= summary.height - 287, "{pruned:?} at {}", summary.height);
-    let again = sync::sync(&target, &[], &Unobserved, &AtomicBool::new(false)).unwrap();
-    assert_eq!(again.height as usize, fork + 420);
-    assert_holds_together(&place);
+    // Without the rest of the branch, the old one is the best again, and whole.
+    for (sources, height) in [(vec![], world.height() as usize), (vec![source], fork + 420)] {
+        let again = sync::sync(&target, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
+        assert_eq!(again.height as usize, height);
+        assert_holds_together(&place);
+    }
 }
 
 /// Blocks on the block at height `fork`.
