@@ -197,7 +197,7 @@ fn a_deep_reorganisation_keeps_what_it_may_need() {
     let after = fork as u32 + 90;
     let is_time = |p: &Progress| p.phase == Phase::Connecting && p.height >= after && p.blocks > 80;
     let observer = StopWhen(&stop, is_time);
-    let summary = sync::sync(&target, &[source.clone()], &observer, &stop).unwrap();
+    let summary = sync::sync(&target, std::slice::from_ref(&source), &observer, &stop).unwrap();
     assert!(summary.interrupted && summary.height < 550, "{}", summary.height);
     let pruned = summary.pruned.unwrap();
     assert!(pruned.blocks_from <= summary.height - 287, "{pruned:?} at {}", summary.height);
