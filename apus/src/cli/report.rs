@@ -366,7 +366,10 @@ pub fn pruned_text(pruned: &Pruned) -> String {
         )
     });
     if pruned.blocks_from <= 1 {
-        return format!("no block is pruned yet{held}\n");
+        return format!(
+            "no block is pruned: files go whole, by their highest block, and the last one \
+             stays{held}\n"
+        );
     }
     format!(
         "blocks below height {} are pruned, {:.1} MB of them now; {:.1} MB are stored{held}: start \

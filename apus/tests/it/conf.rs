@@ -217,7 +217,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     assert_done(&output);
     let text = stderr(&output);
     for words in [
-        "settings.json: prune=550 is ignored",
+        "settings.json (prune=550)",
         "bitcoin.conf:3: reindex=1 is ignored: run `apus reindex`",
         "bitcoin.conf:4: reindex-chainstate=1",
         "stopatheight=3)",
