@@ -36,8 +36,8 @@ pub struct SyncCommand {
     /// 0 keeps all; 1 deletes none by itself (see `apus prune`) [default: 0].
     ///
     /// Files go once their blocks are 288 below the tip, none before the tip is above height
-    /// 100,000 of mainnet (1,000 of other networks), and none that an index of bitcoind's has yet to
-    /// read. Blocks go in order then, or by SwiftSync, which deletes them once it has ended.
+    /// 100,000 of mainnet (1,000 of other networks), and none that an index of bitcoind's has yet
+    /// to read. Blocks go in order then, or by SwiftSync, which deletes them once it has ended.
     /// bitcoind needs -prune on a pruned directory, and so does Apus.
     #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
     pub prune: Option<i64>,
