@@ -20,7 +20,7 @@ use crate::support::program::program_on;
 /// Connections that are opened to us. By default 125 are let in.
 const CONNECTIONS: usize = 400;
 /// Memory that all floods together may take beyond a sync without them.
-const MEMORY_MAX: u64 = 64 << 20;
+const MEMORY_MAX: u64 = 96 << 20;
 
 /// A peer that sends these messages again and again, so many for each message of ours.
 struct Flooding {
