@@ -14,7 +14,7 @@ const DB_BEST_BLOCK: u8 = b'B';
 
 /// An index, and its best block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BlockReader {
+pub struct OptionalIndex {
     /// Its database.
     pub path: PathBuf,
     /// Its best block; `None` if it has none yet.
@@ -22,11 +22,11 @@ pub struct BlockReader {
 }
 
 /// The indexes of the network's directory `dir` that hold back pruning: those of block filters and
-/// of UTXO set statistics. Core does not build the others beside pruning.
+/// of UTXO set statistics. Core refuses to build the others while it prunes.
 ///
 /// # Errors
 /// A database cannot be read.
-pub fn indexes_that_need_blocks(disk: &Disk, dir: &Path) -> Result<Vec<BlockReader>> {
+pub fn indexes_that_need_blocks(disk: &Disk, dir: &Path) -> Result<Vec<OptionalIndex>> {
     let indexes = dir.join("indexes");
     let mut databases = vec![indexes.join("coinstatsindex/db")];
     let filters = indexes.join("blockfilter");
@@ -34,7 +34,7 @@ pub fn indexes_that_need_blocks(disk: &Disk, dir: &Path) -> Result<Vec<BlockRead
         databases.extend(disk.list(&filters)?.iter().map(|name| filters.join(name).join("db")));
     }
     let present = databases.into_iter().filter(|path| path.join("CURRENT").is_file());
-    present.map(|path| Ok(BlockReader { best: best_block(disk, &path)?, path })).collect()
+    present.map(|path| Ok(OptionalIndex { best: best_block(disk, &path)?, path })).collect()
 }
 
 fn best_block(disk: &Disk, path: &Path) -> Result<Option<Hash>> {

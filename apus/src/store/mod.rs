@@ -47,7 +47,7 @@ pub use flat_file::{
 };
 pub use index_db::{BlockIndex, IndexDb};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
-pub use indexes::{BlockReader, indexes_that_need_blocks};
+pub use indexes::{OptionalIndex, indexes_that_need_blocks};
 pub use lock::DirLock;
 pub use obfuscation::Obfuscation;
 pub use pruning::{

@@ -75,7 +75,8 @@ pub fn sync_with(place: &Place, options: &Options, blocks: &[Vec<u8>]) -> Summar
     sync::sync(options, &[source], &Unobserved, &Default::default()).unwrap()
 }
 
-/// Bytes that fit beside the room which is left for chunks.
+/// The room that pruning leaves for the chunks by which files grow: a target of so many bytes
+/// leaves none for blocks.
 pub const SPARE: u64 = 17 << 20;
 
 /// The numbers of the blk files that there are.
@@ -146,7 +147,7 @@ fn files_above_the_target_go_while_blocks_are_connected() {
         assert!(kept_blocks.contains(&(height + 1 - from)), "{from}");
         assert_eq!(files(&place).len() == all, target == u64::MAX);
         assert_eq!(pruned.freed_bytes > 0, target != u64::MAX);
-        // Started again, nothing is stored anew, and the rest stays.
+        // A second run from the same file stores nothing again and deletes nothing more.
         let again = sync_with(&place, &options(&place, Some(Prune::Target(target))), &world.blocks);
         assert_eq!((again.counts.blocks, again.pruned.unwrap().freed_bytes), (0, 0));
         assert_eq!(assert_holds_together(&place), from);
@@ -181,8 +182,8 @@ fn a_pruned_directory_carries_on_and_reorganises() {
     assert_eq!(status.height as usize, fork + 290);
 }
 
-/// In a reorganisation deeper than 288 blocks, what the old tip would make superfluous stays until
-/// the new one does.
+/// In a reorganisation deeper than 288 blocks, files are deleted by the height of the new branch's
+/// tip, not by that of the old one.
 #[test]
 fn a_deep_reorganisation_keeps_what_it_may_need() {
     let world = world();

@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Blocks below the best header above which one may be given up: those that a reorganisation may
 /// yet replace.
 const NEAR_BLOCKS: u32 = 144;
-/// Time from one word of a missing block to the next, beyond that to the first.
+/// Time from one message about a block that no peer has to the next, beyond that to the first.
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Time from one save of the address book to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
@@ -123,7 +123,7 @@ impl Connections {
     /// What each peer gave, and why it was dropped.
     pub fn reports(&mut self) -> Vec<PeerReport> {
         for id in self.links.keys() {
-            let speed = speed_of(&mut self.manager, *id);
+            let speed = self.manager.schedule().speed(*id);
             self.reports.note_speed(*id, speed);
         }
         self.reports.all()
@@ -293,7 +293,7 @@ impl Connections {
 
     /// Closes a connection, which the user hears of once.
     fn close(&mut self, id: PeerId, was_dropped: bool, why: String, observer: &dyn Observer) {
-        let speed = speed_of(&mut self.manager, id);
+        let speed = self.manager.schedule().speed(id);
         self.reports.note_speed(id, speed);
         self.manager.closed(id);
         if self.links.remove(&id).is_none() {
@@ -359,7 +359,7 @@ impl Connections {
     /// Saves the address book. What is lost if that fails is found again.
     pub fn save(&mut self) {
         for id in self.links.keys() {
-            if let Some(speed) = speed_of(&mut self.manager, *id) {
+            if let Some(speed) = self.manager.schedule().speed(*id) {
                 self.dialer.note_speed(*id, speed);
             }
         }
@@ -367,9 +367,4 @@ impl Connections {
             tracing::warn!("addresses of peers are not saved: {error}");
         }
     }
-}
-
-/// Bytes a second that a peer sends, if known.
-fn speed_of(manager: &mut PeerManager, id: PeerId) -> Option<u64> {
-    manager.schedule().speed(id)
 }

@@ -264,7 +264,7 @@ mod tests {
         feed.begin(wanted);
         assert!(feed.take_notes().is_empty(), "a lane was another one then");
         assert!(feed.left().is_empty());
-        // Nobody has it, and whoever waits for it ends when he is told to.
+        // Nobody has it, and a thread that waits for it ends when it is told to stop.
         let fetched = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| feed.fetch(&tree, id, &go_on));
             while feed.state().notes.is_empty() {

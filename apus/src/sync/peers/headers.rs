@@ -32,8 +32,8 @@ const WORDS_AFTER: Duration = Duration::from_secs(10);
 pub(crate) struct Search {
     /// Nothing else is left to do: peers that are slow to answer are waited for longer.
     pub is_last: bool,
-    /// There are blocks to connect whatever peers say: a peer that does not come, or whose chain
-    /// has too little work, is not waited for.
+    /// There are blocks to connect whatever peers say: peers that bring no new headers for a while
+    /// are not waited for.
     pub has_files: bool,
     /// The height that the headers must reach to be of use: that of the hints.
     pub height: u32,

@@ -1,4 +1,5 @@
-//! Peers that send much, or little for long: memory stays bounded, and the sync ends.
+//! Peers that flood us with messages or connections, and one that sends a byte at a time: memory
+//! stays bounded, and the sync ends.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
