@@ -56,8 +56,9 @@ fuzz: setup ## random bytes to everything that is read, FUZZ_SECONDS for each ta
 build: setup ## the program, target/release/apus
 	$(CARGO) $(BUILD) --release
 
-dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build
+dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build; with manual pages
 	$(CARGO) $(BUILD) --profile dist
+	$(TARGET)/dist/apus man --dir $(TARGET)/dist/man
 
 setup:
 	@sh scripts/setup.sh

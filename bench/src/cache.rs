@@ -143,10 +143,11 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
         change?;
         let mut sum = 0;
         cache.sync(|changes| -> Result<()> {
-            sum = changes.iter().fold(0, |sum, (outpoint, coin)| {
-                quick_digest(sum, &outpoint.to_bytes()).wrapping_add(coin.map_or(0, |c| c.amount))
-            });
-            Ok(())
+            changes.all().try_for_each(|outpoint, coin| {
+                sum = quick_digest(sum, &outpoint.to_bytes())
+                    .wrapping_add(coin.map_or(0, |coin| coin.amount));
+                Ok(())
+            })
         })?;
         Ok(sum)
     });

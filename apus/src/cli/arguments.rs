@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::hints::HintsCommand;
+use super::manual::{CompletionsCommand, ManCommand};
 use super::prune::PruneCommand;
 use super::rewind::RewindCommand;
 use super::status::StatusCommand;
 use super::sync::{ReindexCommand, SyncCommand};
 use super::txoutset::TxOutSetCommand;
+use super::verify::VerifyCommand;
 
 /// opens and carries on from.
 #[derive(Parser)]
@@ -18,9 +20,11 @@ use super::txoutset::TxOutSetCommand;
 #[command(max_term_width = 100, after_help = EXAMPLES)]
 #[command(args_override_self = true)]
 pub struct Cli {
-    /// Log internal events to standard error.
-    #[arg(long, global = true)]
-    pub debug: bool,
+    /// Log internal events to standard error and to the log file: all, or those of a category
+    /// (bench, blockstorage, coindb, leveldb, net, prune, reindex, validation). May be given often.
+    #[arg(long, global = true, value_name = "CATEGORY", num_args = 0..=1, require_equals = true,
+        default_missing_value = "all")]
+    pub debug: Vec<String>,
     /// Print only errors, refusals and requested results: no progress, no report.
     #[arg(long, global = true)]
     pub quiet: bool,
@@ -56,6 +60,7 @@ pub enum Command {
     Rewind(RewindCommand),
     Prune(PruneCommand),
     Status(StatusCommand),
+    Verify(VerifyCommand),
     /// Show facts about the UTXO set.
     Txoutset {
         #[command(subcommand)]
@@ -72,6 +77,8 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
+    Completions(CompletionsCommand),
+    Man(ManCommand),
 }
 
 /// Arguments in Core's spelling (`-datadir=DIR`) as clap wants them (`--datadir=DIR`).

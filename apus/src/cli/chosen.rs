@@ -127,7 +127,7 @@ impl Chosen {
 
     /// The line that names the data directory, the network, the sources of blocks, and the settings
     /// taken from each file.
-    fn first_line(&self, sources: &[PathBuf]) -> String {
+    pub fn first_line(&self, sources: &[PathBuf]) -> String {
         let options = &self.options;
         let mut line = format!(
             "Data directory {} ({}), blocks {}",

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::chosen::Chosen;
-use super::conf::Found;
+use super::conf::{Config, Found};
 use super::directory::Directory;
 use super::home::expand_home;
+use super::log_args::LogArgs;
 use crate::hash::Hash;
 use crate::sync::{self, AssumeValid};
 
@@ -78,6 +79,8 @@ pub struct Engine {
     /// than 200 MiB.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     pub json: bool,
@@ -132,17 +135,10 @@ impl Engine {
         let mut chosen = self.directory.to_options()?;
         chosen.take_cache(self.dbcache)?;
         chosen.name_unsupported();
+        take_assumevalid(&mut chosen, self.assumevalid.as_deref())?;
         let Chosen { options, config } = &mut chosen;
-        let mut choose = |given: &Option<String>, name: &str| match given {
-            Some(text) => Ok(Some((text.clone(), format!("--{name}")))),
-            None => config.take(name).map(|found| {
-                found.map(|Found { text, place }| (text, format!("{name} from {place}")))
-            }),
-        };
-        if let Some((text, what)) = choose(&self.assumevalid, "assumevalid")? {
-            options.assumevalid = parse_assumevalid(&what, &text)?;
-        }
-        if let Some((text, what)) = choose(&self.minimumchainwork, "minimumchainwork")? {
+        let given = self.minimumchainwork.as_deref();
+        if let Some((text, what)) = given_or_set(config, given, "minimumchainwork")? {
             options.network.minimum_chain_work = parse_work(&what, &text)?;
         }
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
@@ -167,6 +163,29 @@ impl Engine {
             path => Ok(path),
         }
     }
+}
+
+/// Sets the block up to which scripts are taken as valid, from `--assumevalid` or else from a
+/// settings file.
+pub fn take_assumevalid(chosen: &mut Chosen, given: Option<&str>) -> Result<(), String> {
+    if let Some((text, what)) = given_or_set(&mut chosen.config, given, "assumevalid")? {
+        chosen.options.assumevalid = parse_assumevalid(&what, &text)?;
+    }
+    Ok(())
+}
+
+/// The value of the option `name`, from the command line or else from a settings file, and words
+/// for where it is.
+fn given_or_set(
+    config: &mut Config,
+    given: Option<&str>,
+    name: &str,
+) -> Result<Option<(String, String)>, String> {
+    if let Some(text) = given {
+        return Ok(Some((text.to_string(), format!("--{name}"))));
+    }
+    let found = config.take(name)?;
+    Ok(found.map(|Found { text, place }| (text, format!("{name} from {place}"))))
 }
 
 /// Parses a 256-bit number in hex; `what` names the option or setting in an error.

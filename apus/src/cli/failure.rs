@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::exit;
+use super::log;
 use super::output::{self, StdoutError};
 use crate::disk::StoreError;
 use crate::sync::{ErrorKind, SyncError};
@@ -46,6 +47,7 @@ impl Failure {
     /// Prints the error, on standard output too if `json`, and returns the exit status.
     pub fn end(&self, json: bool) -> ExitCode {
         if !self.text.is_empty() {
+            log::last_line(format_args!("Error: {}", self.text));
             output::note(format_args!("Error: {}", self.text));
         }
         self.end_printed(json)

@@ -1,11 +1,17 @@
 //! SIGINT, SIGTERM and SIGHUP: the first one asks the work to end, the second one ends the process.
+//! Where there is a log file, SIGHUP has it opened again instead.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
 use super::exit;
+use super::log;
 use super::output;
+use crate::sync;
 
 /// What becomes of the work when it is interrupted.
 #[derive(Clone, Copy)]
@@ -27,20 +33,33 @@ impl Interrupted {
 }
 
 /// A flag that the first SIGINT, SIGTERM or SIGHUP raises, with a message that says what happens
-/// now; the second one ends the process at once.
+/// now; the second one ends the process at once. SIGHUP has the log file opened again, if there is
+/// one.
 pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
-    let handler = move || {
-        if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(i32::from(exit::INTERRUPTED));
-        }
-        // On a terminal the keys pressed and the progress line stand in the current line.
-        let below = if std::io::stderr().is_terminal() { "\n" } else { "" };
-        output::note(format_args!("{below}Interrupted: {}.", interrupted.message()));
+    let hung_up = match log::reopens() {
+        Some(reopens) => signal_hook::flag::register(SIGHUP, reopens).map(|_| None),
+        None => Ok(Some(SIGHUP)),
     };
-    if let Err(error) = ctrlc::set_handler(handler) {
-        tracing::warn!("cannot handle interrupts: {error}");
-    }
+    let signals =
+        hung_up.and_then(|hung_up| Signals::new([SIGINT, SIGTERM].iter().chain(&hung_up)));
+    let mut signals = match signals {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::warn!("cannot handle interrupts: {error}");
+            return stop;
+        }
+    };
+    sync::spawn_free("apus-signals".to_string(), move || {
+        for _ in signals.forever() {
+            if flag.swap(true, Ordering::SeqCst) {
+                std::process::exit(i32::from(exit::INTERRUPTED));
+            }
+            // On a terminal the keys pressed and the progress line stand in the current line.
+            let below = if std::io::stderr().is_terminal() { "\n" } else { "" };
+            output::note(format_args!("{below}Interrupted: {}.", interrupted.message()));
+        }
+    });
     stop
 }

@@ -3,6 +3,8 @@
 mod exit;
 mod numbers;
 mod output;
+mod categories;
+mod log;
 mod failure;
 mod interrupt;
 mod progress;
@@ -11,6 +13,7 @@ mod report;
 mod conf;
 mod home;
 mod chosen;
+mod log_args;
 mod directory;
 mod engine;
 mod peers;
@@ -18,17 +21,24 @@ mod prune;
 mod sync;
 mod rewind;
 mod status;
+mod verify;
 mod txoutset;
 mod hints;
 mod demo;
+mod manual;
 mod arguments;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use tracing::Metadata;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::prelude::*;
 
 use arguments::{Cli, Command};
+use categories::Categories;
 use failure::Failure;
 
 pub use numbers::thousands;
@@ -41,7 +51,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return end_of_parsing(&error, json),
     };
-    start_log(cli.debug);
+    if let Err(text) = start_log(&cli.debug) {
+        return Failure::usage(text).end(json);
+    }
     let random_init_replaced = crate::rules::random_init_was_replaced();
     tracing::debug!(random_init_replaced, "started");
     run(cli).unwrap_or_else(|failure| failure.end(json))
@@ -87,19 +99,30 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Prune(command) => prune::run(&command, quiet),
         Command::Rewind(command) => rewind::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
+        Command::Verify(command) => verify::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
         Command::Demo { keep } => demo::run(keep, quiet),
+        Command::Completions(command) => manual::complete(&command, Cli::command()),
+        Command::Man(command) => manual::man(&command, Cli::command()),
     }
 }
 
-/// Starts the log on standard error: warnings always, everything with `--debug`.
-pub fn start_log(debug: bool) {
-    let level = if debug { tracing::Level::DEBUG } else { tracing::Level::WARN };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+/// Starts the log on standard error and in the log file: warnings always, and what belongs to the
+/// categories of `--debug`.
+///
+/// # Errors
+/// There is no such category.
+pub fn start_log(debug: &[String]) -> Result<(), String> {
+    let categories = Categories::of(debug)?;
+    let most = if categories.is_none() { LevelFilter::WARN } else { LevelFilter::DEBUG };
+    let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         // Otherwise it uses eprintln!, and so panics, where standard error cannot be written.
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    let is_wanted = move |event: &Metadata<'_>| categories.holds(event);
+    let filter = filter_fn(is_wanted).with_max_level_hint(most);
+    tracing_subscriber::registry().with(stderr.and_then(log::ToFile).with_filter(filter)).init();
+    Ok(())
 }

@@ -47,6 +47,7 @@ pub fn clap(error: &clap::Error) -> Result<(), StdoutError> {
     }
 }
 
-fn now() -> i64 {
+/// The present time in seconds since 1970.
+pub fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

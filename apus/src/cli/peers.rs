@@ -58,6 +58,14 @@ pub struct PeerArgs {
     /// Milliseconds after which a connection that cannot be opened is given up [default: 5000].
     #[arg(long, value_name = "MS", hide_short_help = true)]
     timeout: Option<u64>,
+    /// With 0, ask for blocks without their witnesses where a SwiftSync does not store them: less
+    /// comes, and what witnesses blocks commit to, and their weight, is not checked [default: 1].
+    ///
+    /// For `--hints` with `--prune`, and blocks that are assumed valid. The blocks that are stored
+    /// come with their witnesses, and the final report says of which rules were left out.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1")]
+    witness: Option<u8>,
     /// Try the encrypted transport first (BIP324) [default: 1].
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
@@ -90,6 +98,7 @@ impl PeerArgs {
     /// # Errors
     /// An option or a setting is wrong.
     pub fn choose(&self, chosen: &mut Chosen, has_sources: bool) -> Result<(), String> {
+        chosen.options.witness = self.witness != Some(0);
         let is_asked_for = self.follow
             || [&self.connect, &self.addnode, &self.seednode].iter().any(|l| !l.is_empty());
         if has_sources && !is_asked_for {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::log;
 use super::numbers::{date, duration, precise, thousands};
 use super::output;
-use crate::sync::{MemoryInUse, Observer, Phase, Progress, memory_in_use};
+use crate::sync::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
 
 /// Time between two lines where standard error is no terminal.
 const LOG_EVERY: Duration = Duration::from_secs(5);
@@ -118,6 +119,7 @@ impl State {
 
 impl Observer for Reporter {
     fn observe(&self, progress: &Progress) {
+        log::write_if_due();
         let now = Instant::now();
         // If another thread holds the lock, it is showing progress right now.
         let Ok(mut state) = self.state.try_lock() else { return };
@@ -139,7 +141,16 @@ impl Observer for Reporter {
         }
     }
 
+    fn wants_tips(&self) -> bool {
+        log::is_on()
+    }
+
+    fn tip(&self, tip: &Tip) {
+        log::tip(tip);
+    }
+
     fn note(&self, text: &str) {
+        log::line(text);
         match &self.bar {
             // On a terminal the progress line is drawn anew below the text.
             Some(bar) => bar.suspend(|| output::note(text)),

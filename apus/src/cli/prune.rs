@@ -6,6 +6,8 @@ use clap::Args;
 
 use super::directory::Directory;
 use super::failure::Failure;
+use super::log;
+use super::log_args::LogArgs;
 use super::output;
 use super::report::{PrunedJson, pruned_text};
 use super::reporting::Reporting;
@@ -27,6 +29,8 @@ pub struct PruneCommand {
     /// As for `apus sync`.
     #[arg(long, hide = true)]
     fastprune: bool,
+    #[command(flatten)]
+    log: LogArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -36,9 +40,12 @@ pub struct PruneCommand {
 pub fn run(command: &PruneCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.options.fast_prune = command.fastprune;
+    command.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let pruned = sync::prune(&chosen.options, command.height)?;
+    log::line(pruned_text(&pruned).trim_end());
+    log::last_line("Done");
     output::line(match command.json {
         true => serde_json::to_string(&PrunedJson::of(&pruned)).expect("plain data"),
         false => pruned_text(&pruned).trim_end().to_string(),

@@ -1,18 +1,22 @@
 //! The report at the end of a sync or a reindex, as text and as JSON.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::numbers::{precise, thousands};
 use super::output;
 use crate::sync::{
     Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Pruned, Refusal,
-    RuleGroup, SavedJoin, Summary,
+    RuleGroup, SavedJoin, Summary, Waits,
 };
 
 /// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
 /// Most peers that are reported one by one.
 const PEERS_SHOWN: usize = 20;
+/// The time that a run takes before its report says what took it.
+const BOTTLENECK_FROM: Duration = Duration::from_secs(1);
 /// Mapped memory is reported if it was read when memory use was at least this share of its peak, in
 /// percent.
 const SEEN_PERCENT_MIN: u64 = 90;
@@ -42,6 +46,8 @@ struct SummaryJson {
     pruned: Option<PrunedJson>,
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
+    waits: WaitsJson,
+    bottleneck: Option<&'static str>,
     peers: Vec<PeerJson>,
 }
 
@@ -72,6 +78,34 @@ struct PeerJson {
     bytes: u64,
     bytes_per_second: Option<u64>,
     ended: Option<String>,
+}
+
+/// What the thread that connects blocks in order waited for, in seconds, and how full its queues
+/// were, in blocks.
+#[derive(Serialize)]
+struct WaitsJson {
+    connecting: f64,
+    blocks: f64,
+    peers: f64,
+    checks: f64,
+    commits: f64,
+    blocks_ready: f64,
+    blocks_in_checks: f64,
+}
+
+impl WaitsJson {
+    fn of(waits: &Waits) -> Self {
+        let Waits { connecting, blocks, peers, checks, commits, ready, in_flight } = *waits;
+        Self {
+            connecting: connecting.as_secs_f64(),
+            blocks: blocks.as_secs_f64(),
+            peers: peers.as_secs_f64(),
+            checks: checks.as_secs_f64(),
+            commits: commits.as_secs_f64(),
+            blocks_ready: ready,
+            blocks_in_checks: in_flight,
+        }
+    }
 }
 
 /// How far an interrupted SwiftSync came, in blocks.
@@ -149,6 +183,8 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         pruned: summary.pruned.as_ref().map(PrunedJson::of),
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
+        waits: WaitsJson::of(&summary.waits),
+        bottleneck: summary.bottleneck(),
         peers: summary.peers.iter().map(peer_json).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
@@ -210,15 +246,20 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}{}{}\n{}\n{}{}{}{}",
+        "{}{}{}{}\n{}\n{}{}{}{}{}",
         outcome(summary),
         coins,
         method(summary),
         work(summary),
         memory_text(summary.peak_memory, memory),
+        bottleneck(summary),
         not_checked(&summary.checked),
         undo_missing(summary),
-        summary.pruned.as_ref().map_or_else(String::new, pruned_text),
+        match (summary.saved, &summary.pruned) {
+            (None, Some(pruned)) => pruned_text(pruned),
+            // A SwiftSync under way has no chain yet whose blocks could be counted.
+            _ => String::new(),
+        },
         peers(&summary.peers),
     )
     .trim_end()
@@ -226,7 +267,7 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
 }
 
 /// The first line of the report: how far the run came.
-fn outcome(summary: &Summary) -> String {
+pub fn outcome(summary: &Summary) -> String {
     if let Some(saved) = summary.saved {
         return format!(
             "Interrupted: {} of {} blocks of SwiftSync are done and saved; the same command \
@@ -265,6 +306,28 @@ fn work(summary: &Summary) -> String {
         counts.blocks as f64 / seconds,
         counts.bytes as f64 / seconds / 1e6,
     )
+}
+
+/// What took the time, unless that was little.
+fn bottleneck(summary: &Summary) -> String {
+    let long = summary.elapsed >= BOTTLENECK_FROM;
+    let Some(what) = summary.bottleneck().filter(|_| long) else { return String::new() };
+    let Waits { connecting, blocks, peers, checks, commits, ready, in_flight } = summary.waits;
+    let mut text = format!("bottleneck: {what}");
+    if connecting * 2 >= summary.elapsed {
+        let percent = |time: Duration| 100.0 * time.as_secs_f64() / connecting.as_secs_f64();
+        text += &format!(
+            "; of {} connecting in order {:.0} % went to waiting for blocks, {:.0} % for peers, \
+             {:.0} % for checks, {:.0} % for coins to be written; on average {ready:.1} blocks of \
+             32 were ready, and {in_flight:.1} of 16 in checks",
+            precise(connecting),
+            percent(blocks),
+            percent(peers),
+            percent(checks),
+            percent(commits),
+        );
+    }
+    text + "\n"
 }
 
 /// What each peer gave, in a line for each, those first that gave most.
@@ -332,6 +395,8 @@ fn words(rule: RuleGroup) -> &'static str {
         RuleGroup::RelativeLockTimes => "relative lock times (BIP68)",
         RuleGroup::P2shSigops => "P2SH signature operations",
         RuleGroup::WitnessSigops => "witness signature operations",
+        RuleGroup::WitnessCommitments => "witness commitments",
+        RuleGroup::BlockWeight => "block weight (the size without witnesses is checked)",
     }
 }
 
@@ -393,7 +458,6 @@ pub fn print_refusals(summary: &Summary) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::time::Duration;
 
     use super::*;
     use crate::hash::Hash;
@@ -418,6 +482,7 @@ mod tests {
             pruned: None,
             refusals: Vec::new(),
             stages: BTreeMap::new(),
+            waits: Waits::default(),
             peers: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::directory::Directory;
 use super::failure::Failure;
+use super::log_args::LogArgs;
 use super::reporting::Reporting;
 use super::sync::with_engine;
 use crate::sync;
@@ -22,6 +23,8 @@ pub struct RewindCommand {
     /// The height of the block that is to be the tip.
     #[arg(long, value_name = "N")]
     height: u32,
+    #[command(flatten)]
+    log: LogArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     json: bool,
@@ -31,6 +34,7 @@ pub struct RewindCommand {
 pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.take_cache(None).map_err(Failure::usage)?;
+    command.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let height = command.height;

@@ -12,6 +12,7 @@ use super::exit;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
+use super::log;
 use super::peers::PeerArgs;
 use super::progress::Reporter;
 use super::report;
@@ -37,7 +38,8 @@ pub struct SyncCommand {
     ///
     /// Files go once their blocks are 288 below the tip, none before the tip is above height
     /// 100,000 of mainnet (1,000 of other networks), and none that an index of bitcoind's has yet
-    /// to read. Blocks go in order then, or by SwiftSync, which deletes them once it has ended.
+    /// to read. Blocks go in order then, or by SwiftSync, which does not store those that it would
+    /// delete (with --assumevalid=0 it stores all, and deletes at its end).
     /// bitcoind needs -prune on a pruned directory, and so does Apus.
     #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
     pub prune: Option<i64>,
@@ -65,7 +67,8 @@ pub struct ReindexCommand {
 /// Runs `apus sync`.
 pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let engine = &command.engine;
-    let (chosen, from) = command.choose().map_err(Failure::usage)?;
+    let (mut chosen, from) = command.choose().map_err(Failure::usage)?;
+    engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
     with_engine(reporting, |reporter, stop| sync::sync(&chosen.options, &from, reporter, stop))
@@ -86,6 +89,7 @@ impl SyncCommand {
         chosen.options.fast_prune = *fastprune;
         chosen.options.check_method()?;
         peers.choose(&mut chosen, !from.is_empty())?;
+        chosen.options.check_witness()?;
         Ok((chosen, from))
     }
 }
@@ -95,6 +99,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     let mut chosen = command.engine.to_options().map_err(Failure::usage)?;
     chosen.options.allow_shrink = command.allow_shrink;
     chosen.ignore_prune();
+    command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
     with_engine(reporting, |reporter, stop| match command.index {
@@ -113,6 +118,7 @@ pub fn with_engine(
     let result = work(&reporter, &stop);
     reporter.finish();
     let (summary, memory) = (result?, reporter.most_memory());
+    log::last_line(report::outcome(&summary).trim_end());
     let reported = reporting.report(
         || report::summary_json(&summary, memory),
         || report::summary_text(&summary, memory),

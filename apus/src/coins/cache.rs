@@ -1,7 +1,4 @@
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
-
-use rayon::prelude::*;
+use std::sync::MutexGuard;
 
 use crate::wire::OutPoint;
 
@@ -10,10 +7,7 @@ use super::coin::Coin;
 use super::hasher::{OutPointHash, OutPointHasher};
 use super::lookup::{Lookup, Overwrite, Overwritten};
 use super::shard::Shard;
-
-/// The number of shards, a power of two: enough that 64 workers seldom wait for each other, and few
-/// enough that several of a block's 3,000 inputs fall into each.
-const SHARDS: usize = 64;
+use super::shards::{SHARDS, Shards};
 
 /// The coins that have changed since the last sync, and as many others as memory allows (Core's
 /// `CCoinsViewCache`). The cache never reads the tables itself: for a coin that it does not hold it
@@ -23,14 +17,8 @@ const SHARDS: usize = 64;
 /// shards once; members of a batch that have the same outpoint are processed in the order given.
 pub struct CoinsCache {
     hasher: OutPointHasher,
-    shards: Vec<Padded>,
-    generation: AtomicU64,
-    syncing: AtomicBool,
+    shards: Shards,
 }
-
-/// A shard on cache lines of its own, so that the locks of two shards never share one.
-#[repr(align(128))]
-struct Padded(Mutex<Shard>);
 
 impl Default for CoinsCache {
     fn default() -> Self {
@@ -42,9 +30,7 @@ impl CoinsCache {
     /// An empty cache.
     pub fn new() -> Self {
         let hasher = OutPointHasher::new();
-        let shards = (0..SHARDS).map(|_| Padded(Mutex::new(Shard::new(hasher)))).collect();
-        let (generation, syncing) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { hasher, shards, generation, syncing }
+        Self { hasher, shards: Shards::new(hasher) }
     }
 
     /// The state of one outpoint.
@@ -54,23 +40,17 @@ impl CoinsCache {
     }
 
     /// The ascending indices of the outpoints that have no entry, and so are to be looked up in the
-    /// tables. While a sync runs these may be all: an outpoint whose shard is locked counts as
-    /// unknown.
+    /// tables. The entries of the others are kept by the next [`CoinsCache::shrink_to`]: a block is
+    /// about to spend them.
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
         let groups = Groups::new(&self.hasher, outpoints, |o| o);
         let mut unknown = Vec::new();
         for (shard, members) in groups.iter() {
-            let shard = self.lock_unless_syncing(shard);
-            if let Some(shard) = &shard {
-                shard.warm(members.iter().map(|member| member.hash));
-            }
-            unknown.extend(members.iter().filter_map(|member| {
-                let index = member.index as usize;
-                match &shard {
-                    Some(shard) if shard.knows(member.hash, &outpoints[index]) => None,
-                    _ => Some(index),
-                }
-            }));
+            let mut shard = self.lock(shard);
+            shard.warm(members.iter().map(|member| member.hash));
+            let indices = members.iter().map(|member| (member.hash, member.index as usize));
+            let is_unknown = |(hash, i): &(u64, usize)| !shard.want(*hash, &outpoints[*i]);
+            unknown.extend(indices.filter(is_unknown).map(|(_, index)| index));
         }
         unknown.sort_unstable();
         unknown
@@ -143,23 +123,22 @@ impl CoinsCache {
         added.expect("a coin that may overwrite another is always added");
     }
 
-    /// The number of syncs so far, to be taken before coins are read from the tables and passed
-    /// with them to [`CoinsCache::fill`].
+    /// The number of syncs that have ended, to be taken before coins are read from the tables and
+    /// passed with them to [`CoinsCache::fill_batch`].
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        self.shards.generation()
     }
 
     /// Adds a coin read from the tables as a clean entry. It is ignored if the outpoint has an
-    /// entry, or if there was a sync since `generation`.
+    /// entry, or if a sync has ended since `generation`.
     ///
     /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
-    /// tables and drops that entry, so that adding the coin after the sync would bring it back.
+    /// tables and then drops that entry, so that adding the coin after that would bring it back.
     #[cfg(any(test, feature = "internals"))]
     pub fn fill(&self, generation: u64, outpoint: &OutPoint, coin: &Coin) {
         let (shard, hash) = self.place(outpoint);
-        if let Some(mut shard) = self.lock_unless_syncing(shard)
-            && generation == self.generation()
-        {
+        let mut shard = self.lock(shard);
+        if generation == self.generation() {
             shard.fill(hash, outpoint, coin);
         }
     }
@@ -168,8 +147,8 @@ impl CoinsCache {
     pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) {
         let groups = Groups::new(&self.hasher, coins, |(outpoint, _)| outpoint);
         for (shard, members) in groups.iter() {
-            let Some(mut shard) = self.lock_unless_syncing(shard) else { return };
-            // No sync can end while a shard is locked.
+            let mut shard = self.lock(shard);
+            // The generation is raised before entries are dropped, for which the shard is locked.
             if generation != self.generation() {
                 return;
             }
@@ -180,26 +159,37 @@ impl CoinsCache {
         }
     }
 
-    /// Passes the changed entries, in the order of their keys in the tables, to `write`. If that
-    /// succeeds, they become clean and spent ones are dropped; if it fails, the cache is as before.
+    /// Begins a sync: what has changed until now is to be written to the tables while the cache is
+    /// used and changed further. Each change takes 4 bytes meanwhile.
     ///
-    /// All shards are locked meanwhile, and each change takes 16 bytes. `write` may use a thread
-    /// pool whose other threads call [`CoinsCache::fill_batch`] and [`CoinsCache::unknown`], which
-    /// do not wait for a sync. Any other method would wait on a thread of the pool for a sync that
-    /// waits for the pool, forever.
+    /// # Panics
+    /// The sync before has not ended.
+    pub fn begin_sync(&self) -> Changes<'_> {
+        Changes::begin(&self.shards)
+    }
+
+    /// Passes the changed entries to `write`. If that succeeds, they become clean and spent ones
+    /// are dropped; if it fails, the cache is as before.
+    #[cfg(any(test, feature = "internals"))]
     pub fn sync<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
-        self.sync_then(write, Shard::mark_clean)
+        let changes = self.begin_sync();
+        write(&changes)?;
+        changes.end();
+        Ok(())
     }
 
     /// [`CoinsCache::sync`], after which the cache is empty.
     #[cfg(any(test, feature = "internals"))]
     pub fn flush<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
-        self.sync_then(write, |shard| *shard = Shard::new(self.hasher))
+        self.sync(write)?;
+        (0..SHARDS).for_each(|shard| *self.lock(shard) = Shard::new(self.hasher));
+        Ok(())
     }
 
     /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
-    /// none is left. Their memory is not returned to the system, but used again before more is
-    /// allocated.
+    /// none is left. Those that [`CoinsCache::unknown`] found, or that were filled in, since the
+    /// last time are kept. The memory is not returned to the system, but used again before more
+    /// is allocated.
     pub fn shrink_to(&self, bytes_max: usize) {
         let bytes = self.bytes();
         if bytes <= bytes_max {
@@ -235,31 +225,21 @@ impl CoinsCache {
         (0..SHARDS).map(|shard| self.lock(shard).changed()).sum()
     }
 
+    /// The number of entries that [`CoinsCache::shrink_to`] may drop.
+    pub fn clean(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).clean()).sum()
+    }
+
     /// Checks the whole cache, and panics unless each invariant holds.
     #[cfg(any(test, feature = "internals"))]
     pub fn check(&self) {
         for index in 0..SHARDS {
             let shard = self.lock(index);
             shard.check();
-            for slot in shard.changed_slots() {
-                let (place, _) = self.place(&shard.slab().get(slot).outpoint);
-                assert_eq!(place, index, "an entry in the wrong shard");
+            for outpoint in shard.outpoints() {
+                assert_eq!(self.place(outpoint).0, index, "an entry in the wrong shard");
             }
         }
-    }
-
-    fn sync_then<E>(
-        &self,
-        write: impl FnOnce(&Changes) -> Result<(), E>,
-        after: impl Fn(&mut Shard) + Sync,
-    ) -> Result<(), E> {
-        let _syncing = Syncing::start(&self.syncing);
-        let mut shards: Vec<_> = (0..SHARDS).map(|shard| self.lock(shard)).collect();
-        write(&Changes::collect(shards.iter().map(|shard| &**shard).collect()))?;
-        self.generation.fetch_add(1, Ordering::Release);
-        let mut shards: Vec<&mut Shard> = shards.iter_mut().map(|shard| &mut **shard).collect();
-        shards.par_iter_mut().for_each(|shard| after(shard));
-        Ok(())
     }
 
     fn place(&self, outpoint: &OutPoint) -> (usize, u64) {
@@ -268,21 +248,7 @@ impl CoinsCache {
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        self.shards[shard].0.lock().expect("no thread has panicked inside the coins cache")
-    }
-
-    /// Locks a shard; `None` while a sync holds it. Other holders release it in microseconds.
-    fn lock_unless_syncing(&self, shard: usize) -> Option<MutexGuard<'_, Shard>> {
-        loop {
-            match self.shards[shard].0.try_lock() {
-                Ok(shard) => return Some(shard),
-                Err(TryLockError::WouldBlock) if self.syncing.load(Ordering::Relaxed) => {
-                    return None;
-                }
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-                Err(TryLockError::Poisoned(_)) => return None,
-            }
-        }
+        self.shards.lock(shard)
     }
 
     /// Calls `act(shard, hash, index, item)` for each item, and locks each shard once.
@@ -350,21 +316,5 @@ impl Groups {
             let members = &self.members[start as usize..self.ends[shard] as usize];
             (!members.is_empty()).then_some((shard, members))
         })
-    }
-}
-
-/// A flag that is set until this is dropped, also after an error or a panic.
-struct Syncing<'a>(&'a AtomicBool);
-
-impl<'a> Syncing<'a> {
-    fn start(flag: &'a AtomicBool) -> Self {
-        flag.store(true, Ordering::Relaxed);
-        Self(flag)
-    }
-}
-
-impl Drop for Syncing<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
     }
 }

@@ -13,6 +13,7 @@ mod lookup;
 mod memory;
 mod script;
 mod shard;
+mod shards;
 mod slab;
 mod stats;
 mod survivors;

@@ -1,9 +1,11 @@
+use std::collections::HashMap;
+
 use crate::wire::OutPoint;
 
-use super::coin::Coin;
+use super::coin::{Coin, CoinParts};
 use super::hasher::OutPointHasher;
 use super::lookup::{Lookup, Overwrite, Overwritten};
-use super::slab::{NONE, Slab, State};
+use super::slab::{NONE, Slab, State, WANTED};
 use super::table::Table;
 
 /// One shard of the cache: the slots with their entries, a table that finds them by outpoint, and a
@@ -19,9 +21,18 @@ pub(super) struct Shard {
     head: u32,
     tail: u32,
     changed: usize,
+    /// The number of entries that a sync is writing and that have not changed since.
+    held: usize,
     /// The slot with which the next eviction starts.
     hand: u32,
+    /// By slot, the coins that are being written where the entry holds another since. Few blocks
+    /// have such a case: a coin that is restored, or a txid that comes twice.
+    displaced: HashMap<u32, Coin>,
 }
+
+/// Where many slots are visited, the number of those that are requested from memory before they are
+/// reached.
+const AHEAD: usize = 16;
 
 /// The entry that was looked for.
 struct Found {
@@ -33,7 +44,9 @@ struct Found {
 impl Shard {
     pub fn new(hasher: OutPointHasher) -> Self {
         let (table, slab) = (Table::new(), Slab::default());
-        Self { hasher, table, slab, head: NONE, tail: NONE, changed: 0, hand: 0 }
+        let displaced = HashMap::new();
+        let (changed, held) = (0, 0);
+        Self { hasher, table, slab, head: NONE, tail: NONE, changed, held, hand: 0, displaced }
     }
 
     pub fn len(&self) -> usize {
@@ -44,12 +57,13 @@ impl Shard {
         self.changed
     }
 
-    pub fn bytes(&self) -> usize {
-        self.table.bytes() + self.slab.bytes()
+    /// The number of clean entries.
+    pub fn clean(&self) -> usize {
+        self.len() - self.changed - self.held
     }
 
-    pub fn slab(&self) -> &Slab {
-        &self.slab
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.slab.bytes()
     }
 
     /// Asks the processor to load the memory that operations on these outpoints will touch, so that
@@ -65,25 +79,25 @@ impl Shard {
         });
     }
 
-    /// The slots of the changed entries, in the order in which they were first changed.
-    pub fn changed_slots(&self) -> impl Iterator<Item = u32> {
-        let first = (self.head != NONE).then_some(self.head);
-        std::iter::successors(first, |slot| match self.slab.get(*slot).next {
-            NONE => None,
-            next => Some(next),
-        })
-    }
-
     pub fn lookup(&self, hash: u64, outpoint: &OutPoint) -> Lookup {
         match self.find(hash, outpoint) {
             None => Lookup::Unknown,
-            Some(slot) if self.slab.get(slot).state == State::Spent => Lookup::Spent,
+            Some(slot) if self.slab.get(slot).state.is_spent() => Lookup::Spent,
             Some(slot) => Lookup::Hit(self.slab.coin(slot)),
         }
     }
 
-    pub fn knows(&self, hash: u64, outpoint: &OutPoint) -> bool {
-        self.find(hash, outpoint).is_some()
+    /// Whether there is an entry. The next eviction passes it over.
+    pub fn want(&mut self, hash: u64, outpoint: &OutPoint) -> bool {
+        let found = self.find(hash, outpoint);
+        found.inspect(|slot| self.mark_wanted(*slot)).is_some()
+    }
+
+    fn mark_wanted(&mut self, slot: u32) {
+        let entry = self.slab.get_mut(slot);
+        if !entry.state.is_listed() {
+            entry.prev = WANTED;
+        }
     }
 
     /// Adds a coin, unless it is unspendable (Core's `AddCoin`).
@@ -105,22 +119,44 @@ impl Shard {
         let state = self.slab.get(slot).state;
         if is_new {
             self.link(slot);
-        } else if overwrite == Overwrite::Never && state != State::Spent {
+        } else if overwrite == Overwrite::Never && !state.is_spent() {
             return Err(Overwritten(*outpoint));
-        } else if state != State::Fresh {
-            // A spent entry becomes changed and not fresh: if it was fresh and spent again before
-            // a sync, it would be dropped, and the tables would keep the coin that they still hold.
-            self.set_state(slot, State::Changed);
+        } else {
+            let next = self.state_with(slot, state, coin);
+            self.set_state(slot, next);
         }
         self.slab.set_coin(slot, coin);
         Ok(())
+    }
+
+    /// The state of an entry once it holds `coin`. A coin that is being written, if it is another
+    /// one, is put aside.
+    fn state_with(&mut self, slot: u32, state: State, coin: &Coin) -> State {
+        match state {
+            State::Fresh => State::Fresh,
+            // A spent entry becomes changed and not fresh: if it was fresh and spent again before
+            // a sync, it would be dropped, and the tables would keep the coin that they still hold.
+            State::Free | State::Clean | State::Changed | State::Spent => State::Changed,
+            State::Writing | State::WritingSpent => {
+                let is_aside = self.displaced.contains_key(&slot);
+                if !is_aside && self.slab.coin(slot) == *coin {
+                    return State::Writing;
+                }
+                if !is_aside {
+                    self.displaced.insert(slot, self.slab.coin(slot));
+                }
+                State::WritingChanged
+            }
+            State::WritingChanged => State::WritingChanged,
+            State::Deleting | State::DeletingChanged => State::DeletingChanged,
+        }
     }
 
     /// Spends and returns the coin of an entry, if there is one.
     pub fn spend(&mut self, hash: u64, outpoint: &OutPoint) -> Lookup {
         let Some(slot) = self.find(hash, outpoint) else { return Lookup::Unknown };
         let state = self.slab.get(slot).state;
-        if state == State::Spent {
+        if state.is_spent() {
             return Lookup::Spent;
         }
         let coin = self.slab.coin(slot);
@@ -139,35 +175,104 @@ impl Shard {
         }
     }
 
-    /// Adds a clean entry if there is no entry, and returns whether it did.
-    pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) -> bool {
+    /// Adds a clean entry if there is no entry. The next eviction passes it over.
+    pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) {
         let Found { slot, is_new } = self.entry(hash, outpoint, State::Clean);
         if is_new {
             self.slab.set_coin(slot, coin);
+            self.mark_wanted(slot);
         }
-        is_new
     }
 
-    /// Makes changed entries clean and drops spent ones, after a sync has written them.
-    pub fn mark_clean(&mut self) {
+    /// Marks each changed entry as being written, and passes its slot and outpoint to `take`. What
+    /// changes from now on is listed anew.
+    pub fn begin_writing(&mut self, mut take: impl FnMut(u32, &OutPoint)) {
         let mut at = self.head;
         while at != NONE {
+            let next = self.slab.get(at).next;
+            self.slab.prefetch(next);
             let entry = self.slab.get_mut(at);
-            let (slot, next) = (at, entry.next);
+            entry.state = match entry.state {
+                State::Spent => State::Deleting,
+                _ => State::Writing,
+            };
             (entry.prev, entry.next) = (NONE, NONE);
-            if entry.state == State::Spent {
-                let hash = self.hasher.hash(&entry.outpoint).outpoint;
-                self.forget(hash, slot);
-            } else {
-                entry.state = State::Clean;
-            }
+            take(at, &entry.outpoint);
             at = next;
         }
-        (self.head, self.tail, self.changed) = (NONE, NONE, 0);
+        self.held = std::mem::take(&mut self.changed);
+        (self.head, self.tail) = (NONE, NONE);
+    }
+
+    /// Passes on, of slots that are being written, the outpoint and the coin that the tables get, or
+    /// `None` if they delete theirs.
+    pub fn copy(&self, slots: &[u32], mut take: impl FnMut(&OutPoint, Option<CoinParts>)) {
+        self.each_ahead(slots).for_each(|slot| {
+            let entry = self.slab.get(slot);
+            match entry.state {
+                State::Deleting | State::DeletingChanged => take(&entry.outpoint, None),
+                _ => match self.displaced.get(&slot) {
+                    Some(coin) => take(&entry.outpoint, Some(coin.parts())),
+                    None => take(&entry.outpoint, Some(self.slab.parts(slot))),
+                },
+            }
+        });
+    }
+
+    /// Notes that the tables hold what was being written: these are all slots of which
+    /// [`Shard::begin_writing`] told.
+    pub fn finish(&mut self, slots: &[u32]) {
+        for (index, &slot) in slots.iter().enumerate() {
+            slots.get(index + 2 * AHEAD).inspect(|slot| self.slab.prefetch(**slot));
+            slots.get(index + AHEAD).inspect(|slot| self.warm_slot(**slot, State::Deleting));
+            let entry = self.slab.get_mut(slot);
+            match entry.state {
+                State::Writing => entry.state = State::Clean,
+                State::WritingSpent => self.forget_coin(slot),
+                State::WritingChanged | State::DeletingChanged => entry.state = State::Changed,
+                State::Deleting => {
+                    let hash = self.hasher.hash(&entry.outpoint).outpoint;
+                    self.forget(hash, slot);
+                }
+                State::Free | State::Clean | State::Fresh | State::Changed | State::Spent => {}
+            }
+        }
+        self.displaced.clear();
+        self.held = 0;
+    }
+
+    /// Makes what was being written changed entries again, since the tables do not hold it.
+    pub fn take_back(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            match self.slab.get(slot).state {
+                State::Writing => self.set_state(slot, State::Changed),
+                State::WritingSpent => self.forget_coin(slot),
+                State::Deleting => self.set_state(slot, State::Spent),
+                // Its entry is listed.
+                _ => self.slab.get_mut(slot).state = State::Changed,
+            }
+        }
+        self.displaced.clear();
+        self.held = 0;
+    }
+
+    /// Leaves of a spent coin that it is to be deleted from the tables.
+    fn forget_coin(&mut self, slot: u32) {
+        self.slab.clear_coin(slot);
+        self.slab.get_mut(slot).state = State::Spent;
+    }
+
+    /// The slots, while those that come next are requested from memory.
+    fn each_ahead<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+        slots.iter().enumerate().map(|(index, slot)| {
+            slots.get(index + AHEAD).inspect(|slot| self.slab.prefetch(**slot));
+            *slot
+        })
     }
 
     /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been
-    /// visited. Slots are visited in order, starting where the last call stopped.
+    /// visited. Slots are visited in order, starting where the last call stopped. Entries that a
+    /// block wants are kept, this time.
     pub fn evict(&mut self, bytes_max: usize) {
         for _ in 0..self.slab.len() {
             if self.bytes() <= bytes_max {
@@ -176,12 +281,27 @@ impl Shard {
             if self.hand >= self.slab.len() {
                 self.hand = 0;
             }
-            let entry = self.slab.get(self.hand);
+            self.warm_slot(self.hand + AHEAD as u32, State::Clean);
+            let entry = self.slab.get_mut(self.hand);
             if entry.state == State::Clean {
-                let hash = self.hasher.hash(&entry.outpoint).outpoint;
-                self.forget(hash, self.hand);
+                if entry.prev == WANTED {
+                    entry.prev = NONE;
+                } else {
+                    let hash = self.hasher.hash(&entry.outpoint).outpoint;
+                    self.forget(hash, self.hand);
+                }
             }
             self.hand += 1;
+        }
+    }
+
+    /// Requests from memory what forgetting the entry of a slot will touch, if it is in `state`.
+    fn warm_slot(&self, slot: u32, state: State) {
+        if slot < self.slab.len() {
+            let entry = self.slab.get(slot);
+            if entry.state == state {
+                self.table.prefetch(self.hasher.hash(&entry.outpoint).outpoint);
+            }
         }
     }
 
@@ -211,7 +331,17 @@ impl Shard {
                 self.slab.clear_coin(slot);
                 self.set_state(slot, State::Spent);
             }
-            State::Spent | State::Free => {}
+            // The coin is still to be copied, and stays.
+            State::Writing => self.set_state(slot, State::WritingSpent),
+            State::WritingChanged => {
+                self.slab.clear_coin(slot);
+                self.set_state(slot, State::WritingSpent);
+            }
+            State::DeletingChanged => {
+                self.slab.clear_coin(slot);
+                self.set_state(slot, State::Deleting);
+            }
+            State::Spent | State::WritingSpent | State::Deleting | State::Free => {}
         }
     }
 
@@ -221,10 +351,15 @@ impl Shard {
         self.slab.give(slot);
     }
 
-    /// Sets the state of an entry to one that belongs in the list of changed entries.
+    /// Sets the state of an entry, and lists it or not as that state wants.
     fn set_state(&mut self, slot: u32, state: State) {
-        if self.slab.get(slot).state == State::Clean {
-            self.link(slot);
+        let before = self.slab.get(slot).state;
+        self.held += usize::from(state.is_held());
+        self.held -= usize::from(before.is_held());
+        match (before.is_listed(), state.is_listed()) {
+            (false, true) => self.link(slot),
+            (true, false) => self.unlink(slot),
+            (false, false) | (true, true) => {}
         }
         self.slab.get_mut(slot).state = state;
     }
@@ -254,6 +389,12 @@ impl Shard {
         self.changed -= 1;
     }
 
+    /// The outpoints of all entries, in no particular order.
+    #[cfg(any(test, feature = "internals"))]
+    pub fn outpoints(&self) -> impl Iterator<Item = &OutPoint> {
+        self.table.slots().map(|slot| &self.slab.get(slot).outpoint)
+    }
+
     /// Panics unless table, slots and list agree with each other.
     #[cfg(any(test, feature = "internals"))]
     pub fn check(&self) {
@@ -264,22 +405,24 @@ impl Shard {
             let found = self.find(self.hasher.hash(&entry.outpoint).outpoint, &entry.outpoint);
             assert_eq!(found, Some(slot), "an entry that is not found");
             assert_ne!(entry.state, State::Free, "a free slot in the table");
-            if entry.state == State::Clean {
-                assert_eq!((entry.prev, entry.next), (NONE, NONE), "a clean entry in the list");
+            if !entry.state.is_listed() {
+                assert!(matches!(entry.prev, NONE | WANTED), "a clean entry in the list");
+                assert_eq!(entry.next, NONE, "a clean entry in the list");
             }
         }
         let (mut prev, mut at, mut listed) = (NONE, self.head, 0);
         while at != NONE {
             let entry = self.slab.get(at);
             assert_eq!(entry.prev, prev, "a broken link");
-            assert!(matches!(entry.state, State::Fresh | State::Changed | State::Spent));
+            assert!(entry.state.is_listed(), "an unchanged entry in the list");
             listed += 1;
             assert!(listed <= self.changed, "the list is longer than its count");
             (prev, at) = (at, entry.next);
         }
         assert_eq!((listed, prev), (self.changed, self.tail), "the end of the list");
-        let is_listed = |state| matches!(state, State::Fresh | State::Changed | State::Spent);
-        let states = self.table.slots().filter(|slot| is_listed(self.slab.get(*slot).state));
+        let held = self.table.slots().filter(|slot| self.slab.get(*slot).state.is_held());
+        assert_eq!(held.count(), self.held, "entries that are being written");
+        let states = self.table.slots().filter(|slot| self.slab.get(*slot).state.is_listed());
         assert_eq!(states.count(), self.changed, "changed entries outside the list");
     }
 }

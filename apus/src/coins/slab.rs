@@ -18,10 +18,46 @@ pub(super) enum State {
     Changed,
     /// The coin is to be deleted from the tables; the entry holds none.
     Spent,
+    /// The coin is being written: the tables hold it once the sync ends.
+    Writing,
+    /// As [`State::Writing`], and spent since: the next sync deletes it. The entry still holds the
+    /// coin that is being written.
+    WritingSpent,
+    /// As [`State::Writing`], and replaced since: the next sync writes the coin that the entry
+    /// holds. The one that is being written is kept by the shard.
+    WritingChanged,
+    /// The coin is being deleted from the tables; the entry holds none.
+    Deleting,
+    /// As [`State::Deleting`], and added again since: the next sync writes the entry's coin.
+    DeletingChanged,
+}
+
+impl State {
+    /// Whether the next sync has to write or delete something.
+    pub fn is_listed(self) -> bool {
+        match self {
+            Self::Free | Self::Clean | Self::Writing | Self::Deleting => false,
+            Self::Fresh | Self::Changed | Self::Spent => true,
+            Self::WritingSpent | Self::WritingChanged | Self::DeletingChanged => true,
+        }
+    }
+
+    /// Whether a sync is writing the entry, and it has not changed since.
+    pub fn is_held(self) -> bool {
+        matches!(self, Self::Writing | Self::Deleting)
+    }
+
+    /// Whether the coin is spent.
+    pub fn is_spent(self) -> bool {
+        matches!(self, Self::Spent | Self::WritingSpent | Self::Deleting)
+    }
 }
 
 /// The slot number that ends a list of slots.
 pub(super) const NONE: u32 = u32::MAX;
+/// In the place of `prev` of an entry that is not listed: a block that is yet to be connected
+/// spends its coin, so that evicting it would only mean to look it up again.
+pub(super) const WANTED: u32 = u32::MAX - 1;
 
 /// The first script byte of a slot whose script is boxed; that of an inline script is smaller.
 const BOXED: u8 = 0xff;
@@ -34,7 +70,8 @@ pub(super) struct Slot {
     /// In bytes, little endian, so that the slot aligns to 4 bytes.
     amount: [u8; 8],
     code: u32,
-    /// The neighbours in the list of changed entries; `next` also links free slots.
+    /// The neighbours in the list of changed entries; [`NONE`] in an entry that is not listed, but
+    /// for `prev` in one that is [`WANTED`].
     pub prev: u32,
     pub next: u32,
     pub state: State,
@@ -63,6 +100,9 @@ impl Slot {
     }
 }
 
+/// How many slots before it is taken a free slot is requested from memory.
+const FREE_AHEAD: usize = 8;
+
 /// The number of slots that are allocated at once, so that growing copies nothing and wastes at
 /// most one chunk.
 const CHUNK_SLOTS: usize = 1024;
@@ -72,28 +112,15 @@ const BOX_OVERHEAD: usize = 16;
 
 /// All entries of one shard, addressed by slot number, and the scripts that are too long for a
 /// slot.
+#[derive(Default)]
 pub(super) struct Slab {
     chunks: Vec<Vec<Slot>>,
     len: u32,
-    free_head: u32,
-    free: usize,
+    /// The numbers of the free slots; the last one is taken next.
+    free: Vec<u32>,
     boxes: Vec<Box<[u8]>>,
     free_boxes: Vec<u32>,
     box_bytes: usize,
-}
-
-impl Default for Slab {
-    fn default() -> Self {
-        Self {
-            chunks: Vec::new(),
-            len: 0,
-            free_head: NONE,
-            free: 0,
-            boxes: Vec::new(),
-            free_boxes: Vec::new(),
-            box_bytes: 0,
-        }
-    }
 }
 
 impl Slab {
@@ -127,20 +154,19 @@ impl Slab {
     /// The number of free slots.
     #[cfg(any(test, feature = "internals"))]
     pub fn free(&self) -> usize {
-        self.free
+        self.free.len()
     }
 
     /// Takes a slot for `outpoint`, which is linked to nothing and has no coin yet.
     pub fn take(&mut self, outpoint: OutPoint, state: State) -> u32 {
-        let slot = if self.free_head == NONE {
-            self.grow()
-        } else {
-            let slot = self.free_head;
-            self.free_head = self.get(slot).next;
-            self.free -= 1;
-            // The next slot to be taken was given back long ago, and is in no processor cache.
-            self.prefetch(self.free_head);
-            slot
+        let slot = match self.free.pop() {
+            None => self.grow(),
+            Some(slot) => {
+                // Those that come next were given back long ago, and are in no processor cache.
+                let soon = self.free.len().checked_sub(FREE_AHEAD);
+                soon.into_iter().for_each(|soon| self.prefetch(self.free[soon]));
+                slot
+            }
         };
         let entry = self.get_mut(slot);
         (entry.outpoint, entry.state) = (outpoint, state);
@@ -151,11 +177,9 @@ impl Slab {
     /// Frees a slot and its script.
     pub fn give(&mut self, slot: u32) {
         self.clear_coin(slot);
-        let head = self.free_head;
         let entry = self.get_mut(slot);
-        (entry.state, entry.next) = (State::Free, head);
-        self.free_head = slot;
-        self.free += 1;
+        (entry.state, entry.prev, entry.next) = (State::Free, NONE, NONE);
+        self.free.push(slot);
     }
 
     /// Replaces the coin in a slot.
@@ -207,11 +231,12 @@ impl Slab {
         CoinParts { amount: u64::from_le_bytes(entry.amount), code: entry.code, script }
     }
 
-    /// The bytes in use: chunks without their free slots, and boxed scripts.
+    /// The bytes in use: chunks without their free slots, the list of these, and boxed scripts.
     pub fn bytes(&self) -> usize {
         let boxes = size_of::<Box<[u8]>>() * self.boxes.capacity() + self.box_bytes;
-        let free = size_of::<Slot>() * self.free;
-        self.chunks.len() * CHUNK_BYTES - free + boxes + 4 * self.free_boxes.capacity()
+        let free = size_of::<Slot>() * self.free.len();
+        let lists = 4 * (self.free.capacity() + self.free_boxes.capacity());
+        self.chunks.len() * CHUNK_BYTES - free + boxes + lists
     }
 
     fn grow(&mut self) -> u32 {
@@ -246,13 +271,11 @@ impl Slab {
     /// Panics unless free slots, boxes and the counts of both agree with each other.
     #[cfg(any(test, feature = "internals"))]
     pub fn check(&self) {
-        let mut free = 0;
-        let mut at = self.free_head;
-        while at != NONE {
-            assert_eq!(self.get(at).state, State::Free, "an entry on the free list");
-            free += 1;
-            assert!(free <= self.free, "the free list is longer than its count");
-            at = self.get(at).next;
+        let mut is_listed = vec![false; self.len as usize];
+        for slot in &self.free {
+            assert_eq!(self.get(*slot).state, State::Free, "an entry on the free list");
+            let twice = std::mem::replace(&mut is_listed[*slot as usize], true);
+            assert!(!twice, "a slot that is free twice");
         }
         let mut boxed = vec![false; self.boxes.len()];
         let (mut free_slots, mut box_bytes) = (0, 0);
@@ -263,7 +286,7 @@ impl Slab {
                 box_bytes += self.boxes[index].len() + BOX_OVERHEAD;
             }
         }
-        assert_eq!((free, free_slots), (self.free, self.free), "free slots");
+        assert_eq!(free_slots, self.free.len(), "free slots");
         assert_eq!(box_bytes, self.box_bytes, "bytes of boxed scripts");
         let unowned = boxed.iter().filter(|owned| !**owned).count();
         assert_eq!(unowned, self.free_boxes.len(), "boxes without an owner");

@@ -1,10 +1,12 @@
 //! Files, and a disk that loses power on command. This module does not know what the bytes mean.
 //!
 //! Everything durable is written through [`Disk`], so that a test can cut the power at the n-th
-//! change to the disk, for every n, and look at what is left ([`PowerCut`]).
+//! change to the disk, for every n, and look at what is left ([`PowerCut`]), or have any call fail
+//! or take long ([`Hook`]).
 
 mod error;
 mod file;
+mod hook;
 mod lock;
 mod parts;
 mod power;
@@ -14,6 +16,7 @@ mod spill;
 
 pub use error::{Result, StoreError};
 pub use file::{Caching, Disk, File};
+pub use hook::{Call, Hook};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
 pub use power::PowerCut;

@@ -7,7 +7,7 @@ impl Disk {
     /// its new content.
     ///
     /// # Errors
-    /// The disk fails; then the file is unchanged.
+    /// As for [`Disk::replace_with`].
     pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         self.replace_with(path, |file| file.write_all_at(bytes, 0))
     }
@@ -33,7 +33,8 @@ impl Disk {
     /// memory.
     ///
     /// # Errors
-    /// The disk or `write` fails; then the file is unchanged, and the temporary file is removed.
+    /// The disk or `write` fails; then the file is unchanged, and the temporary file is removed. If
+    /// it is the sync of the directory that fails, the content is new, and not durable.
     pub fn replace_with<T, E: From<StoreError>>(
         &self,
         path: impl AsRef<Path>,

@@ -1,6 +1,9 @@
 use std::ops::Range;
 
-use super::format::{get_u32, get_varint32, put_short, put_varint_at, user_key};
+use super::format::{
+    TRAILER_BYTES, common_prefix, get_u32, get_u64, get_varint32, put_short, put_varint_at,
+    split_key, user_key,
+};
 
 /// Bytes that the three lengths of an entry take at most.
 const LENGTHS_BYTES_MAX: usize = 15;
@@ -97,11 +100,13 @@ pub(super) struct Block {
     restarts: usize,
 }
 
-/// Bounds for the index of an entry: it is at least `low`, and at most `high`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct EntryBounds {
-    pub low: usize,
-    pub high: usize,
+/// The newest entry of a key in a block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// Sequence number and kind.
+    pub trailer: u64,
+    /// Where the value lies in the file.
+    pub value: Range<usize>,
 }
 
 /// The offset in its file at which a block is damaged.
@@ -135,27 +140,99 @@ impl Block {
         self.restarts
     }
 
+    /// The user key of the entry that the `i`-th restart points at.
+    fn restart_key<'a>(&self, file: &'a [u8], i: usize) -> Result<&'a [u8], BadBlock> {
+        let at = self.restart(file, i)?;
+        let entry = Entry::read(file, at, self.entries_end)?;
+        match entry.shared {
+            0 => Ok(user_key(&file[entry.key..entry.value])),
+            _ => Err(BadBlock(at)),
+        }
+    }
+
     /// Offset of the last restart whose user key is below `key`, or of the first entry if there is
-    /// none. The index of the restart is at least `low` and below `high`.
+    /// none.
     ///
     /// Only user keys are compared, since a reader always wants the newest entry of a key.
-    fn restart_before(
+    fn restart_before(&self, file: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
+        match self.restarts {
+            0 => Ok(self.start),
+            restarts => self.restart(file, self.first_at_least(file, key, 1..restarts)? - 1),
+        }
+    }
+
+    /// The index of the first restart of those `between` whose user key is at least `key`, or their
+    /// end.
+    pub(super) fn first_at_least(
         &self,
         file: &[u8],
         key: &[u8],
-        between: EntryBounds,
+        between: Range<usize>,
     ) -> Result<usize, BadBlock> {
-        let EntryBounds { mut low, mut high } = between;
-        while low + 1 < high {
+        let Range { start: mut low, end: mut high } = between;
+        while low < high {
             let middle = (low + high) / 2;
-            let entry = self.restart(file, middle)?;
-            let at = Entry::read(file, entry, self.entries_end)?;
-            if at.shared != 0 {
-                return Err(BadBlock(entry));
-            }
-            if user_key(&file[at.key..at.value]) < key { low = middle } else { high = middle }
+            if self.restart_key(file, middle)? < key { low = middle + 1 } else { high = middle }
         }
-        if self.restarts == 0 { Ok(self.start) } else { self.restart(file, low) }
+        Ok(low)
+    }
+
+    /// The newest entry of a user key; `None` if the block has none. No key is put together: each
+    /// is compared from where it may differ from `key`.
+    pub(super) fn find(&self, file: &[u8], key: &[u8]) -> Result<Option<Found>, BadBlock> {
+        if self.start == self.entries_end {
+            return Ok(None);
+        }
+        let mut at = self.restart_before(file, key)?;
+        // Of the entry before, whose user key is smaller: the length of its internal key, and how
+        // many bytes at the start of its user key equal those of `key`.
+        let (mut before, mut common) = (0, 0);
+        while at < self.entries_end {
+            let entry = Entry::read(file, at, self.entries_end)?;
+            let len = entry.shared + (entry.value - entry.key);
+            if entry.shared > before {
+                return Err(BadBlock(at));
+            }
+            let user_len = len.checked_sub(TRAILER_BYTES).ok_or(BadBlock(at))?;
+            if entry.shared > common {
+                if user_len <= common || before - TRAILER_BYTES <= common {
+                    // Bytes of a trailer may be shared.
+                    return self.find_by_whole_keys(file, key);
+                }
+                // The byte that makes the entry before smaller is shared.
+            } else {
+                if user_len < entry.shared || entry.value - entry.key < TRAILER_BYTES {
+                    return self.find_by_whole_keys(file, key);
+                }
+                let tail = &file[entry.key..entry.value - TRAILER_BYTES];
+                let rest = &key[entry.shared..];
+                let same = common_prefix(tail, rest);
+                match (tail.get(same), rest.get(same)) {
+                    (None, None) => {
+                        let trailer = get_u64(file, entry.value - TRAILER_BYTES);
+                        let trailer = trailer.ok_or(BadBlock(at))?;
+                        return Ok(Some(Found { trailer, value: entry.value..entry.end }));
+                    }
+                    (Some(_), None) => return Ok(None),
+                    (Some(byte), Some(wanted)) if byte > wanted => return Ok(None),
+                    (None | Some(_), Some(_)) => common = entry.shared + same,
+                }
+            }
+            before = len;
+            at = entry.end;
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn find_by_whole_keys(&self, file: &[u8], key: &[u8]) -> Result<Option<Found>, BadBlock> {
+        let mut cursor = BlockCursor::default();
+        if !cursor.seek(file, *self, key)? {
+            return Ok(None);
+        }
+        let internal = split_key(cursor.key()).ok_or(BadBlock(cursor.offset()))?;
+        let found = Found { trailer: internal.trailer, value: cursor.value() };
+        Ok((internal.user == key).then_some(found))
     }
 }
 
@@ -230,32 +307,7 @@ impl BlockCursor {
         if block.start == block.entries_end {
             return Ok(false);
         }
-        self.next =
-            block.restart_before(file, key, EntryBounds { low: 0, high: block.restarts })?;
-        self.forward_to(file, key)
-    }
-
-    /// [`BlockCursor::seek`] in a block of which every entry is a restart, where bounds for the
-    /// index of the entry are known.
-    pub(super) fn seek_between(
-        &mut self,
-        file: &[u8],
-        block: Block,
-        key: &[u8],
-        between: EntryBounds,
-    ) -> Result<bool, BadBlock> {
-        let EntryBounds { low, high } = between;
-        self.reset(block);
-        if low >= block.restarts {
-            return Ok(false);
-        }
-        self.next = match low == high {
-            true => block.restart(file, low)?,
-            false => {
-                let low = low.saturating_sub(1);
-                block.restart_before(file, key, EntryBounds { low, high })?
-            }
-        };
+        self.next = block.restart_before(file, key)?;
         self.forward_to(file, key)
     }
 

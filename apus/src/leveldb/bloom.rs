@@ -126,27 +126,23 @@ impl Filter {
         })
     }
 
-    /// Whether the data block at `offset` may hold the key with this [`hash`]. Where the filter
-    /// cannot be read the answer is `true`, so that a filter of a wrong format hides no key.
+    /// The filter of the data block at `offset`, for [`may_hold`]; `None` where none can be read,
+    /// so that a filter of a wrong format hides no key.
     #[inline]
-    pub(super) fn may_hold(&self, block: &[u8], offset: u64, hash: u32) -> bool {
+    pub(super) fn of<'a>(&self, block: &'a [u8], offset: u64) -> Option<&'a [u8]> {
         let window = offset >> self.window_log2;
         if window >= self.windows as u64 {
-            return true;
+            return None;
         }
         let at = self.filters_end + 4 * window as usize;
-        let (Some(start), Some(end)) = (get_u32(block, at), get_u32(block, at + 4)) else {
-            return true;
-        };
-        let (start, end) = (start as usize, end as usize);
-        if start > end || end > self.filters_end {
-            return true;
-        }
-        probe(&block[start..end], hash)
+        let (start, end) = (get_u32(block, at)? as usize, get_u32(block, at + 4)? as usize);
+        if start > end || end > self.filters_end { None } else { Some(&block[start..end]) }
     }
 }
 
-fn probe(filter: &[u8], hash: u32) -> bool {
+/// Whether a data block with this filter may hold the key with this [`hash`].
+#[inline]
+pub(super) fn may_hold(filter: &[u8], hash: u32) -> bool {
     let Some((&probes, bits)) = filter.split_last().filter(|(_, bits)| !bits.is_empty()) else {
         return false;
     };

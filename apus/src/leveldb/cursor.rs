@@ -197,7 +197,7 @@ impl Merged {
             }
             self.taken = true;
             self.trailer = internal.trailer;
-            return Ok(Some(internal.kind()));
+            return Ok(Some(internal.kind));
         }
     }
 

@@ -40,6 +40,18 @@ pub(super) enum Kind {
     Put = 1,
 }
 
+impl Kind {
+    /// The kind that a [`trailer`] says; `None` if there is no such kind.
+    #[inline]
+    pub(super) fn of(trailer: u64) -> Option<Self> {
+        match trailer & 0xff {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            _ => None,
+        }
+    }
+}
+
 /// The eight bytes after a user key, as a number.
 pub(super) fn trailer(sequence: u64, kind: Kind) -> u64 {
     sequence << 8 | kind as u64
@@ -218,16 +230,10 @@ pub(super) fn read_footer(bytes: &[u8]) -> Option<Footer> {
 #[derive(Clone, Copy)]
 pub(super) struct InternalKey<'a> {
     pub user: &'a [u8],
+    /// Whether the entry sets or deletes its key.
+    pub kind: Kind,
     /// Sequence number and kind, as [`trailer`] puts them together.
     pub trailer: u64,
-}
-
-impl InternalKey<'_> {
-    /// Whether the entry sets or deletes its key.
-    #[inline]
-    pub(super) fn kind(&self) -> Kind {
-        if self.trailer & 0xff == Kind::Put as u64 { Kind::Put } else { Kind::Delete }
-    }
 }
 
 /// Splits an internal key into user key and trailer; `None` if it is too short or of no kind.
@@ -236,7 +242,7 @@ pub(super) fn split_key(internal: &[u8]) -> Option<InternalKey<'_>> {
     let at = internal.len().checked_sub(TRAILER_BYTES)?;
     let trailer = get_u64(internal, at)?;
     let user = &internal[..at];
-    (trailer & 0xff <= Kind::Put as u64).then_some(InternalKey { user, trailer })
+    Kind::of(trailer).map(|kind| InternalKey { user, kind, trailer })
 }
 
 /// The user key inside an internal key (all of it if it is too short to be one).
@@ -267,6 +273,20 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
         at += 1;
     }
     at
+}
+
+/// Index of the first of `items` from `from` on that is not before what is sought. Near ones are
+/// tried first, since the keys of an ascending series mostly lie near each other.
+#[inline]
+pub(super) fn first_from<T>(items: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while items.get(low + step - 1).is_some_and(&is_before) {
+        low += step;
+        step *= 2;
+    }
+    let end = items.len().min(low + step);
+    let low = low.min(end);
+    low + items[low..end].partition_point(is_before)
 }
 
 /// Shortens `key`, the internal key of the last entry of a block, to a separator: not smaller than

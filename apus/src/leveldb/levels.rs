@@ -37,11 +37,11 @@ pub(super) struct DueMerge {
     pub level: usize,
 }
 
-/// The merge that is due; `None` if none is.
-pub(super) fn pick(version: &Version) -> Option<DueMerge> {
+/// The merge that is due once there are `runs_max` runs in level 0; `None` if none is.
+pub(super) fn pick(version: &Version, runs_max: usize) -> Option<DueMerge> {
     let runs = &version.runs;
     let mut count = runs.iter().take_while(|run| run.level == 0).count();
-    if count < LEVEL_0_RUNS_MAX {
+    if count < runs_max {
         return None;
     }
     let mut bytes: u64 = runs[..count].iter().map(SortedRun::bytes).sum();

@@ -21,7 +21,7 @@ const PART_TABLES: u64 = 3;
 impl Db {
     /// Whether a merge is due, which [`Db::merge`] would do.
     pub fn merge_pending(&self) -> bool {
-        pick(&self.inner.current()).is_some()
+        pick(&self.inner.current(), self.inner.options.level_0_runs_max).is_some()
     }
 
     /// Merges the newest runs into one, if there are too many, and returns whether it did. Readers
@@ -29,7 +29,10 @@ impl Db {
     ///
     /// The runs merged are all those of level 0 and, going down, each level that is not larger than
     /// everything above it. So a level is rewritten only when as much data again has come, an entry
-    /// is rewritten about log2(runs written / 4) times, and a lookup searches at most 4 + 6 runs.
+    /// is rewritten about log2(runs written / [`Options::level_0_runs_max`]) times, and a lookup
+    /// searches at most so many runs and 6 more.
+    ///
+    /// [`Options::level_0_runs_max`]: super::Options::level_0_runs_max
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -37,7 +40,7 @@ impl Db {
         let _merging = self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.check_writable()?;
         let version = self.inner.current();
-        match pick(&version) {
+        match pick(&version, self.inner.options.level_0_runs_max) {
             None => Ok(false),
             Some(due) => merge_runs(&self.inner, &version, due, &|_| {}).map(|()| true),
         }

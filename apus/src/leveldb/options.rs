@@ -1,3 +1,5 @@
+use super::levels::LEVEL_0_RUNS_MAX;
+
 /// How a database is opened and how its tables are written.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -20,6 +22,9 @@ pub struct Options {
     pub bloom_bits_per_key: usize,
     /// Number of entries from one key that is stored whole to the next (`block_restart_interval`).
     pub restart_interval: usize,
+    /// Number of runs in level 0 with which a merge is due. More runs make look-ups slower, and
+    /// entries are rewritten less often.
+    pub level_0_runs_max: usize,
 }
 
 impl Default for Options {
@@ -35,6 +40,7 @@ impl Default for Options {
             block_bytes: 4096,
             bloom_bits_per_key: 10,
             restart_interval: 16,
+            level_0_runs_max: LEVEL_0_RUNS_MAX,
         }
     }
 }

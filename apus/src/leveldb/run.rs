@@ -207,6 +207,8 @@ pub(super) struct Output {
     /// Files of tables that are not synced yet, which the kernel is still writing to the disk. That
     /// keeps processor and disk busy at the same time.
     unsynced: Mutex<VecDeque<File>>,
+    /// Whether the sync of a file has failed, so that its table may be lost.
+    lost: AtomicBool,
     keep: AtomicBool,
     caching: Caching,
 }
@@ -218,6 +220,7 @@ impl Output {
             numbers: Mutex::default(),
             tables: Mutex::default(),
             unsynced: Mutex::default(),
+            lost: AtomicBool::new(false),
             keep: AtomicBool::new(false),
             caching,
         }
@@ -251,17 +254,29 @@ impl Output {
         unsynced.push_back(file);
         let oldest = if unsynced.len() > UNSYNCED_MAX { unsynced.pop_front() } else { None };
         drop(unsynced);
-        oldest.map_or(Ok(()), |file| file.sync())
+        oldest.map_or(Ok(()), |file| self.sync_file(&file))
     }
 
     /// Makes the tables of all writers that have finished durable.
+    ///
+    /// # Errors
+    /// The disk fails, or it did in an earlier sync of one of them.
     pub(super) fn sync(&self) -> Result<()> {
         loop {
             let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(file) = unsynced.pop_front() else { return Ok(()) };
+            let Some(file) = unsynced.pop_front() else { break };
             drop(unsynced);
-            file.sync()?;
+            self.sync_file(&file)?;
         }
+        if self.lost.load(Ordering::Acquire) {
+            let what = "an earlier sync of a table that is being written failed";
+            return Err(StoreError::new(&self.inner.dir, what));
+        }
+        Ok(())
+    }
+
+    fn sync_file(&self, file: &File) -> Result<()> {
+        file.sync().inspect_err(|_| self.lost.store(true, Ordering::Release))
     }
 
     /// Adds tables that are finished.

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::{Advice, Mmap};
 
-use super::block::{BadBlock, Block, BlockCursor};
+use super::block::{BadBlock, Block, BlockCursor, Found};
+#[cfg(any(test, feature = "internals"))]
+use super::bloom;
 use super::bloom::Filter;
-use super::fences::Fences;
+use super::fences::{EntryBounds, Fences};
 use super::format::{
     BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, KeyRange, Kind, get_u32, mask,
-    read_footer, split_key, user_key,
+    read_footer, user_key,
 };
 use crate::disk::{Disk, Result, StoreError};
 
@@ -47,8 +49,8 @@ struct Open {
     fences: Option<Fences>,
     filter: Option<FilterBlock>,
     /// A bit for each data block, set when the checksum of the block was verified. The number of
-    /// the bit is the offset of the index entry divided by 4: different for all blocks, since an
-    /// index entry has at least 5 bytes.
+    /// the bit is that of the block, or without fences the offset of the index entry divided by 4:
+    /// different for all blocks, since an index entry has at least 5 bytes.
     verified: Box<[AtomicU64]>,
 }
 
@@ -60,10 +62,10 @@ struct FilterBlock {
 }
 
 impl FilterBlock {
-    /// Whether the data block at `offset` of `file` may hold the key with this hash.
+    /// The filter of the data block at `offset` of `file`, see [`Filter::of`].
     #[inline]
-    fn may_hold(&self, file: &[u8], offset: u64, hash: u32) -> bool {
-        self.filter.may_hold(&file[self.block.clone()], offset, hash)
+    fn of<'a>(&self, file: &'a [u8], offset: u64) -> Option<&'a [u8]> {
+        self.filter.of(&file[self.block.clone()], offset)
     }
 }
 
@@ -84,11 +86,11 @@ pub(super) enum Lookup<'a> {
     Value(&'a [u8]),
 }
 
-/// The buffers and the position of a lookup, kept for the next lookup of an ascending series.
+/// The position of a lookup in the index, kept for the next lookup of an ascending series.
 #[derive(Default)]
 pub(super) struct Probe {
+    entry: usize,
     index: BlockCursor,
-    data: BlockCursor,
 }
 
 impl Table {
@@ -125,66 +127,88 @@ impl Table {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// The block that may hold `key`; `None` if this table does not hold it.
+    /// The block that holds `key` if the table does; `None` if the table does not.
     ///
-    /// `hash` is the bloom hash of the key. `carry_on` says that `probe` was last used on this same
-    /// table, for a key that is not greater. A block that was never read is requested from the disk
-    /// without waiting for it, so that the disk works on many blocks at a time when many keys are
-    /// located before the first one is read.
+    /// `carry_on` says that `probe` was last used on this same table, for a key that is not
+    /// greater.
+    #[inline]
     pub(super) fn locate(
         &self,
         probe: &mut Probe,
         key: &[u8],
-        hash: u32,
         carry_on: bool,
     ) -> Result<Option<Place>> {
         let open = self.open()?;
-        let (file, index) = (open.bytes(), &mut probe.index);
-        let in_same_block = carry_on && index.valid() && key <= user_key(index.key());
-        if !in_same_block {
-            let found = match &open.fences {
-                Some(fences) => index.seek_between(file, open.index, key, fences.find(key)),
-                None => index.seek(file, open.index, key),
-            };
-            if !found.map_err(|bad| self.damaged(bad))? {
-                return Ok(None);
+        let file = open.bytes();
+        let Some(fences) = &open.fences else {
+            return self.locate_in_index(open, &mut probe.index, key, carry_on);
+        };
+        let EntryBounds { low, high } = fences.find(key, if carry_on { probe.entry } else { 0 });
+        probe.entry = match low == high {
+            true => low,
+            false => {
+                let first = open.index.first_at_least(file, key, low..high);
+                first.map_err(|bad| self.damaged(bad))?
             }
-        }
-        let handle = self.handle(file, index)?;
-        let filter = open.filter.as_ref();
-        if filter.is_some_and(|filter| !filter.may_hold(file, handle.offset, hash)) {
+        };
+        let place = |handle| Place { handle, bit: probe.entry };
+        Ok(fences.place(probe.entry).map(place))
+    }
+
+    fn locate_in_index(
+        &self,
+        open: &Open,
+        index: &mut BlockCursor,
+        key: &[u8],
+        carry_on: bool,
+    ) -> Result<Option<Place>> {
+        let file = open.bytes();
+        let in_same_block = carry_on && index.valid() && key <= user_key(index.key());
+        if !in_same_block && !index.seek(file, open.index, key).map_err(|bad| self.damaged(bad))? {
             return Ok(None);
         }
-        let block = bounds(&self.path, file, handle)?;
-        let place = Place { handle, bit: (index.offset() - open.index.start) / 4 };
+        let handle = self.handle(file, index)?;
+        Ok(Some(Place { handle, bit: (index.offset() - open.index.start) / 4 }))
+    }
+
+    /// The bloom filter of the block at `place`; `None` if there is none.
+    #[inline]
+    pub(super) fn filter(&self, place: Place) -> Result<Option<&[u8]>> {
+        let open = self.open()?;
+        let filter = open.filter.as_ref();
+        Ok(filter.and_then(|filter| filter.of(open.bytes(), place.handle.offset)))
+    }
+
+    /// Has the block at `place` loaded: from the disk, if it was never read, so that the disk works
+    /// on many blocks at a time when many keys are located before the first one is read. Returns a
+    /// number that depends on bytes of the block, for which the processor has to load them.
+    #[inline]
+    pub(super) fn request(&self, place: Place) -> Result<u32> {
+        let open = self.open()?;
+        let block = bounds(&self.path, open.bytes(), place.handle)?;
         match &open.bytes {
             Bytes::Mapped(map) if !open.is_verified(place) => {
                 // Advice may be refused; it changes speed only.
                 let _ = map.advise_range(Advice::WillNeed, block.start, block.len());
+                Ok(0)
             }
-            _ => {}
+            _ => Ok(get_u32(open.bytes(), block.end.saturating_sub(4)).unwrap_or(0)),
         }
-        Ok(Some(place))
     }
 
     /// The newest entry of `key` in the block at `place`, where [`Table::locate`] found it.
-    pub(super) fn read<'a>(
-        &'a self,
-        probe: &mut Probe,
-        place: Place,
-        key: &[u8],
-    ) -> Result<Lookup<'a>> {
+    pub(super) fn read(&self, place: Place, key: &[u8]) -> Result<Lookup<'_>> {
         let open = self.open()?;
         let file = open.bytes();
         let block = self.block_verified_once(open, place)?;
-        if !probe.data.seek(file, block, key).map_err(|bad| self.damaged(bad))? {
-            return Ok(Lookup::Absent);
-        }
-        let internal = split_key(probe.data.key()).ok_or_else(|| self.bad_key(&probe.data))?;
-        Ok(match internal.kind() {
-            _ if internal.user != key => Lookup::Absent,
-            Kind::Put => Lookup::Value(&file[probe.data.value()]),
-            Kind::Delete => Lookup::Deleted,
+        let found = block.find(file, key).map_err(|bad| self.damaged(bad))?;
+        Ok(match found {
+            None => Lookup::Absent,
+            Some(Found { trailer, value }) => match Kind::of(trailer) {
+                Some(Kind::Put) => Lookup::Value(&file[value]),
+                Some(Kind::Delete) => Lookup::Deleted,
+                None => return Err(self.bad_key(value.start)),
+            },
         })
     }
 
@@ -242,12 +266,8 @@ impl Table {
         damaged(&self.path, bad)
     }
 
-    fn bad_key(&self, at: &BlockCursor) -> StoreError {
-        StoreError::corrupt(
-            &self.path,
-            at.offset() as u64,
-            "the key is too short, or of an unknown kind",
-        )
+    fn bad_key(&self, at: usize) -> StoreError {
+        StoreError::corrupt(&self.path, at as u64, "the key is too short, or of an unknown kind")
     }
 }
 
@@ -278,7 +298,11 @@ impl Open {
         let metaindex = checked_block(path, file, footer.metaindex)?;
         let filter = find_filter(path, file, metaindex)?;
         let fences = Fences::read(file, index).map_err(|bad| damaged(path, bad))?;
-        let words = (index.entries_end - index.start) / 4 / 64 + 1;
+        let bits = match &fences {
+            Some(fences) => fences.len(),
+            None => (index.entries_end - index.start) / 4,
+        };
+        let words = bits / 64 + 1;
         open.verified = (0..words).map(|_| AtomicU64::new(0)).collect();
         open.index = index;
         open.fences = fences;
@@ -454,7 +478,8 @@ impl TableCursor {
     pub(super) fn filter_holds(&self, table: &Table, hash: u32) -> Result<bool> {
         let open = table.open()?;
         let Some(filter) = &open.filter else { return Ok(true) };
-        Ok(filter.may_hold(open.bytes(), self.data.block().start as u64, hash))
+        let filter = filter.of(open.bytes(), self.data.block().start as u64);
+        Ok(filter.is_none_or(|filter| bloom::may_hold(filter, hash)))
     }
 
     fn load(&mut self, table: &Table, open: &Open) -> Result<Block> {

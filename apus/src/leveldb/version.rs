@@ -1,16 +1,17 @@
 use std::cmp::Reverse;
+use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::bloom;
-use super::format::{LEVELS, compare_internal, user_key};
+use super::format::{LEVELS, compare_internal, first_from, user_key};
 use super::manifest::{DeletedFile, NewFile};
-use super::table::{Lookup, Probe, Table, TableCursor};
+use super::table::{Lookup, Place, Probe, Table, TableCursor};
 use crate::disk::{Result, StoreError};
 
 /// Number of keys that are located before the value of the first is read: enough to keep a disk
 /// busy, with little memory.
-const BATCH_KEYS: usize = 256;
+const BATCH_KEYS: usize = 512;
 
 /// A key that [`Version::get_many`] looks up.
 #[derive(Clone, Copy)]
@@ -139,8 +140,12 @@ impl Version {
             let Some(table) = run.tables.get(run.find(key)).filter(|t| t.first() <= key) else {
                 continue;
             };
-            let Some(place) = table.locate(&mut probe, key, hash, false)? else { continue };
-            match table.read(&mut probe, place, key)? {
+            let Some(place) = table.locate(&mut probe, key, false)? else { continue };
+            if table.filter(place)?.is_some_and(|filter| !bloom::may_hold(filter, hash)) {
+                continue;
+            }
+            table.request(place)?;
+            match table.read(place, key)? {
                 Lookup::Absent => {}
                 Lookup::Deleted => return Ok(None),
                 Lookup::Value(value) => return Ok(Some(value)),
@@ -150,37 +155,32 @@ impl Version {
     }
 
     /// Looks up many keys in ascending order: run after run, in each those that were not found yet.
-    /// Blocks are located in batches before the first of them is read, so that reads from the disk
-    /// overlap.
+    ///
+    /// Almost all of the time goes by waiting for memory. So a batch of keys goes through each step
+    /// before any of them goes on to the next one: the processor, and the disk, then load what many
+    /// keys need at the same time.
     pub(super) fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         mut found: impl FnMut(usize, &[u8]),
     ) -> Result<()> {
+        debug_assert!(keys.is_sorted_by_key(|key| key.as_ref()), "keys must ascend");
         let hash = |(index, key): (usize, &K)| OpenKey { index, hash: bloom::hash(key.as_ref()) };
         let mut open: Vec<OpenKey> = keys.iter().enumerate().map(hash).collect();
-        let (mut probe, mut places) = (Probe::default(), Vec::new());
+        let mut places = Vec::with_capacity(BATCH_KEYS.min(keys.len()));
         for run in &self.runs {
-            let (mut at, mut last_probed, mut previous) = (0, None, &[][..]);
+            let mut cursor = RunProbe::default();
             for part in open.chunks_mut(BATCH_KEYS) {
                 places.clear();
-                for (slot, &OpenKey { index, hash }) in part.iter().enumerate() {
-                    let key = keys[index].as_ref();
-                    debug_assert!(previous <= key, "keys must ascend");
-                    previous = key;
-                    at = advance(&run.tables, at, key);
-                    let Some(table) = run.tables.get(at).filter(|t| t.first() <= key) else {
-                        continue;
-                    };
-                    let carry_on = last_probed.replace(at) == Some(at);
-                    if let Some(place) = table.locate(&mut probe, key, hash, carry_on)? {
-                        places.push((slot, at, place));
+                for (slot, &OpenKey { index, .. }) in part.iter().enumerate() {
+                    if let Some((table, place)) = cursor.locate(run, keys[index].as_ref())? {
+                        places.push((slot, table, place));
                     }
                 }
-                for &(slot, at, place) in &places {
+                keep_those_admitted(&mut places, part)?;
+                for &(slot, table, place) in &places {
                     let index = part[slot].index;
-                    let key = keys[index].as_ref();
-                    match run.tables[at].read(&mut probe, place, key)? {
+                    match table.read(place, keys[index].as_ref())? {
                         Lookup::Absent => continue,
                         Lookup::Deleted => {}
                         Lookup::Value(value) => found(index, value),
@@ -194,16 +194,55 @@ impl Version {
     }
 }
 
-/// Index of the first table from `at` on whose last user key is at least `key`. Near tables are
-/// tried first, since neighbouring keys mostly lie in neighbouring tables.
-fn advance(tables: &[Arc<Table>], mut at: usize, key: &[u8]) -> usize {
-    let mut step = 1;
-    while tables.get(at + step - 1).is_some_and(|table| table.last() < key) {
-        at += step;
-        step *= 2;
+/// Keeps of the places, each of them that of a key of `part`, those whose filter admits the key,
+/// and has their blocks loaded.
+fn keep_those_admitted(
+    places: &mut Vec<(usize, &Arc<Table>, Place)>,
+    part: &[OpenKey],
+) -> Result<()> {
+    let filters = places.iter().map(|&(_, table, place)| table.filter(place));
+    let filters: Vec<_> = filters.collect::<Result<_>>()?;
+    // A filter mostly lies in two cache lines: that of its first and that of its last byte.
+    let ends = |bytes: &&[u8]| Some(u32::from(*bytes.first()?) + u32::from(*bytes.last()?));
+    black_box(filters.iter().flatten().filter_map(ends).fold(0, u32::wrapping_add));
+    let mut filters = filters.iter();
+    places.retain(|&(slot, ..)| {
+        let filter = filters.next().copied().flatten();
+        filter.is_none_or(|filter| bloom::may_hold(filter, part[slot].hash))
+    });
+    let request = |sum: u32, &(_, table, place): &(usize, &Arc<Table>, Place)| {
+        Ok(sum.wrapping_add(table.request(place)?))
+    };
+    places.iter().try_fold(0, request).map(|sum| {
+        black_box(sum);
+    })
+}
+
+/// The position in a run of the lookups of an ascending series of keys.
+#[derive(Default)]
+struct RunProbe {
+    at: usize,
+    /// The table that `probe` was used on.
+    last: Option<usize>,
+    probe: Probe,
+}
+
+impl RunProbe {
+    /// The table and the block of it that hold `key`, if the run does.
+    #[inline]
+    fn locate<'a>(
+        &mut self,
+        run: &'a SortedRun,
+        key: &[u8],
+    ) -> Result<Option<(&'a Arc<Table>, Place)>> {
+        self.at = first_from(&run.tables, self.at, |table| table.last() < key);
+        let Some(table) = run.tables.get(self.at).filter(|t| t.first() <= key) else {
+            return Ok(None);
+        };
+        let carry_on = self.last.replace(self.at) == Some(self.at);
+        let place = table.locate(&mut self.probe, key, carry_on)?;
+        Ok(place.map(|place| (table, place)))
     }
-    let end = tables.len().min(at + step);
-    at.min(end) + tables[at.min(end)..end].partition_point(|table| table.last() < key)
 }
 
 fn gather_level_0(mut tables: Vec<Arc<Table>>) -> Vec<SortedRun> {

@@ -82,6 +82,8 @@ pub struct PeerManager {
     schedule: Schedule,
     /// The peer that headers are asked of while there are many to come.
     header_peer: Option<PeerId>,
+    /// The height below which blocks are asked for without their witnesses.
+    stripped_below: u32,
 }
 
 struct Peer {
@@ -96,12 +98,17 @@ impl PeerManager {
     /// A manager without peers.
     pub fn new(settings: Settings) -> Self {
         let schedule = Schedule::new(settings.limits);
-        Self { settings, peers: BTreeMap::new(), schedule, header_peer: None }
+        Self { settings, peers: BTreeMap::new(), schedule, header_peer: None, stripped_below: 0 }
     }
 
     /// What is wanted of all peers.
     pub fn schedule(&mut self) -> &mut Schedule {
         &mut self.schedule
+    }
+
+    /// From now on, asks for blocks below a height without their witnesses (BIP144).
+    pub fn strip_below(&mut self, height: u32) {
+        self.stripped_below = height;
     }
 
     /// The number of peers.
@@ -356,9 +363,13 @@ impl PeerManager {
 
     fn request_blocks(&mut self, tree: &Tree, now: Duration, out: &mut Vec<Action>) {
         for (id, blocks) in self.schedule.requests(tree, now) {
-            let item = |block: &BlockId| InventoryItem {
-                kind: InventoryKind::WITNESS_BLOCK,
-                hash: tree.node(*block).hash,
+            let item = |block: &BlockId| {
+                let node = tree.node(*block);
+                let kind = match node.height < self.stripped_below {
+                    true => InventoryKind::BLOCK,
+                    false => InventoryKind::WITNESS_BLOCK,
+                };
+                InventoryItem { kind, hash: node.hash }
             };
             let items: Vec<InventoryItem> = blocks.iter().map(item).collect();
             out.push(Action::Send(id, Outgoing::new(&Inventory(Command::GETDATA, &items))));

@@ -102,10 +102,34 @@ pub fn check_block_in_context<B: AsRef<[u8]>>(
     context: &BlockContext,
 ) -> Result<(), RuleError> {
     let view = block.view();
-    transactions_final(view, context)?;
-    coinbase_has_height(view, context)?;
+    in_context_without_witnesses(view, context)?;
     witness_committed(view, context)?;
     weight_in_limit(view)
+}
+
+/// [`check_block_in_context`] for a block that a peer was asked for without its witnesses: whether
+/// they are those that the block commits to, and its weight, cannot be checked. One that has come
+/// with witnesses is checked in full.
+///
+/// # Errors
+/// `bad-txns-nonfinal`, `bad-cb-height`; with witnesses those of [`check_block_in_context`]
+pub fn check_stripped_block_in_context<B: AsRef<[u8]>>(
+    block: &CheckedBlock<B>,
+    context: &BlockContext,
+) -> Result<(), RuleError> {
+    let view = block.view();
+    match view.has_witness() {
+        true => check_block_in_context(block, context),
+        false => in_context_without_witnesses(view, context),
+    }
+}
+
+fn in_context_without_witnesses<B: AsRef<[u8]>>(
+    view: &BlockView<B>,
+    context: &BlockContext,
+) -> Result<(), RuleError> {
+    transactions_final(view, context)?;
+    coinbase_has_height(view, context)
 }
 
 /// A signet block MUST solve the network's challenge (BIP325).

@@ -36,6 +36,18 @@ impl Work {
         self.0.to_be_bytes()
     }
 
+    /// The logarithm of the work to the base 2, as Core's log has it.
+    pub fn log2(self) -> f64 {
+        let [low, high] = self.to_halves();
+        let words = [low & 0xffff_ffff, low >> 32, high & 0xffff_ffff, high >> 32];
+        let (mut sum, mut factor) = (0.0, 1.0);
+        for word in words {
+            sum += factor * word as f64;
+            factor *= 4_294_967_296.0;
+        }
+        f64::ln(sum) / f64::ln(2.0)
+    }
+
     /// The sum of both works.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

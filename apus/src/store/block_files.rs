@@ -249,8 +249,11 @@ impl BlockFiles {
 
     /// Makes everything appended so far durable: the files, then their directory. What is appended
     /// meanwhile is left to the next flush.
+    ///
+    /// # Errors
+    /// The disk fails, or it did in an earlier flush: what was to be synced then may be lost.
     pub fn flush(&self) -> Result<FileChanges> {
-        let (unsynced, changes) = self.writer().take_changes();
+        let (unsynced, changes) = self.writer().take_changes()?;
         let synced = unsynced
             .iter()
             .try_for_each(|file| self.disk.open_read(file.path(&self.directory))?.sync());
@@ -258,7 +261,7 @@ impl BlockFiles {
             true => synced,
             false => synced.and_then(|()| self.disk.sync_dir(&self.directory)),
         };
-        synced.inspect_err(|_| self.writer().fail())?;
+        synced.inspect_err(|error| self.writer().lose(error))?;
         Ok(changes)
     }
 
@@ -413,7 +416,7 @@ impl BlockFiles {
         // What a writer that panicked has left in the files is unknown.
         self.writer.lock().unwrap_or_else(|poisoned| {
             let mut writer = poisoned.into_inner();
-            writer.fail();
+            writer.fail(&StoreError::new(&self.directory, "a thread that wrote has panicked"));
             writer
         })
     }

@@ -81,7 +81,7 @@ impl IndexDb {
         let options = || Options { create_if_missing: true, ..Options::default() };
         let db = match Db::open(disk.clone(), path, options()) {
             Err(error) if error.source.is_none() => {
-                tracing::debug!("removing the damaged index: {error}");
+                tracing::debug!(target: "reindex", "removing the damaged index: {error}");
                 Db::destroy(disk, path)?;
                 Db::open(disk.clone(), path, options())?
             }

@@ -51,7 +51,8 @@ pub use indexes::{OptionalIndex, indexes_that_need_blocks};
 pub use lock::DirLock;
 pub use obfuscation::Obfuscation;
 pub use pruning::{
-    MIN_BLOCKS_TO_KEEP, PRUNE_TARGET_MIN, files_above_target, files_up_to, prunable_height, usage,
+    MIN_BLOCKS_TO_KEEP, PRUNE_TARGET_MIN, files_above_target, files_up_to, prunable_height,
+    stored_from, usage,
 };
 pub use scan::{FileScan, ScanWarning, Scanned};
 pub use source::BlockSource;

@@ -58,6 +58,25 @@ pub fn files_above_target(
     files
 }
 
+/// The lowest height whose block is stored, where all blocks up to `tip` come in any order, and
+/// those that would be deleted again are not stored at all. `prunable` is that of
+/// [`prunable_height`], and `sizes` are the bytes of the blocks from the tip down to height 1.
+pub fn stored_from(
+    tip: u32,
+    target: u64,
+    prunable: u32,
+    sizes: impl IntoIterator<Item = u64>,
+) -> u32 {
+    let mut room = target.saturating_sub(SPARE_BYTES);
+    let mut fits = |bytes: u64| {
+        let left = room.checked_sub(bytes);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let fitting = sizes.into_iter().take_while(|bytes| fits(*bytes)).count() as u32;
+    (tip + 1 - fitting).min(prunable + 1)
+}
+
 /// All files whose blocks are at `height` or below, but the last of `infos`.
 pub fn files_up_to(infos: &[FileInfo], height: u32) -> Vec<u32> {
     let old = infos.split_last().map_or(&[][..], |(_, old)| old);
@@ -96,6 +115,29 @@ mod tests {
         ] {
             assert_eq!(prunable_height(tip, after, lock), expected, "{tip} {after} {lock:?}");
         }
+    }
+
+    #[test]
+    fn as_many_blocks_are_stored_as_fit_and_all_that_must_stay() {
+        for (room, prunable, expected) in [
+            (0, 712, 713),
+            (288, 712, 713),
+            (289, 712, 712),
+            // Blocks of 1 byte from height 501 on, and of 10 below.
+            (300, 712, 701),
+            (500, 712, 501),
+            (509, 712, 501),
+            (510, 712, 500),
+            (5499, 712, 2),
+            (5500, 712, 1),
+            (u64::MAX - SPARE_BYTES, 712, 1),
+            (500, 20, 21),
+        ] {
+            let sizes = (1..=1000).rev().map(|height| if height > 500 { 1 } else { 10 });
+            let found = stored_from(1000, room + SPARE_BYTES, prunable, sizes);
+            assert_eq!(found, expected, "{room} {prunable}");
+        }
+        assert_eq!(stored_from(1000, 0, 712, [1; 1000]), 713);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::wire::{Network, packed};
 
 /// Bytes of a file that are searched for a first block before the file is refused.
 const PROBE_BYTES: u64 = 16 << 20;
+/// Bytes that a disk writes in one step.
+const SECTOR_BYTES: usize = 512;
 
 /// A file of a [`super::BlockSource`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,7 +94,9 @@ impl SourceFile {
             );
             return Err(StoreError::new(&self.path, what));
         }
-        let reserved = self.number.is_some() && self.obfuscation.is_unwritten(&head, 0);
+        // Of a new file, a power cut may have left everything but the first sector.
+        let start = &head[..head.len().min(SECTOR_BYTES)];
+        let reserved = self.number.is_some() && self.obfuscation.is_unwritten(start, 0);
         if ours.is_some() || reserved {
             return Ok(());
         }

@@ -40,8 +40,11 @@ pub(super) struct Writer {
     undo_heights: BTreeMap<u32, u32>,
     /// The files that were written to last, in that order; at most [`OPEN_MAX`].
     open: Vec<OpenFile>,
-    /// Whether a write has failed, after which every other is refused.
-    failed: bool,
+    /// The first failure of a write or a sync, after which every other write is refused. Each such
+    /// error repeats it: of several threads that write, the one that met it is not always heard.
+    failure: Option<String>,
+    /// Whether a sync has failed, so that what was appended before it may be lost.
+    lost: bool,
 }
 
 /// A file that is open for appending.
@@ -72,7 +75,8 @@ impl Writer {
             lanes: BTreeSet::new(),
             undo_heights: BTreeMap::new(),
             open: Vec::new(),
-            failed: false,
+            failure: None,
+            lost: false,
         }
     }
 
@@ -196,29 +200,50 @@ impl Writer {
     }
 
     /// The files to be synced, and the changes that may be written to the block index once they
-    /// are. This forgets both; if a sync fails, the caller calls [`Writer::fail`].
-    pub fn take_changes(&mut self) -> (BTreeSet<FlatFile>, FileChanges) {
+    /// are. This forgets both; if a sync fails, the caller calls [`Writer::lose`].
+    ///
+    /// # Errors
+    /// An earlier sync failed.
+    pub fn take_changes(&mut self) -> Result<(BTreeSet<FlatFile>, FileChanges)> {
+        if self.lost {
+            return Err(self.refusal());
+        }
         let dirty = std::mem::take(&mut self.dirty);
         let infos = dirty.into_iter().map(|number| (number, self.infos[number as usize]));
         let changes = FileChanges { infos: infos.collect(), last_file: self.last_file() };
-        (std::mem::take(&mut self.unsynced), changes)
+        Ok((std::mem::take(&mut self.unsynced), changes))
     }
 
-    /// Makes every later write an error.
-    pub fn fail(&mut self) {
-        self.failed = true;
+    /// Makes every later write an error, because of this one.
+    pub fn fail(&mut self, error: &StoreError) {
+        self.failure.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Makes every later write and sync an error, because of this one.
+    pub fn lose(&mut self, error: &StoreError) {
+        self.fail(error);
+        self.lost = true;
     }
 
     /// Does `write`, unless an earlier one failed: after that the content of the files is unknown.
     fn guarded<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.failed {
-            let what = "an earlier write to the block files failed: start the program again, which \
-                checks what was written";
-            return Err(StoreError::new(&self.directory, what));
+        if self.failure.is_some() {
+            return Err(self.refusal());
         }
         let result = write(self);
-        self.failed = result.is_err();
+        if let Err(error) = &result {
+            self.fail(error);
+        }
         result
+    }
+
+    fn refusal(&self) -> StoreError {
+        let first = self.failure.as_deref().unwrap_or_default();
+        let what = format!(
+            "an earlier write to the block files failed ({first}): start the program again, which \
+             checks what was written"
+        );
+        StoreError::new(&self.directory, what)
     }
 
     /// The length of the record of a block, which must fit into a file.

@@ -1,5 +1,7 @@
 //! The rules that a sync has not checked but assumed to hold, for its report.
 
+use std::ops::Range;
+
 /// A group of rules that may be left unchecked in blocks that are assumed valid. A report counts
 /// every rule outside these groups as checked.
 ///
@@ -24,11 +26,17 @@ pub enum RuleGroup {
     P2shSigops,
     /// The limit of signature operations, as far as witness scripts (BIP141) count.
     WitnessSigops,
+    /// The witnesses are those that the block commits to (BIP141), or there are none.
+    WitnessCommitments,
+    /// A block has at most 4,000,000 weight units (BIP141). That it has at most 1,000,000 bytes
+    /// without witnesses is checked.
+    BlockWeight,
 }
 
 impl RuleGroup {
-    /// The groups that SwiftSync does not check of blocks that are assumed valid.
-    pub const ALL: &'static [Self] = &[
+    /// The groups that SwiftSync does not check of blocks that are assumed valid and came without
+    /// their witnesses.
+    pub const STRIPPED: &'static [Self] = &[
         Self::Scripts,
         Self::Amounts,
         Self::CoinbaseClaims,
@@ -37,7 +45,12 @@ impl RuleGroup {
         Self::RelativeLockTimes,
         Self::P2shSigops,
         Self::WitnessSigops,
+        Self::WitnessCommitments,
+        Self::BlockWeight,
     ];
+    /// The groups that SwiftSync does not check of other blocks that are assumed valid: all but the
+    /// two about witnesses, which are the last.
+    pub const ALL: &'static [Self] = Self::STRIPPED.split_at(Self::STRIPPED.len() - 2).0;
     /// The group that Core's `-assumevalid` leaves unchecked.
     pub const SCRIPTS: &'static [Self] = &[Self::Scripts];
 
@@ -52,6 +65,8 @@ impl RuleGroup {
             Self::RelativeLockTimes => "relative_lock_times",
             Self::P2shSigops => "p2sh_sigops",
             Self::WitnessSigops => "witness_sigops",
+            Self::WitnessCommitments => "witness_commitments",
+            Self::BlockWeight => "block_weight",
         }
     }
 }
@@ -75,12 +90,20 @@ pub struct Checked {
 
 impl Checked {
     /// The rules that a SwiftSync up to `height` checks if its sums are of outpoints: for the last
-    /// `recent` blocks all but the scripts, for the others all but [`RuleGroup::ALL`].
-    pub(super) fn outpoints_alone(height: u32, recent: u32) -> Self {
+    /// `recent` blocks all but the scripts, for the others all but [`RuleGroup::ALL`], and for
+    /// those at the heights of `stripped` all but [`RuleGroup::STRIPPED`].
+    pub(super) fn outpoints_alone(height: u32, recent: u32, stripped: Range<u32>) -> Self {
         let mut checked = Self::default();
         let first_recent = (height + 1).saturating_sub(recent).max(1);
-        checked.push(NotChecked { first: 1, last: first_recent - 1, rules: RuleGroup::ALL });
-        checked.push(NotChecked { first: first_recent, last: height, rules: RuleGroup::SCRIPTS });
+        let stripped = if stripped.is_empty() { 1..1 } else { stripped };
+        for (blocks, rules) in [
+            (1..stripped.start, RuleGroup::ALL),
+            (stripped.clone(), RuleGroup::STRIPPED),
+            (stripped.end..first_recent, RuleGroup::ALL),
+            (first_recent..height + 1, RuleGroup::SCRIPTS),
+        ] {
+            checked.push(NotChecked { first: blocks.start, last: blocks.end - 1, rules });
+        }
         checked
     }
 
@@ -124,7 +147,7 @@ mod tests {
 
     #[test]
     fn blocks_connected_after_a_swiftsync_join_its_last_ones() {
-        let mut checked = Checked::outpoints_alone(1000, 288);
+        let mut checked = Checked::outpoints_alone(1000, 288, 0..0);
         assert_eq!(ranges(&checked), [(1, 712, 8), (713, 1000, 1)]);
         checked.note_connected(1001, false);
         checked.note_connected(1002, true);
@@ -133,8 +156,12 @@ mod tests {
         checked.note_connected(990, true);
         checked.note_connected(991, true);
         assert_eq!(ranges(&checked), [(1, 712, 8), (713, 989, 1)]);
-        assert_eq!(ranges(&Checked::outpoints_alone(20, 288)), [(1, 20, 1)]);
-        assert_eq!(ranges(&Checked::outpoints_alone(20, 0)), [(1, 20, 8)]);
+        assert_eq!(ranges(&Checked::outpoints_alone(20, 288, 481..481)), [(1, 20, 1)]);
+        assert_eq!(ranges(&Checked::outpoints_alone(20, 0, 0..0)), [(1, 20, 8)]);
+        // Of blocks that came without witnesses, less was checked.
+        let stripped = |blocks| ranges(&Checked::outpoints_alone(1000, 288, blocks));
+        assert_eq!(stripped(1..400), [(1, 399, 10), (400, 712, 8), (713, 1000, 1)]);
+        assert_eq!(stripped(300..713), [(1, 299, 8), (300, 712, 10), (713, 1000, 1)]);
         let mut in_order = Checked::default();
         (1..=9).for_each(|height| in_order.note_connected(height, height > 4));
         assert_eq!(ranges(&in_order), [(1, 4, 1)]);

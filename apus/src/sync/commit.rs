@@ -9,20 +9,23 @@
 //! up on a damaged block. docs/design.md, section 10, has everything that is saved, and when.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::checked::Checked;
 use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
+use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
 use super::sources::BlockBytes;
+use super::tips::Tips;
 use crate::chain::{ActiveChain, BlockId, Tree};
-use crate::coins::{Changes, CoinsCache};
+use crate::coins::CoinsCache;
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexEntry, IndexRecord};
+use crate::store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexRecord};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::validate::Validation;
 use crate::wire::BlockView;
@@ -31,16 +34,24 @@ use crate::wire::BlockView;
 /// is done again after a crash. SwiftSync saves its progress every
 /// [`Options::save_every`](super::options::Options::save_every).
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
-/// The share of the cache's bound that is kept after a commit which the bound forced. Less leaves
-/// room for more coins before the next commit; more saves look-ups of those dropped.
+/// The share of the cache's bound from which on commits begin. The rest is room for the coins of
+/// blocks that connect while the first one is written.
+const BEGIN_PERCENT: usize = 75;
+/// The share of the cache's entries that have to have changed for that. Fewer would make more and
+/// smaller runs of tables, which have to be merged; more would leave no room for clean coins, and
+/// validation would wait for the commit.
+const CHANGED_PERCENT: usize = 30;
+/// The share of the cache's bound to which it is shrunk when it is full.
+const SHRUNK_PERCENT: usize = 97;
+/// The share of the cache's entries that clean ones are at least, if it is shrunk.
+const CLEAN_PERCENT_MIN: usize = 5;
+/// The share of the cache's bound that is kept after a commit. More saves look-ups. With less, the
+/// thread that writes commits drops more coins, and the one that connects blocks fewer.
 const KEPT_PERCENT: usize = 60;
-
-/// The most entries that are written to the block index at once: 20 MB of them.
-const INDEX_BATCH: usize = 100_000;
 
 /// The block index in memory, the active chain, and what of both is not yet on disk.
 pub(super) struct Ledger {
-    pub index: IndexDb,
+    pub index: Arc<IndexDb>,
     /// By [`BlockId`]; the header of each is in the tree.
     pub records: Vec<IndexRecord>,
     pub dirty: BTreeSet<BlockId>,
@@ -49,8 +60,10 @@ pub(super) struct Ledger {
     pub checked: Checked,
     /// Coins in the UTXO set, if known.
     pub coins: Option<i64>,
-    coin_count: CoinCount,
+    coin_count: Arc<CoinCount>,
     pub cache_bytes_max: usize,
+    /// What the commit that is being written will have made durable.
+    committing: Option<Committing>,
     last_commit: Instant,
     last_index: Instant,
     /// The part of [`Counts::blocks`] that is durable.
@@ -58,26 +71,39 @@ pub(super) struct Ledger {
     /// Height of the tip whose coins are durable.
     pub committed_height: u32,
     pub pruning: Pruning,
+    /// Whether nothing is ever written: the directory is only read.
+    pub is_read_only: bool,
+    pub tips: Tips,
+}
+
+/// What a commit leaves durable, and what it writes for that.
+struct Committing {
+    blocks: u64,
+    height: u32,
+    entries: Vec<BlockId>,
 }
 
 impl Ledger {
     /// A ledger without entries.
     pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
         Self {
-            index,
+            index: Arc::new(index),
             records: Vec::new(),
             dirty: BTreeSet::new(),
             active: ActiveChain::default(),
             counts: Counts::default(),
             checked: Checked::default(),
             coins: None,
-            coin_count,
+            coin_count: Arc::new(coin_count),
             cache_bytes_max,
+            committing: None,
             last_commit: Instant::now(),
             last_index: Instant::now(),
             committed_blocks: 0,
             committed_height: 0,
             pruning: Pruning::default(),
+            is_read_only: false,
+            tips: Tips::default(),
         }
     }
 
@@ -133,6 +159,14 @@ impl Ledger {
         note_stored(self.change(id), pos, tx_count, has_segwit);
     }
 
+    /// Notes a block of `tx_count` transactions that has passed all rules without coins, and is not
+    /// stored, since it would be deleted again: like one that is pruned.
+    pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {
+        self.pruning.has_dropped = true;
+        let has_segwit = tree.node(id).height >= tree.network().segwit_height;
+        note_checked(self.change(id), tx_count, has_segwit);
+    }
+
     /// Makes a block whose checks are finished the tip, and writes its undo data.
     pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
         let record = self.change(block.id);
@@ -157,14 +191,51 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether it is time to commit: the cache is full, a crash would lose too much work, or block
-    /// files are too many that may go after that. Never before a block was retired since the last
-    /// commit, or a cache that is too small for one block would be committed forever.
+    /// Shows the tip to an observer who wants to see each.
+    pub fn show_tip(&mut self, shared: &Shared, observer: &dyn Observer) {
+        if observer.wants_tips() {
+            self.tips.show(shared, &self.active, &self.records, observer);
+        }
+    }
+
+    /// Whether it is time to begin a commit: the cache is nearly full and much of it has changed, a
+    /// crash would lose too much work, or block files are too many that may go after that. Never
+    /// before a block was retired since the last commit, or a cache that is too small for one block
+    /// would be committed forever, never while a commit is being written, and never where the
+    /// directory is only read.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
-        self.counts.blocks > self.committed_blocks
-            && (cache.bytes() > self.cache_bytes_max
+        let is_changed = || {
+            cache.bytes() > self.cache_bytes_max / 100 * BEGIN_PERCENT
+                && cache.changed() * 100 >= cache.len() * CHANGED_PERCENT
+        };
+        !self.is_read_only
+            && self.counts.blocks > self.committed_blocks
+            && !self.is_committing()
+            && (is_changed()
                 || self.last_commit.elapsed() > COMMIT_EVERY
                 || self.pruning.waits_for_commit)
+    }
+
+    /// Whether a commit was begun and has not ended.
+    pub fn is_committing(&self) -> bool {
+        self.committing.is_some()
+    }
+
+    /// Drops clean coins if the cache is full. Returns whether there is room for another block: if
+    /// there is none, the commit that is being written has to end first.
+    pub fn make_room(&self, cache: &CoinsCache) -> bool {
+        if cache.bytes() <= self.cache_bytes_max {
+            return true;
+        }
+        if cache.clean() * 100 >= cache.len() * CLEAN_PERCENT_MIN {
+            cache.shrink_to(self.cache_bytes_max / 100 * SHRUNK_PERCENT);
+        }
+        !self.is_full(cache)
+    }
+
+    /// Whether the cache is full of what a commit is writing, or has yet to write.
+    pub fn is_full(&self, cache: &CoinsCache) -> bool {
+        self.is_committing() && cache.bytes() > self.cache_bytes_max
     }
 
     /// Takes `active` for the active chain, whose last block was committed with this number of
@@ -173,7 +244,7 @@ impl Ledger {
         self.active = active;
         self.coins = coins;
         self.counts = counts;
-        self.note_commit();
+        self.note_commit(counts.blocks, self.active.height().unwrap_or(0));
     }
 
     /// Looks up the number of coins at `best`, the chainstate's best block.
@@ -187,11 +258,7 @@ impl Ledger {
 
     /// Writes down the number of coins at the block `next`, which is about to become the best.
     pub fn write_coin_count(&self, shared: &Shared, next: CoinsAt) -> Result<(), StoreError> {
-        let before = match shared.chainstate.best_block()? {
-            Some(best) => self.coin_count.read(&best)?,
-            None => None,
-        };
-        self.coin_count.write([before, Some(next)])
+        write_coin_count(&self.coin_count, shared.chainstate.best_block()?, next)
     }
 
     /// The lowest height such that every block of the active chain from there on is stored; 1 if
@@ -215,37 +282,61 @@ impl Ledger {
         above_genesis.into_iter().find(lacks_undo).map_or(1, |height| height + 1)
     }
 
-    fn note_commit(&mut self) {
+    fn note_commit(&mut self, blocks: u64, height: u32) {
         self.last_commit = Instant::now();
-        self.committed_blocks = self.counts.blocks;
-        self.committed_height = self.active.height().unwrap_or(0);
+        self.committed_blocks = blocks;
+        self.committed_height = height;
     }
 
     /// Makes everything durable that is not yet: stored blocks, undo data and index entries, and
     /// then the changed coins with the tip as their best block. No block may be in flight, since
     /// the cache already has the coins of such a block.
     pub fn commit(&mut self, shared: &Shared, observer: &dyn Observer) -> Result<(), StoreError> {
-        let _timer = shared.clock.start(Stage::Commit);
         let report = self.report_commit(shared, observer);
         report(0.0);
-        let (changed, bytes) = (shared.cache.changed(), shared.cache.bytes());
-        tracing::debug!(changed, bytes, blocks = self.counts.blocks, "writing changed coins");
-        self.write_index(shared.files, shared.tree)?;
-        let best = self.active.tip().map(|tip| shared.tree.node(tip).hash);
-        // Without anything new, another table would only have to be merged.
-        let is_new = changed > 0 || shared.chainstate.best_block()? != best;
-        if let Some(best) = best.filter(|_| is_new) {
-            if let Some(coins) = self.coins {
-                self.write_coin_count(shared, CoinsAt { block: best, coins: coins as u64 })?;
-            }
-            let write =
-                |changes: &Changes| shared.chainstate.write_reporting(changes, &best, &report);
-            shared.pool.install(|| shared.cache.sync(write))?;
+        let written = self.begin_commit(shared)?.write(shared, &report);
+        self.end_commit(written)
+    }
+
+    /// Begins to make everything durable that is not yet. [`CommitJob::write`] does it, on any
+    /// thread, while further blocks are connected; then [`Ledger::end_commit`] is called. No block
+    /// may be in flight now.
+    pub fn begin_commit<'a>(&mut self, shared: &Shared<'a>) -> Result<CommitJob<'a>, StoreError> {
+        let height = self.active.height().unwrap_or(0);
+        let entries = self.take_dirty()?;
+        let dirty = entries.iter().map(|(id, _)| *id).collect();
+        self.committing = Some(Committing { blocks: self.counts.blocks, height, entries: dirty });
+        Ok(CommitJob {
+            index: Arc::clone(&self.index),
+            coin_count: Arc::clone(&self.coin_count),
+            entries,
+            best: self.active.tip().map(|tip| shared.tree.node(tip).hash),
+            coins: self.coins.map(|coins| coins as u64),
+            changes: shared.pool.install(|| shared.cache.begin_sync()),
+            kept_bytes: self.cache_bytes_max / 100 * KEPT_PERCENT,
+        })
+    }
+
+    /// Takes the entries that are not in the index yet, or not as they are now.
+    fn take_dirty(&mut self) -> Result<Vec<(BlockId, IndexRecord)>, StoreError> {
+        // The flag comes before entries of blocks that were never stored.
+        if self.pruning.has_dropped {
+            self.note_pruned()?;
         }
-        if shared.cache.bytes() > self.cache_bytes_max {
-            shared.cache.shrink_to(self.cache_bytes_max / 100 * KEPT_PERCENT);
+        let dirty = std::mem::take(&mut self.dirty).into_iter();
+        Ok(dirty.map(|id| (id, *self.record(id))).collect())
+    }
+
+    /// Ends a commit, of which `written` is what came of it.
+    pub fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Some(Committing { blocks, height, entries }) = self.committing.take() else {
+            return written;
+        };
+        if let Err(error) = written {
+            self.dirty.extend(entries);
+            return Err(error);
         }
-        self.note_commit();
+        self.note_commit(blocks, height);
         Ok(())
     }
 
@@ -264,52 +355,41 @@ impl Ledger {
         begun.share_to(observer)
     }
 
-    /// [`Ledger::write_index`], if it was done last more than `every` ago: what is stored is then
-    /// found again after a crash, whatever was committed.
+    /// [`Ledger::write_index`], if it was done last more than `every` ago and no commit is being
+    /// written, which does it too: what is stored is then found again after a crash, whatever was
+    /// committed.
     pub fn write_index_every(
         &mut self,
         every: Duration,
         shared: &Shared,
     ) -> Result<(), StoreError> {
-        if self.last_index.elapsed() < every {
+        if self.last_index.elapsed() < every || self.is_committing() {
             return Ok(());
         }
         let _timer = shared.clock.start(Stage::Store);
         self.write_index(shared.files, shared.tree)
     }
 
-    /// Makes blocks and undo data durable, and then their index.
-    pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
-        self.last_index = Instant::now();
-        let (mut changes, cleared) = files.flush()?.split_cleared();
-        let mut cleared = Some(cleared);
-        let dirty: Vec<BlockId> = std::mem::take(&mut self.dirty).into_iter().collect();
-        let mut parts = dirty.chunks(INDEX_BATCH).peekable();
-        // The first part names the files, too, so there is one even without entries.
-        let mut part = parts.next().unwrap_or_default();
-        loop {
-            if let Some(cleared) = cleared.take_if(|_| parts.peek().is_none()) {
-                changes = changes.and(cleared);
-            }
-            let entry = |id: &BlockId| index_entry(tree, *id, *self.record(*id));
-            let entries: Vec<IndexEntry> = part.iter().map(entry).collect();
-            if let Err(error) = self.index.write(&changes, &entries) {
-                self.dirty.extend(dirty);
-                return Err(error);
-            }
-            changes = changes.written();
-            match parts.next() {
-                Some(next) => part = next,
-                None => return Ok(()),
-            }
+    /// Notes in the index that blocks may be missing.
+    pub fn note_pruned(&mut self) -> Result<(), StoreError> {
+        if !self.pruning.is_pruned {
+            self.index.write_pruned()?;
+            self.pruning.is_pruned = true;
         }
+        Ok(())
     }
-}
 
-/// The entry of a block in the index.
-pub(super) fn index_entry(tree: &Tree, id: BlockId, record: IndexRecord) -> IndexEntry {
-    let node = tree.node(id);
-    IndexEntry { hash: node.hash, header: tree.header(id), height: node.height, record }
+    /// Makes blocks and undo data durable, and then their index.
+    ///
+    /// # Panics
+    /// A commit is being written: it may write older entries of the same blocks later.
+    pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
+        assert!(!self.is_committing(), "the index is written by one at a time");
+        self.last_index = Instant::now();
+        let entries = self.take_dirty()?;
+        write_index(&self.index, files, tree, &entries)
+            .inspect_err(|_| self.dirty.extend(entries.iter().map(|(id, _)| *id)))
+    }
 }
 
 /// The record of a block of which only the header is known.
@@ -330,8 +410,15 @@ pub(super) fn note_stored(
     has_segwit: bool,
 ) {
     (record.file, record.data_pos) = (pos.file, pos.pos);
-    record.tx_count = tx_count;
     record.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
+    note_checked(record, tx_count, has_segwit);
+}
+
+/// Notes in its record that a block of `tx_count` transactions has passed all rules without coins.
+/// Core reads `BLOCK_OPT_WITNESS` only to find out whether blocks must be downloaded again that an
+/// old version stored without witnesses (docs/decisions/0013-witnesses.md).
+fn note_checked(record: &mut IndexRecord, tx_count: u32, has_segwit: bool) {
+    record.tx_count = tx_count;
     if has_segwit {
         record.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
     }

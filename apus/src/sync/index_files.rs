@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
-use super::commit::{index_entry, note_stored, record_of_header};
+use super::commit::{note_stored, record_of_header};
+use super::commit_job::index_entry;
 use super::error::SyncError;
 use super::node::open_directory;
 use super::options::Options;

@@ -234,7 +234,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     if let Some(undo) = undo {
         files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
     }
-    tracing::debug!(%refusal, "replaced a damaged block");
+    tracing::debug!(target: "blockstorage", %refusal, "replaced a damaged block");
     node.refusals.push(refusal);
     Ok(())
 }

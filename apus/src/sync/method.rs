@@ -98,6 +98,7 @@ impl Way {
 pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
+    options.check_witness().map_err(SyncError::WrongOptions)?;
     if let Some(hints) = hints.filter(|hints| !swift::build::is_past(node, hints)) {
         return Ok(Choice::swiftsync(node, hints));
     }

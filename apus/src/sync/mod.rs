@@ -12,6 +12,7 @@ mod checked;
 mod clock;
 mod coin_count;
 mod commit;
+mod commit_job;
 mod error;
 mod hints;
 mod hints_file;
@@ -44,12 +45,15 @@ mod space;
 mod status;
 mod swift;
 mod threads;
+mod tips;
 mod unfinished;
+mod verify;
 mod waiting;
 mod ways;
 mod words;
 
 pub use checked::{Checked, NotChecked, RuleGroup};
+pub use clock::Waits;
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use error::{ErrorKind, SyncError};
 pub use hints::{
@@ -66,7 +70,7 @@ pub use outcome::{
     ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin, Summary,
 };
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
-pub use progress::{Download, Observer, Phase, Progress, Unobserved};
+pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};
 pub use prune::prune;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};
@@ -74,5 +78,8 @@ pub use rewind::{rewind, rewind_on};
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
 pub use status::{Status, Unfinished, status};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
+#[cfg(feature = "cli")]
+pub use threads::spawn_free;
+pub use verify::{Damage, DamageList, Ended, LevelReport, Verified, Verify, verify};
 
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};

@@ -111,6 +111,7 @@ impl Node {
             dir,
         };
         node.ledger.pruning = Pruning::new(options, index.pruned);
+        node.ledger.is_read_only = read_only;
         node.load(index)?;
         let genesis_id = node.tree.genesis();
         node.ledger.follow(&node.tree);
@@ -132,7 +133,10 @@ impl Node {
             Coins::New(_) | Coins::ReadOnly => node.ledger.pruning.turn_off(),
         }
         let height = node.tree.node(node.tip()).height;
-        tracing::debug!(height, headers = node.tree.len(), "opened {}", node.dir.path().display());
+        tracing::debug!(
+            target: "blockstorage",
+            height, headers = node.tree.len(), "opened {}", node.dir.path().display()
+        );
         Ok(node)
     }
 

@@ -59,6 +59,8 @@ pub struct Options {
     /// Whether block files are deleted (Core's `-prune`); `None` if all are kept, and for a
     /// directory of which none was deleted.
     pub prune: Option<Prune>,
+    /// Whether peers are asked for the witnesses of blocks that a SwiftSync does not store.
+    pub witness: bool,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
 }
@@ -118,6 +120,7 @@ impl Options {
             join_depth: JOIN_DEPTH,
             peers: None,
             prune: None,
+            witness: true,
             fast_prune: false,
         }
     }
@@ -189,6 +192,25 @@ impl Options {
         Ok(())
     }
 
+    /// Checks that blocks may come without their witnesses, if they are to.
+    ///
+    /// # Errors
+    /// Words for what is missing.
+    pub(crate) fn check_witness(&self) -> Result<(), String> {
+        let lacks = match () {
+            () if self.witness => return Ok(()),
+            () if self.hints.is_none() => "--hints",
+            () if self.assumevalid == AssumeValid::Nothing => "--assumevalid",
+            () if !matches!(self.prune, Some(Prune::Target(_))) => "--prune with a number of MiB",
+            () if self.peers.is_none() => "peers",
+            () => return Ok(()),
+        };
+        Err(format!(
+            "--witness=0 is for blocks of peers that a SwiftSync sums and does not store, since \
+             --prune would delete them: without {lacks} there are none"
+        ))
+    }
+
     /// The directory of blk and rev files.
     pub fn blocks_path(&self) -> PathBuf {
         let base = self.blocks_dir.as_ref().unwrap_or(&self.datadir);
@@ -248,6 +270,28 @@ mod tests {
                 (found, _) => panic!("{method:?}: {found:?}, expected {words:?}"),
             }
         }
+    }
+
+    #[test]
+    fn witnesses_are_left_out_where_blocks_are_not_stored() {
+        let base = Options {
+            witness: false,
+            hints: Some(PathBuf::from("h")),
+            prune: Some(Prune::Target(550 << 20)),
+            peers: Some(PeerOptions::new(0)),
+            ..Options::new(PathBuf::from("d"), Network::new(Chain::Regtest))
+        };
+        assert_eq!(base.check_witness(), Ok(()));
+        let wrong = |options: Options, word: &str| {
+            let what = options.check_witness().unwrap_err();
+            assert!(what.contains(&format!("without {word}")), "{what}");
+            assert_eq!(Options { witness: true, ..options }.check_witness(), Ok(()));
+        };
+        wrong(Options { hints: None, ..base.clone() }, "--hints");
+        wrong(Options { assumevalid: AssumeValid::Nothing, ..base.clone() }, "--assumevalid");
+        wrong(Options { prune: None, ..base.clone() }, "--prune");
+        wrong(Options { prune: Some(Prune::Manual), ..base.clone() }, "--prune");
+        wrong(Options { peers: None, ..base }, "peers");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::checked::Checked;
+use super::clock::{Waits, words_of};
 use super::options::Method;
 use super::peers::PeerReport;
 use crate::hash::Hash;
@@ -95,10 +96,44 @@ pub struct Summary {
     pub refusals: Vec<Refusal>,
     /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
+    /// What the thread that connects blocks in order waited for.
+    pub waits: Waits,
     /// What is pruned; `None` if nothing was, and nothing is to be.
     pub pruned: Option<Pruned>,
     /// What each peer gave; empty if there were to be none.
     pub peers: Vec<PeerReport>,
+}
+
+impl Summary {
+    /// What the run would have to do faster to end earlier; `None` if there is too little to tell
+    /// by.
+    pub fn bottleneck(&self) -> Option<&'static str> {
+        let Waits { connecting, blocks, peers, checks, commits, .. } = self.waits;
+        if connecting * 2 < self.elapsed {
+            let all: Vec<&str> = self.stages.keys().copied().collect();
+            return self.longest_stage(&all);
+        }
+        let workers = blocks + checks;
+        let own = connecting.saturating_sub(workers + peers + commits);
+        match workers.max(peers).max(commits).max(own) {
+            longest if longest.is_zero() => None,
+            longest if longest == workers => {
+                self.longest_stage(&["read", "check", "look_up", "validate"])
+            }
+            longest if longest == peers => {
+                Some("peers: blocks come slower than they are connected")
+            }
+            longest if longest == commits => Some("writing coins"),
+            _ => Some("taking and adding coins, which one thread does"),
+        }
+    }
+
+    /// The stage of these that took most time, in words.
+    fn longest_stage(&self, names: &[&str]) -> Option<&'static str> {
+        let time = |name: &&&str| self.stages.get(**name).copied().unwrap_or_default();
+        let longest = names.iter().max_by_key(time).filter(|name| !time(name).is_zero())?;
+        words_of(longest)
+    }
 }
 
 /// What pruning has done, in this run or before.

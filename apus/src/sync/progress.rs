@@ -1,5 +1,7 @@
 //! Progress of a sync, as an observer sees it.
 
+use crate::hash::Hash;
+
 /// A phase of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -11,6 +13,8 @@ pub enum Phase {
     Connecting,
     /// Disconnecting blocks of a chain that is no longer the best.
     Disconnecting,
+    /// Storing blocks of side branches, and those behind a missing block.
+    StoringBranches,
     /// SwiftSync: working through blocks in any order.
     SwiftSync,
     /// First pass of a join: reading blocks in any order, and writing their outputs and spends to
@@ -28,6 +32,8 @@ pub enum Phase {
     ReadingCoins,
     /// Reading the coins that blocks have spent, from their undo data.
     ReadingUndo,
+    /// Checking the stored blocks of the active chain again, from the tip down.
+    Verifying,
     /// Reading blocks to note which of their outputs are unspent.
     MakingHints,
     /// Reading all of a hints file.
@@ -52,6 +58,7 @@ impl Phase {
             Self::Indexing => "Checking stored blocks",
             Self::Connecting => "Connecting blocks",
             Self::Disconnecting => "Disconnecting blocks",
+            Self::StoringBranches => "Storing blocks of side branches",
             Self::SwiftSync => "SwiftSync",
             Self::JoinReading => "Join 1/3: reading blocks",
             Self::JoinMatching => "Join 2/3: matching spends",
@@ -60,6 +67,7 @@ impl Phase {
             Self::Merging => "Merging tables",
             Self::ReadingCoins => "Reading the UTXO set",
             Self::ReadingUndo => "Reading undo data",
+            Self::Verifying => "Verifying blocks",
             Self::MakingHints => "Making hints",
             Self::ReadingHints => "Reading hints",
             Self::FindingPeers => "Looking for peers",
@@ -104,6 +112,29 @@ pub struct Download {
     pub bytes: u64,
 }
 
+/// A new tip, as Core logs it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tip {
+    /// Hash of the block.
+    pub hash: Hash,
+    /// Its height.
+    pub height: u32,
+    /// The version in its header.
+    pub version: i32,
+    /// The work of its chain, as a logarithm to the base 2.
+    pub log2_work: f64,
+    /// Transactions of its chain.
+    pub transactions: u64,
+    /// The time in its header, in seconds since 1970.
+    pub time: u32,
+    /// The share of all transactions that its chain has, by Core's guess.
+    pub progress: f64,
+    /// Bytes of the cache of coins; at most 100 ms old.
+    pub cache_bytes: usize,
+    /// Entries of the cache of coins; at most 100 ms old.
+    pub cache_coins: usize,
+}
+
 impl Progress {
     /// The beginning of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
@@ -125,6 +156,15 @@ pub trait Observer: Sync {
 
     /// Takes note of a line for the user, such as the way of syncing that was chosen.
     fn note(&self, _: &str) {}
+
+    /// Whether [`Observer::tip`] is to be called.
+    fn wants_tips(&self) -> bool {
+        false
+    }
+
+    /// Takes note of a new tip: of each one while blocks connect or disconnect in order, of the
+    /// last one where many become part of the chain at once.
+    fn tip(&self, _: &Tip) {}
 }
 
 /// An observer that ignores all progress.

@@ -18,10 +18,10 @@ use crate::sync::block::shared::Shared;
 
 impl Ledger {
     /// Deletes the files that are too many and that the committed tip makes superfluous, if it is
-    /// time to look. Nothing else needs to be durable for that. If there are others that would go
-    /// with the present tip, [`Ledger::wants_commit`] says so.
+    /// time to look and no commit is being written. Nothing else needs to be durable for that. If
+    /// there are others that would go with the present tip, [`Ledger::wants_commit`] says so.
     pub fn prune_meanwhile(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        if !self.pruning.is_time(self.counts.bytes) {
+        if self.is_committing() || !self.pruning.is_time(self.counts.bytes) {
             return Ok(());
         }
         self.prune(shared)?;
@@ -73,10 +73,7 @@ impl Ledger {
         if numbers.is_empty() {
             return Ok(());
         }
-        if !self.pruning.is_pruned {
-            self.index.write_pruned()?;
-            self.pruning.is_pruned = true;
-        }
+        self.note_pruned()?;
         let set: BTreeSet<u32> = numbers.iter().copied().collect();
         let stored = |id: &BlockId| {
             let record = self.record(*id);
@@ -95,7 +92,7 @@ impl Ledger {
         self.write_index(files, tree)?;
         files.remove(numbers)?;
         self.pruning.freed_bytes += usage(&freed);
-        tracing::debug!(?numbers, freed = usage(&freed), "pruned block files");
+        tracing::debug!(target: "prune", ?numbers, freed = usage(&freed), "pruned block files");
         Ok(())
     }
 }

@@ -3,7 +3,10 @@
 use super::options::{Options, Prune};
 use crate::chain::{BlockId, Tree};
 use crate::disk::{Disk, StoreError};
-use crate::store::{FileInfo, files_above_target, indexes_that_need_blocks, prunable_height};
+use crate::store::{
+    FileInfo, STORAGE_HEADER_BYTES, files_above_target, indexes_that_need_blocks, prunable_height,
+    stored_from,
+};
 
 /// Bytes of blocks after which it is looked again whether files are too many: those by which files
 /// grow at once.
@@ -27,6 +30,8 @@ pub(super) struct Pruning {
     lock: Option<u32>,
     /// Bytes of the files that this run has deleted.
     pub freed_bytes: u64,
+    /// Whether blocks were checked that are not stored: the index must not say so without the flag.
+    pub has_dropped: bool,
     /// Pruned blocks that are not of the active chain, and so cannot become part of it any more.
     pub side: Vec<BlockId>,
     /// [`super::outcome::Counts::bytes`] when it was last looked whether files are too many.
@@ -72,7 +77,10 @@ impl Pruning {
             // is not known here holds back everything.
             let Some(best) = index.best else { continue };
             let height = tree.find(&best).map_or(0, |id| tree.node(id).height);
-            tracing::debug!(height, "pruning is held back by {}", index.path.display());
+            tracing::debug!(
+                target: "prune",
+                height, "pruning is held back by {}", index.path.display()
+            );
             self.lock = Some(self.lock.map_or(height, |lock| lock.min(height)));
         }
         Ok(())
@@ -87,6 +95,18 @@ impl Pruning {
             return Vec::new();
         };
         files_above_target(infos, target, height, best.saturating_sub(tip))
+    }
+
+    /// The lowest height whose block is to be stored, where all blocks up to `tip` come in any
+    /// order; 0 if nothing is deleted. `sizes` are their bytes, from the tip down.
+    pub fn stored_from(&self, tip: u32, sizes: impl Iterator<Item = u64>) -> u32 {
+        let (Some(target), Some(height)) =
+            (self.target(), prunable_height(tip, self.after, self.lock))
+        else {
+            return 0;
+        };
+        let sizes = sizes.map(|bytes| bytes + u64::from(STORAGE_HEADER_BYTES));
+        stored_from(tip, target, height, sizes)
     }
 
     /// The height of an index of Core's that holds pruning back where the tip is at `tip`.

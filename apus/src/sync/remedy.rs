@@ -15,15 +15,31 @@ pub(super) fn naming<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
 ) -> Result<T, SyncError> {
-    let mut result = work();
-    if let Err(SyncError::Store(error)) = &mut result
-        && is_damage(error)
+    work().map_err(|error| match error {
+        SyncError::Store(error) => SyncError::Store(named(options, error)),
+        other => other,
+    })
+}
+
+/// `error` with the command that repairs what it blames, as [`naming`] adds it.
+fn named(options: &Options, mut error: StoreError) -> StoreError {
+    if is_damage(&error)
         && let Some(remedy) = remedy(&error.path, options)
     {
         error.what += "; ";
         error.what += &remedy;
     }
-    result
+    error
+}
+
+/// The command that repairs the damage `error` found in a directory whose block files were or were
+/// not pruned, added to it as [`naming`] does.
+pub(super) fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> StoreError {
+    if is_pruned && is_damage(&error) {
+        error.what += "; blocks that a repair needs are pruned: sync into an empty directory";
+        return error;
+    }
+    named(options, error)
 }
 
 /// [`naming`], for work with a hints file: adds what to do if that file is to blame.

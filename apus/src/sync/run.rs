@@ -9,9 +9,9 @@ use std::time::Instant;
 use super::clock::Stage;
 use super::error::SyncError;
 use super::hints_file::HintsFile;
-use super::in_order::activate::store_side_branches;
+use super::in_order::side::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
-use super::options::{Method, Options};
+use super::options::{Method, Options, Prune};
 use super::outcome::{Activated, Summary};
 use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
@@ -65,6 +65,7 @@ pub fn sync_on(
         let mut rebuild = None;
         if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
             refuse_pruned(&node)?;
+            refuse_stripped(options)?;
             drop(node);
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
             node = Node::open(options, disk, Coins::New(begun))?;
@@ -84,8 +85,24 @@ pub fn sync_on(
             }
         };
         let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
-        end(node, rebuild, summary)
+        let replaces = rebuild.is_some();
+        let summary = end(node, rebuild, summary)?;
+        match options.prune {
+            Some(Prune::Target(_)) if replaces => prune_at_end(disk, options, summary),
+            _ => Ok(summary),
+        }
     })
+}
+
+/// Deletes what was kept for the UTXO set that has been replaced.
+fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summary, SyncError> {
+    if summary.interrupted {
+        return Ok(summary);
+    }
+    let mut node = Node::open(options, disk, Coins::InPlace)?;
+    let (shared, ledger) = node.split();
+    ledger.prune(&shared)?;
+    Ok(Summary { pruned: node.ledger.pruned(&node.files), ..summary })
 }
 
 /// An error if blocks are pruned, where all are needed for a new UTXO set.
@@ -98,6 +115,19 @@ fn refuse_pruned(node: &Node) -> Result<(), SyncError> {
             node.dir.path().display(),
             node.ledger.blocks_from()
         ))),
+    }
+}
+
+/// An error if blocks are to come without witnesses, where all are stored until a new UTXO set is
+/// in the place of the present one.
+fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
+    match options.witness {
+        true => Ok(()),
+        false => Err(SyncError::WrongOptions(
+            "--witness=0 is for an empty directory: where there is a UTXO set already, all blocks \
+             are stored until the new one is complete; leave it out"
+                .to_string(),
+        )),
     }
 }
 
@@ -125,7 +155,10 @@ fn scan_and_mend(
     scan_into_node(node, opened, observer, stop)?;
     mend::mend_noted(node, stop)?;
     node.clock.add(Stage::Headers, scanning.elapsed());
-    tracing::debug!(headers = node.tree.len(), refused = node.refusals.len(), "sources scanned");
+    tracing::debug!(
+        target: "validation",
+        headers = node.tree.len(), refused = node.refusals.len(), "sources scanned"
+    );
     Ok(())
 }
 
@@ -378,8 +411,8 @@ fn run(
         interrupted = went.interrupted;
     }
     if !interrupted {
-        store_side_branches(node, stop)?;
-        interrupted = stop.load(Relaxed);
+        interrupted =
+            store_side_branches(node, observer, stop)? == Activated::Stopped || stop.load(Relaxed);
     }
     if !interrupted {
         observe(observer, Phase::Merging, node);
@@ -425,6 +458,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         pruned: node.ledger.pruned(&node.files),
         refusals: std::mem::take(&mut node.refusals),
         stages: node.clock.stages(),
+        waits: node.clock.waits(),
         peers: Vec::new(),
     }
 }

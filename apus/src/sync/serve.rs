@@ -12,10 +12,10 @@ use super::threads;
 use crate::hash::Hash;
 use crate::net::{Outgoing, PROTOCOL_VERSION, respond};
 use crate::wire::message::{
-    Command, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem, Message, Raw, Services,
-    Version,
+    Command, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem, InventoryKind, Message,
+    Raw, Services, Version,
 };
-use crate::wire::{HEADER_BYTES, Header};
+use crate::wire::{BlockView, HEADER_BYTES, Header};
 
 /// The bytes of a block, by its height.
 type ReadBlock = dyn Fn(usize) -> Vec<u8> + Send + Sync;
@@ -139,7 +139,11 @@ impl Answers for Honest {
                 for item in list.iter() {
                     out.push(match self.chain.height_of(&item.hash) {
                         Some(height) if height <= self.top => {
-                            let payload = self.chain.block(height);
+                            let block = self.chain.block(height);
+                            let payload = match item.kind == InventoryKind::BLOCK {
+                                true => without_witnesses(&block),
+                                false => block,
+                            };
                             Outgoing { command: Command::BLOCK, payload }
                         }
                         _ => not_found(item),
@@ -150,6 +154,14 @@ impl Answers for Honest {
         }
         Ok(())
     }
+}
+
+/// A block without its witnesses, as peers get it who ask for it so (BIP144).
+///
+/// # Panics
+/// These are not the bytes of a block.
+pub fn without_witnesses(block: &[u8]) -> Vec<u8> {
+    BlockView::parse(block).expect("what is served is a block").without_witnesses()
 }
 
 /// The answer of a peer that does not have what was asked for.

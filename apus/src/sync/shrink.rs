@@ -82,7 +82,7 @@ fn present(node: &Node) -> Present {
     let best = match chainstate.and_then(|chainstate| chainstate.best_block()) {
         Ok(best) => best,
         Err(error) => {
-            tracing::debug!("the present UTXO set cannot be read: {error}");
+            tracing::debug!(target: "coindb", "the present UTXO set cannot be read: {error}");
             None
         }
     };

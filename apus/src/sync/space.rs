@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{stat, statvfs};
 
 use super::node::Node;
+use super::options::AssumeValid;
 use super::waiting::Waiting;
 use super::words::size;
 use crate::chain::BlockId;
@@ -264,8 +265,10 @@ fn estimate(node: &Node) -> Estimate {
         }
         all += place.map_or(0, |place| u64::from(place.len));
     }
-    // SwiftSync deletes at its end.
-    if let Some(target) = node.ledger.pruning.target().filter(|_| node.options.hints.is_none()) {
+    // A SwiftSync that checks everything deletes at its end.
+    let stores_all =
+        node.options.hints.is_some() && node.options.assumevalid == AssumeValid::Nothing;
+    if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
         estimate.blocks = estimate.blocks.min(target);
         estimate.undo = estimate.undo.min(target);
     }

@@ -43,7 +43,7 @@ pub(super) fn spawn<'scope, T: Send + 'scope>(
 
 /// Starts a thread that nobody waits for: it ends by itself once what it works with is gone. If the
 /// system refuses, `work` is not done, and what it holds is dropped.
-pub(super) fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
+pub fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
     if let Err(error) = Builder::new().name(name).spawn(work) {
         tracing::warn!("a thread cannot be started: {error}");
     }

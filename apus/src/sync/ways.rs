@@ -39,7 +39,7 @@ pub(super) fn connect_all(
 ) -> Result<Went, SyncError> {
     let choice = choose(node, hints)?;
     announce(&choice, observer);
-    let chosen = choice.chosen();
+    let (chosen, before) = (choice.chosen(), node.tip());
     let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
     match (choice.way, hints) {
         (Way::SwiftSync, Some(hints)) => {
@@ -48,6 +48,8 @@ pub(super) fn connect_all(
                 swift::build::build(node, hints, observer, stop)? == Activated::Stopped;
             if went.interrupted {
                 went.saved = Some(swift::build::saved_blocks(node, hints)?);
+            } else if node.tip() != before {
+                show_tip(node, observer);
             }
         }
         (Way::Join { .. }, _) => {
@@ -85,7 +87,7 @@ fn join_all(
         }
         let spilled = went.spilled_bytes.get_or_insert(0);
         match join::build::build(node, target, spilled, observer, stop)? {
-            Joined::Done => {}
+            Joined::Done => show_tip(node, observer),
             Joined::Stopped => {
                 went.interrupted = true;
                 break;
@@ -120,6 +122,12 @@ fn connect_up_to(
     let activated = activate_best_chain(node, observer, stop);
     node.options.stop_at_height = stop_at_height;
     activated
+}
+
+/// Shows the tip after many blocks have become part of the chain at once.
+fn show_tip(node: &mut Node, observer: &dyn Observer) {
+    let (shared, ledger) = node.split();
+    ledger.show_tip(&shared, observer);
 }
 
 /// Shows the user which way was chosen.

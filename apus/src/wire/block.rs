@@ -149,6 +149,17 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         self.txs.iter().any(|tx| tx.has_witness)
     }
 
+    /// The bytes of the block without its witnesses.
+    #[cfg(any(test, feature = "internals"))]
+    pub fn without_witnesses(&self) -> Vec<u8> {
+        let mut bytes = self.bytes()[..super::HEADER_BYTES].to_vec();
+        super::put_compact_size(&mut bytes, self.tx_count() as u64);
+        for tx in self.txs() {
+            tx.base_pieces().iter().for_each(|piece| bytes.extend_from_slice(piece));
+        }
+        bytes
+    }
+
     /// The txids of all transactions, in order.
     pub fn txids(&self) -> Vec<Hash> {
         sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())

@@ -24,7 +24,7 @@ pub use cursor::{
 };
 pub use header::{HEADER_BYTES, Header};
 pub use merkle::{MerkleRoot, merkle_root};
-pub use network::{Chain, Network, ScriptFlags, flags, genesis_block};
+pub use network::{Chain, ChainTxData, Network, ScriptFlags, flags, genesis_block};
 pub use outpoint::OutPoint;
 pub use packed::{Packed, packed};
 pub use script::{MAX_SCRIPT_BYTES, is_unspendable};

@@ -57,6 +57,18 @@ pub mod flags {
     pub const TAPROOT: u32 = 1 << 17;
 }
 
+/// How many transactions a network had at one time, and how many more come (Core's `ChainTxData`),
+/// to tell the share of the chain that is done.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ChainTxData {
+    /// The time, in seconds since 1970.
+    pub time: i64,
+    /// Transactions up to then.
+    pub tx_count: u64,
+    /// Transactions a second since then.
+    pub rate: f64,
+}
+
 /// The constants of a network (Core's `CChainParams` and `Consensus::Params`).
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -113,6 +125,8 @@ pub struct Network {
     /// The height that the tip must be above before block files are pruned (Core's
     /// `nPruneAfterHeight`).
     pub prune_after_height: u32,
+    /// How many transactions there are.
+    pub chain_tx_data: ChainTxData,
     /// Blocks whose scripts are checked with other flags than those of their height.
     pub script_flag_exceptions: &'static [(Hash, ScriptFlags)],
     /// The challenge of a signet (BIP325); `None` for other networks.
@@ -150,6 +164,7 @@ impl Network {
             minimum_chain_work: Hash::ZERO,
             default_assume_valid: Hash::ZERO,
             default_assume_valid_height: 0,
+            chain_tx_data: ChainTxData { time: 0, tx_count: 0, rate: 0.0 },
             signet_challenge: Some(challenge),
             ..Self::signet_base()
         }
@@ -214,6 +229,11 @@ impl Network {
             ),
             default_assume_valid_height: 938_343,
             prune_after_height: 100_000,
+            chain_tx_data: ChainTxData {
+                time: 1_772_055_173,
+                tx_count: 1_315_805_869,
+                rate: 5.401_110_064_961_22,
+            },
             script_flag_exceptions: EXCEPTIONS,
             signet_challenge: None,
         }
@@ -258,6 +278,11 @@ impl Network {
             default_assume_valid_height: 4_842_348,
             prune_after_height: 1000,
             script_flag_exceptions: EXCEPTIONS,
+            chain_tx_data: ChainTxData {
+                time: 1_772_051_651,
+                tx_count: 536_108_416,
+                rate: 0.026_914_790_162_571_17,
+            },
             ..Self::main()
         }
     }
@@ -281,6 +306,11 @@ impl Network {
                 "0000000002368b1e4ee27e2e85676ae6f9f9e69579b29093e9a82c170bf7cf8a",
             ),
             default_assume_valid_height: 123_613,
+            chain_tx_data: ChainTxData {
+                time: 1_772_013_387,
+                tx_count: 14_191_421,
+                rate: 0.018_485_795_795_280_41,
+            },
             ..Self::active_from_one()
         }
     }
@@ -299,6 +329,11 @@ impl Network {
                 "00000008414aab61092ef93f1aacc54cf9e9f16af29ddad493b908a01ff5c329",
             ),
             default_assume_valid_height: 293_175,
+            chain_tx_data: ChainTxData {
+                time: 1_772_055_248,
+                tx_count: 28_676_833,
+                rate: 0.067_366_234_363_389_29,
+            },
             ..Self::custom_signet(challenge)
         }
     }
@@ -343,6 +378,8 @@ impl Network {
             minimum_chain_work: Hash::ZERO,
             default_assume_valid: Hash::ZERO,
             default_assume_valid_height: 0,
+            // Core's, so that there is some.
+            chain_tx_data: ChainTxData { time: 0, tx_count: 0, rate: 0.001 },
             ..Self::active_from_one()
         }
     }

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::process::Output;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::{Disk, PowerCut};
-use apus::store::{BlockStatus, DataDir, DataDirOptions};
+use apus::disk::Disk;
+use apus::store::{DataDir, DataDirOptions};
 use apus::sync::{self, Method, Options, Phase, Progress, Prune, Summary, Unobserved};
 use apus::wire::Chain;
-use apus_testchain::every;
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
 
+use crate::support::block_index::{CheckedIndex, check_block_index};
 use crate::support::outcome::Outcome;
+use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{assert_ends, program, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{World, small_chain};
@@ -87,39 +87,12 @@ pub fn files(place: &Place) -> BTreeSet<u32> {
     names.filter_map(number).collect()
 }
 
-/// [`assert_readable`], and there is no file that the index does not name.
+/// [`check_block_index`], and there is no file that the index does not name.
 #[track_caller]
-fn assert_holds_together(place: &Place) -> u32 {
-    let (from, named) = assert_readable(place);
+pub fn assert_holds_together(place: &Place) -> u32 {
+    let CheckedIndex { from, files: named, .. } = check_block_index(place);
     assert_eq!(named, files(place), "files that the index names, and those that there are");
     from
-}
-
-/// Panics unless the index and the files agree as Core's `CheckBlockIndex` wants it, and as its
-/// start does. Returns the lowest height from which all blocks are stored, and the files that are
-/// named.
-#[track_caller]
-fn assert_readable(place: &Place) -> (u32, BTreeSet<u32>) {
-    let options = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };
-    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
-    let (_, index, blocks) = dir.open_blocks().unwrap();
-    let mut from = 1;
-    for entry in &index.entries {
-        let (status, height) = (entry.record.status, entry.height);
-        let (has_data, has_undo) = (entry.block_pos().is_some(), entry.undo_pos().is_some());
-        assert!(has_data || !has_undo, "{height}: undo data without its block");
-        let is_known =
-            status.0 & BlockStatus::BLOCK_VALID_MASK >= BlockStatus::BLOCK_VALID_TRANSACTIONS;
-        assert_eq!(entry.record.tx_count > 0, is_known, "{height}");
-        assert!(!has_data || entry.record.tx_count > 0, "{height}");
-        assert!(index.pruned || has_data == (entry.record.tx_count > 0), "{height}");
-        match entry.block_pos() {
-            Some(pos) => drop(blocks.read_block(pos).unwrap()),
-            None => from = from.max(height + 1),
-        }
-    }
-    let named = index.entries.iter().filter_map(|entry| entry.block_pos()).map(|pos| pos.file);
-    (from, named.collect())
 }
 
 #[test]
@@ -211,7 +184,7 @@ fn a_deep_reorganisation_keeps_what_it_may_need() {
 }
 
 /// Blocks on the block at height `fork`.
-fn branch_of(world: &World, fork: usize, count: usize) -> (Vec<Vec<u8>>, usize) {
+pub fn branch_of(world: &World, fork: usize, count: usize) -> (Vec<Vec<u8>>, usize) {
     let mut parent = blocks::genesis_parent();
     for block in &world.blocks[1..=fork] {
         parent = parent.child(&deserialize(block).unwrap());
@@ -320,23 +293,22 @@ fn power_may_fail_at_any_step_of_pruning() {
         sync::sync_on(disk, &target, sources, &Unobserved, &Default::default())
     };
     let whole = base.copy();
-    let counter = Arc::new(PowerCut::at(u64::MAX));
-    let summary = run(&whole, &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    let (disk, counter) = counted();
+    let summary = run(&whole, &disk).unwrap();
     assert_eq!(summary.height as usize, fork + 6);
     let (from, muhash) = (assert_holds_together(&whole), whole.muhash());
     assert!(from > 300, "{from}");
     let mut cuts = 0;
-    for cut_at in (1..=counter.steps()).step_by(every(7)) {
+    for power in power_cuts(1..=counter.steps(), 7) {
         let place = base.copy();
-        let power = Arc::new(PowerCut::at(cut_at));
-        let result = run(&place, &Disk::with_power_cut(Arc::clone(&power)));
-        assert!(result.is_err() || cut_at + 40 > counter.steps(), "{cut_at}");
+        let result = run(&place, &failing(&power));
+        assert!(result.is_err() || power.cut_at() + 40 > counter.steps(), "{power:?}");
         power.lose_unsynced().unwrap();
-        assert_readable(&place);
+        check_block_index(&place);
         let summary = run(&place, &Disk::new()).unwrap();
-        assert_eq!(summary.height as usize, fork + 6, "cut at {cut_at}");
-        assert_eq!(place.muhash(), muhash, "cut at {cut_at}");
-        assert_eq!(assert_holds_together(&place), from, "cut at {cut_at}");
+        assert_eq!(summary.height as usize, fork + 6, "{power:?}");
+        assert_eq!(place.muhash(), muhash, "{power:?}");
+        assert_eq!(assert_holds_together(&place), from, "{power:?}");
         cuts += 1;
     }
     println!("{cuts} power cuts, of {} steps", counter.steps());

@@ -1,14 +1,12 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
-use std::sync::Arc;
-
-use apus::disk::{Disk, PowerCut};
+use apus::disk::Disk;
 use apus::sync::{self, AssumeValid, Method, Options, Prune, Summary, SyncError, Unobserved};
-use apus_testchain::every;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::Place;
 use crate::support::judge::Judge;
+use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends};
 use crate::support::swift::{World, small_chain};
 
@@ -89,18 +87,17 @@ fn power_may_fail_at_any_step_of_a_rewind() {
         sync::rewind_on(disk, &options, world.height() - 8, &Unobserved, &Default::default())
     };
     let whole = base.copy();
-    let counter = Arc::new(PowerCut::at(u64::MAX));
-    run(&whole, &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    let (disk, counter) = counted();
+    run(&whole, &disk).unwrap();
     let (expected, mut cuts) = (whole.muhash(), 0);
-    for cut_at in (1..=counter.steps()).step_by(every(7)) {
+    for power in power_cuts(1..=counter.steps(), 7) {
         let place = base.copy();
-        let power = Arc::new(PowerCut::at(cut_at));
-        let _ = run(&place, &Disk::with_power_cut(Arc::clone(&power)));
+        let _ = run(&place, &failing(&power));
         power.lose_unsynced().unwrap();
         let height = place.stats(sync::UtxoHash::None).height;
         assert!((world.height() - 8..=world.height()).contains(&height), "{height}");
         run(&place, &Disk::new()).unwrap();
-        assert_eq!(place.muhash(), expected, "cut at {cut_at}");
+        assert_eq!(place.muhash(), expected, "{power:?}");
         cuts += 1;
     }
     println!("{cuts} power cuts, of {} steps", counter.steps());

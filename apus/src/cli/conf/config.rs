@@ -86,6 +86,12 @@ impl Config {
         }
     }
 
+    /// Whether a setting is switched off by its name with `no` before it.
+    pub fn is_negated(&self, name: &str) -> bool {
+        let setting = self.loaded.sources.get(self.loaded.chain.name(), name);
+        setting.is_some_and(|setting| setting.value.is_negated())
+    }
+
     /// The settings that this run took from files, by file, in the order of first use.
     pub fn used(&self) -> Vec<(&Path, Vec<&str>)> {
         let mut files: Vec<(&Path, Vec<&str>)> = Vec::new();

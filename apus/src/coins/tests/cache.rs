@@ -17,26 +17,30 @@ fn key(outpoint: &OutPoint) -> Vec<u8> {
 
 /// Applies changes as a database would, and asserts that they are sorted and without repetition.
 fn apply(changes: &Changes, tables: &mut Tables) {
-    let parts: Vec<_> = changes.split(3).into_iter().flatten().collect();
-    assert_eq!(parts.len(), changes.len());
-    assert_eq!(changes.iter().count(), changes.len());
-    let mut last = Vec::new();
-    for (outpoint, coin) in parts {
-        let key = key(outpoint);
-        assert!(last < key, "sorted");
-        last.clone_from(&key);
-        match coin {
-            None => {
-                tables.remove(&key);
-            }
-            Some(coin) => {
-                let mut value = Vec::new();
-                coin.encode(&mut value);
-                assert_eq!(value.len(), coin.encoded_len());
-                tables.insert(key, value);
-            }
-        }
+    let (mut last, mut count) = (Vec::new(), 0);
+    for part in changes.split(3) {
+        assert!(!part.is_empty());
+        let before = count;
+        let apply = |outpoint: &OutPoint, coin: Option<CoinParts>| -> Result<(), ()> {
+            let key = key(outpoint);
+            assert!(last < key, "sorted");
+            last.clone_from(&key);
+            count += 1;
+            let mut value = Vec::new();
+            match coin {
+                None => tables.remove(&key),
+                Some(coin) => {
+                    coin.encode(&mut value);
+                    assert_eq!(value.len(), coin.encoded_len());
+                    tables.insert(key, value)
+                }
+            };
+            Ok(())
+        };
+        part.try_for_each(apply).expect("nothing fails");
+        assert_eq!(count - before, part.len());
     }
+    assert_eq!((count, changes.all().len()), (changes.len(), changes.len()));
 }
 
 fn read(tables: &Tables, outpoint: &OutPoint) -> Option<Coin> {
@@ -45,12 +49,24 @@ fn read(tables: &Tables, outpoint: &OutPoint) -> Option<Coin> {
 
 /// The cache and its tables, and the plain map that they must be equal to.
 struct Pair {
-    cache: CoinsCache,
+    cache: &'static CoinsCache,
     tables: Tables,
     truth: BTreeMap<OutPoint, Coin>,
     /// Coins that were read from the tables and are not in the cache yet, with the cache's
     /// generation before.
     reads: Vec<(u64, OutPoint, Coin)>,
+    writing: Option<Writing>,
+}
+
+/// A sync that has begun.
+struct Writing {
+    changes: Changes<'static>,
+    /// What the tables have to be after it.
+    truth: BTreeMap<OutPoint, Coin>,
+    /// The tables with the changes, once these were copied.
+    copied: Option<Tables>,
+    /// Whether readers see those tables.
+    is_visible: bool,
 }
 
 impl Pair {
@@ -86,16 +102,44 @@ impl Pair {
                 }
             }
             18 => self.cache.shrink_to(self.cache.bytes() / 2),
-            19 if seed % 3 == 0 => {
+            19 if seed % 3 == 0 && self.writing.is_none() => {
                 let failed = self.cache.sync(|_| Err("the disk is full"));
                 prop_assert_eq!(failed, Err("the disk is full"));
             }
-            19 => self.write(seed % 3 == 1)?,
+            19 if self.writing.is_none() => self.write(seed % 3 == 1)?,
+            19..=22 => self.write_on(seed)?,
             _ => unreachable!(),
         }
         self.cache.check();
         let here = self.get(&at);
         prop_assert_eq!(here.as_ref(), self.truth.get(&at));
+        Ok(())
+    }
+
+    /// Goes one step further in a sync beside the other steps.
+    fn write_on(&mut self, seed: u64) -> Result<(), TestCaseError> {
+        match self.writing.take() {
+            None => {
+                let (changes, truth) = (self.cache.begin_sync(), self.truth.clone());
+                prop_assert_eq!(self.cache.changed(), 0);
+                self.writing = Some(Writing { changes, truth, copied: None, is_visible: false });
+            }
+            // Its changes are listed again.
+            Some(Writing { is_visible: false, .. }) if seed.is_multiple_of(7) => {}
+            Some(writing @ Writing { copied: None, .. }) => {
+                let mut copied = self.tables.clone();
+                apply(&writing.changes, &mut copied);
+                prop_assert_eq!(copied.len(), writing.truth.len());
+                let is_held = |(at, coin)| read(&copied, at).as_ref() == Some(coin);
+                prop_assert!(writing.truth.iter().all(is_held));
+                self.writing = Some(Writing { copied: Some(copied), ..writing });
+            }
+            Some(writing @ Writing { is_visible: false, .. }) => {
+                self.tables = writing.copied.clone().unwrap_or_default();
+                self.writing = Some(Writing { is_visible: true, ..writing });
+            }
+            Some(writing) => writing.changes.end(),
+        }
         Ok(())
     }
 
@@ -145,12 +189,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
     fn cache_and_tables_equal_a_plain_map(
-        steps in proptest::collection::vec((0u8..20, 0u64..60, any::<u32>()), 1..300)
+        steps in proptest::collection::vec((0u8..23, 0u64..60, any::<u32>()), 1..300)
     ) {
-        let (cache, tables) = (CoinsCache::new(), Tables::new());
-        let mut pair = Pair { cache, tables, truth: BTreeMap::new(), reads: Vec::new() };
+        let (cache, tables) = (Box::leak(Box::new(CoinsCache::new())), Tables::new());
+        let (truth, reads) = (BTreeMap::new(), Vec::new());
+        let mut pair = Pair { cache, tables, truth, reads, writing: None };
         for (kind, n, seed) in steps {
             pair.step((kind, n, seed.into()))?;
+        }
+        while pair.writing.is_some() {
+            pair.write_on(1)?;
         }
         pair.write(false)?;
         pair.cache.check();
@@ -162,7 +210,11 @@ fn an_entry_goes_through_its_states() {
     let (cache, at) = (CoinsCache::new(), outpoint(1));
     let sync = |expected: &[Option<u64>]| {
         let written = |changes: &Changes| -> Result<(), ()> {
-            let amounts: Vec<_> = changes.iter().map(|(_, c)| c.map(|c| c.amount)).collect();
+            let mut amounts = Vec::new();
+            changes.all().try_for_each(|_, coin| {
+                amounts.push(coin.map(|coin| coin.amount));
+                Ok(())
+            })?;
             assert_eq!(amounts, expected);
             Ok(())
         };
@@ -213,20 +265,80 @@ fn a_read_from_before_a_sync_is_not_filled() {
 }
 
 #[test]
-fn prefetching_gives_up_while_a_sync_runs() {
+fn what_is_being_written_stays_while_the_cache_changes() {
     let cache = CoinsCache::new();
-    let all: Vec<_> = (0..1000).map(|n| (outpoint(n), coin(n))).collect();
-    let outpoints: Vec<_> = all.iter().map(|c| c.0).collect();
-    let generation = cache.generation();
-    let write = |_: &Changes| -> Result<(), ()> {
+    let (kept, spent, twice, gone, again) =
+        (outpoint(1), outpoint(2), outpoint(4), outpoint(5), outpoint(7));
+    for (at, n) in [(kept, 1), (spent, 2), (twice, 3)] {
+        cache.add(&at, &coin(n), Overwrite::Never).expect("free");
+    }
+    cache.remove(&gone);
+    cache.remove(&again);
+    let changes = cache.begin_sync();
+    assert_eq!((changes.len(), cache.changed()), (5, 0));
+    assert_eq!(cache.spend(&spent), Lookup::Hit(coin(2)));
+    assert_eq!(cache.spend(&spent), Lookup::Spent);
+    // Another coin under the same outpoint, spent as well, and restored.
+    assert_eq!(cache.add(&twice, &coin(9), Overwrite::Never), Err(Overwritten(twice)));
+    cache.add(&twice, &coin(9), Overwrite::Possible).expect("overwrite");
+    assert_eq!(cache.spend(&twice), Lookup::Hit(coin(9)));
+    cache.restore(&twice, &coin(10));
+    cache.add(&again, &coin(11), Overwrite::Never).expect("spent");
+    // A look-up from before the end finds the coin in the tables, which do not delete it yet.
+    cache.fill(cache.generation(), &gone, &coin(5));
+    assert_eq!(cache.peek(&gone), Lookup::Spent);
+    cache.shrink_to(0);
+    cache.check();
+    let mut tables = Tables::new();
+    tables.insert(key(&gone), Vec::new());
+    tables.insert(key(&again), Vec::new());
+    apply(&changes, &mut tables);
+    let written: Vec<_> = [kept, spent, twice].iter().map(|at| read(&tables, at)).collect();
+    assert_eq!(written, [Some(coin(1)), Some(coin(2)), Some(coin(3))]);
+    assert_eq!(tables.len(), 3);
+    changes.end();
+    cache.check();
+    assert_eq!((cache.peek(&gone), cache.peek(&kept)), (Lookup::Unknown, Lookup::Hit(coin(1))));
+    let changes = cache.begin_sync();
+    apply(&changes, &mut tables);
+    changes.end();
+    let written: Vec<_> = [kept, spent, twice, again].iter().map(|at| read(&tables, at)).collect();
+    assert_eq!(written, [Some(coin(1)), None, Some(coin(10)), Some(coin(11))]);
+    assert_eq!(tables.len(), 3);
+}
+
+#[test]
+fn a_sync_goes_on_beside_threads_that_use_the_cache() {
+    let cache = CoinsCache::new();
+    let all: Vec<_> = (0..30_000).map(|n| (outpoint(n), coin(n))).collect();
+    let (first, second) = all.split_at(20_000);
+    cache.add_batch(first, Overwrite::Never).expect("free");
+    let mut tables = Tables::new();
+    let outpoints: Vec<_> = first.iter().map(|c| c.0).collect();
+    for (n, spent) in outpoints.chunks(5_000).enumerate() {
+        let changes = cache.begin_sync();
         std::thread::scope(|scope| {
-            scope.spawn(|| cache.fill_batch(generation, &all));
-            scope.spawn(|| assert_eq!(cache.unknown(&outpoints).len(), 1000));
+            scope.spawn(|| assert!(cache.spend_batch(spent).iter().all(|l| l != &Lookup::Unknown)));
+            let added = &second[2_500 * n..2_500 * (n + 1)];
+            scope.spawn(|| cache.add_batch(added, Overwrite::Never).expect("free"));
+            scope.spawn(|| assert!(cache.unknown(&outpoints).len() < outpoints.len()));
+            scope.spawn(|| apply(&changes, &mut tables));
         });
-        Ok(())
-    };
-    cache.sync(write).expect("written");
-    assert!(cache.is_empty());
+        assert_eq!(tables.len(), 20_000 - 2_500 * n);
+        changes.end();
+        cache.check();
+    }
+    let changes = cache.begin_sync();
+    apply(&changes, &mut tables);
+    let expected: Tables = second
+        .iter()
+        .map(|(at, coin)| {
+            let mut value = Vec::new();
+            coin.encode(&mut value);
+            (key(at), value)
+        })
+        .collect();
+    assert_eq!(tables, expected);
 }
 
 #[test]
@@ -274,6 +386,26 @@ fn eviction_takes_clean_entries_only_and_its_memory_is_used_again() {
     assert_eq!(cache.len(), 40_000);
     cache.add_batch(&coins(300_000..440_000), Overwrite::Never).expect("free");
     assert!(cache.bytes() <= before);
+    cache.check();
+}
+
+#[test]
+fn a_coin_that_a_block_is_about_to_spend_is_not_evicted() {
+    let cache = CoinsCache::new();
+    let coins: Vec<_> = (0..10_000).map(|n| (outpoint(n), coin(n))).collect();
+    cache.add_batch(&coins[..5_000], Overwrite::Never).expect("free");
+    cache.sync(|_| Ok::<_, ()>(())).expect("written");
+    let wanted: Vec<_> = coins[..1_000].iter().map(|c| c.0).collect();
+    assert!(cache.unknown(&wanted).is_empty());
+    cache.fill_batch(cache.generation(), &coins[5_000..6_000]);
+    cache.shrink_to(0);
+    let is_there = |(at, _): &&(OutPoint, Coin)| cache.peek(at) != Lookup::Unknown;
+    assert_eq!(coins.iter().filter(is_there).count(), 2_000);
+    cache.check();
+    // Nobody has spent them: the next time they go.
+    assert_eq!(cache.spend(&wanted[0]), Lookup::Hit(coin(0)));
+    cache.shrink_to(0);
+    assert_eq!(cache.len(), 1);
     cache.check();
 }
 

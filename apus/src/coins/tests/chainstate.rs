@@ -1,5 +1,6 @@
 use std::path::Path;
-use std::sync::Arc;
+
+use apus_testchain::rounds;
 
 use super::{coin, outpoint};
 use crate::coins::*;
@@ -281,14 +282,13 @@ fn statistics_equal_those_counted_plainly() {
 fn a_power_cut_leaves_the_state_before_or_after() {
     let states = [sorted(0..0), sorted(0..40), sorted(20..60), sorted(30..90)];
     let mut seen = [0; 4];
-    for step in 1.. {
+    for power in (1..).flat_map(|step| PowerCut::kinds(step, rounds(4))) {
         let dir = tempfile::tempdir().expect("a directory");
-        let power = Arc::new(PowerCut::at(step));
         let _ = write_states(Disk::with_power_cut(power.clone()), dir.path(), &states);
         power.lose_unsynced().expect("the power is gone");
         let chainstate = open(dir.path());
         let best = chainstate.best_block().expect("read").map_or(0, |best| best.0[0].into());
-        assert_eq!(all(&chainstate, 1), states[best], "cut at step {step}, best block {best}");
+        assert_eq!(all(&chainstate, 1), states[best], "{power:?}, best block {best}");
         seen[best] += 1;
         if !power.is_off() {
             break;

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::{coin, outpoint};
 use crate::coins::survivors::{Survivors, WriteError};
@@ -234,9 +233,8 @@ fn damage_to_the_file_is_seen() {
 fn a_power_cut_loses_only_what_was_not_saved() {
     let (first, second) = (coins(0..200), coins(1000..1400));
     let mut resumed = 0;
-    for step in 1.. {
+    for power in (1..).flat_map(|step| PowerCut::kinds(step, 2)) {
         let dir = tempfile::tempdir().expect("a directory");
-        let power = Arc::new(PowerCut::at(step));
         let disk = Disk::with_power_cut(power.clone());
         let mut saved = None;
         let work = || -> Result<(), StoreError> {

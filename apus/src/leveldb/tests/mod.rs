@@ -1,6 +1,7 @@
 mod against_map;
 mod damage;
 mod disorder;
+mod faults;
 mod foreign;
 mod large;
 mod pending;

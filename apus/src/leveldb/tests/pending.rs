@@ -1,6 +1,8 @@
 use std::fs;
 use std::sync::Arc;
 
+use apus_testchain::rounds;
+
 use super::*;
 use crate::disk::{PowerCut, StoreError};
 use crate::leveldb::{PendingTable, RunKind};
@@ -135,10 +137,11 @@ fn power_cut_while_a_run_is_written_suspended_resumed_and_committed() {
         let (mut cut_at, mut resumed) = (1, 0);
         loop {
             let mut finished = false;
-            for lose in [false, true] {
+            let process = Arc::new(PowerCut::at(cut_at));
+            let disks = PowerCut::kinds(cut_at, rounds(1)).map(|power| (power, true));
+            for (power, lose) in [(process, false)].into_iter().chain(disks) {
                 let dir = tempfile::tempdir().unwrap();
                 apus_testchain::copy_dir(prepared.path(), dir.path()).unwrap();
-                let power = Arc::new(PowerCut::at(cut_at));
                 let disk = Disk::with_power_cut(power.clone());
                 let result = write_run(&disk, dir.path(), &plan);
                 finished = !power.is_off();
@@ -151,7 +154,7 @@ fn power_cut_while_a_run_is_written_suspended_resumed_and_committed() {
                 db.verify().unwrap();
                 let content = content(&db);
                 let is_old = !finished && content == plan.before;
-                assert!(content == plan.after || is_old, "cut at {cut_at}");
+                assert!(content == plan.after || is_old, "{power:?}");
                 resumed += u32::from(is_old && done > 0);
                 drop(db);
                 write_run(&Disk::new(), dir.path(), &plan).unwrap();

@@ -1,6 +1,8 @@
 use std::fs;
 use std::sync::Arc;
 
+use apus_testchain::rounds;
+
 use super::*;
 use crate::disk::PowerCut;
 
@@ -18,20 +20,23 @@ fn cut_at_every_step(
     let mut cut_at = 1;
     loop {
         let mut finished = false;
-        for lose in [false, true] {
+        // First only the process dies.
+        let process = Arc::new(PowerCut::at(cut_at));
+        let disks = PowerCut::kinds(cut_at, rounds(4)).map(|power| (power, true));
+        for (power, lose) in [(process, false)].into_iter().chain(disks) {
             let dir = tempfile::tempdir().unwrap();
             apus_testchain::copy_dir(prepared.path(), dir.path()).unwrap();
-            let power = Arc::new(PowerCut::at(cut_at));
             let result = work(Disk::with_power_cut(power.clone()), dir.path());
             finished = !power.is_off();
             assert!(!finished || result.is_ok());
             if lose {
                 power.lose_unsynced().unwrap();
+                eprintln!("{power:?}");
             }
             let db = open(dir.path(), small_options());
             db.verify().unwrap();
             let content = content(&db);
-            assert!(content == *after || (!finished && content == *before), "cut at {cut_at}");
+            assert!(content == *after || (!finished && content == *before), "{power:?}");
             // The database can still be written.
             db.apply([(b"new", Some(b"1"))]).unwrap();
             db.merge_all().unwrap();

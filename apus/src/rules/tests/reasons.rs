@@ -237,6 +237,36 @@ fn witness_commitments() {
     assert_eq!(in_context(&before, &empty), "ok");
 }
 
+/// Without witnesses, neither the commitment nor the weight is checked, and all else is.
+#[test]
+fn blocks_that_come_without_witnesses() {
+    let network = regtest();
+    let verdict_of = |txs: &[Transaction], height| {
+        let context =
+            BlockContext { network: &network, height, parent_median_time_past: 1_600_000_000 };
+        verdict(check_stripped_block_in_context(&checked(txs), &context))
+    };
+    let mut spend = spending(1);
+    spend.input[0].witness = Witness::from_slice(&[[1, 2, 3]]);
+    let whole = committed(vec![coinbase(200), spend], &[vec![5; 32]]);
+    let mut stripped = whole.clone();
+    stripped.iter_mut().for_each(|tx| tx.input[0].witness = Witness::new());
+    assert_eq!(in_context(&network, &stripped), "bad-witness-nonce-size");
+    assert_eq!(verdict_of(&stripped, 200), "ok");
+    assert_eq!(verdict_of(&stripped, 201), "bad-cb-height");
+    stripped[1].lock_time = LockTime::from_consensus(200);
+    stripped[1].input[0].sequence = Sequence(0);
+    assert_eq!(verdict_of(&stripped, 200), "bad-txns-nonfinal");
+    // What comes all the same is checked in full.
+    assert_eq!(verdict_of(&whole, 200), "ok");
+    let mut other = whole.clone();
+    other[1].input[0].witness = Witness::from_slice(&[[1, 2, 4]]);
+    assert_eq!(verdict_of(&other, 200), "bad-witness-merkle-match");
+    let mut half = whole;
+    half[0].input[0].witness = Witness::new();
+    assert_eq!(verdict_of(&half, 200), "bad-witness-nonce-size");
+}
+
 #[test]
 fn weight() {
     let network = regtest();

@@ -103,6 +103,22 @@ fn mistakes_are_named() {
     assert!(open(root, &mainnet(), options).unwrap().open_blocks().unwrap().1.pruned);
 }
 
+/// A power cut soon after a directory was made may leave a block file whose first sector was never
+/// written.
+#[test]
+fn a_torn_first_file_is_no_foreign_file() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+    let path = dir.path().join("blocks/blk00000.dat");
+    let mut bytes = noise(1, 2048);
+    fs::write(&path, &bytes).unwrap();
+    let refused = refusal(open(dir.path(), &mainnet(), DataDirOptions::default()));
+    assert!(refused.contains("not a file of mainnet blocks"), "{refused}");
+    bytes[..512].fill(0);
+    fs::write(&path, &bytes).unwrap();
+    open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+}
+
 #[test]
 fn blocks_may_be_elsewhere() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -2,7 +2,7 @@ use super::write_undo;
 use std::fs;
 
 use super::*;
-use crate::disk::Disk;
+use crate::disk::{Call, Disk};
 use crate::hash::Hash;
 
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
@@ -268,4 +268,19 @@ fn what_cannot_fit_is_refused_and_ends_all_writing() {
     assert!(files.append_block(&vec![0; 128 << 20], 0, 1).is_err());
     let error = files.append_block(&[0; 80], 0, 1).unwrap_err().to_string();
     assert!(error.contains("an earlier write to the block files failed"), "{error}");
+}
+
+/// A flush after one that failed is refused, so that the index never names what may be lost.
+#[test]
+fn a_flush_that_failed_is_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Disk::failing(Call::Sync, 0..1);
+    let options = BlockFilesOptions::default();
+    let files = BlockFiles::new(&disk, dir.path(), mainnet().magic, key(), vec![], options);
+    files.append_block(&[0; 80], 0, 0).unwrap();
+    let error = files.flush().unwrap_err();
+    assert!(error.to_string().contains("blk00000.dat: cannot sync"), "{error}");
+    let error = files.flush().unwrap_err().to_string();
+    assert!(error.contains("an earlier write to the block files failed"), "{error}");
+    assert!(files.append_block(&[0; 80], 1, 0).is_err());
 }

@@ -1,6 +1,8 @@
 use super::write_undo;
 use std::sync::Arc;
 
+use apus_testchain::rounds;
+
 use super::*;
 use crate::disk::{Disk, PowerCut};
 use crate::hash::Hash;
@@ -102,13 +104,14 @@ pub(super) fn cut_at_every_step(scenario: fn(&Disk, &Path, &mut Promises) -> Res
     eprintln!("{steps} steps");
     assert!(steps > 50, "{steps}");
 
-    for cut_at in 1..=steps {
+    for power in (1..=steps).flat_map(|cut_at| PowerCut::kinds(cut_at, rounds(2))) {
         let dir = tempfile::tempdir().unwrap();
-        let power = Arc::new(PowerCut::at(cut_at));
+        let what = format!("{power:?}");
         let mut promises = Promises::default();
         let disk = Disk::with_power_cut(power.clone());
-        assert!(scenario(&disk, dir.path(), &mut promises).is_err(), "cut at {cut_at}");
+        assert!(scenario(&disk, dir.path(), &mut promises).is_err(), "{what}");
         power.lose_unsynced().unwrap();
+        eprintln!("{what}");
         check(dir.path(), &promises);
         // More blocks can be written after the failure.
         scenario(&Disk::new(), dir.path(), &mut promises).unwrap();

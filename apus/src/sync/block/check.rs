@@ -2,7 +2,10 @@
 
 use super::step::BlockFault;
 use crate::chain::{BlockId, Tree};
-use crate::rules::{BlockContext, CheckedBlock, RuleError, check_block, check_block_in_context};
+use crate::rules::{
+    BlockContext, CheckedBlock, RuleError, check_block, check_block_in_context,
+    check_stripped_block_in_context,
+};
 use crate::sync::sources::BlockBytes;
 use crate::wire::BlockView;
 
@@ -13,6 +16,8 @@ pub(crate) enum History {
     CheckedBefore,
     /// Nothing is known of them.
     New,
+    /// Nothing is known of them, but that their peer was asked to leave witnesses out.
+    Stripped,
 }
 
 /// Parses a block and checks all rules that need no coins.
@@ -27,12 +32,33 @@ pub(crate) fn check_bytes(
     history: History,
     bytes: BlockBytes,
 ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-    let node = tree.node(id);
+    check_view(tree, id, history, parse(tree, id, bytes)?)
+}
+
+/// Parses the bytes that are to be the block `id`, and checks that they are by the hash of their
+/// header.
+pub(crate) fn parse(
+    tree: &Tree,
+    id: BlockId,
+    bytes: BlockBytes,
+) -> Result<BlockView<BlockBytes>, BlockFault> {
+    let hash = tree.node(id).hash;
     let view = BlockView::parse(bytes)
         .map_err(|error| BlockFault::Damaged(format!("not a block: {error}")))?;
-    if view.hash() != node.hash {
-        return Err(BlockFault::Damaged(format!("this is not block {}", node.hash)));
+    match view.hash() == hash {
+        true => Ok(view),
+        false => Err(BlockFault::Damaged(format!("this is not block {hash}"))),
     }
+}
+
+/// [`check_bytes`] of a parsed block.
+pub(crate) fn check_view(
+    tree: &Tree,
+    id: BlockId,
+    history: History,
+    view: BlockView<BlockBytes>,
+) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+    let node = tree.node(id);
     let context = BlockContext {
         network: tree.network(),
         height: node.height,
@@ -40,9 +66,13 @@ pub(crate) fn check_bytes(
     };
     let block = check_block(view, tree.network()).map_err(|error| match history {
         History::CheckedBefore => fault(error),
-        History::New => BlockFault::Damaged(error.to_string()),
+        History::New | History::Stripped => BlockFault::Damaged(error.to_string()),
     })?;
-    check_block_in_context(&block, &context).map_err(fault)?;
+    let checked = match history {
+        History::CheckedBefore | History::New => check_block_in_context(&block, &context),
+        History::Stripped => check_stripped_block_in_context(&block, &context),
+    };
+    checked.map_err(fault)?;
     Ok(block)
 }
 

@@ -40,11 +40,21 @@ impl Shared<'_> {
         step: Step,
         halt: &AtomicBool,
     ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        self.checked_as(step, History::New, halt)
+    }
+
+    /// [`Shared::checked_until`], where `of_peers` is what is known of a block that a peer sends.
+    pub fn checked_as(
+        &self,
+        step: Step,
+        of_peers: History,
+        halt: &AtomicBool,
+    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
         if step.place == Place::Peers {
             let Some(peers) = self.peers else { return Err(BlockFault::Gone) };
             return peers.fetch(self.tree, step, halt, |bytes| {
                 let _timer = self.clock.start(Stage::Check);
-                check_bytes(self.tree, step.id, History::New, bytes)
+                check_bytes(self.tree, step.id, of_peers, bytes)
             });
         }
         let bytes = {

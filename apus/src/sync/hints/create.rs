@@ -93,7 +93,10 @@ fn create(
     let mut collectors = search.in_chainstate(options.threads, new)?;
     collectors.extend(search.spent_above(new)?);
     let groups = order.groups.len();
-    tracing::debug!(blocks = height, groups, spilled = spill.bytes_written(), "sorted");
+    tracing::debug!(
+        target: "coindb",
+        blocks = height, groups, spilled = spill.bytes_written(), "sorted"
+    );
     let keys = task.pool.install(|| SortedKeys::new(&spill, collectors));
     let totals = write_hints(task, &order, &CollectedOutputs { keys, numbering, chain })?;
     Ok(Made {

@@ -65,7 +65,7 @@ fn prove_hints(
     };
     let tally = proved.map_err(|fault| fault.into_error(&node, &hints))?;
     let checked = match plan.mode {
-        Mode::AssumeValid => Checked::outpoints_alone(height, 0),
+        Mode::AssumeValid => Checked::outpoints_alone(height, 0, 0..0),
         Mode::Full => Checked::default(),
     };
     Ok(Summary {

@@ -10,15 +10,13 @@ use super::pipeline::with_workers;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::sync::assumevalid::Assumed;
-use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::clock::Stage;
+use crate::sync::block::step::Step;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::{Node, observe, refusal, step};
 use crate::sync::outcome::Activated;
 use crate::sync::peers::{Wanted, store_left};
 use crate::sync::progress::{Observer, Phase};
-use crate::sync::sources::Place;
 
 /// Makes the best valid chain active and commits it. After an error nothing more is written: the
 /// cache may hold half a block.
@@ -51,7 +49,10 @@ fn activate(
         }
         let steps = steps(node, fork, best);
         let (from, to) = (node.tree.node(fork).height, node.tree.node(best).height);
-        tracing::debug!(from, to, best = %node.tree.node(best).hash, "connecting a chain");
+        tracing::debug!(
+            target: "validation",
+            from, to, best = %node.tree.node(best).hash, "connecting a chain"
+        );
         if steps.is_empty() {
             break;
         }
@@ -64,7 +65,7 @@ fn activate(
             Outcome::Stopped => return Ok(Activated::Stopped),
             Outcome::Invalid(step, error) => {
                 let refusal = refusal(node, &step, error.to_string());
-                tracing::debug!(%refusal, "refused");
+                tracing::debug!(target: "validation", %refusal, "refused");
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
             }
@@ -117,8 +118,9 @@ fn disconnect_to(
         if shared.cache.bytes() > ledger.cache_bytes_max {
             ledger.commit(&shared, observer)?;
         }
-        if let Disconnected::Damaged(step, what) = disconnect_tip(&shared, ledger)? {
-            take_another_copy(node, step, &what, stop)?;
+        match disconnect_tip(&shared, ledger)? {
+            Disconnected::Done => ledger.show_tip(&shared, observer),
+            Disconnected::Damaged(step, what) => take_another_copy(node, step, &what, stop)?,
         }
     }
     Ok(Activated::Best)
@@ -168,7 +170,8 @@ fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     branch.into_iter().map_while(|id| step(node, id)).collect()
 }
 
-fn connect(
+/// Connects the blocks of `steps`, the first of which builds on the tip.
+pub(crate) fn connect(
     node: &mut Node,
     steps: &[Step],
     observer: &dyn Observer,
@@ -202,45 +205,4 @@ fn connect(
     };
     let wanted = Wanted { gives_up: true, ..Wanted::of([steps]) };
     shared.serve(wanted, observer, connect)
-}
-
-/// Stores the blocks of sources that are not part of the best chain and break no rule that can be
-/// checked without coins, as Core does: a later block may make them part of it.
-pub(crate) fn store_side_branches(node: &mut Node, stop: &AtomicBool) -> Result<(), SyncError> {
-    let side: Vec<BlockId> = node
-        .tree
-        .ids()
-        // One that was stored once is pruned, and not stored again.
-        .filter(|id| !node.tree.node(*id).failed && node.record(*id).tx_count == 0)
-        .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
-        .collect();
-    for id in side {
-        while let Some(place) = node.sources.place(id) {
-            if stop.load(Relaxed) || node.tree.node(id).failed {
-                break;
-            }
-            let step = Step { id, place: Place::Source(place), weight: 0 };
-            let prepared = node.split().0.prepare(step);
-            match prepared {
-                Ok(prepared) => {
-                    let (shared, ledger) = node.split();
-                    let _timer = shared.clock.start(Stage::Store);
-                    ledger.store_block(&shared, id, prepared.block.view())?;
-                    break;
-                }
-                Err(BlockFault::Store(error)) => return Err(error.into()),
-                Err(BlockFault::Damaged(what)) => take_another_copy(node, step, &what, stop)?,
-                // These have peers alone to wait for.
-                Err(BlockFault::Stopped | BlockFault::Gone) => break,
-                Err(BlockFault::Rule(error)) => {
-                    let refusal = refusal(node, &step, error.to_string());
-                    node.refusals.push(refusal);
-                    node.mark_failed(id);
-                }
-            }
-        }
-    }
-    let (shared, ledger) = node.split();
-    ledger.write_index(shared.files, shared.tree)?;
-    Ok(())
 }

@@ -17,15 +17,18 @@ use crate::sync::block::prepare::Prepared;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::block::validate::{BranchTimes, Validation};
-use crate::sync::clock::Stage;
+use crate::sync::clock::{Stage, Wait};
 use crate::sync::commit::Ledger;
 use crate::sync::outcome::Counts;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::sources::Place;
 use crate::wire::OutPoint;
 
+/// The time between two lines of the log about stages and queues.
+const BENCH_EVERY: Duration = Duration::from_secs(10);
+
 /// How a run of the pipeline ended.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// Every step is connected.
     Done,
     /// Somebody asked to stop.
@@ -62,7 +65,7 @@ pub(super) struct Connector<'a> {
 
 /// Why the connector takes no further block until none is in flight.
 enum Halt {
-    /// It is time to commit; after that it goes on.
+    /// It is time to begin a commit, for which no block may be in flight; after that it goes on.
     Commit,
     /// Somebody asked to stop.
     Stop,
@@ -70,11 +73,17 @@ enum Halt {
     Fault(BlockFault),
 }
 
-impl Connector<'_> {
+impl<'a> Connector<'a> {
     /// Connects all steps, or as many as can be. Blocks that peers have sent are stored even if
     /// they are not connected, so that they need not come again.
-    pub fn run(&mut self, workers: &mut Workers) -> Result<Outcome, StoreError> {
-        let outcome = self.connect_all(workers)?;
+    pub fn run(&mut self, workers: &mut Workers<'_, 'a>) -> Result<Outcome, StoreError> {
+        let timer = self.shared.clock.connect();
+        let outcome = self.connect_all(workers);
+        let committed = self.finish_commit(workers);
+        drop(timer);
+        self.shared.clock.log();
+        let outcome = outcome?;
+        committed?;
         let is_done = matches!(outcome, Outcome::Done);
         if !is_done && self.shared.peers.is_some() {
             for (index, prepared) in workers.end() {
@@ -85,12 +94,13 @@ impl Connector<'_> {
         Ok(outcome)
     }
 
-    fn connect_all(&mut self, workers: &mut Workers) -> Result<Outcome, StoreError> {
+    fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<Outcome, StoreError> {
         let mut halt = None;
         loop {
             workers.let_ahead(self.connected);
-            while halt.is_none() && workers.has_room(self.in_flight.len()) {
+            while halt.is_none() && self.has_room(workers) {
                 let Some(ready) = workers.take_ready(self.connected) else { break };
+                self.shared.clock.note_queues(workers.ready(), self.in_flight.len());
                 match ready {
                     Ok(prepared) => self.connect(prepared, workers)?,
                     Err(fault) => halt = Some(Halt::Fault(fault)),
@@ -105,16 +115,21 @@ impl Connector<'_> {
             if let Some(error) = workers.take_failure() {
                 return Err(error);
             }
+            if let Some(written) = workers.take_committed() {
+                self.end_commit(written)?;
+                workers.merge();
+            }
             if self.shared.peers.is_some() {
                 self.ledger.write_index_every(self.save_every, self.shared)?;
             }
             self.ledger.prune_meanwhile(self.shared)?;
             self.report();
+            self.shared.clock.log_every(BENCH_EVERY);
             if self.in_flight.is_empty() {
                 match halt.take() {
                     Some(Halt::Commit) => {
-                        self.commit()?;
-                        workers.merge();
+                        let _timer = self.shared.clock.wait(Wait::Commit);
+                        workers.commit(self.ledger.begin_commit(self.shared)?);
                     }
                     // `activate_best_chain` commits.
                     Some(Halt::Stop) => return Ok(Outcome::Stopped),
@@ -130,6 +145,7 @@ impl Connector<'_> {
                 workers.let_go();
             }
             if !self.can_go_on(workers, halt.is_some()) {
+                let _timer = self.shared.clock.wait(self.waits_for(workers, halt.is_some()));
                 self.help(halt.is_some());
                 workers.wait();
             }
@@ -147,11 +163,28 @@ impl Connector<'_> {
     }
 
     /// Whether there is something to do without news from the workers.
-    fn can_go_on(&self, workers: &mut Workers, halted: bool) -> bool {
+    fn can_go_on(&self, workers: &Workers, halted: bool) -> bool {
         let front_done = self.in_flight.front().is_some_and(|block| block.is_done());
-        let may_connect = !halted && workers.has_room(self.in_flight.len());
+        let may_connect = || !halted && workers.is_ready(self.connected) && self.has_room(workers);
         let finished = self.in_flight.is_empty() && (halted || self.retired == self.steps.len());
-        front_done || finished || may_connect && workers.is_ready(self.connected)
+        front_done || finished || may_connect()
+    }
+
+    /// Whether another block may be connected: there are few whose checks are not finished, and
+    /// the cache has room.
+    fn has_room(&self, workers: &Workers) -> bool {
+        workers.has_room(self.in_flight.len()) && self.ledger.make_room(self.shared.cache)
+    }
+
+    /// What there is to wait for, if there is nothing to do.
+    fn waits_for(&self, workers: &Workers, halted: bool) -> Wait {
+        let next = self.steps.get(self.connected);
+        match next.filter(|_| !halted && workers.has_room(self.in_flight.len())) {
+            None => Wait::Checks,
+            Some(_) if self.ledger.is_full(self.shared.cache) => Wait::Commit,
+            Some(step) if step.place == Place::Peers => Wait::Peers,
+            Some(_) => Wait::Blocks,
+        }
     }
 
     fn reason_to_halt(&self) -> Option<Halt> {
@@ -299,6 +332,7 @@ impl Connector<'_> {
             }
             let _timer = self.shared.clock.start(Stage::Undo);
             self.ledger.retire(self.shared, &block)?;
+            self.ledger.show_tip(self.shared, self.observer);
             self.retired += 1;
             self.weight_done += step.weight;
         }
@@ -322,8 +356,21 @@ impl Connector<'_> {
         }
     }
 
-    fn commit(&mut self) -> Result<(), StoreError> {
-        self.ledger.commit(self.shared, self.observer)?;
+    /// Waits for the commit that is being written, if there is one.
+    fn finish_commit(&mut self, workers: &mut Workers) -> Result<(), StoreError> {
+        let _timer = self.shared.clock.wait(Wait::Commit);
+        while self.ledger.is_committing() {
+            match workers.take_committed() {
+                Some(written) => self.end_commit(written)?,
+                None => workers.wait(),
+            }
+        }
+        Ok(())
+    }
+
+    fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
+        self.ledger.end_commit(written)?;
+        self.shared.clock.log();
         self.ledger.prune(self.shared)
     }
 

@@ -2,6 +2,7 @@
 //! best valid chain becomes the active one.
 
 pub(super) mod activate;
-mod connect;
+pub(super) mod connect;
 mod disconnect;
 mod pipeline;
+pub(super) mod side;

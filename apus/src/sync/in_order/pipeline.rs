@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The connector (`connect.rs`) does what has to be done in order, and nothing else. Workers prefer
-//! jobs to tickets, so that the oldest block is finished first.
+//! jobs to tickets, so that the oldest block is finished first. Two more threads write commits and
+//! merge tables meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::block::validate::Validation;
 use crate::sync::clock::Stage;
+use crate::sync::commit_job::CommitJob;
 use crate::sync::threads;
 use crate::wire::OutPoint;
 
@@ -47,6 +49,8 @@ enum Event {
     Prepared(usize, Box<Result<Prepared, BlockFault>>),
     /// All checks of some block are finished.
     Checked,
+    /// A commit was written, or could not be.
+    Committed(Result<(), StoreError>),
     /// Tables could not be merged.
     MergeFailed(StoreError),
     /// A worker has panicked: what it was working on will never be finished.
@@ -54,7 +58,7 @@ enum Event {
 }
 
 /// The connector's ends of the queues.
-pub(crate) struct Workers<'a> {
+pub(crate) struct Workers<'w, 'a> {
     tickets: Sender<usize>,
     jobs: Sender<Arc<Validation>>,
     events: Receiver<Event>,
@@ -62,20 +66,22 @@ pub(crate) struct Workers<'a> {
     next_ticket: usize,
     /// Tickets whose block was made ready, or could not be.
     answered: usize,
-    halt: &'a AtomicBool,
+    halt: &'w AtomicBool,
     steps: usize,
     ready: BTreeMap<usize, Result<Prepared, BlockFault>>,
+    commits: Sender<CommitJob<'a>>,
+    committed: Option<Result<(), StoreError>>,
     merges: Sender<()>,
     failed: Option<StoreError>,
 }
 
 /// Runs `connect` with workers that make the blocks of `steps` ready ahead of it. All threads end
 /// with it.
-pub(crate) fn with_workers<T>(
-    shared: &Shared,
+pub(crate) fn with_workers<'a, T>(
+    shared: &Shared<'a>,
     steps: &[Step],
     threads: usize,
-    connect: impl FnOnce(&mut Workers) -> T,
+    connect: impl FnOnce(&mut Workers<'_, 'a>) -> T,
 ) -> T {
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
     // Every worker may take part in every block that is in flight.
@@ -85,11 +91,16 @@ pub(crate) fn with_workers<T>(
     let (event_queue, events) = unbounded();
     // One request is enough: a merge goes on until nothing is left to merge.
     let (merges, merge_queue) = bounded(1);
+    // One commit is written at a time.
+    let (commits, commit_queue) = bounded(1);
     // Once nothing more is connected, nobody waits for blocks of peers.
     let halt = AtomicBool::new(false);
     thread::scope(|scope| {
         let _over = threads::RaiseOnDrop(&halt);
-        let events_of_merger = event_queue.clone();
+        let (events_of_merger, events_of_writer) = (event_queue.clone(), event_queue.clone());
+        threads::spawn(scope, "apus-commit", move || {
+            write_on_request(shared, &commit_queue, &events_of_writer);
+        });
         threads::spawn(scope, "apus-merge", move || {
             merge_on_request(shared, &merge_queue, &events_of_merger);
         });
@@ -107,10 +118,12 @@ pub(crate) fn with_workers<T>(
         drop((ticket_queue, job_queue, event_queue));
         let ready = BTreeMap::new();
         let (next_ticket, steps) = (0, steps.len());
-        let failed = None;
+        let (committed, failed) = (None, None);
         connect(&mut Workers {
             tickets,
             jobs,
+            commits,
+            committed,
             merges,
             events,
             threads,
@@ -124,7 +137,7 @@ pub(crate) fn with_workers<T>(
     })
 }
 
-impl Workers<'_> {
+impl<'a> Workers<'_, 'a> {
     /// Lets workers prepare blocks up to [`AHEAD_MAX`] beyond `connected`.
     pub fn let_ahead(&mut self, connected: usize) {
         while self.next_ticket < self.steps && self.next_ticket < connected + AHEAD_MAX {
@@ -145,6 +158,11 @@ impl Workers<'_> {
         self.ready.remove(&index)
     }
 
+    /// How many blocks are ready.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
     /// Whether the block of step `index` is ready.
     pub fn is_ready(&self, index: usize) -> bool {
         self.ready.contains_key(&index)
@@ -157,6 +175,17 @@ impl Workers<'_> {
                 return;
             }
         }
+    }
+
+    /// Has a commit written in the background.
+    pub fn commit(&self, job: CommitJob<'a>) {
+        // The thread ends only after this has, or by a panic, of which an event tells.
+        let _ = self.commits.send(job);
+    }
+
+    /// What came of the commit, once it was written.
+    pub fn take_committed(&mut self) -> Option<Result<(), StoreError>> {
+        self.committed.take()
     }
 
     /// Has tables merged in the background, if there are too many for quick look-ups.
@@ -208,16 +237,17 @@ impl Workers<'_> {
                 self.ready.insert(index, *prepared);
             }
             Event::Checked => {}
+            Event::Committed(written) => self.committed = Some(written),
             Event::MergeFailed(error) => self.failed = Some(error),
             Event::Panicked => panic!("a worker has panicked"),
         }
     }
 }
 
-struct Worker<'a> {
-    shared: &'a Shared<'a>,
-    steps: &'a [Step],
-    halt: &'a AtomicBool,
+struct Worker<'w, 'a> {
+    shared: &'w Shared<'a>,
+    steps: &'w [Step],
+    halt: &'w AtomicBool,
     tickets: Receiver<usize>,
     jobs: Receiver<Arc<Validation>>,
     events: Sender<Event>,
@@ -233,8 +263,10 @@ enum Task {
     End,
 }
 
-impl Worker<'_> {
+impl Worker<'_, '_> {
     fn run(mut self) {
+        let events = self.events.clone();
+        let _tell = TellOfPanic(&events);
         loop {
             let event = match self.next() {
                 Task::Check(block) => self.check(&block),
@@ -274,20 +306,42 @@ impl Worker<'_> {
     }
 }
 
-impl Drop for Worker<'_> {
+/// Tells of a panic of the thread that holds this.
+struct TellOfPanic<'a>(&'a Sender<Event>);
+
+impl Drop for TellOfPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let _ = self.events.send(Event::Panicked);
+            let _ = self.0.send(Event::Panicked);
+        }
+    }
+}
+
+/// Writes commits, until nobody can request one any more.
+fn write_on_request<'a>(
+    shared: &Shared<'a>,
+    requests: &Receiver<CommitJob<'a>>,
+    events: &Sender<Event>,
+) {
+    let _tell = TellOfPanic(events);
+    while let Ok(job) = requests.recv() {
+        let written = job.write(shared, &|_| {});
+        if events.send(Event::Committed(written)).is_err() {
+            return;
         }
     }
 }
 
 /// Merges tables whenever it is requested, until nobody can request it any more.
 fn merge_on_request(shared: &Shared, requests: &Receiver<()>, events: &Sender<Event>) {
+    let _tell = TellOfPanic(events);
     while requests.recv().is_ok() {
         loop {
             let _timer = shared.clock.start(Stage::Merge);
-            tracing::debug!(bytes = shared.chainstate.disk_bytes(), "merging tables");
+            tracing::debug!(
+                target: "leveldb",
+                bytes = shared.chainstate.disk_bytes(), "merging tables"
+            );
             match shared.pool.install(|| shared.chainstate.merge()) {
                 Ok(true) => {}
                 Ok(false) => break,

@@ -79,7 +79,7 @@ pub(crate) fn build(
                 }
             }
         };
-        tracing::debug!(height = below, "the join ends below this block");
+        tracing::debug!(target: "validation", height = below, "the join ends below this block");
         joined = Joined::Below(below);
         plan.end_below(&node.tree, below);
         work.state.end_at(plan.steps.len());
@@ -109,7 +109,7 @@ fn another_copy(
     stop: &AtomicBool,
 ) -> Option<u32> {
     let mended = take_another_copy(node, step, what, stop);
-    tracing::debug!(what, is_mended = mended.is_ok(), "a block is damaged");
+    tracing::debug!(target: "validation", what, is_mended = mended.is_ok(), "a block is damaged");
     match (plan.find_places_again(node), mended) {
         (None, Ok(())) => None,
         (missing, _) => Some(missing.or(plan.height_of(step)).unwrap_or(plan.first_height)),

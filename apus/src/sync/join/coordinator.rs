@@ -69,7 +69,10 @@ impl<'a> Coordinator<'a> {
     pub fn read_all(&mut self) -> Result<Ended, Fault> {
         let is_done = |state: &State| state.spans.iter().all(|span| span.next == span.end);
         let ended = self.pass(None, is_done, Self::read_until_save)?;
-        tracing::debug!(read = ?self.work.state.read(), ?ended, "read blocks");
+        tracing::debug!(
+            target: "validation",
+            read = ?self.work.state.read(), ?ended, "read blocks"
+        );
         Ok(ended)
     }
 
@@ -85,7 +88,10 @@ impl<'a> Coordinator<'a> {
             let fault = this.work.state.paired.fault;
             fault.map_or_else(|| this.pair_until_save(bulk), |height| Err(Fault::Block(height)))
         })?;
-        tracing::debug!(counts = ?self.work.state.paired.counts, ?ended, "matched spends");
+        tracing::debug!(
+            target: "validation",
+            counts = ?self.work.state.paired.counts, ?ended, "matched spends"
+        );
         Ok(ended)
     }
 
@@ -108,7 +114,10 @@ impl<'a> Coordinator<'a> {
                 })
             },
         )?;
-        tracing::debug!(checked = self.work.state.checked, ?ended, "checked blocks");
+        tracing::debug!(
+            target: "validation",
+            checked = self.work.state.checked, ?ended, "checked blocks"
+        );
         Ok(ended)
     }
 

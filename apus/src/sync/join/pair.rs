@@ -132,7 +132,10 @@ impl<'a> Pairer<'a> {
     /// Matches a partition that does not fit in memory, a slice of its transactions at a time.
     fn sliced(&mut self, partition: usize, slices: u64, sink: &mut TableSink) -> Result<(), Fault> {
         let (parts, part) = (self.job.parts, self.job.layout.outputs(partition));
-        tracing::debug!(partition, slices, "a partition is larger than its memory");
+        tracing::debug!(
+            target: "validation",
+            partition, slices, "a partition is larger than its memory"
+        );
         let mut runs = SortedRuns::new(&parts.path().with_extension(format!("{partition}")));
         let mut bytes = Vec::new();
         for slice in 0..slices {

@@ -89,7 +89,7 @@ impl Workspace {
         let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
         let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
-        tracing::debug!(
+        tracing::debug!(target: "blockstorage",
             read = state.blocks_read(),
             checked = state.checked,
             "carrying on with an interrupted join"
@@ -159,7 +159,7 @@ impl Workspace {
             };
         }
         if !is_saved && let Err(left) = self.remove(options) {
-            tracing::debug!("temporary files of the join remain: {left}");
+            tracing::debug!(target: "blockstorage", "temporary files of the join remain: {left}");
         }
         error
     }
@@ -175,7 +175,7 @@ impl Workspace {
         if left.is_empty() {
             return Ok(());
         }
-        tracing::debug!("giving up an interrupted join");
+        tracing::debug!(target: "blockstorage", "giving up an interrupted join");
         let saved = directory::load(&disk, &node.options)?;
         let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
         // The progress goes first: after a crash it must name nothing that is gone. The directories

@@ -131,8 +131,9 @@ impl Connections {
 
     /// Wants these blocks instead of those before.
     pub fn want(&mut self, wanted: Wanted) {
-        let Wanted { blocks, lanes, gives_up } = wanted.clone();
+        let Wanted { blocks, lanes, gives_up, stripped_below } = wanted.clone();
         self.feed.begin(wanted);
+        self.manager.strip_below(stripped_below);
         self.manager.schedule().want(blocks, lanes);
         (self.missing, self.gives_up) = (None, gives_up);
     }
@@ -198,7 +199,10 @@ impl Connections {
                 self.carry_out(actions, observer);
             }
             Event::Failed(id, why) => {
-                tracing::debug!(peer = self.dialer.name_of(id), why, "no connection");
+                tracing::debug!(
+                    target: "net",
+                    peer = self.dialer.name_of(id), why, "no connection"
+                );
                 if let Some(name) = self.dialer.failed(id, now) {
                     observer.note(&format!("Cannot connect to {name}: {why}; trying again"));
                 }

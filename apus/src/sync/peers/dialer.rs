@@ -205,7 +205,7 @@ impl Dialer {
 
     fn dial(&mut self, role: Role, target: Target) {
         let id = self.new_id();
-        tracing::debug!(%target, id = id.0, "connecting");
+        tracing::debug!(target: "net", %target, id = id.0, "connecting");
         self.roles.insert(id, role);
         self.dialing += 1;
         link::dial(id, target, &self.how);
@@ -242,7 +242,7 @@ impl Dialer {
             threads::spawn_free("apus-dns".to_string(), move || {
                 let found = (name.as_str(), port).to_socket_addrs();
                 let found: Vec<SocketAddr> = found.map_or_else(|_| Vec::new(), Iterator::collect);
-                tracing::debug!(name, addresses = found.len(), "asked a DNS seed");
+                tracing::debug!(target: "net", name, addresses = found.len(), "asked a DNS seed");
                 let _ = events.send(Event::Resolved(found));
             });
         }
@@ -270,7 +270,7 @@ impl Dialer {
             None => None,
         };
         let new = self.book.add(list, source, unix_time);
-        tracing::debug!(from = from.0, addresses = list.len(), new, "addresses");
+        tracing::debug!(target: "net", from = from.0, addresses = list.len(), new, "addresses");
     }
 
     /// A connection is open.

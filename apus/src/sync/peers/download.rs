@@ -7,16 +7,22 @@ use rayon::prelude::*;
 use super::Wanted;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
+use crate::rules::CheckedBlock;
 use crate::sync::block::check::{History, check_bytes};
+use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::clock::Stage;
+use crate::sync::commit::Ledger;
 use crate::sync::node::{Node, step};
 use crate::sync::outcome::Activated;
 use crate::sync::progress::Observer;
-use crate::sync::sources::Place;
+use crate::sync::sources::{BlockBytes, Place};
 
 /// Blocks that each thread checks before they are stored.
 const AT_ONCE: usize = 8;
+
+/// A block that has come, and passed all rules that need no coins.
+pub(super) type Block = CheckedBlock<BlockBytes>;
 
 /// Has peers send the blocks among `ids` that are neither stored nor in a source, and stores them.
 /// `ids` are of one branch and in order of height. A block that breaks a rule is left out.
@@ -29,6 +35,29 @@ pub(crate) fn download(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, StoreError> {
+    let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
+        let _timer = shared.clock.start(Stage::Store);
+        ledger.store_block(shared, id, block.view())
+    };
+    let ended = fetch(node, ids, observer, stop, store)?;
+    if ended == Activated::Stopped {
+        store_left(node)?;
+    }
+    Ok(ended)
+}
+
+/// Has peers send the blocks among `ids` that are neither stored nor in a source, and `take` each
+/// one that breaks no rule. `ids` are as for [`download`].
+///
+/// # Errors
+/// Those of `take`, or the disk fails.
+pub(super) fn fetch(
+    node: &mut Node,
+    ids: &[BlockId],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+    mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
+) -> Result<Activated, StoreError> {
     let steps = ids.iter().filter_map(|id| step(node, *id));
     let steps: Vec<Step> = steps.filter(|step| step.place == Place::Peers).collect();
     if steps.is_empty() {
@@ -36,17 +65,14 @@ pub(crate) fn download(
     }
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
-    let ended = shared.serve(Wanted::of([&steps[..]]), observer, || {
+    shared.serve(Wanted::of([&steps[..]]), observer, || {
         for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
             let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
             let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
             let mut is_stopped = false;
             for (id, checked) in checked {
                 match checked {
-                    Ok(block) => {
-                        let _timer = shared.clock.start(Stage::Store);
-                        ledger.store_block(&shared, id, block.view())?;
-                    }
+                    Ok(block) => take(&shared, ledger, id, &block)?,
                     Err(BlockFault::Store(error)) => return Err(error),
                     Err(BlockFault::Stopped) => is_stopped = true,
                     // The pipeline will ask for it, and refuse it.
@@ -60,11 +86,7 @@ pub(crate) fn download(
             ledger.write_index_every(save_every, &shared)?;
         }
         Ok(Activated::Best)
-    })?;
-    if ended == Activated::Stopped {
-        store_left(node)?;
-    }
-    Ok(ended)
+    })
 }
 
 /// Stores the blocks that have come and that nobody has taken, so that they need not come again.
@@ -72,8 +94,17 @@ pub(crate) fn download(
 /// # Errors
 /// The disk fails.
 pub(crate) fn store_left(node: &mut Node) -> Result<(), StoreError> {
+    store_left_from(node, 0)
+}
+
+/// [`store_left`] for the blocks from a height up; those below are dropped.
+///
+/// # Errors
+/// The disk fails.
+pub(crate) fn store_left_from(node: &mut Node, from: u32) -> Result<(), StoreError> {
     let Some(peers) = node.peers.clone() else { return Ok(()) };
-    let left = peers.feed.left();
+    let mut left = peers.feed.left();
+    left.retain(|(id, _)| node.tree.node(*id).height >= from);
     if left.is_empty() {
         return Ok(());
     }

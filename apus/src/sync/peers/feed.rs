@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub lanes: Vec<Range<usize>>,
     /// Whether a block near the best header is given up if no peer has it.
     pub gives_up: bool,
+    /// The height below which blocks are asked for without their witnesses.
+    pub stripped_below: u32,
 }
 
 impl Wanted {
@@ -41,7 +43,7 @@ impl Wanted {
                 lanes.push(first..blocks.len());
             }
         }
-        Self { blocks: blocks.into(), lanes, gives_up: false }
+        Self { blocks: blocks.into(), lanes, gives_up: false, stripped_below: 0 }
     }
 
     /// The lane of a block.
@@ -250,7 +252,7 @@ mod tests {
         let tree = Tree::new(network, *BlockView::parse(&bytes).unwrap().header());
         let id = tree.genesis();
         let lanes = std::iter::once(0..1).collect();
-        let wanted = Wanted { blocks: Arc::new([id]), lanes, gives_up: false };
+        let wanted = Wanted { blocks: Arc::new([id]), lanes, ..Wanted::default() };
         let feed = Feed::new(bounded(1).0);
         let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
         feed.begin(wanted.clone());

@@ -33,7 +33,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
-pub(super) use self::download::{download, store_left};
+pub(super) use self::download::{download, store_left, store_left_from};
 pub(super) use self::feed::Wanted;
 pub(super) use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::options::{NetKind, PeerOptions};

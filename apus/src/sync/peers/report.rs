@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::net::{PeerId, Themselves, Transport};
-use crate::sync::progress::{Download, Observer, Progress};
+use crate::sync::progress::{Download, Observer, Progress, Tip};
 
 /// The most peers that are remembered after their end; of others there is no report.
 const REPORTS_MAX: usize = 1000;
@@ -138,5 +138,13 @@ impl Observer for WithPeers<'_> {
 
     fn note(&self, text: &str) {
         self.inner.note(text);
+    }
+
+    fn wants_tips(&self) -> bool {
+        self.inner.wants_tips()
+    }
+
+    fn tip(&self, tip: &Tip) {
+        self.inner.tip(tip);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::download::download;
+use super::download::{download, fetch};
 use super::sizes::Sizes;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
@@ -16,7 +16,8 @@ const BLOCKS_MIN: u32 = 2_000;
 const SAMPLE_MIN: u32 = 32;
 
 /// Learns the sizes of blocks of the best chain from some of them, evenly spaced. Those that are
-/// missing are downloaded and stored, where many blocks are to come.
+/// missing are downloaded, where many blocks are to come. They are stored, unless block files are
+/// to be deleted: one of the last blocks among them would keep the file of the first.
 ///
 /// # Errors
 /// The disk fails.
@@ -41,8 +42,14 @@ pub(crate) fn learn_sizes(
     // Of the active chain, blocks that are not stored are pruned.
     let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
-    let ended = download(node, &new, observer, stop)?;
     let mut known = Vec::new();
+    let ended = match node.ledger.pruning.target() {
+        None => download(node, &new, observer, stop)?,
+        Some(_) => fetch(node, &new, observer, stop, |shared, _, id, block| {
+            known.push((shared.tree.node(id).height, block.view().len() as u64));
+            Ok(())
+        })?,
+    };
     for id in sample {
         if let Some(pos) = node.record(id).block_pos()
             && let Ok(bytes) = node.files.read_block(pos)
@@ -50,6 +57,7 @@ pub(crate) fn learn_sizes(
             known.push((node.tree.node(id).height, bytes.len() as u64));
         }
     }
+    known.sort_unstable();
     node.sizes = Sizes::new(known);
     Ok(ended)
 }

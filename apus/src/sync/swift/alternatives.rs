@@ -74,7 +74,7 @@ pub(super) fn balance<A: Aggregate>(
         let choices = used.par_iter().enumerate().map(choice);
         choices.filter_map(Result::transpose).collect::<Result<_, Fault>>()
     })?;
-    tracing::debug!(blocks = choices.len(), "undo data of several siblings");
+    tracing::debug!(target: "validation", blocks = choices.len(), "undo data of several siblings");
     let Some((chosen, balanced)) = combine(job.salt, aggregate, &choices) else { return Ok(()) };
     for (choice, at) in choices.iter().zip(chosen) {
         let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };

@@ -43,7 +43,10 @@ pub(super) fn attempt<A: Aggregate>(
     let mut job = Job::new(&shared, hints, plan, &work.salt, &state.done);
     job.survivors = Some(&work.survivors);
     job.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
-    tracing::debug!(mode = ?plan.mode, blocks = job.todo().len(), "working through blocks");
+    tracing::debug!(
+        target: "validation",
+        mode = ?plan.mode, blocks = job.todo().len(), "working through blocks"
+    );
     let saving = Saving { work: &work, disk: &disk, path: saved_path(&directory), every };
     let mut coordinator = Coordinator::new(&job, ledger, state, observer, Some(saving));
     let run = || coordinator.run(work.share.workers, stop);
@@ -66,7 +69,7 @@ fn complete<A: Aggregate>(
     before: Counts,
     observer: &dyn Observer,
 ) -> Result<(), Fault> {
-    let State { mut gathered, mut undo, done } = state;
+    let State { mut gathered, mut undo, done, stripped_below } = state;
     let (shared, plan) = (job.shared, job.plan);
     let (tally, blocks) = (&gathered.tally, plan.steps.len());
     assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
@@ -76,7 +79,7 @@ fn complete<A: Aggregate>(
         balance(job, &ledger.records, &mut gathered.aggregate, &mut undo)?;
     }
     prove(&gathered, plan, shared)?;
-    tracing::debug!(coins = gathered.tally.coins, "proved");
+    tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
     if let Some(recent) = &work.recent {
         undo = recent.write_undo(shared, &ledger.records, &job.times)?;
@@ -92,9 +95,11 @@ fn complete<A: Aggregate>(
     let coins = Some(tally.coins as i64);
     ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
-        ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN);
+        // Before segwit, blocks have no witnesses.
+        let stripped = shared.network.segwit_height.max(1)..stripped_below;
+        ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
     }
-    tracing::debug!("committed");
+    tracing::debug!(target: "validation", "committed");
     Ok(())
 }
 

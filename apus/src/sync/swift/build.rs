@@ -17,7 +17,7 @@ use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::options::AggregateKind;
 use crate::sync::outcome::{Activated, SavedBlocks};
-use crate::sync::peers::{download, store_left};
+use crate::sync::peers::{download, store_left_from};
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
 
@@ -59,7 +59,7 @@ pub(crate) fn build(
             return Err(error);
         }
         let block = node.tree.node(*target).hash;
-        tracing::debug!(%block, %error, "not what the hints are for");
+        tracing::debug!(target: "validation", %block, %error, "not what the hints are for");
         first_error.get_or_insert(error);
     }
     let error = first_error
@@ -89,16 +89,19 @@ fn build_branch(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
+    let mut is_said = false;
     loop {
         if store_recent(node, target, mode, observer, stop)? == Activated::Stopped {
             return Ok(Activated::Stopped);
         }
         let plan = Plan::new(node, target, mode)?;
+        let words = plan.words_on_pruning(node).filter(|_| !std::mem::replace(&mut is_said, true));
+        words.iter().for_each(|words| observer.note(words));
         let result = match node.options.aggregate {
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
             AggregateKind::MuHash => attempt::<MuHashAggregate>(node, hints, &plan, observer, stop),
         };
-        store_left(node).map_err(Fault::Store)?;
+        store_left_from(node, plan.stored_from).map_err(Fault::Store)?;
         match result {
             Ok(Activated::Best) => {
                 node.tree.settle_on(plan.target);

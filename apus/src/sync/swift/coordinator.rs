@@ -127,13 +127,21 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     fn note(&mut self, block: FinishedBlock) {
         let step = self.job.plan.steps[block.step];
         let shared = self.job.shared;
-        if let Some(pos) = block.stored {
-            self.ledger.note_stored(shared.tree, step.id, pos, block.tx_count);
+        match block.stored {
+            Some(pos) => self.ledger.note_stored(shared.tree, step.id, pos, block.tx_count),
+            None if self.saving.is_some() && self.job.plan.drops(shared.tree, &step) => {
+                self.ledger.note_dropped(shared.tree, step.id, block.tx_count);
+            }
+            None => {}
         }
         if let Some(pos) = block.undo_pos {
             self.state.undo.push(UndoWritten { id: step.id, pos });
         }
-        self.state.done.insert(shared.tree.node(step.id).height);
+        let height = shared.tree.node(step.id).height;
+        if block.is_stripped {
+            self.state.stripped_below = self.state.stripped_below.max(height + 1);
+        }
+        self.state.done.insert(height);
         self.weight_done += step.weight;
         self.bytes += block.bytes;
     }
@@ -158,6 +166,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             aggregate: self.state.gathered.aggregate.to_bytes(),
             tally: self.state.gathered.tally.clone(),
             done: Saved::bits(&self.state.done),
+            stripped_below: self.state.stripped_below,
             survivors: survivors.to_bytes(),
             recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
             undo: self.state.undo.iter().map(saved_undo).collect(),

@@ -74,7 +74,7 @@ impl<'a> Job<'a> {
     pub fn wanted(&self) -> Wanted {
         let theirs = &self.todo[self.todo.len() - self.from_peers..];
         let steps: Vec<Step> = theirs.iter().map(|step| self.plan.steps[*step]).collect();
-        Wanted::of([&steps[..]])
+        Wanted { stripped_below: self.plan.stripped_below, ..Wanted::of([&steps[..]]) }
     }
 
     /// The next step that no worker has taken. Blocks of peers come in whatever order they arrive,
@@ -132,4 +132,6 @@ pub(super) struct FinishedBlock {
     /// Where its undo data was written in the rev file of the same number, if it was not there.
     pub undo_pos: Option<u32>,
     pub bytes: u64,
+    /// Whether a peer was asked for it without its witnesses, and has left them out.
+    pub is_stripped: bool,
 }

@@ -5,17 +5,18 @@ use std::collections::HashMap;
 
 use super::fault::Fault;
 use super::undo::{UndoAt, UndoCopies};
-use crate::chain::{ActiveChain, BlockId};
+use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::rules::{Bip30Check, bip30_check, bip30_repeat_of};
 use crate::swiftsync::HintsError;
 use crate::sync::assumevalid::vouched_for;
+use crate::sync::block::check::History;
 use crate::sync::block::step::Step;
 use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
-use crate::sync::options::AssumeValid;
+use crate::sync::options::{AssumeValid, Prune};
 use crate::sync::sources::Place;
 use crate::wire::Network;
 
@@ -44,6 +45,12 @@ pub(crate) struct Plan {
     /// For each step, where the coins that its block spends are; nothing for [`Mode::AssumeValid`].
     pub undo: Vec<UndoAt>,
     pub undo_copies: UndoCopies,
+    /// The lowest height whose block is stored if it is not yet: those below would be deleted again
+    /// (`--prune`). 0 if nothing is deleted meanwhile.
+    pub stored_from: u32,
+    /// The height below which peers are asked for blocks without their witnesses; such a block is
+    /// never stored.
+    pub stripped_below: u32,
     /// Whether the chain has the network's block at the height of BIP34.
     bip34_matches: bool,
 }
@@ -57,11 +64,17 @@ impl Plan {
         let chain = ActiveChain::to(&node.tree, target);
         no_coinbase_between_bip30_twins(node, &chain)?;
         let mut steps = steps(node, &chain)?;
+        let stored_from = match mode {
+            Mode::AssumeValid => stored_from(node, &steps),
+            // Undo data may turn out to be another block's, and then blocks are read again.
+            Mode::Full => 0,
+        };
         steps.sort_by_key(|step| match step.place {
             Place::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
             Place::Source(place) => (1, place.file, place.offset),
             Place::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
         });
+        let stripped_below = if node.options.witness { 0 } else { stored_from };
         let (undo, undo_copies) = match mode {
             Mode::AssumeValid => (Vec::new(), UndoCopies::default()),
             Mode::Full => find_undo(node, &steps)?,
@@ -69,7 +82,61 @@ impl Plan {
         let network = &node.options.network;
         let bip34 = chain.at(network.bip34_height).map(|id| node.tree.node(id).hash);
         let bip34_matches = bip34 == Some(network.bip34_hash);
-        Ok(Self { mode, target, chain, steps, undo, undo_copies, bip34_matches })
+        Ok(Self {
+            mode,
+            target,
+            chain,
+            steps,
+            undo,
+            undo_copies,
+            stored_from,
+            stripped_below,
+            bip34_matches,
+        })
+    }
+
+    /// Whether the block of a step is not stored once it is summed.
+    pub fn drops(&self, tree: &Tree, step: &Step) -> bool {
+        let is_stored = matches!(step.place, Place::Stored(_));
+        !is_stored && tree.node(step.id).height < self.stored_from
+    }
+
+    /// What is known of a step's block if a peer sends it.
+    pub fn history_of_peers(&self, tree: &Tree, step: &Step) -> History {
+        match tree.node(step.id).height < self.stripped_below {
+            true => History::Stripped,
+            false => History::New,
+        }
+    }
+
+    /// What the user is to know of pruning before the first block is read; `None` if there is none.
+    pub fn words_on_pruning(&self, node: &Node) -> Option<String> {
+        let is_wanted = matches!(node.options.prune, Some(Prune::Target(_)));
+        match (node.ledger.pruning.target(), self.mode) {
+            _ if !is_wanted => None,
+            (None, _) => Some(
+                "All blocks are stored: --prune deletes once the new UTXO set is in the place of \
+                 the present one"
+                    .to_string(),
+            ),
+            (Some(_), Mode::Full) => Some(
+                "All blocks are stored: --prune deletes once every script is checked".to_string(),
+            ),
+            (Some(_), Mode::AssumeValid) => (self.stored_from > 1).then(|| {
+                let stripped = match self.stripped_below {
+                    0 => "",
+                    _ => {
+                        ". Peers are asked for them without witnesses: their witness commitments \
+                         and weights are not checked"
+                    }
+                };
+                format!(
+                    "Blocks below height {} are not stored, since --prune would delete them: if \
+                     the hints turn out wrong, those have to come again{stripped}",
+                    self.stored_from
+                )
+            }),
+        }
     }
 
     /// Whether only BIP30 keeps the coinbase of a block from coming twice.
@@ -141,6 +208,12 @@ fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The lowest height whose block is to be stored; `steps` are from height 1 up.
+fn stored_from(node: &Node, steps: &[Step]) -> u32 {
+    let sizes = steps.iter().rev().map(|step| step.weight);
+    node.ledger.pruning.stored_from(steps.len() as u32, sizes)
 }
 
 fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {

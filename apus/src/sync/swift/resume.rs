@@ -13,6 +13,7 @@ use super::undo::UndoWritten;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{Aggregate, Salt};
+use crate::sync::block::step::Step;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::resources::SwiftShare;
@@ -44,6 +45,8 @@ pub(super) struct State<A> {
     pub gathered: Gathered<A>,
     /// Heights of blocks that are done.
     pub done: HashSet<u32>,
+    /// A height below which all blocks lie that came without their witnesses; 0 if none did.
+    pub stripped_below: u32,
     /// Undo data that was written so far.
     pub undo: Vec<UndoWritten>,
 }
@@ -51,12 +54,13 @@ pub(super) struct State<A> {
 impl<A: Aggregate> State<A> {
     /// Nothing is done.
     pub fn new(salt: &Salt) -> Self {
-        Self { gathered: Gathered::empty(salt), done: HashSet::new(), undo: Vec::new() }
+        let gathered = Gathered::empty(salt);
+        Self { gathered, done: HashSet::new(), stripped_below: 0, undo: Vec::new() }
     }
 }
 
 /// Takes up what an interrupted run has saved in `directory`, if that was the same work and the
-/// blocks that it counts are all stored; else begins from nothing.
+/// blocks that it counts are all stored, or would be deleted again; else begins from nothing.
 ///
 /// # Errors
 /// One of the last blocks breaks a rule, the disk fails, or there is too little memory.
@@ -79,13 +83,16 @@ pub(super) fn begin<A: Aggregate>(
     let saved = load(&disk, directory).map_err(Fault::Store)?;
     if let Some(saved) = saved.filter(|saved| saved.key == key)
         && plan.steps.iter().all(|step| {
-            let height = node.tree.node(step.id).height;
-            matches!(step.place, Place::Stored(_)) || !saved.is_done(height)
+            let is_there = matches!(step.place, Place::Stored(_)) || may_lack(node, plan, step);
+            is_there || !saved.is_done(node.tree.node(step.id).height)
         })
         && let Some(taken) = take_up(&saved, plan, &disk, directory, memory, recent.as_ref())
     {
         let (salt, survivors, state) = taken;
-        tracing::debug!(blocks = state.done.len(), "carrying on with an interrupted SwiftSync");
+        tracing::debug!(
+            target: "validation",
+            blocks = state.done.len(), "carrying on with an interrupted SwiftSync"
+        );
         return Ok((Workspace { key, salt, survivors, recent, share }, state));
     }
     remove_directory(&disk, directory).map_err(Fault::Store)?;
@@ -93,6 +100,12 @@ pub(super) fn begin<A: Aggregate>(
     let survivors = Survivors::new(&disk, directory, memory);
     let state = State::new(&salt);
     Ok((Workspace { key, salt, survivors, recent, share }, state))
+}
+
+/// Whether a block need not be stored, since it would be deleted again and the index knows what it
+/// must of it.
+fn may_lack(node: &Node, plan: &Plan, step: &Step) -> bool {
+    plan.stored_from > 0 && node.record(step.id).tx_count > 0
 }
 
 /// A salt that nobody can foresee; `place` is what an error names.
@@ -132,5 +145,6 @@ fn take_up<A: Aggregate>(
         |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, pos: undo.pos });
     let undo = saved.undo.iter().filter_map(written).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
-    Some((salt, survivors, State { gathered, done, undo }))
+    let stripped_below = saved.stripped_below;
+    Some((salt, survivors, State { gathered, done, stripped_below, undo }))
 }

@@ -9,7 +9,7 @@ use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, sea
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
-const MAGIC: &[u8; 8] = b"apusss\x00\x02";
+const MAGIC: &[u8; 8] = b"apusss\x00\x03";
 
 /// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(super) struct Saved {
     pub tally: Tally,
     /// A bit for each height, bit 0 of a byte first: whether the block is done.
     pub done: Vec<u8>,
+    /// A height below which all blocks lie that came without their witnesses; 0 if none did.
+    pub stripped_below: u32,
     pub survivors: Vec<u8>,
     /// Coins that the last blocks spend ([`super::recent::Recent::to_bytes`]).
     pub recent: Vec<u8>,
@@ -58,6 +60,7 @@ impl Saved {
         put_bytes(out, &self.aggregate);
         put_tally(out, &self.tally);
         put_bytes(out, &self.done);
+        out.extend_from_slice(&self.stripped_below.to_le_bytes());
         put_bytes(out, &self.survivors);
         put_bytes(out, &self.recent);
         put_numbers(out, &[self.undo.len() as u64]);
@@ -80,13 +83,13 @@ impl Saved {
         let key = Key { target, kind, hints: Hash(cursor.array()?) };
         let (salt, aggregate) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
         let tally = read_tally(cursor)?;
-        let (done, survivors) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
-        let recent = bytes(cursor)?.to_vec();
+        let (done, stripped_below) = (bytes(cursor)?.to_vec(), cursor.u32()?);
+        let (survivors, recent) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
         let mut undo = Vec::new();
         for _ in 0..cursor.u64()? {
             undo.push(SavedUndo { height: cursor.u32()?, pos: cursor.u32()? });
         }
-        Ok(Self { key, salt, aggregate, tally, done, survivors, recent, undo })
+        Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
     }
 
     /// The bits of `done`.

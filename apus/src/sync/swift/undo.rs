@@ -74,7 +74,10 @@ impl UndoCopies {
         let index = match IndexDb::open_unlocked(&Disk::new(), &path).and_then(load) {
             Ok(index) => index,
             Err(error) => {
-                tracing::debug!(%error, "a source's block index cannot be read");
+                tracing::debug!(
+                    target: "blockstorage",
+                    %error, "a source's block index cannot be read"
+                );
                 return;
             }
         };

@@ -14,6 +14,7 @@ use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use crate::rules::{CheckedBlock, script_flags};
 use crate::store::{FlatFilePos, UndoRecord};
 use crate::swiftsync::{Aggregate, Elements};
+use crate::sync::block::check::History;
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::Validation;
@@ -86,8 +87,13 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
-        let block =
-            shared.checked_until(step, self.halt).map_err(|fault| Fault::of_block(step, fault))?;
+        let history = self.job.plan.history_of_peers(shared.tree, &step);
+        let block = shared.checked_as(step, history, self.halt);
+        let block = block.map_err(|fault| Fault::of_block(step, fault))?;
+        let view = block.view();
+        let may_lack = step.place == Place::Peers && history == History::Stripped;
+        // One that commits to no witnesses must have none.
+        let is_stripped = may_lack && !view.has_witness() && view.witness_commitment().is_some();
         let height = shared.tree.node(step.id).height;
         {
             let _timer = shared.clock.start(Stage::Sum);
@@ -103,7 +109,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         }
         let stored = self.store(step, &block)?;
         let inputs = self.spent.outpoints.len() as u64;
-        Ok(self.done(index, &block, stored, None, Counts { inputs, ..Counts::default() }))
+        let counts = Counts { inputs, ..Counts::default() };
+        Ok(FinishedBlock { is_stripped, ..self.done(index, &block, stored, None, counts) })
     }
 
     /// Works on a block of which every rule and script is checked, with the coins of its undo data.
@@ -230,10 +237,11 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        if matches!(step.place, Place::Stored(_)) || self.job.survivors.is_none() {
+        let Job { shared, plan, survivors, .. } = self.job;
+        let is_stored = matches!(step.place, Place::Stored(_));
+        if is_stored || survivors.is_none() || plan.drops(shared.tree, &step) {
             return Ok(None);
         }
-        let shared = self.job.shared;
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);
         let bytes = block.view().bytes();
@@ -282,6 +290,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let (blocks, transactions) = (1, view.tx_count() as u64);
         let counts = Counts { blocks, bytes, transactions, ..counts };
         tally.add(Tally { counts, ..Tally::default() });
-        FinishedBlock { step, tx_count: view.tx_count() as u32, stored, undo_pos, bytes }
+        let (tx_count, is_stripped) = (view.tx_count() as u32, false);
+        FinishedBlock { step, tx_count, stored, undo_pos, bytes, is_stripped }
     }
 }

@@ -2,5 +2,7 @@
 //! BITCOIND; without that, these tests say that they are skipped.
 
 mod daemon;
+mod debug_log;
 mod pruning;
 mod sync;
+mod verify;

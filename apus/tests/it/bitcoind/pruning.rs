@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
 use apus::store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
-use apus::sync::{self, Method, Options, Prune, Unobserved};
+use apus::sync::{
+    self, Method, Options, PeerOptions, Phase, Progress, Prune, RuleGroup, Target, Unobserved,
+};
 
 use super::daemon::{Daemon, program_in};
 use crate::pruned::{SPARE, files, options, sync_with, world};
 use crate::support::Place;
 use crate::support::program::{apus, assert_ends};
+use crate::support::stop_when::StopWhen;
+use crate::support::swift::World;
+use crate::swiftsync::pruned::swift_options;
 
 /// Options of a bitcoind whose block files are small, and that prunes by hand.
 const SMALL: [&str; 2] = ["-fastprune", "-prune=1"];
@@ -76,6 +82,88 @@ fn core_carries_on_with_what_was_pruned() {
         let summary = sync::sync(&again, &[], &Unobserved, &Default::default()).unwrap();
         assert_eq!(summary.height, height, "{way:?}");
     }
+}
+
+/// Options of a SwiftSync of `world` from this bitcoind, which stores the last 288 blocks.
+fn from_core(world: &World, place: &Place, server: &Daemon, witness: bool) -> Options {
+    let connect = vec![Target::parse(&server.address(), 0).unwrap()];
+    let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
+    Options { peers, witness, ..swift_options(world, place, SPARE) }
+}
+
+/// bitcoind on all blocks of `world`.
+fn serving(bitcoind: &Path, world: &World) -> (Place, Daemon) {
+    let place = world.in_order();
+    let daemon = Daemon::start(bitcoind, &place, &["-v2transport=1"]);
+    (place, daemon)
+}
+
+#[test]
+fn from_core_without_witnesses_and_back() {
+    let Some(bitcoind) = program_in("BITCOIND", "from_core_without_witnesses_and_back") else {
+        return;
+    };
+    let world = world();
+    let (_place, server) = serving(&bitcoind, &world);
+    let mut received = Vec::new();
+    for witness in [true, false] {
+        let place = world.place();
+        let options = from_core(&world, &place, &server, witness);
+        let summary = sync::sync(&options, &[], &Unobserved, &Default::default()).unwrap();
+        assert_eq!(summary.pruned.unwrap().blocks_from, world.height() - 287);
+        received.push(summary.peers.iter().map(|peer| peer.bytes).sum::<u64>());
+        let rules = summary.checked.not_checked().iter().flat_map(|blocks| blocks.rules);
+        let is_stripped = rules.copied().any(|rule| rule == RuleGroup::WitnessCommitments);
+        assert_eq!(is_stripped, !witness);
+        assert_core_carries_on(&bitcoind, &place, &SMALL);
+        let again = Options { hints: None, witness: true, method: Method::InOrder, ..options };
+        let again = Options { peers: None, ..again };
+        let summary = sync::sync(&again, &[], &Unobserved, &Default::default()).unwrap();
+        assert_eq!(summary.height, world.height() + 1);
+    }
+    assert!(received[1] * 10 < received[0] * 9, "{received:?}");
+    server.stop();
+}
+
+/// bitcoind on the directory of a SwiftSync that was interrupted, or whose hints were wrong.
+#[test]
+fn core_begins_anew_where_a_swiftsync_has_not_ended() {
+    let test = "core_begins_anew_where_a_swiftsync_has_not_ended";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let world = world();
+    let (_place, server) = serving(&bitcoind, &world);
+    for witness in [true, false] {
+        let place = world.place();
+        let options = from_core(&world, &place, &server, witness);
+        let stop = AtomicBool::new(false);
+        let at_work = |p: &Progress| p.phase == Phase::SwiftSync && p.blocks > 300;
+        let summary = sync::sync(&options, &[], &StopWhen(&stop, at_work), &stop).unwrap();
+        if !summary.interrupted {
+            println!("it was faster than the request to stop");
+            continue;
+        }
+        assert!(index_of(&place).0.values().any(|r| r.tx_count > 0 && r.block_pos().is_none()));
+        let saved = place.copy();
+        let daemon = Daemon::start(&bitcoind, &place, &SMALL);
+        assert_eq!(daemon.ask(&["getblockcount"]), "0");
+        daemon.ask(&["addnode", &server.address(), "onetry"]);
+        let begun = std::time::Instant::now();
+        while daemon.ask(&["getbestblockhash"]) != world.tip().to_string() {
+            assert!(begun.elapsed().as_secs() < 60, "at {}", daemon.ask(&["getblockcount"]));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        // All of its blocks are there now, and it knows where.
+        assert_eq!(json(&daemon.ask(&["getblockchaininfo"]))["pruneheight"], 0);
+        daemon.ask(&["pruneblockchain", "300"]);
+        daemon.stop();
+        assert_core_carries_on(&bitcoind, &place, &SMALL);
+        // Apus carries its own work on.
+        let options = Options { datadir: saved.datadir(), ..options };
+        let summary = sync::sync(&options, &[], &Unobserved, &Default::default()).unwrap();
+        assert!(summary.counts.blocks < u64::from(world.height()));
+        assert_core_carries_on(&bitcoind, &saved, &SMALL);
+    }
+    server.stop();
 }
 
 #[test]

@@ -11,6 +11,7 @@ use apus::sync::{
 use apus::wire::Chain;
 
 use super::document::Document;
+use crate::support::program::{apus, assert_ends};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, regtest_chain};
 
@@ -57,8 +58,9 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
         let times =
-            ["always", "rebuild", "damage", "peers", "swiftsync", "join", "spilldir", "moment"];
-        assert!(times.contains(&when.as_str()), "{pattern} is there {when}");
+            ["always", "rebuild", "damage", "log", "peers", "swiftsync", "join", "spilldir"];
+        let is_known = when == "moment" || times.contains(&when.as_str());
+        assert!(is_known, "{pattern} is there {when}");
     }
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("blocks", &regtest_chain()[..21])]);
@@ -109,4 +111,10 @@ fn the_document_names_every_file() {
     assert!(reindex(&options, &StopWhen(&stop, has_read), &stop).unwrap().interrupted);
     let join: BTreeSet<String> = files_below(&place.network_dir().join("join"));
     assert_eq!(join, ["progress", "spill.place"].map(String::from).into());
+
+    let place = Place::new(Chain::Regtest);
+    let blocks = place.write("blocks", &regtest_chain()[..21]);
+    let synced = apus(&place, &["sync", "--from", blocks.to_str().unwrap()]);
+    assert_ends(&synced, 0, &[]);
+    assert_files(&files_below(&place.network_dir()), &["always", "log"]);
 }

@@ -7,6 +7,7 @@ mod hostile;
 mod interrupted;
 mod missing;
 mod stopped;
+mod stripped;
 mod ways;
 mod withheld;
 pub mod world;

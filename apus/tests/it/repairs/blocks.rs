@@ -1,16 +1,16 @@
 //! Damaged stored blocks: replaced by a source's copies, and until then reported with the remedy.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::{Disk, PowerCut};
+use apus::disk::Disk;
 use apus::store::FlatFilePos;
 use apus::sync::{self, Summary, SyncError, Unobserved};
 use apus::wire::Chain as Network;
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
+use crate::support::power::{counted, failing, power_cuts};
 use crate::support::{Place, hash_of, with_genesis};
 
 /// A synced directory, the blocks in it, and a file with good copies.
@@ -190,23 +190,22 @@ fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
         let (options, stop) = (place.options(), AtomicBool::new(false));
         sync::sync_on(disk, &options, std::slice::from_ref(&synced.good), &Unobserved, &stop)
     };
-    let counter = Arc::new(PowerCut::at(u64::MAX));
-    run(&synced.place.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    let (disk, counter) = counted();
+    run(&synced.place.copy(), &disk).unwrap();
     assert!(counter.steps() > 10, "there is something to cut: {}", counter.steps());
-    for cut_at in (1..=counter.steps()).step_by(3) {
+    for power in power_cuts(1..=counter.steps(), 3) {
         let place = synced.place.copy();
-        let power = Arc::new(PowerCut::at(cut_at));
-        let cut = run(&place, &Disk::with_power_cut(Arc::clone(&power)));
-        assert!(cut.is_err(), "cut at {cut_at}");
+        let cut = run(&place, &failing(&power));
+        assert!(cut.is_err(), "{power:?}");
         power.lose_unsynced().unwrap();
         let summary = run(&place, &Disk::new());
-        let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
-        assert!(replaced(&summary).len() <= 2, "cut at {cut_at}");
+        let summary = summary.unwrap_or_else(|error| panic!("{power:?}: {error}"));
+        assert!(replaced(&summary).len() <= 2, "{power:?}");
         let summary = place.try_reindex();
-        let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
-        assert_eq!(summary.height as usize, synced.blocks.len() - 1, "cut at {cut_at}");
-        assert_eq!(place.muhash(), synced.set, "cut at {cut_at}");
-        if cut_at % 12 == 1 {
+        let summary = summary.unwrap_or_else(|error| panic!("{power:?}: {error}"));
+        assert_eq!(summary.height as usize, synced.blocks.len() - 1, "{power:?}");
+        assert_eq!(place.muhash(), synced.set, "{power:?}");
+        if power.cut_at() % 12 == 1 {
             Judge::open(&place).expect("the engine opens the result").read_everything();
         }
     }

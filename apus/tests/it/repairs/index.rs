@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::{Disk, PowerCut};
+use apus::disk::Disk;
 use apus::store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
 use apus::sync::{self, Phase, Progress, Summary, SyncError, Unobserved};
 use apus::wire::Chain as Network;
-use apus_testchain::{Break, Chain, Spec, every};
+use apus_testchain::{Break, Chain, Spec};
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
+use crate::support::power::{counted, failing, power_cuts};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, framed, hash_of, with_genesis};
 
@@ -295,21 +295,20 @@ fn a_directory_in_use_is_left_alone() {
 
 /// Cuts the power at every ninth step from the step `first`.
 fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64)) {
-    let counter = Arc::new(PowerCut::at(u64::MAX));
-    reindex_files(&before.copy(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+    let (disk, counter) = counted();
+    reindex_files(&before.copy(), &disk).unwrap();
     assert!(counter.steps() > 30, "there is something to cut: {}", counter.steps());
-    for cut_at in (first..=counter.steps()).step_by(every(9)) {
+    for power in power_cuts(first..=counter.steps(), 9) {
         let place = before.copy();
-        let power = Arc::new(PowerCut::at(cut_at));
-        if reindex_files(&place, &Disk::with_power_cut(Arc::clone(&power))).is_ok() {
+        if reindex_files(&place, &failing(&power)).is_ok() {
             continue;
         }
         power.lose_unsynced().unwrap();
         let summary = reindex_files(&place, &Disk::new());
-        let summary = summary.unwrap_or_else(|error| panic!("cut at {cut_at}: {error}"));
-        assert_eq!(summary.best_block, expected.best_block, "cut at {cut_at}");
-        assert_eq!(&place.muhash(), coins, "cut at {cut_at}");
-        if cut_at % 4 == 0 {
+        let summary = summary.unwrap_or_else(|error| panic!("{power:?}: {error}"));
+        assert_eq!(summary.best_block, expected.best_block, "{power:?}");
+        assert_eq!(&place.muhash(), coins, "{power:?}");
+        if power.cut_at() % 4 == 0 {
             assert_whole(&place, &summary, coins);
         }
     }

@@ -1,11 +1,15 @@
 //! Shared parts of the tests: chains, directories, and Bitcoin Core's engine as a judge.
 
+pub mod block_index;
 pub mod blocks;
 pub mod chains;
+pub mod damage;
+pub mod faults;
 pub mod judge;
 pub mod model;
 pub mod mounts;
 pub mod outcome;
+pub mod power;
 pub mod program;
 pub mod stop_when;
 pub mod swift;

@@ -13,11 +13,12 @@ use apus::disk::{Disk, PowerCut};
 use apus::hash::Hash;
 use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved, UtxoHash};
 use apus::wire::{Chain as NetworkName, Network};
-use apus_testchain::{Chain, Rng, Spec, every};
+use apus_testchain::{Chain, Rng, Spec, rounds};
 use rustix::process::Signal;
 
 use crate::support::Place;
 use crate::support::judge::Judge;
+use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{program_on, signal, start};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
 
@@ -204,16 +205,15 @@ fn the_number_of_coins_is_known_after_any_power_cut_during_the_commit() {
             let options = world.options(place, mode, &hints);
             sync::sync_on(disk, &options, &sources, &Unobserved, &stop)
         };
-        let counter = Arc::new(PowerCut::at(u64::MAX));
-        sync(&world.place(), &Disk::with_power_cut(Arc::clone(&counter))).unwrap();
+        let (disk, counter) = counted();
+        sync(&world.place(), &disk).unwrap();
         let last = counter.steps().saturating_sub(45)..=counter.steps();
-        for cut_at in last.step_by(every(3)) {
+        for power in power_cuts(last, 3) {
             let place = world.place();
-            let power = Arc::new(PowerCut::at(cut_at));
-            let _ = sync(&place, &Disk::with_power_cut(Arc::clone(&power)));
+            let _ = sync(&place, &failing(&power));
             power.lose_unsynced().unwrap();
             let summary = sync(&place, &Disk::new()).unwrap();
-            assert_eq!(summary.coins, coins, "{mode:?}, cut at {cut_at}");
+            assert_eq!(summary.coins, coins, "{mode:?}, {power:?}");
         }
     }
 }
@@ -229,20 +229,23 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
         let run = |place: &Place, power: &Arc<PowerCut>, save_every| {
             let hints = world.write_hints(place, world.height());
             let options = Options { save_every, ..world.options(place, mode, &hints) };
-            let disk = Disk::with_power_cut(Arc::clone(power));
+            let disk = failing(power);
             sync::reindex_on(&disk, &options, &Unobserved, &AtomicBool::new(false))
         };
         // Power cuts while it saves, as often as the clock has it, and then while it commits.
         for (save_every, cuts, share) in [(Duration::ZERO, 4, 3), (Duration::MAX, 8, 1)] {
-            let counter = Arc::new(PowerCut::at(u64::MAX));
+            let (_, counter) = counted();
             run(&base.copy(), &counter, save_every).unwrap();
             let steps = counter.steps() / share;
             assert!(steps >= 8, "there is something to cut: {steps}");
             for number in 0..cuts {
                 let cut_at = steps * number / cuts + rng.between(1, steps / cuts);
-                let what = format!("{mode:?}, every {save_every:?}, cut at {cut_at} of {steps}");
+                let power = match number % 2 {
+                    0 => Arc::new(PowerCut::at(cut_at)),
+                    _ => Arc::new(PowerCut::torn(cut_at, rng.below(1 << 32))),
+                };
+                let what = format!("{mode:?}, every {save_every:?}, {power:?}");
                 let place = base.copy();
-                let power = Arc::new(PowerCut::at(cut_at));
                 let result = run(&place, &power, save_every);
                 assert!(result.is_err() || cut_at + 4 > steps, "{what}");
                 power.lose_unsynced().unwrap();
@@ -266,22 +269,20 @@ fn a_power_cut_while_blocks_are_stored_loses_no_block_that_counts() {
     let first = base.write("first", &world.blocks[..1]);
     base.sync(&[first]);
     for (mode, cuts) in [(Mode::AssumeValid, [9, 17, 26]), (Mode::Full, [12, 21, 33])] {
-        for cut_at in cuts {
+        for power in cuts.into_iter().flat_map(|cut_at| PowerCut::kinds(cut_at, rounds(1))) {
             let place = base.copy();
             let hints = world.write_hints(&place, world.height());
             let sources = world.sources(&place, mode, &world.shuffled(8));
             let mut options = world.options(&place, mode, &hints);
             options.save_every = SAVE_EVERY;
-            let power = Arc::new(PowerCut::at(cut_at));
-            let disk = Disk::with_power_cut(Arc::clone(&power));
             let stop = AtomicBool::new(false);
-            let result = sync::sync_on(&disk, &options, &sources, &Unobserved, &stop);
-            assert!(result.is_err(), "{mode:?}: the power failed at step {cut_at}");
+            let result = sync::sync_on(&failing(&power), &options, &sources, &Unobserved, &stop);
+            assert!(result.is_err(), "{mode:?}: {power:?}");
             power.lose_unsynced().unwrap();
             assert_private(&place);
             assert_no_coins(&place);
             assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
-            assert_eq!(place.muhash(), right, "{mode:?}, cut at {cut_at}");
+            assert_eq!(place.muhash(), right, "{mode:?}, {power:?}");
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip(), (world.height(), world.tip()));
             if mode == Mode::Full {

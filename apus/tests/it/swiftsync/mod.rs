@@ -6,6 +6,7 @@ mod continuing;
 mod hints_files;
 mod interrupted;
 mod last_blocks;
+pub mod pruned;
 mod refusals;
 mod reports;
 mod same_results;

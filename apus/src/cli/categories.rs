@@ -1,0 +1,73 @@
+//! The categories of `--debug`, with Core's names.
+
+use tracing::{Level, Metadata};
+
+/// Categories that some event has. Core has more.
+pub const CATEGORIES: [&str; 8] =
+    ["bench", "blockstorage", "coindb", "leveldb", "net", "prune", "reindex", "validation"];
+/// What Core takes for all categories.
+const ALL: [&str; 3] = ["all", "1", ""];
+/// What Core takes for none: it cancels all that were named before.
+const NONE: [&str; 2] = ["none", "0"];
+
+/// The categories that are logged.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Categories {
+    /// Every one, and events that have none.
+    all: bool,
+    named: Vec<String>,
+}
+
+impl Categories {
+    /// The categories that the values of `--debug` name, in order.
+    ///
+    /// # Errors
+    /// There is no such category.
+    pub fn of(values: &[String]) -> Result<Self, String> {
+        let mut categories = Self::default();
+        for value in values {
+            match value.as_str() {
+                all if ALL.contains(&all) => categories.all = true,
+                none if NONE.contains(&none) => categories = Self::default(),
+                known if CATEGORIES.contains(&known) => categories.named.push(value.clone()),
+                unknown => {
+                    return Err(format!(
+                        "Unsupported logging category -debug={unknown}: there are {}, and all",
+                        CATEGORIES.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(categories)
+    }
+
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        !self.all && self.named.is_empty()
+    }
+
+    /// Whether an event is logged. Warnings always are.
+    pub fn holds(&self, event: &Metadata<'_>) -> bool {
+        let is_named = || self.named.iter().any(|name| name == event.target());
+        *event.level() <= Level::WARN || *event.level() <= Level::DEBUG && (self.all || is_named())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_are_cores() {
+        let of = |values: &[&str]| {
+            Categories::of(&values.iter().map(|value| value.to_string()).collect::<Vec<_>>())
+        };
+        assert!(of(&[]).unwrap().is_none());
+        assert!(of(&["net", "0"]).unwrap().is_none());
+        assert!(of(&["none", "all"]).unwrap().all);
+        let both = of(&["net", "bench"]).unwrap();
+        assert!(!both.all && both.named == ["net", "bench"]);
+        let error = of(&["net", "rpc"]).unwrap_err();
+        assert!(error.starts_with("Unsupported logging category -debug=rpc"), "{error}");
+    }
+}

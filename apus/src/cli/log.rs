@@ -1,0 +1,230 @@
+//! debug.log in the network's directory, as Bitcoin Core writes it: lines are appended, each with
+//! its time, and SIGHUP has the file opened again, so that it can be rotated. No trouble with it
+//! ends a run.
+//!
+//! The file is made when there is something to write and the directory is there, so that a command
+//! that is refused makes nothing.
+
+use std::fmt::{self, Display, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use super::numbers::time_stamp;
+use super::output;
+use crate::sync::Tip;
+
+/// How long lines wait in memory while others follow.
+const WRITE_EVERY: Duration = Duration::from_millis(100);
+/// The most bytes of lines that wait in memory.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The log file of this process.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Keeps the log of this process in the file `path`, whose first lines are `header`. Of several
+/// calls the first one counts.
+///
+/// # Errors
+/// The file is there and cannot be written.
+pub fn begin(path: PathBuf, header: String) -> io::Result<()> {
+    if path.exists() {
+        open(&path)?;
+    }
+    let state = State {
+        file: None,
+        has_failed: false,
+        waiting: Vec::new(),
+        written: Instant::now(),
+        header: Some(header),
+    };
+    let _ = LOG.set(Log { path, state: Mutex::new(state), reopens: Arc::default() });
+    Ok(())
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+/// Whether this run has a log file.
+pub fn is_on() -> bool {
+    LOG.get().is_some()
+}
+
+/// A flag that has the log file opened again before anything more is written to it; `None` if there
+/// is no log file.
+pub fn reopens() -> Option<Arc<AtomicBool>> {
+    LOG.get().map(|log| Arc::clone(&log.reopens))
+}
+
+/// Logs a line, with the present time.
+pub fn line(text: impl Display) {
+    if let Some(log) = LOG.get() {
+        log.line(&text);
+    }
+}
+
+/// Logs a line of the end of a run, unless nothing was logged before it, and writes all.
+pub fn last_line(text: impl Display) {
+    let Some(log) = LOG.get() else { return };
+    let has_begun = log.state().header.is_none();
+    if has_begun {
+        log.line(&text);
+    }
+    log.state().write(log, true);
+}
+
+/// Writes lines that have waited long enough.
+pub fn write_if_due() {
+    if let Some(log) = LOG.get()
+        && let Ok(mut state) = log.state.try_lock()
+    {
+        state.write(log, false);
+    }
+}
+
+/// Logs a new tip in Core's words.
+pub fn tip(tip: &Tip) {
+    line(format_args!(
+        "UpdateTip: new best={} height={} version=0x{:08x} log2_work={:.6} tx={} date='{}' \
+         progress={:.6} cache={:.1}MiB({}txo)",
+        tip.hash,
+        tip.height,
+        tip.version,
+        tip.log2_work,
+        tip.transactions,
+        time_stamp(tip.time.into()),
+        tip.progress,
+        tip.cache_bytes as f64 / f64::from(1 << 20),
+        tip.cache_coins,
+    ));
+}
+
+struct Log {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// Whether the file is to be opened again.
+    reopens: Arc<AtomicBool>,
+}
+
+struct State {
+    file: Option<File>,
+    /// Whether the file could not be written; then nothing is until it is opened again.
+    has_failed: bool,
+    waiting: Vec<u8>,
+    written: Instant,
+    /// The first lines; `None` once there is another.
+    header: Option<String>,
+}
+
+impl Log {
+    fn line(&self, text: &dyn Display) {
+        let mut state = self.state();
+        let time = time_stamp(output::now());
+        for header in state.header.take().iter().flat_map(|header| header.lines()) {
+            state.add(&time, &header);
+        }
+        state.add(&time, text);
+        state.write(self, false);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn add(&mut self, time: &str, text: &dyn Display) {
+        // Nobody gets to see what cannot be written, and it must not take up memory.
+        if self.waiting.len() < 2 * BUFFER_BYTES {
+            let _ = writeln!(self.waiting, "{time} {text}");
+        }
+    }
+
+    /// Writes what waits, if it is much or has waited long, or all of it.
+    fn write(&mut self, log: &Log, all: bool) {
+        let reopens = log.reopens.load(Relaxed);
+        let is_due = self.waiting.len() >= BUFFER_BYTES || self.written.elapsed() >= WRITE_EVERY;
+        if !(all || reopens || is_due) {
+            return;
+        }
+        self.written = Instant::now();
+        // Before it is opened again: what waits belongs to the old file.
+        let result = self.write_to(&log.path);
+        if reopens {
+            log.reopens.store(false, Relaxed);
+            (self.file, self.has_failed) = (None, false);
+        }
+        if let Err(error) = result {
+            self.waiting.clear();
+            self.has_failed = !reopens;
+            output::note(format_args!(
+                "Warning: the log file {} cannot be written, and the run goes on without it until \
+                 SIGHUP: {error}",
+                log.path.display()
+            ));
+        }
+    }
+
+    fn write_to(&mut self, path: &Path) -> io::Result<()> {
+        if self.waiting.is_empty() || self.has_failed {
+            self.waiting.clear();
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            // The directory is made after the run has begun.
+            None if path.parent().is_some_and(|dir| !dir.is_dir()) => return Ok(()),
+            none => none.insert(open(path)?),
+        };
+        file.write_all(&self.waiting)?;
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+/// Writes warnings and what `--debug` asks for to the log file, in Core's form.
+pub struct ToFile;
+
+impl<S: Subscriber> Layer<S> for ToFile {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if !is_on() {
+            return;
+        }
+        let mut text = match *event.metadata().level() {
+            Level::WARN | Level::ERROR => "[warning] ".to_string(),
+            // Events without a category have the path of a module in its place.
+            _ if event.metadata().target().contains("::") => String::new(),
+            _ => format!("[{}] ", event.metadata().target()),
+        };
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        text += &fields.message;
+        text += &fields.others;
+        line(text);
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: String,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.others, " {name}={value:?}"),
+        };
+    }
+}

@@ -1,0 +1,64 @@
+//! The options of the log file.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::chosen::Chosen;
+use super::failure::Failure;
+use super::home::expand_home;
+use super::log;
+
+/// Core's `DEFAULT_DEBUGLOGFILE`.
+const NAME: &str = "debug.log";
+
+/// Where a command that writes keeps its log.
+#[derive(Args)]
+pub struct LogArgs {
+    /// The log file, appended to, and opened again on SIGHUP; a relative path starts from the
+    /// network's directory [default: debug.log].
+    #[arg(long, value_name = "FILE")]
+    debuglogfile: Option<PathBuf>,
+    /// Write no log file.
+    #[arg(long, hide_short_help = true, conflicts_with = "debuglogfile")]
+    nodebuglogfile: bool,
+}
+
+impl LogArgs {
+    /// Begins the log in the file that the options name, or else a settings file.
+    ///
+    /// # Errors
+    /// The file is there and cannot be written, or its directory was named and is not there.
+    pub fn begin(&self, chosen: &mut Chosen) -> Result<(), Failure> {
+        let Some(file) = self.file(chosen).map_err(Failure::usage)? else { return Ok(()) };
+        let network_dir = chosen.options.network_dir();
+        let path = network_dir.join(&file);
+        if path.parent().is_some_and(|dir| !dir.is_dir() && dir != network_dir) {
+            return Err(refused(&path, "its directory does not exist: make it, or name another"));
+        }
+        let header = format!("Apus {}\n{}", env!("APUS_VERSION"), chosen.first_line(&[]));
+        log::begin(path.clone(), header).map_err(|error| refused(&path, error))
+    }
+
+    /// The file that is named; `None` if there is to be none.
+    fn file(&self, chosen: &mut Chosen) -> Result<Option<PathBuf>, String> {
+        match &self.debuglogfile {
+            _ if self.nodebuglogfile => Ok(None),
+            Some(path) => Ok(Some(expand_home(path))),
+            None if chosen.config.is_negated("debuglogfile") => Ok(None),
+            None => {
+                let found = chosen.config.take("debuglogfile")?;
+                Ok(Some(found.map_or_else(|| NAME.into(), |found| found.text.into())))
+            }
+        }
+    }
+}
+
+fn refused(path: &Path, why: impl Display) -> Failure {
+    Failure::input(format!(
+        "cannot open the log file {}: {why}; --debuglogfile names another, and --nodebuglogfile \
+         none",
+        path.display()
+    ))
+}

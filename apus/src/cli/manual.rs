@@ -1,0 +1,70 @@
+//! `apus completions` and `apus man`: what a packager installs next to the program, made of its
+//! options.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+
+use super::failure::Failure;
+use super::output;
+use crate::disk::StoreError;
+
+/// Print completions for a shell: `source <(apus completions bash)`, or a file where it looks.
+#[derive(Args)]
+pub struct CompletionsCommand {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Print a manual page, or write all of them: `apus man sync | man -l -`.
+#[derive(Args)]
+pub struct ManCommand {
+    /// The command whose page is printed [default: apus itself].
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Write the pages of all commands to this directory, which is made if it is missing.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs `apus completions`; `program` has all commands and options.
+pub fn complete(command: &CompletionsCommand, mut program: Command) -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(command.shell, &mut program, "apus", &mut text);
+    print(&text)
+}
+
+/// Runs `apus man`; `program` has all commands and options.
+pub fn man(command: &ManCommand, program: Command) -> Result<ExitCode, Failure> {
+    let mut program = program.disable_help_subcommand(true);
+    program.build();
+    if let Some(dir) = &command.dir {
+        let written = write_all(dir, program);
+        written.map_err(|error| StoreError::io(dir, "write manual pages", error))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut chosen = &program;
+    for name in &command.command {
+        let found = chosen.find_subcommand(name).filter(|found| !found.is_hide_set());
+        chosen = found.ok_or_else(|| {
+            Failure::usage(format!("there is no command '{}'", command.command.join(" ")))
+        })?;
+    }
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(chosen.clone()).render(&mut text);
+    rendered.expect("memory can be written");
+    print(&text)
+}
+
+fn write_all(dir: &Path, program: Command) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(program, dir)
+}
+
+fn print(text: &[u8]) -> Result<ExitCode, Failure> {
+    output::line(String::from_utf8_lossy(text).trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}

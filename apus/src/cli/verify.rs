@@ -1,0 +1,226 @@
+//! `apus verify`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::directory::Directory;
+use super::engine::take_assumevalid;
+use super::exit;
+use super::failure::Failure;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::numbers::{precise, thousands};
+use super::output;
+use super::reporting::Reporting;
+use crate::sync::{self, Damage, Ended, LevelReport, Verified, Verify};
+
+/// Most damage that is printed piece by piece; any other is only counted.
+const DAMAGE_SHOWN: usize = 10;
+
+/// Check the last blocks, their undo data and the UTXO set against each other (Core's verifychain).
+///
+/// Level 0 reads the blocks. 1 checks the rules that need no coins. 2 checks undo data. 3 takes the
+/// blocks back, in memory: the UTXO set must hold exactly the coins that they say. 4 connects them
+/// again, with scripts. Each level includes those below it. Damage is printed with its file and
+/// with what repairs it, and the exit status is then 1.
+///
+/// The directory is read and not changed. It may be pruned and on a read-only mount, and other
+/// programs may read it at the same time; bitcoind must not be running on it.
+#[derive(Args)]
+pub struct VerifyCommand {
+    #[command(flatten)]
+    directory: Directory,
+    /// How thoroughly to check, from 0 to 4.
+    #[arg(long, alias = "checklevel", value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u8).range(0..=4))]
+    level: u8,
+    /// The number of blocks from the tip down; 0: all.
+    #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = 6)]
+    blocks: u32,
+    /// MiB of coins that level 3 keeps in memory, at least 16: with more it comes further down
+    /// [default: 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    /// Level 4 takes the scripts of this block and its ancestors as valid; 0 checks every script
+    /// [default: as for `apus sync`].
+    #[arg(long, value_name = "HASH")]
+    assumevalid: Option<String>,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct VerifiedJson {
+    height: u32,
+    bestblock: String,
+    level: u8,
+    blocks: u32,
+    ok: bool,
+    complete: bool,
+    interrupted: bool,
+    levels: Vec<LevelJson>,
+    damaged: Vec<DamageJson>,
+    damage_count: u64,
+    blocks_read: u64,
+    bytes: u64,
+    transactions: u64,
+    scripts_checked: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+/// The heights that a level came through, from the tip down; both null if none.
+#[derive(Serialize)]
+struct LevelJson {
+    level: u8,
+    from_height: Option<u32>,
+    to_height: Option<u32>,
+    ended: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct DamageJson {
+    level: u8,
+    height: u32,
+    block: String,
+    file: String,
+    offset: Option<u64>,
+    reason: String,
+}
+
+/// Runs `apus verify`.
+pub fn run(command: &VerifyCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(command.dbcache).map_err(Failure::usage)?;
+    take_assumevalid(&mut chosen, command.assumevalid.as_deref()).map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: command.json };
+    chosen.announce(&[], reporting);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let asked = Verify { level: command.level, blocks: command.blocks };
+    let found = sync::verify(&chosen.options, asked, &reporter, &stop);
+    reporter.finish();
+    let found = found?;
+    print_damage(&found);
+    reporting.report(|| json(&found), || text(&found))?;
+    Ok(match found.is_sound() {
+        true => exit::status(found.interrupted),
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Prints what is damaged to standard error.
+fn print_damage(found: &Verified) {
+    for Damage { level, height, block, error } in found.damage.listed.iter().take(DAMAGE_SHOWN) {
+        let height = thousands((*height).into());
+        output::note(format_args!("Damaged, at level {level}: block {block} at {height}: {error}"));
+    }
+    let shown = found.damage.listed.len().min(DAMAGE_SHOWN) as u64;
+    if found.damage.count > shown {
+        output::note(format_args!("… and {} more", thousands(found.damage.count - shown)));
+    }
+}
+
+fn json(found: &Verified) -> String {
+    let to_height = found.height;
+    let level = |report: &LevelReport| {
+        let has_begun = report.from <= to_height;
+        LevelJson {
+            level: report.level,
+            from_height: has_begun.then_some(report.from),
+            to_height: has_begun.then_some(to_height),
+            ended: report.ended.map(name),
+        }
+    };
+    let damage = |damage: &Damage| DamageJson {
+        level: damage.level,
+        height: damage.height,
+        block: damage.block.to_string(),
+        file: damage.error.path.display().to_string(),
+        offset: damage.error.offset,
+        reason: damage.error.what.clone(),
+    };
+    let json = VerifiedJson {
+        height: found.height,
+        bestblock: found.best_block.to_string(),
+        level: found.asked.level,
+        blocks: found.asked.blocks,
+        ok: found.is_sound(),
+        complete: found.is_complete(),
+        interrupted: found.interrupted,
+        levels: found.levels.iter().map(level).collect(),
+        damaged: found.damage.listed.iter().map(damage).collect(),
+        damage_count: found.damage.count,
+        blocks_read: found.counts.blocks,
+        bytes: found.counts.bytes,
+        transactions: found.counts.transactions,
+        scripts_checked: found.counts.scripts,
+        seconds: found.elapsed.as_secs_f64(),
+        cpu_seconds: found.cpu.as_secs_f64(),
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+/// The name of the reason why a level came no further, in `--json`.
+fn name(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Pruned => "pruned",
+        Ended::NoUndo => "no undo data",
+        Ended::CacheFull => "dbcache",
+        Ended::Damaged => "damage",
+        Ended::Stopped => "interrupted",
+    }
+}
+
+fn text(found: &Verified) -> String {
+    let mut lines = vec![format!("height {}, best block {}", found.height, found.best_block)];
+    lines.extend(found.levels.iter().map(|level| level_text(level, found)));
+    let counts = &found.counts;
+    let scripts = match found.asked.level {
+        4 => format!(", {} scripts", thousands(counts.scripts)),
+        _ => String::new(),
+    };
+    lines.push(format!(
+        "{} blocks, {} transactions{scripts}, {:.1} MB in {}",
+        thousands(counts.blocks),
+        thousands(counts.transactions),
+        counts.bytes as f64 / 1e6,
+        precise(found.elapsed),
+    ));
+    lines.push(match (found.is_sound(), found.interrupted) {
+        (false, _) => format!("Damage found: {}", thousands(found.damage.count)),
+        (true, true) => "Interrupted: no damage found so far".to_string(),
+        (true, false) => "No damage found".to_string(),
+    });
+    lines.join("\n")
+}
+
+/// What a level is about, and how far it came.
+fn level_text(report: &LevelReport, found: &Verified) -> String {
+    let about = match report.level {
+        0 => "blocks are read",
+        1 => "rules without coins",
+        2 => "undo data",
+        3 => "blocks taken back",
+        _ => "blocks connected again",
+    };
+    let reached = match report.from > found.height {
+        true => "no block".to_string(),
+        false => format!(
+            "heights {} to {}",
+            thousands(report.from.into()),
+            thousands(found.height.into())
+        ),
+    };
+    let ended = match report.ended {
+        None => "",
+        Some(Ended::Pruned) => "; blocks below are pruned",
+        Some(Ended::NoUndo) => "; undo data below is not stored (`apus reindex` writes it)",
+        Some(Ended::CacheFull) => "; a larger --dbcache comes further",
+        Some(Ended::Damaged) => "; not beyond what is damaged",
+        Some(Ended::Stopped) => "; interrupted",
+    };
+    format!("level {}, {about}: {reached}{ended}", report.level)
+}

@@ -1,0 +1,294 @@
+//! A disk on which calls fail, and a slow one: the work stops with an error that names the file,
+//! and what was committed is kept; once the disk works again, the same command ends as if nothing
+//! had happened. A sync that failed is not taken for one that succeeded later.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use apus::disk::{Call, Disk};
+use apus::sync::{self, Method, Observer, Options, Progress, SyncError, Unobserved, UtxoHash};
+use apus_testchain::{Rng, rounds};
+use rustix::io::Errno;
+
+use crate::endurance::{Commits, Endurance};
+use crate::support::Place;
+use crate::support::block_index::check_block_index;
+use crate::support::faults::{Fault, Faults};
+use crate::support::power::counted;
+use crate::support::swift::{Mode, World, small_chain};
+
+/// A kind of work on a directory.
+struct Work<'a> {
+    name: &'static str,
+    base: &'a Place,
+    run: &'a (dyn Fn(&Place, &Disk) -> Result<(), SyncError> + Sync),
+    /// Panics unless the directory is as it is at the end of the work.
+    assert_done: &'a (dyn Fn(&Place, &str) + Sync),
+    /// Panics unless the directory is as it is at some moment of the work.
+    check: &'a (dyn Fn(&Place, &str) + Sync),
+}
+
+impl Work<'_> {
+    /// The number of calls of each kind in the whole work.
+    fn calls(&self) -> BTreeMap<Call, u64> {
+        let (place, faults) = (self.base.copy(), Arc::new(Faults::default()));
+        (self.run)(&place, &faults.on(Disk::new())).unwrap();
+        (self.assert_done)(&place, self.name);
+        faults.counts()
+    }
+
+    /// Makes calls of every kind fail, so many of each, once or from then on.
+    fn fail_everywhere(&self, seed: u64, of_each: u64) {
+        let (calls, mut rng) = (self.calls(), Rng::new(seed, 1));
+        let (mut tried, mut refused) = (0, 0);
+        for (call, count) in calls {
+            for round in 0..rounds(of_each) {
+                let number = match of_each.saturating_mul(rounds(1)) >= count {
+                    true if round >= count => break,
+                    true => round + 1,
+                    false => rng.between(1, count),
+                };
+                let is_full = !matches!(call, Call::Read) && rng.percent(40);
+                let error = if is_full { Errno::NOSPC } else { Errno::IO };
+                let fault = Fault { call, number, lasts: rng.percent(50), error };
+                tried += 1;
+                refused += u64::from(self.fail(fault, rng.percent(50)));
+            }
+        }
+        println!("{}: {tried} faults, {refused} of them errors", self.name);
+        assert!(refused > tried / 3, "{}: {refused} of {tried}", self.name);
+    }
+
+    /// Does the work on a disk with this fault, then, maybe after a power cut, without. Returns
+    /// whether the fault was an error.
+    fn fail(&self, fault: Fault, cut: bool) -> bool {
+        let what = format!("{}, {fault:?}, power cut after it: {cut}", self.name);
+        let (place, faults) = (self.base.copy(), Faults::of(fault));
+        let (disk, power) = counted();
+        let result = (self.run)(&place, &faults.on(disk));
+        let failed = faults.failed();
+        match &result {
+            // Tables that are merged away may stay until the next opening.
+            Ok(()) if fault.call == Call::Remove => {}
+            Ok(()) => assert!(!fault.lasts || failed.len() < 2, "{what}: {failed:?} passed over"),
+            Err(error) => assert_names(error, &failed, &what),
+        }
+        if cut {
+            power.lose_unsynced().unwrap();
+        }
+        (self.check)(&place, &what);
+        (self.run)(&place, &Disk::new()).unwrap_or_else(|error| panic!("{what}, then: {error}"));
+        (self.assert_done)(&place, &what);
+        result.is_err()
+    }
+}
+
+/// Panics unless an error names one of the files, or its directory, and the reason.
+#[track_caller]
+fn assert_names(error: &SyncError, failed: &[PathBuf], what: &str) {
+    let text = error.to_string();
+    let names = |path: &PathBuf| text.contains(&path.display().to_string());
+    assert!(failed.iter().any(names), "{what}: '{text}' names none of {failed:?}");
+    let reasons = ["Input/output error", "No space left on device", "no storage space"];
+    assert!(reasons.iter().any(|reason| text.contains(reason)), "{what}: {text}");
+}
+
+#[test]
+fn in_order_with_everything() {
+    let test = Endurance::new();
+    let whole = test.base.copy();
+    test.run(&whole, &Disk::new(), &Commits::default()).unwrap();
+    let (expected, seen) = (test.end(&whole), Mutex::new(Commits::default()));
+    let work = Work {
+        name: "in order, pruned, rewound",
+        base: &test.base,
+        run: &|place, disk| {
+            let commits = Commits::default();
+            let result = test.run(place, disk, &commits);
+            *seen.lock().unwrap() = commits;
+            result
+        },
+        assert_done: &|place, what| assert_eq!(test.end(place), expected, "{what}"),
+        check: &|place, what| test.check(place, &seen.lock().unwrap(), what),
+    };
+    work.fail_everywhere(61, 2);
+}
+
+/// The UTXO set, and what the index says of each block.
+fn held(place: &Place) -> (String, u64, usize) {
+    let (set, coins) = place.muhash();
+    (set, coins, check_block_index(place).blocks.len())
+}
+
+/// The best block's height, 0 without coins.
+fn height(place: &Place) -> u32 {
+    let stop = AtomicBool::new(false);
+    let stats = sync::txoutset_info(&place.options(), UtxoHash::None, &Unobserved, &stop);
+    stats.map_or(0, |stats| stats.height)
+}
+
+#[test]
+fn joins_and_swiftsyncs() {
+    let world = World::of(&small_chain(62, 12, 4_000));
+    let expected = held(&world.in_order());
+    let assert_done = |place: &Place, what: &str| assert_eq!(held(place), expected, "{what}");
+    let base = world.place();
+    base.sync_blocks("first", &world.blocks[..=118]);
+    base.shrink();
+    let source = base.write("all", &world.blocks);
+    let join = |place: &Place, disk: &Disk| {
+        let (method, join_depth, save_every) = (Method::Join, 0, Duration::ZERO);
+        let options = Options { method, join_depth, save_every, ..place.options() };
+        let sources = std::slice::from_ref(&source);
+        sync::sync_on(disk, &options, sources, &Unobserved, &AtomicBool::new(false)).map(|_| ())
+    };
+    let is_one_or_other = |place: &Place, what: &str| {
+        let height = height(place);
+        assert!(height == 118 || height == world.height(), "{what}: {height}");
+    };
+    let work = Work {
+        name: "join",
+        base: &base,
+        run: &join,
+        assert_done: &assert_done,
+        check: &is_one_or_other,
+    };
+    work.fail_everywhere(62, 2);
+
+    let empty = world.place();
+    empty.sync_blocks("genesis", &world.blocks[..1]);
+    empty.shrink();
+    let hints = world.write_hints(&empty, world.height());
+    let sources = world.sources(&empty, Mode::Full, &world.file_order());
+    let swift = |place: &Place, disk: &Disk| {
+        let save_every = Duration::ZERO;
+        let options = Options { save_every, ..world.options(place, Mode::Full, &hints) };
+        sync::sync_on(disk, &options, &sources, &Unobserved, &AtomicBool::new(false)).map(|_| ())
+    };
+    let nothing_or_all = |place: &Place, what: &str| {
+        let height = height(place);
+        assert!(height == 0 || height == world.height(), "{what}: {height}");
+    };
+    let work = Work {
+        name: "SwiftSync",
+        base: &empty,
+        run: &swift,
+        assert_done: &assert_done,
+        check: &nothing_or_all,
+    };
+    work.fail_everywhere(63, 2);
+}
+
+#[test]
+fn reindexes() {
+    let world = World::of(&small_chain(64, 12, 4_000));
+    let base = world.in_order();
+    base.shrink();
+    let expected = held(&base);
+    let work = Work {
+        name: "reindex --index",
+        base: &base,
+        run: &|place, disk| {
+            let (options, stop) = (place.in_order(), AtomicBool::new(false));
+            sync::reindex_files_on(disk, &options, &Unobserved, &stop).map(|_| ())
+        },
+        assert_done: &|place, what| assert_eq!(held(place), expected, "{what}"),
+        check: &|place, what| {
+            // The index may be gone for the moment; the UTXO set is not.
+            let height = height(place);
+            assert!(height == world.height() || height == 0, "{what}: {height}");
+        },
+    };
+    work.fail_everywhere(64, 2);
+}
+
+/// Raises its flag at a call to a slow disk, and counts calls and reports from then on.
+#[derive(Default)]
+struct Slow {
+    stop: AtomicBool,
+    calls: Mutex<Calls>,
+}
+
+#[derive(Default, Clone, Copy, Debug)]
+struct Calls {
+    /// Calls so far.
+    all: u64,
+    /// Reports of progress, each after other calls than the one before, and the calls before the
+    /// last of them.
+    reports: u64,
+    reported: u64,
+    /// Calls before the request to stop.
+    stopped: u64,
+}
+
+impl Observer for Slow {
+    fn observe(&self, _: &Progress) {
+        let mut calls = self.calls.lock().unwrap();
+        calls.reports += u64::from(calls.all > calls.reported);
+        calls.reported = calls.all;
+    }
+}
+
+/// Syncs on a disk each of whose calls takes `delay`, and asks to stop at a call.
+fn on_a_slow_disk(
+    run: &dyn Fn(&Place, &Disk, &Slow) -> sync::Summary,
+    place: &Place,
+    (delay, stop_at): (Duration, u64),
+) -> (sync::Summary, Calls) {
+    let slow = Arc::new(Slow::default());
+    let hooked = Arc::clone(&slow);
+    let hook = move |_: Call, _: &std::path::Path| {
+        std::thread::sleep(delay);
+        let mut calls = hooked.calls.lock().unwrap();
+        calls.all += 1;
+        if calls.all == stop_at {
+            calls.stopped = calls.all;
+            hooked.stop.store(true, Relaxed);
+        }
+        Ok(())
+    };
+    let summary = run(place, &Disk::new().with_hook(Arc::new(hook)), &slow);
+    let calls = *slow.calls.lock().unwrap();
+    (summary, calls)
+}
+
+#[test]
+fn a_slow_disk_is_waited_for_with_progress_and_a_request_to_stop_ends_it() {
+    let world = World::of(&small_chain(65, 40, 4_000));
+    let base = world.place();
+    base.sync_blocks("genesis", &world.blocks[..1]);
+    base.shrink();
+    let source = base.write("all", &world.blocks);
+    let hints = world.write_hints(&base, world.height());
+    for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
+        let run = |place: &Place, disk: &Disk, slow: &Slow| {
+            let of_mode = world.options(place, Mode::AssumeValid, &hints);
+            let hints = Some(hints.clone()).filter(|_| method == Method::SwiftSync);
+            let options = Options { method, hints, join_depth: 0, ..of_mode };
+            let options = Options { dbcache_bytes: 64 << 10, ..options };
+            sync::sync_on(disk, &options, std::slice::from_ref(&source), slow, &slow.stop).unwrap()
+        };
+        let delay = Duration::from_millis(2);
+        let (summary, whole) = on_a_slow_disk(&run, &base.copy(), (delay, u64::MAX));
+        assert_eq!(summary.best_block, world.tip());
+        println!("{method:?}: {whole:?}");
+        assert!(whole.reports >= 3, "{method:?} reports {} times", whole.reports);
+        for share in [4, 2] {
+            let place = base.copy();
+            let (summary, calls) = on_a_slow_disk(&run, &place, (delay, whole.all / share));
+            println!("{method:?}: {calls:?}");
+            assert!(summary.interrupted, "{method:?}");
+            let after = calls.all - calls.stopped;
+            assert!(
+                after < whole.all * 3 / 5,
+                "{method:?}: {after} calls after the request, {whole:?}"
+            );
+            let again = run(&place, &Disk::new(), &Slow::default());
+            assert_eq!(again.best_block, world.tip());
+        }
+    }
+}

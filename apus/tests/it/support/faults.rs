@@ -1,0 +1,65 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use apus::disk::{Call, Disk, Hook};
+use rustix::io::Errno;
+
+/// Calls to the file system of one kind that fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    pub call: Call,
+    /// The number of the first call that fails, of those of this kind, from 1.
+    pub number: u64,
+    /// Whether all later ones fail, too.
+    pub lasts: bool,
+    pub error: Errno,
+}
+
+/// Counts the calls to a disk, and makes some fail.
+#[derive(Default)]
+pub struct Faults {
+    fault: Option<Fault>,
+    counts: Mutex<BTreeMap<Call, u64>>,
+    failed: Mutex<Vec<PathBuf>>,
+}
+
+impl Faults {
+    pub fn of(fault: Fault) -> Arc<Self> {
+        Arc::new(Self { fault: Some(fault), ..Self::default() })
+    }
+
+    /// `disk` with these faults.
+    pub fn on(self: &Arc<Self>, disk: Disk) -> Disk {
+        let faults = Arc::clone(self);
+        let hook: Arc<Hook> = Arc::new(move |call, path| faults.ask(call, path));
+        disk.with_hook(hook)
+    }
+
+    /// Number of calls of each kind so far.
+    pub fn counts(&self) -> BTreeMap<Call, u64> {
+        self.counts.lock().unwrap().clone()
+    }
+
+    /// The paths of the calls that failed.
+    pub fn failed(&self) -> Vec<PathBuf> {
+        self.failed.lock().unwrap().clone()
+    }
+
+    fn ask(&self, call: Call, path: &Path) -> std::io::Result<()> {
+        let mut counts = self.counts.lock().unwrap();
+        let count = counts.entry(call).or_default();
+        *count += 1;
+        let fails = |fault: &Fault| {
+            let is_time = *count == fault.number || fault.lasts && *count > fault.number;
+            fault.call == call && is_time
+        };
+        match self.fault.as_ref().filter(|fault| fails(fault)) {
+            None => Ok(()),
+            Some(fault) => {
+                self.failed.lock().unwrap().push(path.to_path_buf());
+                Err(fault.error.into())
+            }
+        }
+    }
+}
