@@ -291,12 +291,23 @@ fn hostile(deed: Deed) -> Server {
     let deed = Mutex::new(Some(deed));
     let magic = network().magic;
     let talk = move |stream: TcpStream| {
-        // Whoever tries v2 first is hung up on.
-        let mut first = [0];
-        let is_v1 = stream.peek(&mut first).is_ok() && first[0] == magic[0];
+        // Whoever tries v2 first is hung up on. One byte would not tell: the key with which v2
+        // begins is random.
+        let mut first = [0; 4];
+        let is_v1 = loop {
+            match stream.peek(&mut first) {
+                Ok(1..4) => std::thread::sleep(Duration::from_millis(1)),
+                begun => break begun.is_ok_and(|len| len == 4) && first == magic,
+            }
+        };
         if let Some(deed) = is_v1.then(|| deed.lock().unwrap().take()).flatten() {
             let _ = talk(&stream, deed);
         }
+        // What the other side has sent is read: a connection that is closed with unread bytes is
+        // reset, and what we said last is lost with it.
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let _ = std::io::copy(&mut &stream, &mut std::io::sink());
         let _ = stream.shutdown(Shutdown::Both);
     };
     Server::start_raw(talk).unwrap()
