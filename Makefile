@@ -18,6 +18,9 @@ UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
 
+# Twice as many tests at a time as there are cores: those of peers mostly wait.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
 test: setup ## every test, with debug assertions and overflow checks
 	$(CARGO) test $(RELEASE) --workspace $(CHECKED)
 

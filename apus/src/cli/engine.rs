@@ -79,6 +79,10 @@ pub struct Engine {
     /// than 200 MiB.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
+    /// What a sync of the coins cache does besides writing what has changed: Core's former ways, to
+    /// be compared with.
+    #[arg(long, value_enum, default_value_t = CacheSync::Changed, hide = true)]
+    cachesync: CacheSync,
     #[command(flatten)]
     pub log: LogArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -126,6 +130,24 @@ impl From<Aggregate> for sync::AggregateKind {
     }
 }
 
+/// What a sync of the coins cache does besides writing what has changed.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum CacheSync {
+    Changed,
+    Scanned,
+    Emptied,
+}
+
+impl From<CacheSync> for sync::CacheSync {
+    fn from(way: CacheSync) -> Self {
+        match way {
+            CacheSync::Changed => Self::Changed,
+            CacheSync::Scanned => Self::Scanned,
+            CacheSync::Emptied => Self::Emptied,
+        }
+    }
+}
+
 impl Engine {
     /// Reads the settings files and makes the engine's options.
     ///
@@ -144,6 +166,7 @@ impl Engine {
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         options.hints = self.hints.as_deref().map(expand_home);
         options.aggregate = self.aggregate.into();
+        options.cache_sync = self.cachesync.into();
         options.method = self.method.map(sync::Method::from).unwrap_or_default();
         options.spill_dir = self.spill_dir()?;
         options.join_depth = self.joindepth.unwrap_or(options.join_depth);

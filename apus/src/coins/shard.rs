@@ -57,6 +57,12 @@ impl Shard {
         self.changed
     }
 
+    /// [`Shard::changed`], by visiting every entry in the order in which the table has them.
+    pub fn count_changed(&self) -> usize {
+        let states = self.table.slots().map(|slot| self.slab.get(slot).state);
+        states.filter(|state| state.is_listed()).count()
+    }
+
     /// The number of clean entries.
     pub fn clean(&self) -> usize {
         self.len() - self.changed - self.held
@@ -422,7 +428,6 @@ impl Shard {
         assert_eq!((listed, prev), (self.changed, self.tail), "the end of the list");
         let held = self.table.slots().filter(|slot| self.slab.get(*slot).state.is_held());
         assert_eq!(held.count(), self.held, "entries that are being written");
-        let states = self.table.slots().filter(|slot| self.slab.get(*slot).state.is_listed());
-        assert_eq!(states.count(), self.changed, "changed entries outside the list");
+        assert_eq!(self.count_changed(), self.changed, "changed entries outside the list");
     }
 }

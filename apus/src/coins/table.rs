@@ -45,7 +45,6 @@ impl Table {
     }
 
     /// All slots, in no particular order.
-    #[cfg(any(test, feature = "internals"))]
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         self.buckets.iter().map(|bucket| bucket.slot).filter(|slot| *slot != NONE)
     }

@@ -16,6 +16,7 @@ use super::checked::Checked;
 use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
+use super::options::CacheSync;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
@@ -62,6 +63,7 @@ pub(super) struct Ledger {
     pub coins: Option<i64>,
     coin_count: Arc<CoinCount>,
     pub cache_bytes_max: usize,
+    pub cache_sync: CacheSync,
     /// What the commit that is being written will have made durable.
     committing: Option<Committing>,
     last_commit: Instant,
@@ -96,6 +98,7 @@ impl Ledger {
             coins: None,
             coin_count: Arc::new(coin_count),
             cache_bytes_max,
+            cache_sync: CacheSync::default(),
             committing: None,
             last_commit: Instant::now(),
             last_index: Instant::now(),
@@ -305,6 +308,12 @@ impl Ledger {
         let height = self.active.height().unwrap_or(0);
         let entries = self.take_dirty()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
+        let mut kept_bytes = self.cache_bytes_max / 100 * KEPT_PERCENT;
+        match self.cache_sync {
+            CacheSync::Changed => {}
+            CacheSync::Scanned => shared.cache.scan(),
+            CacheSync::Emptied => kept_bytes = 0,
+        }
         self.committing = Some(Committing { blocks: self.counts.blocks, height, entries: dirty });
         Ok(CommitJob {
             index: Arc::clone(&self.index),
@@ -313,7 +322,7 @@ impl Ledger {
             best: self.active.tip().map(|tip| shared.tree.node(tip).hash),
             coins: self.coins.map(|coins| coins as u64),
             changes: shared.pool.install(|| shared.cache.begin_sync()),
-            kept_bytes: self.cache_bytes_max / 100 * KEPT_PERCENT,
+            kept_bytes,
         })
     }
 

@@ -65,7 +65,7 @@ pub use info::txoutset_info;
 #[cfg(feature = "internals")]
 pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
-pub use options::{AggregateKind, AssumeValid, Method, Options, Prune};
+pub use options::{AggregateKind, AssumeValid, CacheSync, Method, Options, Prune};
 pub use outcome::{
     ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin, Summary,
 };

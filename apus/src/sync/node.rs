@@ -111,6 +111,7 @@ impl Node {
             dir,
         };
         node.ledger.pruning = Pruning::new(options, index.pruned);
+        node.ledger.cache_sync = options.cache_sync;
         node.ledger.is_read_only = read_only;
         node.load(index)?;
         let genesis_id = node.tree.genesis();

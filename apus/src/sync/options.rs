@@ -34,6 +34,8 @@ pub struct Options {
     pub assumevalid: AssumeValid,
     /// Bytes of memory for cached coins: entries, table and scripts.
     pub dbcache_bytes: usize,
+    /// What a sync of the coins cache does besides writing what has changed.
+    pub cache_sync: CacheSync,
     /// Number of worker threads.
     pub threads: usize,
     /// Height above which no block is connected.
@@ -74,6 +76,19 @@ pub enum Prune {
     Target(u64),
 }
 
+/// What a sync of the coins cache does besides writing what has changed. The ways that Bitcoin Core
+/// had are there to be compared with (its pull request 28280).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheSync {
+    /// Goes through the list of changed entries, and keeps as many as fit.
+    #[default]
+    Changed,
+    /// Goes through all entries to find the changed ones.
+    Scanned,
+    /// Empties the cache.
+    Emptied,
+}
+
 /// The way in which blocks are synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Method {
@@ -109,6 +124,7 @@ impl Options {
             network,
             assumevalid: AssumeValid::BuiltIn,
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
+            cache_sync: CacheSync::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
             hints: None,

@@ -52,7 +52,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
     run(&base.copy(), &counter).unwrap();
     let steps = counter.steps();
     assert!(steps > 50, "there is something to cut: {steps}");
-    for (number, power) in power_cuts(1..=steps, 13).enumerate() {
+    for (number, power) in power_cuts(1..=steps, 23).enumerate() {
         let place = base.copy();
         let result = run(&place, &power);
         // The number of changes varies a little with the moments of the commits.
@@ -151,7 +151,7 @@ fn cut_everywhere(
     let (disk, counter) = counted();
     let summary = work(&whole, &disk).unwrap();
     assert_eq!(summary.height, height);
-    for (number, power) in power_cuts(1..=counter.steps(), 7).enumerate() {
+    for (number, power) in power_cuts(1..=counter.steps(), 13).enumerate() {
         let place = Place::new(Chain::Regtest);
         before(&place);
         let result = work(&place, &failing(&power));

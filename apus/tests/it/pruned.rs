@@ -299,7 +299,7 @@ fn power_may_fail_at_any_step_of_pruning() {
     let (from, muhash) = (assert_holds_together(&whole), whole.muhash());
     assert!(from > 300, "{from}");
     let mut cuts = 0;
-    for power in power_cuts(1..=counter.steps(), 7) {
+    for power in power_cuts(1..=counter.steps(), 13) {
         let place = base.copy();
         let result = run(&place, &failing(&power));
         assert!(result.is_err() || power.cut_at() + 40 > counter.steps(), "{power:?}");

@@ -90,7 +90,7 @@ fn power_may_fail_at_any_step_of_a_rewind() {
     let (disk, counter) = counted();
     run(&whole, &disk).unwrap();
     let (expected, mut cuts) = (whole.muhash(), 0);
-    for power in power_cuts(1..=counter.steps(), 7) {
+    for power in power_cuts(1..=counter.steps(), 13) {
         let place = base.copy();
         let _ = run(&place, &failing(&power));
         power.lose_unsynced().unwrap();

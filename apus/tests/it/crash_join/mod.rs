@@ -312,7 +312,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing_and_is_carried_on_from() {
     // A cut may come before the first save of a pass, so it takes some to have seen each.
     for round in 0.. {
         let is_seen = cuts.carried_on.iter().all(|times| *times > 0);
-        if round >= rounds(2) && is_seen {
+        if round >= rounds(1) && is_seen {
             break;
         }
         assert!(round < rounds(20), "carried on from each pass: {:?}", cuts.carried_on);

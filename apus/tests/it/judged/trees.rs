@@ -12,7 +12,7 @@ use crate::support::judge::Judge;
 /// is the one that Core's engine comes to, and the engine opens the directory.
 #[test]
 fn random_trees_end_where_the_engine_ends() {
-    for seed in 0..rounds(25) {
+    for seed in 0..rounds(15) {
         let blocks = random_tree(seed);
         let judged = Place::new(Chain::Regtest);
         let judge = Judge::open(&judged).unwrap();

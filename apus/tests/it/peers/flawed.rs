@@ -143,7 +143,7 @@ fn a_better_branch_that_comes_late_wins() {
 
 #[test]
 fn random_peers_come_to_the_same_if_one_has_everything() {
-    for round in 0..rounds(3) {
+    for round in 0..rounds(2) {
         let mut rng = Rng::new(round, 0);
         let any = |rng: &mut Rng| match rng.below(8) {
             0 => Flaw::None,

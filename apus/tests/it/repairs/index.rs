@@ -298,7 +298,7 @@ fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64
     let (disk, counter) = counted();
     reindex_files(&before.copy(), &disk).unwrap();
     assert!(counter.steps() > 30, "there is something to cut: {}", counter.steps());
-    for power in power_cuts(first..=counter.steps(), 9) {
+    for power in power_cuts(first..=counter.steps(), 19) {
         let place = before.copy();
         if reindex_files(&place, &failing(&power)).is_ok() {
             continue;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use apus::disk::{Disk, PowerCut};
+use apus::disk::Disk;
 use apus::hash::Hash;
 use apus::store::{DataDir, DataDirOptions, IndexRecord};
 use apus::swiftsync::{Format, Numbering};
@@ -17,12 +17,13 @@ use apus::sync::{
     self, AssumeValid, Method, Observer, Options, PeerOptions, Progress, Prune, Summary, Target,
     Unobserved,
 };
-use apus_testchain::{Chain, Rng, Spec, every};
+use apus_testchain::{Chain, Rng, Spec};
 
 use crate::pruned::{SPARE, assert_holds_together, files, options, world};
 use crate::support::Place;
 use crate::support::block_index::{CheckedIndex, check_block_index};
 use crate::support::model::encode;
+use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::start;
 use crate::support::swift::{Mode, World, small_chain};
 
@@ -296,26 +297,25 @@ fn power_may_fail_at_any_step() {
         sync::sync_on(disk, &options, &source, &Unobserved, &Default::default())
     };
     let mut cuts = 0;
-    for (save_every, every) in [(Duration::ZERO, every(60)), (Duration::MAX, every(7))] {
-        let counter = Arc::new(PowerCut::at(u64::MAX));
-        run(&world.place(), &Disk::with_power_cut(Arc::clone(&counter)), save_every).unwrap();
-        for cut_at in (20..=counter.steps()).step_by(every) {
+    for (save_every, every) in [(Duration::ZERO, 240), (Duration::MAX, 29)] {
+        let (disk, counter) = counted();
+        run(&world.place(), &disk, save_every).unwrap();
+        for power in power_cuts(20..=counter.steps(), every) {
             let place = world.place();
-            let power = Arc::new(PowerCut::at(cut_at));
-            let _ = run(&place, &Disk::with_power_cut(Arc::clone(&power)), save_every);
+            let _ = run(&place, &failing(&power), save_every);
             power.lose_unsynced().unwrap();
             if place.network_dir().join("chainstate/CURRENT").is_file() {
                 check_block_index(&place);
                 let is_empty = sync::status(&place.in_order()).unwrap().height == 0;
-                assert!(!is_empty || has_genesis(&world, &place), "cut at {cut_at}");
+                assert!(!is_empty || has_genesis(&world, &place), "{power:?}");
             }
             let summary = run(&place, &Disk::new(), Duration::MAX).unwrap();
-            assert_eq!(summary.best_block, world.tip(), "cut at {cut_at}");
-            assert_eq!(place.muhash(), muhash, "cut at {cut_at}");
+            assert_eq!(summary.best_block, world.tip(), "{power:?}");
+            assert_eq!(place.muhash(), muhash, "{power:?}");
             let CheckedIndex { from, files: named, .. } = check_block_index(&place);
-            assert_eq!(world.height() + 1 - from, 288, "cut at {cut_at}");
+            assert_eq!(world.height() + 1 - from, 288, "{power:?}");
             // A file that was begun before the cut is used again, if so many are needed again.
-            assert!(named.is_subset(&files(&place)), "cut at {cut_at}");
+            assert!(named.is_subset(&files(&place)), "{power:?}");
             cuts += 1;
         }
     }
