@@ -40,8 +40,8 @@ impl CoinsCache {
     }
 
     /// The ascending indices of the outpoints that have no entry, and so are to be looked up in the
-    /// tables. The entries of the others are kept by the next [`CoinsCache::shrink_to`]: a block is
-    /// about to spend them.
+    /// tables. The entries of the others are kept by the next calls of [`CoinsCache::shrink_to`]: a
+    /// block is about to spend them.
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
         let groups = Groups::new(&self.hasher, outpoints, |o| o);
         let mut unknown = Vec::new();
@@ -143,20 +143,22 @@ impl CoinsCache {
         }
     }
 
-    /// [`CoinsCache::fill`] for many coins.
-    pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) {
+    /// [`CoinsCache::fill`] for many coins. Returns whether a sync has ended since `generation`, so
+    /// that some or all were ignored.
+    pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) -> bool {
         let groups = Groups::new(&self.hasher, coins, |(outpoint, _)| outpoint);
         for (shard, members) in groups.iter() {
             let mut shard = self.lock(shard);
             // The generation is raised before entries are dropped, for which the shard is locked.
             if generation != self.generation() {
-                return;
+                return true;
             }
             for member in members {
                 let (outpoint, coin) = &coins[member.index as usize];
                 shard.fill(member.hash, outpoint, coin);
             }
         }
+        false
     }
 
     /// Visits every entry, as Core did in each sync until its pull request 28280.
@@ -198,8 +200,8 @@ impl CoinsCache {
     }
 
     /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
-    /// none is left. Those that [`CoinsCache::unknown`] found, or that were filled in, since the
-    /// last time are kept. The memory is not returned to the system, but used again before more
+    /// none is left. Those that [`CoinsCache::unknown`] found, or that were filled in, are passed
+    /// over eight times first. The memory is not returned to the system, but used again before more
     /// is allocated.
     pub fn shrink_to(&self, bytes_max: usize) {
         let bytes = self.bytes();

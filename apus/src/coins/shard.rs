@@ -93,7 +93,7 @@ impl Shard {
         }
     }
 
-    /// Whether there is an entry. The next eviction passes it over.
+    /// Whether there is an entry. The next evictions pass it over.
     pub fn want(&mut self, hash: u64, outpoint: &OutPoint) -> bool {
         let found = self.find(hash, outpoint);
         found.inspect(|slot| self.mark_wanted(*slot)).is_some()
@@ -181,7 +181,7 @@ impl Shard {
         }
     }
 
-    /// Adds a clean entry if there is no entry. The next eviction passes it over.
+    /// Adds a clean entry if there is no entry. The next evictions pass it over.
     pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) {
         let Found { slot, is_new } = self.entry(hash, outpoint, State::Clean);
         if is_new {
@@ -278,7 +278,7 @@ impl Shard {
 
     /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been
     /// visited. Slots are visited in order, starting where the last call stopped. Entries that a
-    /// block wants are kept, this time.
+    /// block wants are kept, some times.
     pub fn evict(&mut self, bytes_max: usize) {
         for _ in 0..self.slab.len() {
             if self.bytes() <= bytes_max {
@@ -290,8 +290,8 @@ impl Shard {
             self.warm_slot(self.hand + AHEAD as u32, State::Clean);
             let entry = self.slab.get_mut(self.hand);
             if entry.state == State::Clean {
-                if entry.prev == WANTED {
-                    entry.prev = NONE;
+                if entry.prev < NONE {
+                    entry.prev += 1;
                 } else {
                     let hash = self.hasher.hash(&entry.outpoint).outpoint;
                     self.forget(hash, self.hand);
@@ -412,7 +412,7 @@ impl Shard {
             assert_eq!(found, Some(slot), "an entry that is not found");
             assert_ne!(entry.state, State::Free, "a free slot in the table");
             if !entry.state.is_listed() {
-                assert!(matches!(entry.prev, NONE | WANTED), "a clean entry in the list");
+                assert!(entry.prev >= WANTED, "a clean entry in the list");
                 assert_eq!(entry.next, NONE, "a clean entry in the list");
             }
         }

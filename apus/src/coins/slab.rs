@@ -56,8 +56,9 @@ impl State {
 /// The slot number that ends a list of slots.
 pub(super) const NONE: u32 = u32::MAX;
 /// In the place of `prev` of an entry that is not listed: a block that is yet to be connected
-/// spends its coin, so that evicting it would only mean to look it up again.
-pub(super) const WANTED: u32 = u32::MAX - 1;
+/// spends its coin, so that evicting it would only mean to look it up again. Each eviction that
+/// passes the entry over adds one, up to [`NONE`]: the block may never be connected.
+pub(super) const WANTED: u32 = NONE - 8;
 
 /// The first script byte of a slot whose script is boxed; that of an inline script is smaller.
 const BOXED: u8 = 0xff;
@@ -71,7 +72,7 @@ pub(super) struct Slot {
     amount: [u8; 8],
     code: u32,
     /// The neighbours in the list of changed entries; [`NONE`] in an entry that is not listed, but
-    /// for `prev` in one that is [`WANTED`].
+    /// for `prev` in one that is wanted ([`WANTED`]).
     pub prev: u32,
     pub next: u32,
     pub state: State,
@@ -241,7 +242,7 @@ impl Slab {
 
     fn grow(&mut self) -> u32 {
         let slot = self.len;
-        assert!(slot < NONE, "a shard of the coins cache is full");
+        assert!(slot < WANTED, "a shard of the coins cache is full");
         if (slot as usize).is_multiple_of(CHUNK_SLOTS) {
             self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
         }

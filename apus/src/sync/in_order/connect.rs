@@ -97,7 +97,7 @@ impl<'a> Connector<'a> {
     fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<Outcome, StoreError> {
         let mut halt = None;
         loop {
-            workers.let_ahead(self.connected);
+            workers.let_ahead(self.connected, self.ledger.cache_bytes_max);
             while halt.is_none() && self.has_room(workers) {
                 let Some(ready) = workers.take_ready(self.connected) else { break };
                 self.shared.clock.note_queues(workers.ready(), self.in_flight.len());
@@ -252,22 +252,24 @@ impl<'a> Connector<'a> {
     /// missing.
     fn spend(&self, prepared: &Prepared) -> Result<Vec<Coin>, StoreError> {
         let cache = self.shared.cache;
+        let lookups = cache.spend_batch(&prepared.external);
+        let mut from_tables = self.look_up(prepared, &lookups)?.into_iter();
         let mut coins = Vec::with_capacity(prepared.external.len());
         let mut is_missing = false;
-        for (outpoint, lookup) in
-            prepared.external.iter().zip(cache.spend_batch(&prepared.external))
-        {
-            let lookup = match lookup {
-                // The block may spend an outpoint twice: then the first time made it known.
-                Lookup::Unknown => cache.spend(outpoint),
-                known => known,
-            };
+        for (outpoint, lookup) in prepared.external.iter().zip(lookups) {
             let coin = match lookup {
                 Lookup::Hit(coin) => Some(coin),
                 Lookup::Spent => None,
-                Lookup::Unknown => self.shared.chainstate.get(outpoint)?.inspect(|_| {
-                    cache.remove(outpoint);
-                }),
+                Lookup::Unknown => {
+                    let found = from_tables.next().flatten();
+                    // The block may spend an outpoint twice: then the first time made it known. A
+                    // worker may have filled it in.
+                    match cache.spend(outpoint) {
+                        Lookup::Hit(coin) => Some(coin),
+                        Lookup::Spent => None,
+                        Lookup::Unknown => found.inspect(|_| cache.remove(outpoint)),
+                    }
+                }
             };
             match coin {
                 // After the first that is missing, all are put back.
@@ -277,6 +279,22 @@ impl<'a> Connector<'a> {
             }
         }
         Ok(coins)
+    }
+
+    /// The coins of [`Prepared::external`] that the cache does not know, from the tables: those
+    /// that were written and dropped since a worker has looked for them.
+    fn look_up(
+        &self,
+        prepared: &Prepared,
+        lookups: &[Lookup],
+    ) -> Result<Vec<Option<Coin>>, StoreError> {
+        let all = prepared.external.iter().zip(lookups);
+        let unknown = all.filter(|(_, lookup)| **lookup == Lookup::Unknown);
+        let unknown: Vec<OutPoint> = unknown.map(|(outpoint, _)| *outpoint).collect();
+        match unknown.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.shared.chainstate.get_many(&unknown),
+        }
     }
 
     fn add(&self, prepared: &Prepared) -> Result<(), crate::coins::Overwritten> {

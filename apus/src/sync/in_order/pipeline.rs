@@ -31,9 +31,14 @@ use crate::sync::commit_job::CommitJob;
 use crate::sync::threads;
 use crate::wire::OutPoint;
 
-/// The number of blocks by which workers may be ahead of the connector: at 2 MB each with their
-/// offsets, 64 MB.
+/// The most blocks by which workers may be ahead of the connector: at 2 MB each with their offsets,
+/// 64 MB.
 const AHEAD_MAX: usize = 32;
+/// The fewest, in a small cache.
+const AHEAD_MIN: usize = 8;
+/// The bytes of the cache for each block that workers are ahead. A block of 5,000 inputs has 0.5 MB
+/// of coins there until it is connected, which the cache cannot drop.
+const CACHE_BYTES_AHEAD: usize = 8 << 20;
 
 /// The largest number of blocks in flight: connected, but not finished with their checks. Enough
 /// that every core has work while the connector is at another block, and few enough that taking
@@ -138,9 +143,11 @@ pub(crate) fn with_workers<'a, T>(
 }
 
 impl<'a> Workers<'_, 'a> {
-    /// Lets workers prepare blocks up to [`AHEAD_MAX`] beyond `connected`.
-    pub fn let_ahead(&mut self, connected: usize) {
-        while self.next_ticket < self.steps && self.next_ticket < connected + AHEAD_MAX {
+    /// Lets workers prepare blocks beyond `connected`: as many as a cache of so many bytes has room
+    /// for the coins of.
+    pub fn let_ahead(&mut self, connected: usize, cache_bytes: usize) {
+        let ahead = (cache_bytes / CACHE_BYTES_AHEAD).clamp(AHEAD_MIN, AHEAD_MAX);
+        while self.next_ticket < self.steps.min(connected + ahead) {
             if self.tickets.send(self.next_ticket).is_err() {
                 return;
             }
@@ -373,20 +380,27 @@ fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
     if chainstate.is_empty() {
         return Ok(());
     }
-    let generation = cache.generation();
-    let unknown = cache.unknown(&prepared.external);
-    if unknown.is_empty() {
-        return Ok(());
+    loop {
+        let generation = cache.generation();
+        let unknown = cache.unknown(&prepared.external);
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<OutPoint> =
+            unknown.into_iter().map(|index| prepared.external[index]).collect();
+        let found = chainstate.get_many(&wanted)?;
+        let coins: Vec<(OutPoint, Coin)> = wanted
+            .into_iter()
+            .zip(found)
+            .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
+            .collect();
+        // What is refused since a commit has ended is looked up again, by this thread and not by
+        // the one that connects blocks. A commit takes longer than a block's look-ups.
+        let is_refused = cache.fill_batch(generation, &coins);
+        if !is_refused {
+            return Ok(());
+        }
     }
-    let wanted: Vec<OutPoint> = unknown.into_iter().map(|index| prepared.external[index]).collect();
-    let found = chainstate.get_many(&wanted)?;
-    let coins: Vec<(OutPoint, Coin)> = wanted
-        .into_iter()
-        .zip(found)
-        .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
-        .collect();
-    cache.fill_batch(generation, &coins);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -409,7 +423,7 @@ mod tests {
         // No source has this number.
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         with_workers(&shared, &[Step { id, place: nowhere, weight: 0 }], 2, |workers| {
-            workers.let_ahead(0);
+            workers.let_ahead(0, 0);
             (0..50).for_each(|_| workers.wait());
         });
     }
