@@ -6,10 +6,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::chain::made::{self, Coins, Shape};
+use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, join, kernels, survivors, trials};
+use crate::{Result, cache, chain, growth, join, kernels, prune, survivors, trials};
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -78,6 +79,25 @@ enum Command {
     /// Bitcoin Core, validation in order, SwiftSync and the join, on chains with few and with many
     /// coins
     Join(JoinArgs),
+    /// Chains with 11 to 175 million coins, in order and by SwiftSync, and Bitcoin Core beside
+    Coins {
+        /// Bitcoin Core's program to compare with
+        #[arg(long, value_name = "PATH")]
+        bitcoind: Option<PathBuf>,
+    },
+    /// Pruning with small and large caches, and what a sync of the cache cost Bitcoin Core before
+    /// its pull request 28280
+    Prune {
+        /// MB of blocks
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
+        /// MiB for cached coins, as a list
+        #[arg(long, value_name = "MIB", value_delimiter = ',')]
+        dbcache: Option<Vec<usize>>,
+        /// MiB that blocks may have, as a list; 0 for any number
+        #[arg(long, value_name = "MIB", value_delimiter = ',')]
+        prune: Option<Vec<u64>>,
+    },
     /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
     /// committed was lost or silently wrong
     Trials {
@@ -225,6 +245,21 @@ fn run(cli: Cli) -> Result<()> {
             let size = args.size(&common);
             common.finish(join::run(&size, &common.programs()?, &common.dir)?)
         }
+        Command::Coins { bitcoind } => {
+            let mut size = join::Size { bitcoind, ..join::Size::coins() };
+            if common.quick {
+                size.chains.iter_mut().for_each(|wanted| wanted.shape.bytes /= 10);
+            }
+            common.finish(join::run(&size, &common.programs()?, &common.dir)?)
+        }
+        Command::Prune { size, dbcache, prune } => {
+            let mut wanted = prune::Size::full();
+            wanted.shape = common.shape(wanted.shape, size);
+            wanted.dbcaches = dbcache.unwrap_or(wanted.dbcaches);
+            wanted.targets = prune.unwrap_or(wanted.targets);
+            wanted.runs = common.runs;
+            common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
+        }
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -250,7 +285,7 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in ["kernels", "cache", "chain", "growth", "join"] {
+    for name in ["kernels", "cache", "chain", "growth", "join", "coins", "prune"] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;
@@ -280,10 +315,11 @@ impl JoinArgs {
             let top = self.top;
             sizes.into_iter().map(move |bytes| Shape { top, ..Shape::with_top(coins, bytes) })
         });
+        let wanted = |shape| Wanted { dbcaches: self.dbcache.clone(), ..Wanted::usual(shape) };
         join::Size {
-            shapes: shapes.collect(),
+            chains: shapes.map(wanted).collect(),
             ways: self.method.unwrap_or(full.ways),
-            dbcaches: self.dbcache,
+            name: full.name,
             runs: common.runs,
             full_runs: common.full_runs,
             bitcoind: self.bitcoind,

@@ -20,6 +20,8 @@ pub mod chain;
 pub mod growth;
 /// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
 pub mod join;
+/// Pruning, with each way to sync the coins cache.
+pub mod prune;
 
 /// Random trials: kills, full disks and damaged files.
 pub mod trials;

@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{cache, chain, growth, join, survivors};
+use apus_bench::{cache, chain, growth, join, prune, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -133,6 +133,22 @@ fn every_way_comes_to_the_same_utxo_set_of_few_and_of_many_coins() {
     assert_eq!(of("apus, in order").len(), 2);
     assert_eq!(of("apus, SwiftSync").len(), 2);
     assert_eq!(of("apus, SwiftSync, every script").len(), 1);
+    check_files(&report);
+}
+
+#[test]
+fn pruning_comes_to_the_same_however_the_cache_is_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = prune::run(&prune::Size::small(), &programs(), dir.path()).unwrap();
+    let found = rows(&report, "runs");
+    assert_eq!(found.len(), 6);
+    let emptied = |row: &&serde_json::Value| row["cachesync"] == "the cache emptied";
+    let looked_up = |row: &serde_json::Value| row["coins_looked_up"].as_u64().unwrap();
+    for emptied in found.iter().filter(emptied) {
+        let same = |row: &&serde_json::Value| row["prune_mib"] == emptied["prune_mib"];
+        let list = found.iter().find(same).unwrap();
+        assert!(looked_up(emptied) >= looked_up(list), "{emptied} {list}");
+    }
     check_files(&report);
 }
 

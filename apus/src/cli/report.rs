@@ -8,7 +8,7 @@ use super::numbers::{precise, thousands};
 use super::output;
 use crate::sync::{
     Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Pruned, Refusal,
-    RuleGroup, SavedJoin, Summary, Waits,
+    RuleGroup, STALLS, SavedJoin, Summary, Waits,
 };
 
 /// Most refusals that are printed one by one; any others are only counted.
@@ -47,6 +47,8 @@ struct SummaryJson {
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
     waits: WaitsJson,
+    /// Spent coins that were looked up in the tables, since the cache did not hold them.
+    coins_looked_up: u64,
     bottleneck: Option<&'static str>,
     peers: Vec<PeerJson>,
 }
@@ -91,19 +93,23 @@ struct WaitsJson {
     commits: f64,
     blocks_ready: f64,
     blocks_in_checks: f64,
+    /// Waits of `commits` by their length: below 1 ms, 2 ms, 4 ms … 16 s, and longer.
+    stalls: [u64; STALLS],
+    longest_stall: f64,
 }
 
 impl WaitsJson {
     fn of(waits: &Waits) -> Self {
-        let Waits { connecting, blocks, peers, checks, commits, ready, in_flight } = *waits;
         Self {
-            connecting: connecting.as_secs_f64(),
-            blocks: blocks.as_secs_f64(),
-            peers: peers.as_secs_f64(),
-            checks: checks.as_secs_f64(),
-            commits: commits.as_secs_f64(),
-            blocks_ready: ready,
-            blocks_in_checks: in_flight,
+            connecting: waits.connecting.as_secs_f64(),
+            blocks: waits.blocks.as_secs_f64(),
+            peers: waits.peers.as_secs_f64(),
+            checks: waits.checks.as_secs_f64(),
+            commits: waits.commits.as_secs_f64(),
+            blocks_ready: waits.ready,
+            blocks_in_checks: waits.in_flight,
+            stalls: waits.stalls,
+            longest_stall: waits.longest_stall.as_secs_f64(),
         }
     }
 }
@@ -184,6 +190,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         refused: summary.refusals.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
         waits: WaitsJson::of(&summary.waits),
+        coins_looked_up: summary.waits.looked_up,
         bottleneck: summary.bottleneck(),
         peers: summary.peers.iter().map(peer_json).collect(),
     };
@@ -312,19 +319,20 @@ fn work(summary: &Summary) -> String {
 fn bottleneck(summary: &Summary) -> String {
     let long = summary.elapsed >= BOTTLENECK_FROM;
     let Some(what) = summary.bottleneck().filter(|_| long) else { return String::new() };
-    let Waits { connecting, blocks, peers, checks, commits, ready, in_flight } = summary.waits;
+    let Waits { connecting, blocks, peers, checks, commits, ready, in_flight, .. } = summary.waits;
     let mut text = format!("bottleneck: {what}");
     if connecting * 2 >= summary.elapsed {
         let percent = |time: Duration| 100.0 * time.as_secs_f64() / connecting.as_secs_f64();
         text += &format!(
             "; of {} connecting in order {:.0} % went to waiting for blocks, {:.0} % for peers, \
-             {:.0} % for checks, {:.0} % for coins to be written; on average {ready:.1} blocks of \
+             {:.0} % for checks, {:.0} % for coins to be written (at most {} at a time); on average {ready:.1} blocks of \
              32 were ready, and {in_flight:.1} of 16 in checks",
             precise(connecting),
             percent(blocks),
             percent(peers),
             percent(checks),
             percent(commits),
+            precise(summary.waits.longest_stall),
         );
     }
     text + "\n"

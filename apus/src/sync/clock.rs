@@ -74,6 +74,9 @@ pub(super) enum Wait {
 
 const WAITS: usize = 4;
 
+/// The number of lengths that stalls are told apart by: below 1 ms, 2 ms, 4 ms … 16 s, and longer.
+pub const STALLS: usize = 16;
+
 /// What the thread that connects blocks in order waited for, and how full the queues before and
 /// after it were. All is zero where no block was connected in order.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -92,6 +95,13 @@ pub struct Waits {
     pub ready: f64,
     /// How many blocks were connected and not yet checked, of 16 at most: the mean over all blocks.
     pub in_flight: f64,
+    /// Waits for coins to be written, by their length: the first number is that of waits below a
+    /// millisecond, and each further one is of waits up to twice as long.
+    pub stalls: [u64; STALLS],
+    /// The longest of these.
+    pub longest_stall: Duration,
+    /// Coins that were looked up in the tables.
+    pub looked_up: u64,
 }
 
 /// The time spent in each stage, summed over all threads, and in waiting.
@@ -103,6 +113,10 @@ pub(super) struct Clock {
     connecting: AtomicU64,
     /// Sums over [`Clock::note_queues`], and how often that was called.
     queues: [AtomicU64; 3],
+    /// Stalls by their length, and the longest in nanoseconds.
+    stalls: [AtomicU64; STALLS],
+    longest_stall: AtomicU64,
+    looked_up: AtomicU64,
     /// When [`Clock::log`] was called last.
     logged: Mutex<Option<Instant>>,
 }
@@ -137,6 +151,18 @@ impl Clock {
         }
     }
 
+    /// Notes that blocks waited so long for coins to be written.
+    pub fn note_stall(&self, time: Duration) {
+        let length = (u64::BITS - (time.as_millis() as u64).leading_zeros()) as usize;
+        self.stalls[length.min(STALLS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.longest_stall.fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Notes that so many coins were looked up in the tables.
+    pub fn note_look_ups(&self, count: usize) {
+        self.looked_up.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
     /// What the thread that connects blocks in order waited for, and how full its queues were.
     pub fn waits(&self) -> Waits {
         let time = |sum: &AtomicU64| Duration::from_nanos(sum.load(Ordering::Relaxed));
@@ -145,7 +171,21 @@ impl Clock {
             self.queues.each_ref().map(|sum| sum.load(Ordering::Relaxed) as f64);
         let connecting = time(&self.connecting);
         let (ready, in_flight) = (ready / times.max(1.0), in_flight / times.max(1.0));
-        Waits { connecting, blocks, peers, checks, commits, ready, in_flight }
+        let stalls = self.stalls.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let longest_stall = time(&self.longest_stall);
+        let looked_up = self.looked_up.load(Ordering::Relaxed);
+        Waits {
+            connecting,
+            blocks,
+            peers,
+            checks,
+            commits,
+            ready,
+            in_flight,
+            stalls,
+            longest_stall,
+            looked_up,
+        }
     }
 
     /// Logs the time of each stage and what was waited for, since the beginning (Core's category

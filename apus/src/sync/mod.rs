@@ -53,7 +53,7 @@ mod ways;
 mod words;
 
 pub use checked::{Checked, NotChecked, RuleGroup};
-pub use clock::Waits;
+pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use error::{ErrorKind, SyncError};
 pub use hints::{

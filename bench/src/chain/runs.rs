@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::made::MadeChain;
 use crate::Result;
 use crate::process::{self, Programs, Usage};
+use crate::report::Cell;
 
 /// MiB for cached coins while the data directory is made.
 pub const SYNC_DBCACHE: usize = 450;
@@ -195,6 +196,12 @@ pub(crate) fn run_json(name: &str, command: Command) -> Result<Run> {
     let json = serde_json::from_str(output.lines().last().unwrap_or_default())
         .map_err(|error| format!("{name} printed something other than JSON: {error}"))?;
     Ok(Run { usage, json, digest: None, runs: 1 })
+}
+
+/// The longest time for which no block was connected since coins were being written, as an `apus`
+/// tells it.
+pub(crate) fn longest_stall(run: &Run) -> Cell {
+    run.json["waits"]["longest_stall"].as_f64().map_or(Cell::text_of("-"), Cell::Seconds)
 }
 
 /// Runs a program and says on standard error what it took.

@@ -11,8 +11,8 @@ use std::process::Command;
 use crate::chain::made::{self, Coins, Shape};
 use crate::chain::runs::{self, Run, median, run_json};
 use crate::process::{self, Programs};
-use crate::report::{Cell, Report, Table};
-use crate::svg::Bars;
+use crate::report::{Cell, Report, Table, three_digits};
+use crate::svg::{Bars, Lines, Series};
 use crate::{Result, machine};
 
 use base::{Base, Undo, apus};
@@ -33,15 +33,26 @@ pub enum Way {
 /// Every way, in the order of the table.
 pub const WAYS: [Way; 4] = [Way::Core, Way::Order, Way::Swiftsync, Way::Join];
 
+/// A chain, and how often it is run.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The chain.
+    pub shape: Shape,
+    /// The amounts of memory for each of Apus's ways, in MiB.
+    pub dbcaches: Vec<usize>,
+    /// Whether Core runs on it, too.
+    pub with_core: bool,
+}
+
 /// The chains and the runs on them.
 #[derive(Clone, Debug)]
 pub struct Size {
+    /// The name of the report.
+    pub name: &'static str,
     /// The chains.
-    pub shapes: Vec<Shape>,
+    pub chains: Vec<Wanted>,
     /// The ways to run.
     pub ways: Vec<Way>,
-    /// The amounts of memory for each of Apus's ways, in MiB.
-    pub dbcaches: Vec<usize>,
     /// The number of runs of each of Apus's ways with scripts skipped, of which the median counts.
     pub runs: usize,
     /// The number of runs of SwiftSync and of the join with every script, of the chains with few
@@ -59,15 +70,22 @@ pub struct Size {
     pub options: Vec<OsString>,
 }
 
+impl Wanted {
+    /// With Core, and as much memory as it has by default.
+    pub fn usual(shape: Shape) -> Self {
+        Self { shape, dbcaches: vec![450], with_core: true }
+    }
+}
+
 impl Size {
     /// The size for published figures.
     pub fn full() -> Self {
         let few = Shape::with_top(Coins::Few, made::SIZE_DEFAULT);
         let many = Shape::with_top(Coins::Many, made::SIZE_MANY);
         Self {
-            shapes: vec![few, many],
+            name: "join",
+            chains: [few, many].map(Wanted::usual).into(),
             ways: WAYS.to_vec(),
-            dbcaches: vec![450],
             runs: 3,
             full_runs: 1,
             bitcoind: None,
@@ -82,7 +100,23 @@ impl Size {
     pub fn small() -> Self {
         let few = Shape { top: 3, ..Shape::small(1_500_000) };
         let many = Shape { top: 2, ..Shape::with_top(Coins::Many, 2_000_000) };
-        Self { shapes: vec![few, many], dbcaches: vec![100], runs: 1, ..Self::full() }
+        let wanted = |shape| Wanted { shape, dbcaches: vec![100], with_core: true };
+        Self { chains: [few, many].map(wanted).into(), runs: 1, ..Self::full() }
+    }
+
+    /// Chains with more and more coins, in order and by SwiftSync, for published figures. Core runs
+    /// on the one that the others are compared with, since it takes long.
+    pub fn coins() -> Self {
+        let wanted = |tenths| {
+            let shape = Shape::with_top(Coins::Many, made::SIZE_MANY / 4 * tenths);
+            match shape.bytes {
+                made::SIZE_MANY => Wanted { dbcaches: vec![50, 450, 4000], ..Wanted::usual(shape) },
+                _ => Wanted { with_core: false, ..Wanted::usual(shape) },
+            }
+        };
+        let chains = [1, 2, 4, 8, 16].map(wanted).into();
+        let ways = vec![Way::Core, Way::Order, Way::Swiftsync];
+        Self { name: "coins", chains, ways, runs: 1, ..Self::full() }
     }
 }
 
@@ -99,6 +133,7 @@ struct Row {
 /// The runs on one chain.
 struct Contest<'a> {
     size: &'a Size,
+    wanted: &'a Wanted,
     programs: &'a Programs,
     base: &'a Base,
     /// Whether `apus` knows the option that chooses a way.
@@ -110,21 +145,25 @@ struct Contest<'a> {
 /// # Errors
 /// A run fails, or ends with another UTXO set than the others.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
-    let mut report = Report::new("join");
+    let mut report = Report::new(size.name);
     let knows_methods = knows_methods(programs)?;
     report.notes.extend(notes(size, knows_methods)?);
     let (mut bases, mut rows) = (Vec::new(), Vec::new());
-    for shape in &size.shapes {
+    for wanted in &size.chains {
+        let shape = &wanted.shape;
         let full_runs = if shape.coins == Coins::Few { size.full_runs } else { 0 };
         let base = Base::make(shape, full_runs > 0, programs, dir)?;
-        let contest = Contest { size, programs, base: &base, knows_methods };
+        let contest = Contest { size, wanted, programs, base: &base, knows_methods };
         contest.run(bases.len(), full_runs, &mut rows)?;
         base.remove_work()?;
         report.notes.push(chain_note(shape, &base));
         bases.push(base);
     }
     report.tables.push(table(&bases, &rows));
-    report.plots.push(("join".to_string(), plot(&bases, &rows)));
+    report.plots.push((size.name.to_string(), plot(&bases, &rows)));
+    if bases.len() > 2 {
+        report.plots.push((format!("{}-growth", size.name), growth(&bases, &rows)));
+    }
     Ok(report)
 }
 
@@ -202,18 +241,19 @@ fn core_command(bitcoind: &Path, datadir: &Path, dbcache: usize, assumevalid: &s
 impl Contest<'_> {
     fn run(&self, chain: usize, full_runs: usize, rows: &mut Vec<Row>) -> Result<()> {
         let has = |way| self.size.ways.contains(&way);
-        if let Some(bitcoind) = self.size.bitcoind.as_deref().filter(|_| has(Way::Core)) {
+        let with_core = has(Way::Core) && self.wanted.with_core;
+        if let Some(bitcoind) = self.size.bitcoind.as_deref().filter(|_| with_core) {
             let (run, dbcache) = (self.core(bitcoind)?, self.size.core_dbcache);
             rows.push(Row { chain, way: Way::Core, every_script: false, dbcache, run });
         }
         let ways: Vec<Way> = WAYS[1..].iter().copied().filter(|way| self.can(*way)).collect();
-        for &dbcache in &self.size.dbcaches {
+        for &dbcache in &self.wanted.dbcaches {
             for &way in &ways {
                 let run = self.apus(way, dbcache, false, self.size.runs)?;
                 rows.push(Row { chain, way, every_script: false, dbcache, run });
             }
         }
-        let (first, full) = (self.size.dbcaches.first(), full_runs > 0);
+        let (first, full) = (self.wanted.dbcaches.first(), full_runs > 0);
         for &dbcache in first.into_iter().filter(|_| full) {
             for &way in ways.iter().filter(|way| **way != Way::Order) {
                 let run = self.apus(way, dbcache, true, full_runs)?;
@@ -330,6 +370,8 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
         ("seconds_per_gb", "s per GB"),
         ("peak_memory_bytes", "peak memory"),
         ("peak_anonymous_bytes", "anonymous"),
+        ("coins_looked_up", "looked up"),
+        ("longest_stall", "longest stall"),
         ("spilled_bytes", "spilled"),
         ("written_bytes", "written"),
         ("scripts_checked", "scripts"),
@@ -353,6 +395,8 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
             Cell::Number(row.run.seconds() / (base.count("bytes").max(1) as f64 / 1e9)),
             Cell::Bytes(usage.peak_bytes),
             Cell::Bytes(usage.peak_anonymous_bytes),
+            told("coins_looked_up", Cell::Count),
+            runs::longest_stall(&row.run),
             told("spilled_bytes", Cell::Bytes),
             Cell::Bytes(usage.written_bytes),
             told("scripts_checked", Cell::Count),
@@ -380,4 +424,30 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
     let title = format!("blocks to a UTXO set, {} cores", machine::cores());
     let bars = rows.iter().filter(|row| !row.every_script).map(bar).collect();
     Bars { title: &title, x: "seconds, less is better", bars }.svg()
+}
+
+/// Seconds over the coins that are left, where a way was run with the same memory on several chains.
+fn growth(bases: &[Base], rows: &[Row]) -> String {
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows.iter().filter(|row| !row.every_script) {
+        let name = format!("{}, {} MiB", title(row.way, false), row.dbcache);
+        let at = (bases[row.chain].count("unspent").max(1) as f64 / 1e6, row.run.seconds());
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(at),
+            None => series.push(Series { name, points: vec![at] }),
+        }
+    }
+    // The plot has six colours; single points come after lines.
+    series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
+    series.truncate(6);
+    Lines {
+        title: "blocks to a UTXO set, by the coins that it has",
+        x: "million coins",
+        y: "seconds",
+        log_y: true,
+        x_label: three_digits,
+        y_label: three_digits,
+        series,
+    }
+    .svg()
 }

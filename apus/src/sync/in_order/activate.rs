@@ -199,6 +199,7 @@ pub(crate) fn connect(
                 in_flight: VecDeque::new(),
                 connected: 0,
                 retired: 0,
+                stalled_since: None,
             };
             connector.run(workers)
         })

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::pipeline::Workers;
 use crate::coins::{Coin, Lookup, Overwrite};
@@ -61,6 +61,8 @@ pub(super) struct Connector<'a> {
     pub connected: usize,
     /// How many steps' checks are finished; the last of these is the tip.
     pub retired: usize,
+    /// Since when no block is connected because of a commit.
+    pub stalled_since: Option<Instant>,
 }
 
 /// Why the connector takes no further block until none is in flight.
@@ -101,6 +103,9 @@ impl<'a> Connector<'a> {
             while halt.is_none() && self.has_room(workers) {
                 let Some(ready) = workers.take_ready(self.connected) else { break };
                 self.shared.clock.note_queues(workers.ready(), self.in_flight.len());
+                if let Some(since) = self.stalled_since.take() {
+                    self.shared.clock.note_stall(since.elapsed());
+                }
                 match ready {
                     Ok(prepared) => self.connect(prepared, workers)?,
                     Err(fault) => halt = Some(Halt::Fault(fault)),
@@ -145,7 +150,11 @@ impl<'a> Connector<'a> {
                 workers.let_go();
             }
             if !self.can_go_on(workers, halt.is_some()) {
-                let _timer = self.shared.clock.wait(self.waits_for(workers, halt.is_some()));
+                let wait = self.waits_for(workers, halt.is_some());
+                if wait == Wait::Commit || matches!(halt, Some(Halt::Commit)) {
+                    self.stalled_since.get_or_insert_with(Instant::now);
+                }
+                let _timer = self.shared.clock.wait(wait);
                 self.help(halt.is_some());
                 workers.wait();
             }
@@ -291,10 +300,11 @@ impl<'a> Connector<'a> {
         let all = prepared.external.iter().zip(lookups);
         let unknown = all.filter(|(_, lookup)| **lookup == Lookup::Unknown);
         let unknown: Vec<OutPoint> = unknown.map(|(outpoint, _)| *outpoint).collect();
-        match unknown.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.shared.chainstate.get_many(&unknown),
+        if unknown.is_empty() || self.shared.chainstate.is_empty() {
+            return Ok(vec![None; unknown.len()]);
         }
+        self.shared.clock.note_look_ups(unknown.len());
+        self.shared.chainstate.get_many(&unknown)
     }
 
     fn add(&self, prepared: &Prepared) -> Result<(), crate::coins::Overwritten> {

@@ -376,7 +376,7 @@ fn prepare_with_coins(
 /// Brings the coins that a block spends from the tables into the cache, if they are not there and
 /// no block that is yet to be connected creates them.
 fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
-    let Shared { chainstate, cache, .. } = shared;
+    let Shared { chainstate, cache, clock, .. } = shared;
     if chainstate.is_empty() {
         return Ok(());
     }
@@ -388,6 +388,7 @@ fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
         }
         let wanted: Vec<OutPoint> =
             unknown.into_iter().map(|index| prepared.external[index]).collect();
+        clock.note_look_ups(wanted.len());
         let found = chainstate.get_many(&wanted)?;
         let coins: Vec<(OutPoint, Coin)> = wanted
             .into_iter()
