@@ -254,7 +254,9 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::Prune { size, dbcache, prune } => {
             let mut wanted = prune::Size::full();
-            wanted.shape = common.shape(wanted.shape, size);
+            let default = if common.quick { made::SIZE_MANY / 10 } else { made::SIZE_MANY };
+            let bytes = size.map_or(default, |mb| mb.saturating_mul(1_000_000));
+            wanted.shape = Shape::with_top(Coins::Many, bytes);
             wanted.dbcaches = dbcache.unwrap_or(wanted.dbcaches);
             wanted.targets = prune.unwrap_or(wanted.targets);
             wanted.runs = common.runs;

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::Result;
-use crate::chain::made::{self, MadeChain, Shape};
+use crate::chain::made::{self, Coins, MadeChain, Shape};
 use crate::chain::runs::{Run, longest_stall, median, run_json, utxo_set};
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
@@ -36,8 +36,8 @@ pub struct Size {
 impl Size {
     /// The size for published figures.
     pub fn full() -> Self {
-        let shape = Shape::of_size(made::SIZE_DEFAULT);
-        let (dbcaches, targets) = (vec![50, 450, 4000], vec![0, 550, 1100]);
+        let shape = Shape::with_top(Coins::Many, made::SIZE_MANY);
+        let (dbcaches, targets) = (vec![50, 450, 4000], vec![0, 550]);
         Self { shape, dbcaches, targets, fast: false, runs: 3 }
     }
 
@@ -88,7 +88,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     report.notes.push(format!(
         "{}: apus sync --method order --from FILE into an empty directory, scripts skipped; \
          commits are written beside validation with each of the three; {} coins are left; hits are \
-         inputs whose coin was not looked up in the tables",
+         inputs whose coin was not read from the tables",
         chain.name,
         Cell::Count(chain.count("unspent")).text()
     ));

@@ -47,7 +47,7 @@ struct SummaryJson {
     refused: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
     waits: WaitsJson,
-    /// Spent coins that were looked up in the tables, since the cache did not hold them.
+    /// Coins that were read from the tables, since the cache did not hold them.
     coins_looked_up: u64,
     bottleneck: Option<&'static str>,
     peers: Vec<PeerJson>,

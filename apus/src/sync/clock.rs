@@ -100,7 +100,7 @@ pub struct Waits {
     pub stalls: [u64; STALLS],
     /// The longest of these.
     pub longest_stall: Duration,
-    /// Coins that were looked up in the tables.
+    /// Coins that were read from the tables, since the cache did not hold them.
     pub looked_up: u64,
 }
 
@@ -158,8 +158,8 @@ impl Clock {
         self.longest_stall.fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Notes that so many coins were looked up in the tables.
-    pub fn note_look_ups(&self, count: usize) {
+    /// Notes that so many coins were read from the tables.
+    pub fn note_looked_up(&self, count: usize) {
         self.looked_up.fetch_add(count as u64, Ordering::Relaxed);
     }
 

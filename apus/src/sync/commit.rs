@@ -37,18 +37,18 @@ use crate::wire::BlockView;
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// The share of the cache's bound from which on commits begin. The rest is room for the coins of
 /// blocks that connect while the first one is written.
-const BEGIN_PERCENT: usize = 75;
+const BEGIN_PERCENT: usize = 60;
 /// The share of the cache's entries that have to have changed for that. Fewer would make more and
-/// smaller runs of tables, which have to be merged; more would leave no room for clean coins, and
-/// validation would wait for the commit.
-const CHANGED_PERCENT: usize = 30;
+/// smaller runs of tables, which have to be merged; more would leave no room for clean coins.
+const CHANGED_PERCENT: usize = 60;
 /// The share of the cache's bound to which it is shrunk when it is full.
 const SHRUNK_PERCENT: usize = 97;
 /// The share of the cache's entries that clean ones are at least, if it is shrunk.
 const CLEAN_PERCENT_MIN: usize = 5;
-/// The share of the cache's bound that is kept after a commit. More saves look-ups. With less, the
-/// thread that writes commits drops more coins, and the one that connects blocks fewer.
-const KEPT_PERCENT: usize = 60;
+/// The share of the cache's bound that is kept after a commit. More saves look-ups, which cost
+/// little, since workers make them ahead; with less, there is more room for new coins while the
+/// next commit is written, and the thread that connects blocks has less to drop.
+const KEPT_PERCENT: usize = 20;
 
 /// The block index in memory, the active chain, and what of both is not yet on disk.
 pub(super) struct Ledger {

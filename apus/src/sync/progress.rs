@@ -42,6 +42,8 @@ pub enum Phase {
     FindingPeers,
     /// Asking peers for headers.
     DownloadingHeaders,
+    /// Downloading blocks that are stored before a SwiftSync or an estimate begins.
+    DownloadingBlocks,
     /// Waiting for headers with the minimum chain work.
     WaitingForWork,
     /// Waiting for headers up to the height of the hints.
@@ -72,6 +74,7 @@ impl Phase {
             Self::ReadingHints => "Reading hints",
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",
+            Self::DownloadingBlocks => "Downloading the blocks that come first",
             Self::WaitingForWork => "Waiting for a chain with the minimum work",
             Self::WaitingForHeaders => "Waiting for headers up to the height of the hints",
             Self::Following => "Waiting for new blocks",

@@ -303,8 +303,9 @@ impl<'a> Connector<'a> {
         if unknown.is_empty() || self.shared.chainstate.is_empty() {
             return Ok(vec![None; unknown.len()]);
         }
-        self.shared.clock.note_look_ups(unknown.len());
-        self.shared.chainstate.get_many(&unknown)
+        let found = self.shared.chainstate.get_many(&unknown)?;
+        self.shared.clock.note_looked_up(found.iter().flatten().count());
+        Ok(found)
     }
 
     fn add(&self, prepared: &Prepared) -> Result<(), crate::coins::Overwritten> {

@@ -388,13 +388,13 @@ fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
         }
         let wanted: Vec<OutPoint> =
             unknown.into_iter().map(|index| prepared.external[index]).collect();
-        clock.note_look_ups(wanted.len());
         let found = chainstate.get_many(&wanted)?;
         let coins: Vec<(OutPoint, Coin)> = wanted
             .into_iter()
             .zip(found)
             .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
             .collect();
+        clock.note_looked_up(coins.len());
         // What is refused since a commit has ended is looked up again, by this thread and not by
         // the one that connects blocks. A commit takes longer than a block's look-ups.
         let is_refused = cache.fill_batch(generation, &coins);

@@ -15,7 +15,7 @@ use crate::sync::clock::Stage;
 use crate::sync::commit::Ledger;
 use crate::sync::node::{Node, step};
 use crate::sync::outcome::Activated;
-use crate::sync::progress::Observer;
+use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::sources::{BlockBytes, Place};
 
 /// Blocks that each thread checks before they are stored.
@@ -66,7 +66,18 @@ pub(super) fn fetch(
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
     shared.serve(Wanted::of([&steps[..]]), observer, || {
+        let (mut done, all) = (0, steps.len());
         for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
+            let next = shared.tree.node(steps[0].id);
+            observer.observe(&Progress {
+                height: next.height,
+                time: next.time,
+                blocks: done as u64,
+                blocks_all: all as u64,
+                fraction: done as f64 / all as f64,
+                ..Progress::of(Phase::DownloadingBlocks)
+            });
+            done += steps.len();
             let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
             let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
             let mut is_stopped = false;

@@ -96,12 +96,14 @@ fn interrupted_it_says_what_is_saved() {
             let sources = world.sources(&place, mode, &world.file_order());
             let options = world.options(&place, mode, &hints);
             let summary = StopSoon::new(1).run(&options, &sources).unwrap();
-            summary.interrupted.then_some((place, options, sources, summary))
+            // On a busy machine all blocks may be done before the request is seen.
+            let is_whole = summary.saved.is_some_and(|saved| saved.done == saved.total);
+            (summary.interrupted && !is_whole).then_some((place, options, sources, summary))
         });
         let (_place, options, sources, summary) = interrupted.expect("it can be asked to stop");
         let saved = summary.saved.expect("it says what is saved");
         assert_eq!(saved.total, world.height(), "{mode:?}");
-        assert!(saved.done > 0 && saved.done < saved.total, "{mode:?}: {saved:?}");
+        assert!(saved.done > 0, "{mode:?}: {saved:?}");
         // A run that is asked to stop before it has begun reports the same.
         let stop = std::sync::atomic::AtomicBool::new(true);
         let again = apus::sync::sync(&options, &sources, &apus::sync::Unobserved, &stop).unwrap();
