@@ -1,6 +1,6 @@
-//! Pruning while blocks are connected in order: each time that block files go, the changed coins are
-//! written before. What that costs with the list of changed entries, with a scan of the whole cache,
-//! and with a cache that is emptied, as Bitcoin Core had it before its pull request 28280.
+//! Pruning while blocks are connected in order: each time that block files go, the changed coins
+//! are written before. What that costs with the list of changed entries, with a scan of the whole
+//! cache, and with a cache that is emptied, as Bitcoin Core had it before its pull request 28280.
 
 use std::path::Path;
 

@@ -50,6 +50,7 @@ struct SummaryJson {
     /// Coins that were read from the tables, since the cache did not hold them.
     coins_looked_up: u64,
     bottleneck: Option<&'static str>,
+    waits_for_disk: bool,
     peers: Vec<PeerJson>,
 }
 
@@ -192,6 +193,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         waits: WaitsJson::of(&summary.waits),
         coins_looked_up: summary.waits.looked_up,
         bottleneck: summary.bottleneck(),
+        waits_for_disk: summary.waits_for_disk(),
         peers: summary.peers.iter().map(peer_json).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
@@ -320,13 +322,14 @@ fn bottleneck(summary: &Summary) -> String {
     let long = summary.elapsed >= BOTTLENECK_FROM;
     let Some(what) = summary.bottleneck().filter(|_| long) else { return String::new() };
     let Waits { connecting, blocks, peers, checks, commits, ready, in_flight, .. } = summary.waits;
-    let mut text = format!("bottleneck: {what}");
+    let disk = if summary.waits_for_disk() { ", and mostly waiting for the disk" } else { "" };
+    let mut text = format!("bottleneck: {what}{disk}");
     if connecting * 2 >= summary.elapsed {
         let percent = |time: Duration| 100.0 * time.as_secs_f64() / connecting.as_secs_f64();
         text += &format!(
             "; of {} connecting in order {:.0} % went to waiting for blocks, {:.0} % for peers, \
-             {:.0} % for checks, {:.0} % for coins to be written (at most {} at a time); on average {ready:.1} blocks of \
-             32 were ready, and {in_flight:.1} of 16 in checks",
+             {:.0} % for checks, {:.0} % for coins to be written (at most {} at a time); on \
+             average {ready:.1} blocks of 32 were ready, and {in_flight:.1} of 16 in checks",
             precise(connecting),
             percent(blocks),
             percent(peers),
@@ -493,6 +496,20 @@ mod tests {
             waits: Waits::default(),
             peers: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_run_that_waits_for_the_disk_says_so() {
+        let stages = BTreeMap::from([("sum", Duration::from_secs(9))]);
+        let of = |cpu| Summary {
+            elapsed: Duration::from_secs(10),
+            cpu: Duration::from_secs(cpu),
+            stages: stages.clone(),
+            ..interrupted(None)
+        };
+        let words = "bottleneck: sums of outputs and spends";
+        assert_eq!(bottleneck(&of(4)), format!("{words}, and mostly waiting for the disk\n"));
+        assert_eq!(bottleneck(&of(5)), format!("{words}\n"));
     }
 
     #[test]

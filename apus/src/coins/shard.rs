@@ -210,8 +210,8 @@ impl Shard {
         (self.head, self.tail) = (NONE, NONE);
     }
 
-    /// Passes on, of slots that are being written, the outpoint and the coin that the tables get, or
-    /// `None` if they delete theirs.
+    /// Passes on, of slots that are being written, the outpoint and the coin that the tables get,
+    /// or `None` if they delete theirs.
     pub fn copy(&self, slots: &[u32], mut take: impl FnMut(&OutPoint, Option<CoinParts>)) {
         self.each_ahead(slots).for_each(|slot| {
             let entry = self.slab.get(slot);

@@ -128,6 +128,14 @@ impl Summary {
         }
     }
 
+    /// Whether threads at work waited for the disk most of the time: they used less than half of
+    /// it, and of what the processors have. Where other programs use these, it looks the same.
+    pub fn waits_for_disk(&self) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let staged: Duration = self.stages.values().sum();
+        self.cpu * 2 < staged && self.cpu * 2 < self.elapsed * cores
+    }
+
     /// The stage of these that took most time, in words.
     fn longest_stage(&self, names: &[&str]) -> Option<&'static str> {
         let time = |name: &&&str| self.stages.get(**name).copied().unwrap_or_default();

@@ -254,5 +254,5 @@ fn the_report_names_the_bottleneck() {
     assert!(time("connecting") > 0.0 && time("peers") == 0.0, "{json}");
     assert!((0.0..=32.0).contains(&time("blocks_ready")), "{json}");
     assert!((0.0..=16.0).contains(&time("blocks_in_checks")), "{json}");
-    assert!(json["bottleneck"].is_string(), "{json}");
+    assert!(json["bottleneck"].is_string() && json["waits_for_disk"].is_boolean(), "{json}");
 }

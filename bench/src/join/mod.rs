@@ -426,7 +426,8 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
     Bars { title: &title, x: "seconds, less is better", bars }.svg()
 }
 
-/// Seconds over the coins that are left, where a way was run with the same memory on several chains.
+/// Seconds over the coins that are left, where a way was run with the same memory on several
+/// chains.
 fn growth(bases: &[Base], rows: &[Row]) -> String {
     let mut series: Vec<Series> = Vec::new();
     for row in rows.iter().filter(|row| !row.every_script) {
