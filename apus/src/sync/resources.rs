@@ -9,8 +9,8 @@ const MIB: u64 = 1 << 20;
 
 /// The program, its threads, and small things; measured with small blocks.
 const PROGRAM_BYTES: u64 = 24 * MIB;
-/// A known header: its node in the tree, its index entry and its height.
-const HEADER_BYTES: u64 = 400;
+/// A known header: 140 bytes for its node in the tree and what is stored of its block, and reserve.
+const HEADER_BYTES: u64 = 200;
 /// In order, next to the cache: 48 parsed blocks, and tables being built.
 const IN_ORDER_BYTES: u64 = 116 * MIB;
 /// In order, bytes taken for 100 bytes of cached coins: the coins, and the sorted list of a commit.
