@@ -1,0 +1,3 @@
+//! x
+use crate::kernel::Kernel;
+pub fn answers(_: Kernel) -> bool { true }

@@ -1,0 +1,4 @@
+//! Verdicts of the crate against libsecp256k1 and published vectors.
+
+mod common;
+mod differential;
