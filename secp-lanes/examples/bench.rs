@@ -20,7 +20,6 @@ fn main() {
         let t=Instant::now(); let mut push=0.0;
         for _ in 0..reps { let t=Instant::now(); for (k,d,m) in &s { b.push_schnorr(k,d,m); } push+=t.elapsed().as_secs_f64(); ok=b.verify().iter().filter(|v| **v==secp_lanes::Verdict::Valid).count(); }
         println!("{kernel:?} schnorr {:.0} ns (push {:.0}) valid {ok}", t.elapsed().as_secs_f64()*1e9/(n*reps) as f64, push*1e9/(n*reps) as f64);
-        if kernel==Kernel::Portable || round==2 { for (k,v) in b.profile().iter().enumerate() { println!("  stage {k}: {:.0} ns", v); } break; }
         }
     }
 }

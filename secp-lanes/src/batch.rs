@@ -1,5 +1,7 @@
 //! Batches: what users see.
 
+use std::time::{Duration, Instant};
+
 use crate::comb::{BITS_MAX, Comb};
 use crate::equation::Equation;
 use crate::affine::Rounds;
@@ -56,7 +58,7 @@ pub struct Batch {
     done: bool,
     slots: Slots,
     work: Work,
-    prof: [f64;4],
+    stages: [Duration; 4],
 }
 
 /// Which lane has which entry.
@@ -93,7 +95,8 @@ impl Batch {
             verdicts: Vec::new(),
             done: false,
             slots: Slots::default(),
-            work: Work::default(), prof: [0.0;4],
+            work: Work::default(),
+            stages: [Duration::ZERO; 4],
         }
     }
 
@@ -107,8 +110,11 @@ impl Batch {
         self.unusable
     }
 
-    #[doc(hidden)]
-    pub fn profile(&self) -> [f64; 4] { self.prof }
+    /// Time since the batch was made in each stage of the lanes: scalars, tables and comb, ladder,
+    /// equation. For benchmarks.
+    pub fn stages(&self) -> [Duration; 4] {
+        self.stages
+    }
 
     /// Number of signatures and commitments since the last verdicts.
     pub fn len(&self) -> usize {
@@ -208,16 +214,18 @@ impl Batch {
         let tweaks_at = work.signature_vectors;
         load(work, &self.entries, &slots.signatures, 0, tweaks_at);
         load(work, &self.entries, &slots.tweaks, tweaks_at, work.vectors);
-        let t0 = std::time::Instant::now();
+        let mut times = [Duration::ZERO; 4];
+        let mut at = Instant::now();
+        let mut timed = |stage: usize| times[stage] = std::mem::replace(&mut at, Instant::now()).elapsed();
         kernel.run(Scalars { work, comb });
-        let t1 = std::time::Instant::now();
+        timed(0);
         kernel.run(Rounds { work, comb });
-        let t2 = std::time::Instant::now();
+        timed(1);
         kernel.run(Ladder { work });
-        let t3 = std::time::Instant::now();
+        timed(2);
         kernel.run(Equation { work });
-        let t4 = std::time::Instant::now();
-        for (p, d) in self.prof.iter_mut().zip([t1-t0, t2-t1,t3-t2,t4-t3]) { *p = d.as_nanos() as f64/(last-first) as f64; }
+        timed(3);
+        self.stages.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
         for (list, at) in [(&slots.signatures, 0), (&slots.tweaks, tweaks_at)] {
             for (slot, index) in list.iter().enumerate() {
                 let outcome = &work.outcomes[at + slot / LANES];

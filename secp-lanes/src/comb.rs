@@ -37,8 +37,13 @@ pub struct Comb {
     /// Half of 2^(bits of all windows) - 1, modulo n.
     offset: Words,
     /// (2j + 1) * 2^(bits * i) * G at index i * 2^(bits - 1) + j.
-    rows: Vec<Row>,
+    rows: Vec<Aligned>,
 }
+
+/// A row in a cache line of its own.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Aligned(Row);
 
 impl Comb {
     /// The table with windows of so many bits, made by this kernel when it is asked for first.
@@ -56,7 +61,7 @@ impl Comb {
             offset = words::add_modulo_n(&offset, &offset);
         }
         let offset = words::add_modulo_n(&offset, &words::sub(&words::N, &[1, 0, 0, 0]).0);
-        let rows = kernel.run(Build { bits, windows });
+        let rows = kernel.run(Build { bits, windows }).into_iter().map(Aligned).collect();
         Self { bits, windows, offset: words::half_modulo_n(&offset), rows }
     }
 
@@ -88,12 +93,12 @@ impl Comb {
         let digit = usize::from(digit);
         let negative = digit < half;
         let index = if negative { half - 1 - digit } else { digit - half };
-        (&self.rows[window * half + index], negative)
+        (&self.rows[window * half + index].0, negative)
     }
 
     #[cfg(test)]
-    pub fn rows(&self) -> &[Row] {
-        &self.rows
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().map(|row| &row.0)
     }
 }
 

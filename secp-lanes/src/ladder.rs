@@ -17,6 +17,7 @@ pub struct Ladder<'a> {
 }
 
 /// The table of one vector, by lanes.
+#[repr(C, align(64))]
 struct Table {
     /// x of each point times 1, beta, beta^2.
     x: [Rows; 3 * POINTS.len()],

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Vector instructions that not every processor has.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_castsi256_si512, _mm512_castsi512_si256,
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi64, _mm512_and_si512, _mm512_castsi256_si512, _mm512_castsi512_si256,
     _mm512_extracti64x4_epi64, _mm512_inserti64x4, _mm512_load_si512, _mm512_madd52hi_epu64,
     _mm512_madd52lo_epu64, _mm512_mask_blend_epi64, _mm512_mask_sub_epi64, _mm512_or_si512,
     _mm512_permutex2var_epi64, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_setzero_si512,
@@ -144,6 +144,12 @@ impl Vector for Avx512 {
     fn zeros(self) -> Mask {
         // SAFETY: the features were detected (see the type).
         unsafe { _mm512_testn_epi64_mask(self.0, self.0) }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(from: &T) {
+        // SAFETY: every x86-64 processor has the instruction, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()) }
     }
 
     #[inline(always)]

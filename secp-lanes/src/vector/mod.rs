@@ -64,6 +64,8 @@ pub trait Vector: Copy {
     fn negate_if(self, mask: Mask) -> Self;
     /// The lanes that are zero.
     fn zeros(self) -> Mask;
+    /// Asks for memory that is about to be read.
+    fn prefetch<T>(from: &T);
     /// Word `i` of each of eight rows, as vector `i`.
     fn from_rows(rows: [&Words; LANES]) -> [Self; 4];
     /// The reverse of [`Vector::from_rows`].

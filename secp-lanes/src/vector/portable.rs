@@ -116,6 +116,9 @@ impl Vector for Portable {
         self.0.iter().enumerate().fold(0, |mask, (i, a)| mask | u8::from(*a == 0) << i)
     }
 
+    #[inline(always)]
+    fn prefetch<T>(_: &T) {}
+
     #[inline(never)]
     fn from_rows(rows: [&Words; LANES]) -> [Self; 4] {
         std::array::from_fn(|word| Self(rows.map(|row| row[word])))
