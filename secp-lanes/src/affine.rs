@@ -173,7 +173,10 @@ impl Plan<'_> {
             }
             for pair in 0..self.pairs {
                 let [x1, x2] = if self.first {
-                    [self.row_x::<V>(work, vector, 2 * pair), self.row_x(work, vector, 2 * pair + 1)]
+                    [
+                        self.row_x::<V>(work, vector, 2 * pair),
+                        self.row_x(work, vector, 2 * pair + 1),
+                    ]
                 } else {
                     let [a, b] = [self.places[2 * pair], self.places[2 * pair + 1]];
                     [comb_part::<V>(work, vector, a, 0), comb_part(work, vector, b, 0)]
@@ -199,8 +202,10 @@ impl Plan<'_> {
                 at -= 1;
                 let [a, b] = [self.places[2 * pair % 16], self.places[(2 * pair + 1) % 16]];
                 let operands = if self.first {
-                    let [(x1, y1), (x2, y2)] =
-                        [self.row::<V>(work, vector, 2 * pair), self.row(work, vector, 2 * pair + 1)];
+                    let [(x1, y1), (x2, y2)] = [
+                        self.row::<V>(work, vector, 2 * pair),
+                        self.row(work, vector, 2 * pair + 1),
+                    ];
                     Operands { x1, x2, y1, y2 }
                 } else {
                     let [x1, x2] = [comb_part(work, vector, a, 0), comb_part(work, vector, b, 0)];
@@ -365,11 +370,7 @@ fn add<V: Vector>(
 ) -> (Pair<V>, Pair<V>) {
     let Operands { x1, x2, y1, .. } = operands;
     let slope = both!(|k| numerator[k].mul(inverse[k]));
-    let x = both!(|k| {
-        slope[k].square().fold().sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed()
-    });
-    let y = both!(|k| {
-        slope[k].product(x1[k].sub(x[k])).fold().sub::<0>(y1[k]).finish_signed()
-    });
+    let x = both!(|k| { slope[k].square().fold().sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed() });
+    let y = both!(|k| { slope[k].product(x1[k].sub(x[k])).fold().sub::<0>(y1[k]).finish_signed() });
     (x, y)
 }

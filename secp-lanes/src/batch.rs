@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::affine::Rounds;
 use crate::comb::{BITS_MAX, Comb};
 use crate::equation::Equation;
-use crate::affine::Rounds;
 use crate::kernel::{Kernel, Unusable};
 use crate::ladder::Ladder;
 use crate::library;
@@ -216,7 +216,8 @@ impl Batch {
         load(work, &self.entries, &slots.tweaks, tweaks_at, work.vectors);
         let mut times = [Duration::ZERO; 4];
         let mut at = Instant::now();
-        let mut timed = |stage: usize| times[stage] = std::mem::replace(&mut at, Instant::now()).elapsed();
+        let mut timed =
+            |stage: usize| times[stage] = std::mem::replace(&mut at, Instant::now()).elapsed();
         kernel.run(Scalars { work, comb });
         timed(0);
         kernel.run(Rounds { work, comb });

@@ -212,6 +212,10 @@ impl<V: Vector> Fe<V> {
     #[inline(always)]
     pub fn product(self, other: Self) -> Wide<V> {
         let (a, b) = (self.0, other.0);
+        for i in 0..5 {
+            a[i].assert_limb();
+            b[i].assert_limb();
+        }
         let mut c = [V::splat(0); 10];
         // Five independent instructions lie between two that add to the same column.
         macro_rules! row {
@@ -236,6 +240,9 @@ impl<V: Vector> Fe<V> {
     #[inline(always)]
     pub fn square(self) -> Wide<V> {
         let a = self.0;
+        for limb in a {
+            limb.assert_limb();
+        }
         let mut c = [V::splat(0); 10];
         macro_rules! low {
             ($($i:literal $j:literal),*) => {

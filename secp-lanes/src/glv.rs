@@ -15,19 +15,8 @@ pub const DIGITS: usize = 43;
 
 /// The digits up to units: (a, b) stands for a + b w. Every element of Z[w] is modulo 8 zero or a
 /// unit times one of these, and every element of norm 16 or less is a unit times one of these.
-pub const POINTS: [(i8, i8); 11] = [
-    (1, 0),
-    (1, -1),
-    (2, 0),
-    (2, -1),
-    (3, 1),
-    (3, 0),
-    (2, -2),
-    (3, -1),
-    (4, 1),
-    (4, 0),
-    (3, -2),
-];
+pub const POINTS: [(i8, i8); 11] =
+    [(1, 0), (1, -1), (2, 0), (2, -1), (3, 1), (3, 0), (2, -2), (3, -1), (4, 1), (4, 0), (3, -2)];
 
 /// A digit: `6 * point + 2 * power + sign` for (-1)^sign w^power times a point of [`POINTS`].
 pub type Digit = u8;
@@ -99,8 +88,7 @@ fn low_product(a: &[u64; 2], b: &[u64; 2]) -> [u64; 3] {
 
 /// The words of `a * b + c + d`, low and high.
 fn mad(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
-    let [low, high] =
-        halves(u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d));
+    let [low, high] = halves(u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d));
     (low, high)
 }
 
@@ -180,9 +168,8 @@ static RECODING: LazyLock<Recoding> = LazyLock::new(|| {
     let mut recoding = Recoding { steps: [Step::default(); 256], top: [[None; TOP]; TOP] };
     for (index, step) in recoding.steps.iter_mut().enumerate() {
         #[expect(clippy::cast_possible_wrap)]
-        let bits = |shift: usize, carry: usize| {
-            ((index >> shift & 7) + (index >> carry & 1)) as i64
-        };
+        let bits =
+            |shift: usize, carry: usize| ((index >> shift & 7) + (index >> carry & 1)) as i64;
         let (a, b) = (bits(0, 6), bits(3, 7));
         let fits = |((x, y), _): &&((i64, i64), Digit)| (a - x) % 8 == 0 && (b - y) % 8 == 0;
         let ((x, y), digit) = *all.iter().find(fits).expect("every remainder modulo 8");
@@ -199,4 +186,3 @@ static RECODING: LazyLock<Recoding> = LazyLock::new(|| {
     }
     recoding
 });
-

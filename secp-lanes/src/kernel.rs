@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use crate::known;
-use crate::vector::{Op, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::vector::avx512;
+use crate::vector::{Op, portable};
 
 /// A way to verify signatures.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -59,7 +59,9 @@ impl Kernel {
     pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
         {
-            if self == Self::Avx512 && let Some(proof) = avx512::detect() {
+            if self == Self::Avx512
+                && let Some(proof) = avx512::detect()
+            {
                 return avx512::dispatch(proof, op);
             }
         }

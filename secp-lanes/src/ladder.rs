@@ -61,10 +61,7 @@ fn fill<V: Vector>(points: &[TablePoint; POINTS.len()], table: &mut Table) {
 
 /// The multiples of a pair of vectors.
 #[inline(always)]
-fn multiple<V: Vector>(
-    tables: &[Table; 2],
-    digits: [&[[Digit; LANES]; DIGITS]; 2],
-) -> Jacobian<V> {
+fn multiple<V: Vector>(tables: &[Table; 2], digits: [&[[Digit; LANES]; DIGITS]; 2]) -> Jacobian<V> {
     let (point, negate, mut infinity) = look_up::<V>(tables, digits, DIGITS - 1);
     let one = Fe::small(1);
     let mut sum = Jacobian {

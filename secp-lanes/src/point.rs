@@ -87,9 +87,7 @@ impl<V: Vector> Jacobian<V> {
         });
         let hhh = both!(|k| h[k].mul(hh[k]));
         let v = both!(|k| self.x[k].mul(hh[k]));
-        let x = both!(|k| {
-            r[k].square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed()
-        });
+        let x = both!(|k| { r[k].square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed() });
         let z = both!(|k| self.z[k].mul(h[k]));
         let y = both!(|k| {
             let yh = self.y[k].product(hhh[k]);

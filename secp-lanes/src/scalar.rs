@@ -5,8 +5,13 @@ use crate::vector::{Lanes, Vector, Words};
 
 const LOW52: u64 = (1 << 52) - 1;
 /// n in limbs of 52 bits.
-const N: [u64; 5] =
-    [0x2_5e8c_d036_4141, 0xe_6af4_8a03_bbfd, 0xf_ffff_feba_aedc, 0xf_ffff_ffff_ffff, 0xffff_ffff_ffff];
+const N: [u64; 5] = [
+    0x2_5e8c_d036_4141,
+    0xe_6af4_8a03_bbfd,
+    0xf_ffff_feba_aedc,
+    0xf_ffff_ffff_ffff,
+    0xffff_ffff_ffff,
+];
 /// -1 / n modulo 2^52.
 const MINUS_INVERSE: u64 = 0xd_ff66_5588_b13f;
 /// 2^260 modulo n: the number whose product with another is the other.

@@ -64,6 +64,9 @@ pub trait Vector: Copy {
     fn negate_if(self, mask: Mask) -> Self;
     /// The lanes that are zero.
     fn zeros(self) -> Mask;
+    /// Panics, in the tests and for vectors that can afford it, where a number is 2^52 or more: of
+    /// a factor the bits above would be lost.
+    fn assert_limb(self) {}
     /// Asks for memory that is about to be read.
     fn prefetch<T>(from: &T);
     /// Word `i` of each of eight rows, as vector `i`.

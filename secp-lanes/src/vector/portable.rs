@@ -5,7 +5,7 @@ use super::{LANES, Lanes, Mask, Op, Vector, Words};
 const LOW52: u64 = (1 << 52) - 1;
 
 /// A vector that any processor has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Portable([u64; LANES]);
 
 /// Runs a computation on [`Portable`] vectors.
@@ -114,6 +114,13 @@ impl Vector for Portable {
     #[inline(never)]
     fn zeros(self) -> Mask {
         self.0.iter().enumerate().fold(0, |mask, (i, a)| mask | u8::from(*a == 0) << i)
+    }
+
+    #[inline(always)]
+    fn assert_limb(self) {
+        if cfg!(any(test, debug_assertions)) {
+            assert!(self.0.iter().all(|limb| *limb <= LOW52), "a limb has 52 bits: {self:?}");
+        }
     }
 
     #[inline(always)]

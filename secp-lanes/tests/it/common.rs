@@ -1,7 +1,7 @@
 //! What the tests share: random numbers, signers, and a list of checks with libsecp256k1's verdicts.
 
-use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey, XOnlyPublicKey};
 use secp_lanes::{Batch, Kernel, Options, Verdict};
+use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey, XOnlyPublicKey};
 
 /// SplitMix64: the same numbers from the same seed.
 pub struct Random(pub u64);
@@ -91,14 +91,21 @@ impl Check {
             signature = high_s(&signature);
         }
         let key = key.public_key(SECP256K1);
-        let key = if compressed { key.serialize().to_vec() } else { key.serialize_uncompressed().to_vec() };
+        let key = if compressed {
+            key.serialize().to_vec()
+        } else {
+            key.serialize_uncompressed().to_vec()
+        };
         Self::Ecdsa { key, der: signature.serialize_der().to_vec(), message }
     }
 
     pub fn schnorr(random: &mut Random) -> Self {
         let (pair, message) = (Keypair::from_secret_key(SECP256K1, &random.key()), random.bytes());
-        let signature =
-            SECP256K1.sign_schnorr_with_aux_rand(&Message::from_digest(message), &pair, &random.bytes());
+        let signature = SECP256K1.sign_schnorr_with_aux_rand(
+            &Message::from_digest(message),
+            &pair,
+            &random.bytes(),
+        );
         let (key, _) = pair.x_only_public_key();
         Self::Schnorr { key: key.serialize(), signature: signature.serialize(), message }
     }

@@ -162,8 +162,11 @@ fn one_bad_lane_at_each_place() {
 fn batches_of_any_size() {
     for kernel in kernels() {
         let mut random = Random(5);
-        let sizes: &[usize] =
-            if kernel == Kernel::Portable { &[0, 1, 17] } else { &[0, 1, 7, 8, 9, 15, 16, 17, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5] };
+        let sizes: &[usize] = if kernel == Kernel::Portable {
+            &[0, 1, 17]
+        } else {
+            &[0, 1, 7, 8, 9, 15, 16, 17, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5]
+        };
         let mut batch = batch(kernel);
         for size in sizes {
             let checks: Vec<Check> = (0..*size).map(|_| Check::valid(&mut random)).collect();
