@@ -370,7 +370,7 @@ fn add<V: Vector>(
 ) -> (Pair<V>, Pair<V>) {
     let Operands { x1, x2, y1, .. } = operands;
     let slope = both!(|k| numerator[k].mul(inverse[k]));
-    let x = both!(|k| { slope[k].square().fold().sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed() });
-    let y = both!(|k| { slope[k].product(x1[k].sub(x[k])).fold().sub::<0>(y1[k]).finish_signed() });
+    let x = both!(|k| slope[k].square().fold().sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed());
+    let y = both!(|k| slope[k].product(x1[k].sub(x[k])).fold().sub::<0>(y1[k]).finish_signed());
     (x, y)
 }

@@ -80,7 +80,6 @@ impl Comb {
         for window in 0..self.windows {
             let (word, shift) = (at / 64, at % 64);
             let both = u128::from(padded[word + 1]) << 64 | u128::from(padded[word]);
-            #[expect(clippy::cast_possible_truncation)]
             put(window, ((both >> shift) as u64 & mask) as u16);
             at += self.bits as usize;
         }

@@ -93,7 +93,6 @@ fn mad(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
 }
 
 /// The words of a number, low and high.
-#[expect(clippy::cast_possible_truncation)]
 fn halves(number: u128) -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
@@ -116,7 +115,6 @@ pub fn digits(u: &Words, mut put: impl FnMut(usize, Digit)) -> Option<()> {
     let [mut x, mut y] = [low(a), low(b)];
     let mut state = 0;
     for i in 0..DIGITS - 1 {
-        #[expect(clippy::cast_possible_truncation)]
         let index = (x as usize & 7) | (y as usize & 7) << 3 | state;
         let step = table.steps[index];
         put(i, step.digit);

@@ -34,8 +34,8 @@ impl Op for Ladder<'_> {
         let table = || Table { x: [zero; 3 * POINTS.len()], y: [zero; POINTS.len()] };
         let mut tables = [table(), table()];
         for vector in (0..work.signature_vectors).step_by(2) {
-            for k in 0..2 {
-                fill::<V>(&work.table[vector + k], &mut tables[k]);
+            for (points, table) in work.table[vector..].iter().zip(&mut tables) {
+                fill::<V>(points, table);
             }
             let digits = [&work.ladder_digits[vector], &work.ladder_digits[vector + 1]];
             let point = multiple::<V>(&tables, digits);

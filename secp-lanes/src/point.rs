@@ -31,7 +31,7 @@ macro_rules! both {
 }
 pub(crate) use both;
 
-/// The points (X / Z^2, Y / Z^3); sizes of X and Y up to 2.01, of Z up to 1.01.
+/// The points (X / Z^2, Y / Z^3); sizes of X up to 2.01, of Y up to 6.01, of Z up to 1.01.
 #[derive(Clone, Copy)]
 pub struct Jacobian<V> {
     /// X
@@ -87,7 +87,7 @@ impl<V: Vector> Jacobian<V> {
         });
         let hhh = both!(|k| h[k].mul(hh[k]));
         let v = both!(|k| self.x[k].mul(hh[k]));
-        let x = both!(|k| { r[k].square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed() });
+        let x = both!(|k| r[k].square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed());
         let z = both!(|k| self.z[k].mul(h[k]));
         let y = both!(|k| {
             let yh = self.y[k].product(hhh[k]);

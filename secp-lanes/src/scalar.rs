@@ -110,8 +110,8 @@ impl<V: Vector> Scalar<V> {
     #[inline(always)]
     pub fn canonical(self) -> Self {
         let mut reduced = self;
-        for i in 0..5 {
-            reduced.0[i] = self.0[i].sub(V::splat(N[i]));
+        for (limb, n) in reduced.0.iter_mut().zip(N) {
+            *limb = limb.sub(V::splat(n));
         }
         let reduced = reduced.carried();
         // The lanes where the difference is not negative.
@@ -138,7 +138,6 @@ impl<V: Vector> Scalar<V> {
                 power = power.mul(power);
             }
             let nibble = EXPONENT[digit / 16] >> (4 * (digit % 16)) & 15;
-            #[expect(clippy::cast_possible_truncation)]
             let factor = powers[nibble as usize];
             power = power.mul(factor);
         }

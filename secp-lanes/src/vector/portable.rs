@@ -29,7 +29,6 @@ impl Portable {
 #[inline(always)]
 fn product(a: u64, b: u64) -> (u64, u64) {
     let product = u128::from(a & LOW52) * u128::from(b & LOW52);
-    #[expect(clippy::cast_possible_truncation)]
     (product as u64 & LOW52, (product >> 52) as u64)
 }
 

@@ -3,3 +3,4 @@
 mod common;
 mod differential;
 mod exceptional;
+mod vectors;
