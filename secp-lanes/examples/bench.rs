@@ -1,67 +1,98 @@
-//! y
-use secp_lanes::{Batch, Kernel, Options};
-use secp256k1::{Keypair, Message, SECP256K1, SecretKey};
-use std::time::Instant;
-fn main() {
-    let mut r = 1u64;
-    let mut bytes = || {
-        let mut b = [0u8; 32];
-        for c in b.chunks_mut(8) {
-            r = r.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            c.copy_from_slice(&(r ^ (r >> 29)).to_le_bytes());
-        }
-        b
+//! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run.
+
+use std::time::{Duration, Instant};
+
+use secp_lanes::{Batch, Kernel, Options, Verdict};
+use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey};
+
+/// Signatures of each kind.
+const COUNT: usize = 4096;
+
+struct Signed {
+    key: [u8; 33],
+    der: Vec<u8>,
+    schnorr: [u8; 64],
+    message: [u8; 32],
+    tweak: [u8; 32],
+    output: [u8; 32],
+    odd: bool,
+}
+
+fn signed(number: usize) -> Signed {
+    let mut secret = [0x5a; 32];
+    secret[..8].copy_from_slice(&(number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    let key = SecretKey::from_slice(&secret).expect("a key");
+    let mut message = secret;
+    message.reverse();
+    let digest = Message::from_digest(message);
+    let pair = Keypair::from_secret_key(SECP256K1, &key);
+    let scalar = Scalar::from_be_bytes(secret).expect("below n");
+    let (output, parity) = pair.x_only_public_key().0.add_tweak(SECP256K1, &scalar).expect("a key");
+    Signed {
+        key: key.public_key(SECP256K1).serialize(),
+        der: SECP256K1.sign_ecdsa(&digest, &key).serialize_der().to_vec(),
+        schnorr: SECP256K1.sign_schnorr_no_aux_rand(&digest, &pair).serialize(),
+        message,
+        tweak: secret,
+        output: output.serialize(),
+        odd: parity == secp256k1::Parity::Odd,
+    }
+}
+
+fn push(batch: &mut Batch, signed: &Signed, kind: &str) {
+    let xonly = signed.key[1..].try_into().expect("32 bytes");
+    match kind {
+        "ECDSA" => batch.push_ecdsa(&signed.key, &signed.der, &signed.message),
+        "BIP340" => batch.push_schnorr(xonly, &signed.schnorr, &signed.message),
+        _ => batch.push_tweak(xonly, &signed.tweak, &signed.output, signed.odd),
     };
-    let n = 1024;
-    let mut e = vec![];
-    let mut s = vec![];
-    for _ in 0..n {
-        let k = SecretKey::from_slice(&bytes()).unwrap();
-        let m = bytes();
-        let sig = SECP256K1.sign_ecdsa(&Message::from_digest(m), &k);
-        e.push((k.public_key(SECP256K1).serialize(), sig.serialize_der().to_vec(), m));
-        let kp = Keypair::from_secret_key(SECP256K1, &k);
-        s.push((
-            kp.x_only_public_key().0.serialize(),
-            SECP256K1.sign_schnorr_no_aux_rand(&Message::from_digest(m), &kp).serialize(),
-            m,
-        ));
-    }
-    for kernel in [Kernel::Library, Kernel::Avx512, Kernel::Portable] {
-        let mut b = Batch::new(Options { kernel: Some(kernel), ..Default::default() });
-        for round in 0..3 {
-            let t = Instant::now();
-            let reps = if kernel == Kernel::Avx512 { 20 } else { 1 };
-            let mut push = 0.0;
-            let mut ok = 0;
-            for _ in 0..reps {
-                let t = Instant::now();
-                for (k, d, m) in &e {
-                    b.push_ecdsa(k, d, m);
-                }
-                push += t.elapsed().as_secs_f64();
-                ok = b.verify().iter().filter(|v| **v == secp_lanes::Verdict::Valid).count();
-            }
-            println!(
-                "{kernel:?} ecdsa {:.0} ns (push {:.0}) valid {ok}",
-                t.elapsed().as_secs_f64() * 1e9 / (n * reps) as f64,
-                push * 1e9 / (n * reps) as f64
-            );
-            let t = Instant::now();
-            let mut push = 0.0;
-            for _ in 0..reps {
-                let t = Instant::now();
-                for (k, d, m) in &s {
-                    b.push_schnorr(k, d, m);
-                }
-                push += t.elapsed().as_secs_f64();
-                ok = b.verify().iter().filter(|v| **v == secp_lanes::Verdict::Valid).count();
-            }
-            println!(
-                "{kernel:?} schnorr {:.0} ns (push {:.0}) valid {ok}",
-                t.elapsed().as_secs_f64() * 1e9 / (n * reps) as f64,
-                push * 1e9 / (n * reps) as f64
-            );
+}
+
+fn main() {
+    let all: Vec<Signed> = (0..COUNT).map(signed).collect();
+    println!("ns a signature                 all | parse  scalars  tables+comb  ladder  equation");
+    for kernel in Kernel::ALL {
+        if let Err(error) = kernel.check() {
+            println!("{kernel:?}: {error}");
+            continue;
+        }
+        let count = if kernel == Kernel::Portable { COUNT / 16 } else { COUNT };
+        for kind in ["ECDSA", "BIP340", "tweak"] {
+            measure(kernel, kind, &all[..count]);
         }
     }
+}
+
+/// The best of five runs.
+fn measure(kernel: Kernel, kind: &str, signed: &[Signed]) {
+    let mut best = (Duration::MAX, Duration::ZERO, [Duration::ZERO; 4]);
+    for _ in 0..5 {
+        let mut batch = Batch::new(Options { kernel: Some(kernel), ..Options::default() });
+        // Memory is made in the first batch.
+        signed.iter().take(1024).for_each(|signed| push(&mut batch, signed, kind));
+        batch.verify();
+        let before = batch.stages();
+        let start = Instant::now();
+        let mut parse = Duration::ZERO;
+        for signed in signed.chunks(1024) {
+            let start = Instant::now();
+            signed.iter().for_each(|signed| push(&mut batch, signed, kind));
+            parse += start.elapsed();
+            assert!(batch.verify().iter().all(|verdict| *verdict == Verdict::Valid));
+        }
+        let time = start.elapsed();
+        let stages = batch.stages();
+        if time < best.0 {
+            best = (time, parse, std::array::from_fn(|i| stages[i] - before[i]));
+        }
+    }
+    let each = |time: Duration| time.as_nanos() / signed.len() as u128;
+    let (time, parse, stages) = best;
+    let [scalars, tables, ladder, equation] = stages.map(each);
+    println!(
+        "{:>10} {kind:>8} {:>16} | {:>5} {scalars:>8} {tables:>12} {ladder:>7} {equation:>9}",
+        format!("{kernel:?}"),
+        each(time),
+        each(parse),
+    );
 }

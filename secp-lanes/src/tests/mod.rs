@@ -49,7 +49,7 @@ impl Random {
         let mut words: Words = std::array::from_fn(|_| self.next());
         if self.next() & 1 == 0 {
             for bit in 0..256 {
-                if bit > 0 && self.next() % 40 != 0 {
+                if bit > 0 && !self.next().is_multiple_of(40) {
                     let before = words[(bit - 1) / 64] >> ((bit - 1) % 64) & 1;
                     words[bit / 64] = words[bit / 64] & !(1 << (bit % 64)) | before << (bit % 64);
                 }
@@ -82,7 +82,7 @@ fn edges() -> Vec<Words> {
         numbers.extend([power.clone(), &power - 1u32, &power + 1u32, &top - &power]);
     }
     for limb in 0..5usize {
-        numbers.push(((&one << 52usize) - 1u32 << (52 * limb)) % &top);
+        numbers.push((((&one << 52usize) - 1u32) << (52 * limb)) % &top);
     }
     numbers.iter().map(words).collect()
 }

@@ -69,7 +69,7 @@ fn the_comb_has_the_multiples_of_the_generator() {
         let n = big(&N);
         let mut random = Random(2);
         for (i, row) in comb.rows().enumerate() {
-            if i % half > 3 && random.next() % 97 != 0 {
+            if i % half > 3 && !random.next().is_multiple_of(97) {
                 continue;
             }
             let factor = ((BigUint::from(2 * (i % half) + 1)) << (bits as usize * (i / half))) % &n;

@@ -280,6 +280,9 @@ fn a_tweak_of_zero() {
     let internal = internal.serialize();
     let check = Check::Tweak { internal, tweak: [0; 32], output: internal, odd: false };
     for kernel in kernels() {
-        assert_eq!(verdicts(&mut batch(kernel), &[check.clone()]), [Verdict::Undecided]);
+        assert_eq!(
+            verdicts(&mut batch(kernel), std::slice::from_ref(&check)),
+            [Verdict::Undecided]
+        );
     }
 }

