@@ -26,14 +26,14 @@ fn signed(number: usize) -> Signed {
     message.reverse();
     let digest = Message::from_digest(message);
     let pair = Keypair::from_secret_key(SECP256K1, &key);
-    let scalar = Scalar::from_be_bytes(secret).expect("below n");
+    let scalar = Scalar::from_be_bytes(message).expect("below n");
     let (output, parity) = pair.x_only_public_key().0.add_tweak(SECP256K1, &scalar).expect("a key");
     Signed {
         key: key.public_key(SECP256K1).serialize(),
         der: SECP256K1.sign_ecdsa(&digest, &key).serialize_der().to_vec(),
         schnorr: SECP256K1.sign_schnorr_no_aux_rand(&digest, &pair).serialize(),
         message,
-        tweak: secret,
+        tweak: message,
         output: output.serialize(),
         odd: parity == secp256k1::Parity::Odd,
     }
