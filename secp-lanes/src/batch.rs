@@ -126,7 +126,8 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Adds an ECDSA signature as Bitcoin's consensus sees it, and returns the index of its verdict.
+    /// Adds an ECDSA signature as Bitcoin's consensus sees it, and returns the index of its
+    /// verdict.
     ///
     /// The key has 33 or 65 bytes (no hybrid ones), the signature is strict DER (BIP66) without the
     /// byte for the sighash type; both high and low S are good. The message is the sighash.

@@ -1,8 +1,8 @@
 //! The table for multiples of the generator G.
 //!
-//! A factor u is written as the sum of +-2^j over all bits j: the bit j of (u + 2^bits - 1) / 2 says
-//! which sign. A window of w bits then stands for an odd number of absolute value below 2^w, never
-//! for zero, and the table has the odd multiples of each window's power of two.
+//! A factor u is written as the sum of +-2^j over all bits j: the bit j of (u + 2^bits - 1) / 2
+//! says which sign. A window of w bits then stands for an odd number of absolute value below 2^w,
+//! never for zero, and the table has the odd multiples of each window's power of two.
 
 use std::sync::OnceLock;
 

@@ -5,8 +5,9 @@
 //! Of the key P = (x, y) only x is given, and which of the two roots y is: even or odd. With
 //! c = x^3 + 7, which is y^2, the map (X, Y) -> (y^2 X, y^3 Y) takes the curve Y^2 = X^3 + 7 to the
 //! isomorphic one Y^2 = X^3 + 7c^3, and P to (c x, c^2). That point is known without y, and the
-//! formulas for additions are the same on both curves. So the ladder multiplies (c x, c^2) by u2; let
-//! the result be (X / Z^2, Y / Z^3). Back on the first curve, with s = c Z^2, the multiple of P is
+//! formulas for additions are the same on both curves. So the ladder multiplies (c x, c^2) by u2;
+//! let the result be (X / Z^2, Y / Z^3). Back on the first curve, with s = c Z^2, the multiple of P
+//! is
 //!
 //! ```text
 //! Q = (X / s, y * w),   w = Y / (Z c s)
@@ -26,14 +27,14 @@
 //! y = N / D,   N = ya^2 s^3 + Y^2 - (xa s + X + r s) H^2,   D = 2 ya Y Z s
 //! ```
 //!
-//! If the point with the root y fulfils the equation, N / D is that root. If, the other way round, the
-//! square of N / D is c, then x is on the curve, N / D is one of its roots, and the point with this
-//! root fulfils the equation. So the signature is valid exactly if (N / D)^2 = c and N / D is the root
-//! that is odd or even as the key says. A wrong parity means the key -P, and is refused.
+//! If the point with the root y fulfils the equation, N / D is that root. If, the other way round,
+//! the square of N / D is c, then x is on the curve, N / D is one of its roots, and the point with
+//! this root fulfils the equation. So the signature is valid exactly if (N / D)^2 = c and N / D is
+//! the root that is odd or even as the key says. A wrong parity means the key -P, and is refused.
 //!
-//! Where x is not on the curve, (c x, c^2) lies on the twist, and (N / D)^2 = c cannot hold, as c has
-//! no root. The denominator inverted is D * H; it is zero where A = Q or A = -Q, where u2 * P is
-//! infinity, and where the ladder met an exceptional case (Z = 0): all those are told apart as
+//! Where x is not on the curve, (c x, c^2) lies on the twist, and (N / D)^2 = c cannot hold, as c
+//! has no root. The denominator inverted is D * H; it is zero where A = Q or A = -Q, where u2 * P
+//! is infinity, and where the ladder met an exceptional case (Z = 0): all those are told apart as
 //! exceptional.
 //!
 //! BIP340 and Taproot ask for the y of the sum too, which is (ya - y w) / h * (xa - r) - ya, where

@@ -2,8 +2,8 @@
 //!
 //! With the third root of unity w, the map (x, y) -> (beta x, y) is multiplication by lambda, and
 //! u = a + b lambda with a and b of half as many bits ([`split`]). The number a + b w of the
-//! Eisenstein integers Z[w] is then written in base 8 ([`digits`]): each of 43 digits is zero, or one
-//! of [`POINTS`] times one of the six units 1, w, w^2, -1, -w, -w^2. So one addition a digit is
+//! Eisenstein integers Z[w] is then written in base 8 ([`digits`]): each of 43 digits is zero, or
+//! one of [`POINTS`] times one of the six units 1, w, w^2, -1, -w, -w^2. So one addition a digit is
 //! enough for both halves, and the table has 11 points.
 
 use std::sync::LazyLock;
@@ -33,8 +33,8 @@ struct Halves {
 
 /// Splits a number below n into halves of which each is below 2.6 * 2^126, in absolute value.
 ///
-/// The lattice of (a, b) with a + b lambda = 0 (mod n) has the basis (A, -B), (A + B, A). The vector
-/// nearest to (u, 0), but for rounding, is subtracted from it.
+/// The lattice of (a, b) with a + b lambda = 0 (mod n) has the basis (A, -B), (A + B, A). The
+/// vector nearest to (u, 0), but for rounding, is subtracted from it.
 fn split(u: &Words) -> Halves {
     const A: [u64; 2] = [0xe86c_90e4_9284_eb15, 0x3086_d221_a7d4_6bcd];
     const B: [u64; 2] = [0x6f54_7fa9_0abf_e4c3, 0xe443_7ed6_010e_8828];

@@ -3,7 +3,8 @@
 //! Signatures go into a [`Batch`], and a [`Verdict`] for each comes out. Eight of them are verified
 //! side by side, in the lanes of vectors (AVX-512 IFMA). [`Verdict::Valid`] is said only of what
 //! libsecp256k1 accepts, as Bitcoin's consensus uses it; what is exceptional is
-//! [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are public.
+//! [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are
+//! public.
 //!
 //! ```
 //! use secp_lanes::{Batch, Verdict};
@@ -13,7 +14,7 @@
 //! assert_ne!(batch.verify(), [Verdict::Valid]);
 //! ```
 //!
-//! From low to high:
+//! The modules:
 //! - `vector`: eight numbers side by side, and the instructions for them
 //! - `words`: numbers of 256 bits, one at a time
 //! - `field`, `scalar`: numbers modulo p and modulo n, eight at a time

@@ -1,8 +1,8 @@
 //! Points of a curve y^2 = x^3 + b, eight side by side.
 //!
-//! No formula here uses b, so that they hold on every curve that is isomorphic to secp256k1. None is
-//! complete: where one meets a case that it does not cover, the Z coordinate of the result is zero,
-//! and stays zero in all that follows.
+//! No formula here uses b, so that they hold on every curve that is isomorphic to secp256k1. None
+//! is complete: where one meets a case that it does not cover, the Z coordinate of the result is
+//! zero, and stays zero in all that follows.
 //!
 //! Everything comes in pairs of vectors: what one of them waits for is a multiplication that takes
 //! 30 times as long as the processor needs to start its next instruction, and the other fills the

@@ -1,4 +1,5 @@
-//! What the tests share: random numbers, signers, and a list of checks with libsecp256k1's verdicts.
+//! What the tests share: random numbers, signers, and a list of checks with libsecp256k1's
+//! verdicts.
 
 use secp_lanes::{Batch, Kernel, Options, Verdict};
 use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey, XOnlyPublicKey};

@@ -3,4 +3,5 @@
 mod common;
 mod differential;
 mod exceptional;
+mod shape;
 mod vectors;
