@@ -2,7 +2,7 @@
 //!
 //! With the third root of unity w, the map (x, y) -> (beta x, y) is multiplication by lambda, and
 //! u = a + b lambda with a and b of half as many bits ([`split`]). The number a + b w of the
-//! Eisenstein integers Z[w] is then written in base 8 ([`digits`]): each of 43 digits is zero, or
+//! Eisenstein integers `Z[w]` is then written in base 8 ([`digits`]): each of 43 digits is zero, or
 //! one of [`POINTS`] times one of the six units 1, w, w^2, -1, -w, -w^2. So one addition a digit is
 //! enough for both halves, and the table has 11 points.
 
@@ -13,7 +13,7 @@ use crate::vector::Words;
 /// Number of digits.
 pub const DIGITS: usize = 43;
 
-/// The digits up to units: (a, b) stands for a + b w. Every element of Z[w] is modulo 8 zero or a
+/// The digits up to units: (a, b) stands for a + b w. Every element of `Z[w]` is modulo 8 zero or a
 /// unit times one of these, and every element of norm 16 or less is a unit times one of these.
 pub const POINTS: [(i8, i8); 11] =
     [(1, 0), (1, -1), (2, 0), (2, -1), (3, 1), (3, 0), (2, -2), (3, -1), (4, 1), (4, 0), (3, -2)];
