@@ -1,4 +1,5 @@
-//! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run.
+//! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run; with names of
+//! kernels (Avx512, Library, Portable) those alone.
 
 use std::time::{Duration, Instant};
 
@@ -51,12 +52,20 @@ fn push(batch: &mut Batch, signed: &Signed, kind: &str) {
 fn main() {
     let all: Vec<Signed> = (0..COUNT).map(signed).collect();
     println!("ns a signature                 all | parse  scalars  tables+comb  ladder  equation");
+    let named: Vec<String> = std::env::args().skip(1).collect();
     for kernel in Kernel::ALL {
+        if !named.is_empty() && !named.contains(&format!("{kernel:?}")) {
+            continue;
+        }
         if let Err(error) = kernel.check() {
             println!("{kernel:?}: {error}");
             continue;
         }
-        let count = if kernel == Kernel::Portable { COUNT / 16 } else { COUNT };
+        let count = match kernel {
+            Kernel::Portable => COUNT / 16,
+            Kernel::Library => COUNT / 4,
+            Kernel::Avx512 | Kernel::Avx2 => COUNT,
+        };
         for kind in ["ECDSA", "BIP340", "tweak"] {
             measure(kernel, kind, &all[..count]);
         }

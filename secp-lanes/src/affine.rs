@@ -8,7 +8,7 @@
 
 use crate::comb::Comb;
 use crate::field::{Fe, FeLanes};
-use crate::point::{Pair, both};
+use crate::point::{Pair, both, in_order};
 use crate::vector::{ALL, Mask, Op, Vector, Words};
 use crate::work::{Work, grow};
 
@@ -216,9 +216,9 @@ impl Plan<'_> {
                 if careful {
                     d = without_zeros(work, vector, d, false);
                 }
-                let one = next_inverse(&work.prefix[at], &mut inverse, d);
                 let numerator = both!(|k| operands.y2[k].sub_signed(operands.y1[k]));
-                let (x, y) = add(&operands, numerator, one);
+                let slope = slopes(&work.prefix[at], &mut inverse, numerator, d);
+                let (x, y) = add(&operands, slope);
                 let to = if self.first { pair } else { a };
                 both!(|k| x[k].store(&mut work.comb[vector + k][to][0]));
                 both!(|k| y[k].store(&mut work.comb[vector + k][to][1]));
@@ -230,8 +230,7 @@ impl Plan<'_> {
                     if careful {
                         d = without_zeros(work, vector, d, false);
                     }
-                    let one = next_inverse(&work.prefix[at], &mut inverse, d);
-                    table_job(work, vector, *job, *to, one);
+                    table_job(work, vector, (*to, *job), at, d, &mut inverse);
                 }
             }
         }
@@ -294,12 +293,19 @@ fn store_times<V: Vector>(prefix: &mut [FeLanes; 2], product: &mut Pair<V>, d: P
     *product = both!(|k| product[k].mul(d[k]));
 }
 
-/// The inverse of a denominator, from the inverse of the product up to it, which loses it.
+/// The slopes of lines, from numerators and denominators: the inverse of a denominator comes from
+/// the inverse of the product up to it, which loses it.
 #[inline(always)]
-fn next_inverse<V: Vector>(prefix: &[FeLanes; 2], inverse: &mut Pair<V>, d: Pair<V>) -> Pair<V> {
-    let one = both!(|k| inverse[k].mul(Fe::load(&prefix[k])));
-    *inverse = both!(|k| inverse[k].mul(d[k]));
-    one
+fn slopes<V: Vector>(
+    prefix: &[FeLanes; 2],
+    inverse: &mut Pair<V>,
+    numerator: Pair<V>,
+    d: Pair<V>,
+) -> Pair<V> {
+    let mut last = d[1];
+    let one = in_order!(last, |k| inverse[k].after(last).mul(Fe::load(&prefix[k])));
+    *inverse = in_order!(last, |k| inverse[k].after(last).mul(d[k]));
+    in_order!(last, |k| numerator[k].after(last).mul(one[k]))
 }
 
 /// Replaces zeros by ones, and marks their lanes.
@@ -337,40 +343,45 @@ fn table_denominator<V: Vector>(work: &Work, vector: usize, job: TableJob) -> Pa
     both!(|k| x2[k].sub(x1[k]))
 }
 
+/// Fills a place of the ladder's table.
 #[inline(always)]
 fn table_job<V: Vector>(
     work: &mut Work,
     vector: usize,
-    job: TableJob,
-    to: usize,
-    inverse: Pair<V>,
+    (to, job): (usize, TableJob),
+    at: usize,
+    d: Pair<V>,
+    inverse: &mut Pair<V>,
 ) {
     let ([x1, x2], second, negative) = table_xs::<V>(work, vector, job);
     let (Double(first) | Add(first, _) | MinusW(first, _) | MinusW2(first, _)) = job;
-    let y1 = both!(|k| Fe::<V>::load(&work.table[vector + k][first][2]));
-    let y2 = both!(|k| Fe::<V>::load(&work.table[vector + k][second][2]).signed_if(negative));
+    let y1 = table_part(work, vector, first, 2);
+    let y2 = table_part(work, vector, second, 2);
     let numerator = if let Double(_) = job {
         both!(|k| x1[k].square().fold().tripled().finish())
     } else {
-        both!(|k| y2[k].sub_signed(y1[k]))
+        both!(|k| y2[k].signed_if(negative).sub_signed(y1[k]))
     };
-    let (x, y) = add(&Operands { x1, x2, y1, y2 }, numerator, inverse);
-    let beta_x = both!(|k| x[k].mul(Fe::constant(BETA)));
+    let slope = slopes(&work.prefix[at], inverse, numerator, d);
+    let (x, y) = add(&Operands { x1, x2, y1, y2 }, slope);
+    let beta_x = both!(|k| x[k].after(y[1]).mul(Fe::constant(BETA)));
     both!(|k| x[k].store(&mut work.table[vector + k][to][0]));
     both!(|k| beta_x[k].store(&mut work.table[vector + k][to][1]));
     both!(|k| y[k].store(&mut work.table[vector + k][to][2]));
 }
 
-/// The sum of two points, from the numerator and the inverse denominator of the line's slope.
+/// The sum of two points, from the slope of the line through them.
 #[inline(always)]
-fn add<V: Vector>(
-    operands: &Operands<V>,
-    numerator: Pair<V>,
-    inverse: Pair<V>,
-) -> (Pair<V>, Pair<V>) {
+fn add<V: Vector>(operands: &Operands<V>, slope: Pair<V>) -> (Pair<V>, Pair<V>) {
     let Operands { x1, x2, y1, .. } = operands;
-    let slope = both!(|k| numerator[k].mul(inverse[k]));
-    let x = both!(|k| slope[k].square().fold().sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed());
-    let y = both!(|k| slope[k].product(x1[k].sub(x[k])).fold().sub::<0>(y1[k]).finish_signed());
+    let mut last = slope[1];
+    let x = in_order!(last, |k| {
+        let square = slope[k].after(last).square().fold();
+        square.sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed()
+    });
+    let y = in_order!(last, |k| {
+        let product = slope[k].after(last).product(x1[k].sub(x[k])).fold();
+        product.sub::<0>(y1[k]).finish_signed()
+    });
     (x, y)
 }

@@ -135,6 +135,12 @@ impl<V: Vector> Fe<V> {
         sum.carried()
     }
 
+    /// The number, of which the compiler makes use only after it has computed `last`.
+    #[inline(always)]
+    pub fn after(self, last: Self) -> Self {
+        Self(V::after(self.0, last.0[4]))
+    }
+
     /// Twice the number; twice the size.
     #[inline(always)]
     pub fn double(self) -> Self {

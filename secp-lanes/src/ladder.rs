@@ -70,7 +70,9 @@ fn multiple<V: Vector>(tables: &[Table; 2], digits: [&[[Digit; LANES]; DIGITS]; 
         z: both!(|k| Fe::select(infinity[k], Fe::small(0), one)),
     };
     for i in (0..DIGITS - 1).rev() {
-        sum = sum.double().double().double();
+        for _ in 0..3 {
+            sum = sum.double();
+        }
         let (point, negate, zero) = look_up::<V>(tables, digits, i);
         let next = sum.add(&point, negate);
         sum = Jacobian::select(zero, &sum, &next);

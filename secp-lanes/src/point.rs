@@ -31,6 +31,17 @@ macro_rules! both {
 }
 pub(crate) use both;
 
+/// The same expression for both elements of a pair, each kept as the last that was computed.
+macro_rules! in_order {
+    ($last:ident, |$k:ident| $value:expr) => {
+        both!(|$k| {
+            $last = $value;
+            $last
+        })
+    };
+}
+pub(crate) use in_order;
+
 /// The points (X / Z^2, Y / Z^3); sizes of X up to 2.01, of Y up to 6.01, of Z up to 1.01.
 #[derive(Clone, Copy)]
 pub struct Jacobian<V> {
@@ -58,13 +69,20 @@ impl<V: Vector> Jacobian<V> {
     /// point with Y = 0, as the order of the group is odd.
     #[inline(always)]
     pub fn double(&self) -> Self {
-        let e = both!(|k| self.x[k].square().fold().tripled().finish());
-        let b = both!(|k| self.y[k].sqr());
-        let z = both!(|k| self.y[k].product(self.z[k]).fold().shifted::<1>().finish());
-        let d = both!(|k| self.x[k].product(b[k]).fold().shifted::<2>().finish());
-        let x = both!(|k| e[k].square().fold().sub::<1>(d[k]).finish_signed());
-        let y = both!(|k| {
-            let bb = b[k].square();
+        let mut last = self.y[1];
+        let e = in_order!(last, |k| { self.x[k].after(last).square().fold().tripled().finish() });
+        let b = in_order!(last, |k| self.y[k].after(last).sqr());
+        let z = in_order!(last, |k| {
+            self.y[k].after(last).product(self.z[k]).fold().shifted::<1>().finish()
+        });
+        let d = in_order!(last, |k| {
+            self.x[k].after(last).product(b[k]).fold().shifted::<2>().finish()
+        });
+        let x = in_order!(last, |k| {
+            e[k].after(last).square().fold().sub::<1>(d[k]).finish_signed()
+        });
+        let y = in_order!(last, |k| {
+            let bb = b[k].after(last).square();
             e[k].product(d[k].sub(x[k])).sub_shifted::<3>(bb).fold().finish_signed()
         });
         Self { x, y, z }
@@ -77,20 +95,25 @@ impl<V: Vector> Jacobian<V> {
     /// Z' = ZH.
     #[inline(always)]
     pub fn add(&self, other: &Affine<V>, negate: [Mask; 2]) -> Self {
-        let zz = both!(|k| self.z[k].sqr());
-        let h = both!(|k| other.x[k].product(zz[k]).fold().sub::<0>(self.x[k]).finish_signed());
-        let zzz = both!(|k| zz[k].mul(self.z[k]));
-        let hh = both!(|k| h[k].sqr());
-        let r = both!(|k| {
-            let s = other.y[k].product(zzz[k]).fold().negate_if(negate[k]);
+        let mut last = self.y[1];
+        let zz = in_order!(last, |k| self.z[k].after(last).sqr());
+        let h = in_order!(last, |k| {
+            other.x[k].after(last).product(zz[k]).fold().sub::<0>(self.x[k]).finish_signed()
+        });
+        let zzz = in_order!(last, |k| self.z[k].after(last).mul(zz[k]));
+        let hh = in_order!(last, |k| h[k].after(last).sqr());
+        let r = in_order!(last, |k| {
+            let s = other.y[k].after(last).product(zzz[k]).fold().negate_if(negate[k]);
             s.sub::<0>(self.y[k]).finish_negated()
         });
-        let hhh = both!(|k| h[k].mul(hh[k]));
-        let v = both!(|k| self.x[k].mul(hh[k]));
-        let x = both!(|k| r[k].square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed());
-        let z = both!(|k| self.z[k].mul(h[k]));
-        let y = both!(|k| {
-            let yh = self.y[k].product(hhh[k]);
+        let hhh = in_order!(last, |k| h[k].after(last).mul(hh[k]));
+        let v = in_order!(last, |k| self.x[k].after(last).mul(hh[k]));
+        let x = in_order!(last, |k| {
+            r[k].after(last).square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed()
+        });
+        let z = in_order!(last, |k| self.z[k].after(last).mul(h[k]));
+        let y = in_order!(last, |k| {
+            let yh = self.y[k].after(last).product(hhh[k]);
             r[k].product(v[k].sub(x[k])).sub_shifted::<0>(yh).fold().finish_signed()
         });
         Self { x, y, z }

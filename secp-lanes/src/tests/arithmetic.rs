@@ -128,12 +128,14 @@ fn field_operations_on_random_numbers() {
 struct Largest;
 
 impl Op for Largest {
-    type Output = [Rows; 2];
+    type Output = [Rows; 3];
 
     #[inline(always)]
-    fn run<V: Vector>(self) -> [Rows; 2] {
+    fn run<V: Vector>(self) -> [Rows; 3] {
         let largest = Fe([V::splat((1 << 52) - 1); 5]);
-        [rows(largest.mul(largest)), rows(largest.sqr())]
+        let mut below = [[0; 4]; LANES];
+        V::to_rows(largest.below_2_256().to_words(), &mut below);
+        [rows(largest.mul(largest)), rows(largest.sqr()), below]
     }
 }
 
@@ -142,7 +144,9 @@ fn the_largest_factors() {
     let largest = (BigUint::from(1u32) << 260usize) - 1u32;
     let expected = words(&(&largest * &largest % big(&P)));
     for kernel in kernels() {
-        assert_eq!(kernel.run(Largest), [[expected; LANES]; 2]);
+        let [product, square, below] = kernel.run(Largest);
+        assert_eq!([product, square], [[expected; LANES]; 2]);
+        assert_eq!(big(&below[0]) % big(&P), &largest % big(&P));
     }
 }
 

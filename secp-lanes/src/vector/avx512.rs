@@ -1,6 +1,7 @@
 //! Vectors of AVX-512 with its multiplication of 52-bit numbers (IFMA).
 #![allow(unsafe_code)] // Vector instructions that not every processor has.
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_add_epi64,
     _mm512_and_si512, _mm512_castsi256_si512, _mm512_castsi512_si256, _mm512_extracti64x4_epi64,
@@ -45,6 +46,31 @@ pub fn dispatch<O: Op>(_: Proof, op: O) -> O::Output {
 #[inline(never)]
 fn with_features<O: Op>(op: O) -> O::Output {
     op.run::<Avx512>()
+}
+
+/// Makes five vectors depend on a sixth, without an instruction.
+///
+/// The compiler sorts the instructions of a long block so that few registers are needed, and puts
+/// all the carries of a pair of products at the end, where nothing is left to be done beside them.
+/// In the order of the source, the carries of one product are done beside the next product, and the
+/// ladder takes 12 % less time.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn depend([mut a, mut b, mut c, mut d, mut e]: [__m512i; 5], last: __m512i) -> [__m512i; 5] {
+    // SAFETY: there is no instruction.
+    unsafe {
+        asm!(
+            "/* {0} {1} {2} {3} {4} {5} */",
+            inout(zmm_reg) a,
+            inout(zmm_reg) b,
+            inout(zmm_reg) c,
+            inout(zmm_reg) d,
+            inout(zmm_reg) e,
+            in(zmm_reg) last,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    [a, b, c, d, e]
 }
 
 impl Vector for Avx512 {
@@ -144,6 +170,13 @@ impl Vector for Avx512 {
     fn zeros(self) -> Mask {
         // SAFETY: the features were detected (see the type).
         unsafe { _mm512_testn_epi64_mask(self.0, self.0) }
+    }
+
+    #[inline(always)]
+    fn after([a, b, c, d, e]: [Self; 5], last: Self) -> [Self; 5] {
+        // SAFETY: the features were detected (see the type).
+        let [a, b, c, d, e] = unsafe { depend([a.0, b.0, c.0, d.0, e.0], last.0) };
+        [Self(a), Self(b), Self(c), Self(d), Self(e)]
     }
 
     #[inline(always)]

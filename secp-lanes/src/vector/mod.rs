@@ -67,6 +67,12 @@ pub trait Vector: Copy {
     /// Panics, in the tests and for vectors that can afford it, where a number is 2^52 or more: of
     /// a factor the bits above would be lost.
     fn assert_limb(self) {}
+    /// The five numbers as they are, which the compiler must not use before it has computed `last`:
+    /// so that it keeps the order of products that keeps the processor busy.
+    #[inline(always)]
+    fn after(numbers: [Self; 5], _last: Self) -> [Self; 5] {
+        numbers
+    }
     /// Asks for memory that is about to be read.
     fn prefetch<T>(from: &T);
     /// Word `i` of each of eight rows, as vector `i`.
