@@ -1,0 +1,107 @@
+//! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run; with names of
+//! kernels (Avx512, Library, Portable) those alone.
+
+use std::time::{Duration, Instant};
+
+use secp_lanes::{Batch, Kernel, Options, Verdict};
+use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey};
+
+/// Signatures of each kind.
+const COUNT: usize = 4096;
+
+struct Signed {
+    key: [u8; 33],
+    der: Vec<u8>,
+    schnorr: [u8; 64],
+    message: [u8; 32],
+    tweak: [u8; 32],
+    output: [u8; 32],
+    odd: bool,
+}
+
+fn signed(number: usize) -> Signed {
+    let mut secret = [0x5a; 32];
+    secret[..8].copy_from_slice(&(number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    let key = SecretKey::from_slice(&secret).expect("a key");
+    let mut message = secret;
+    message.reverse();
+    let digest = Message::from_digest(message);
+    let pair = Keypair::from_secret_key(SECP256K1, &key);
+    let scalar = Scalar::from_be_bytes(message).expect("below n");
+    let (output, parity) = pair.x_only_public_key().0.add_tweak(SECP256K1, &scalar).expect("a key");
+    Signed {
+        key: key.public_key(SECP256K1).serialize(),
+        der: SECP256K1.sign_ecdsa(&digest, &key).serialize_der().to_vec(),
+        schnorr: SECP256K1.sign_schnorr_no_aux_rand(&digest, &pair).serialize(),
+        message,
+        tweak: message,
+        output: output.serialize(),
+        odd: parity == secp256k1::Parity::Odd,
+    }
+}
+
+fn push(batch: &mut Batch, signed: &Signed, kind: &str) {
+    let xonly = signed.key[1..].try_into().expect("32 bytes");
+    match kind {
+        "ECDSA" => batch.push_ecdsa(&signed.key, &signed.der, &signed.message),
+        "BIP340" => batch.push_schnorr(xonly, &signed.schnorr, &signed.message),
+        _ => batch.push_tweak(xonly, &signed.tweak, &signed.output, signed.odd),
+    };
+}
+
+fn main() {
+    let all: Vec<Signed> = (0..COUNT).map(signed).collect();
+    println!("ns a signature                 all | parse  scalars  tables+comb  ladder  equation");
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    for kernel in Kernel::ALL {
+        if !named.is_empty() && !named.contains(&format!("{kernel:?}")) {
+            continue;
+        }
+        if let Err(error) = kernel.check() {
+            println!("{kernel:?}: {error}");
+            continue;
+        }
+        let count = match kernel {
+            Kernel::Portable => COUNT / 16,
+            Kernel::Library => COUNT / 4,
+            Kernel::Avx512 | Kernel::Avx2 => COUNT,
+        };
+        for kind in ["ECDSA", "BIP340", "tweak"] {
+            measure(kernel, kind, &all[..count]);
+        }
+    }
+}
+
+/// The best of five runs.
+fn measure(kernel: Kernel, kind: &str, signed: &[Signed]) {
+    let mut best = (Duration::MAX, Duration::ZERO, [Duration::ZERO; 4]);
+    for _ in 0..5 {
+        let mut batch = Batch::new(Options { kernel: Some(kernel), ..Options::default() });
+        // Memory is made in the first batch.
+        signed.iter().take(1024).for_each(|signed| push(&mut batch, signed, kind));
+        batch.verify();
+        let before = batch.stages();
+        let start = Instant::now();
+        let mut parse = Duration::ZERO;
+        for signed in signed.chunks(1024) {
+            let start = Instant::now();
+            signed.iter().for_each(|signed| push(&mut batch, signed, kind));
+            parse += start.elapsed();
+            assert!(batch.verify().iter().all(|verdict| *verdict == Verdict::Valid));
+        }
+        let time = start.elapsed();
+        let stages = batch.stages();
+        if time < best.0 {
+            best = (time, parse, std::array::from_fn(|i| stages[i] - before[i]));
+        }
+    }
+    let each = |time: Duration| time.as_nanos() / signed.len() as u128;
+    let (time, parse, stages) = best;
+    let [scalars, tables, ladder, equation] = stages.map(each);
+    println!(
+        "{:>10} {kind:>8} {:>16} | {:>5} {scalars:>8} {tables:>12} {ladder:>7} {equation:>9}",
+        format!("{kernel:?}"),
+        each(time),
+        each(parse),
+    );
+}

@@ -1,0 +1,293 @@
+//! Batches: what users see.
+
+use std::time::{Duration, Instant};
+
+use crate::affine::Rounds;
+use crate::comb::{BITS_MAX, Comb};
+use crate::equation::Equation;
+use crate::kernel::{Kernel, Unusable};
+use crate::ladder::Ladder;
+use crate::library;
+use crate::parse::{self, Entry, Refusal, Root};
+use crate::scalars::Scalars;
+use crate::vector::{LANES, Words};
+use crate::work::{Inputs, Outcome, Work};
+
+/// What is said of a signature.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verdict {
+    /// libsecp256k1 would accept it.
+    Valid,
+    /// libsecp256k1 would refuse it.
+    Invalid,
+    /// Not known: an encoding that the batch does not read, or an exceptional case of the
+    /// arithmetic, which nobody meets by chance.
+    Undecided,
+}
+
+/// How a batch works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The kernel; the fastest where there is none.
+    pub kernel: Option<Kernel>,
+    /// Bits of a window of the table for multiples of G, from 8 (0.3 MB) to 13 (5.2 MB): the
+    /// larger, the fewer additions, as long as it fits into the processor's last cache.
+    pub window_bits: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { kernel: None, window_bits: BITS_MAX }
+    }
+}
+
+/// Signatures that are run through the lanes at once, with one inversion for all of them in each
+/// step that needs one. More would hardly be faster, and need more memory: 30 KB for eight.
+pub const CHUNK: usize = 512;
+
+/// Signatures that are verified together.
+pub struct Batch {
+    kernel: Kernel,
+    unusable: Option<Unusable>,
+    comb: Option<&'static Comb>,
+    entries: Vec<Entry>,
+    /// For each entry, the index of its verdict.
+    places: Vec<usize>,
+    verdicts: Vec<Verdict>,
+    /// Whether `verdicts` is complete, so that the next signature starts a new batch.
+    done: bool,
+    slots: Slots,
+    work: Work,
+    stages: [Duration; 4],
+}
+
+/// Which lane has which entry.
+#[derive(Default)]
+struct Slots {
+    signatures: Vec<usize>,
+    tweaks: Vec<usize>,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Batch {
+    /// An empty batch. Where the kernel asked for cannot be used, the batch uses libsecp256k1, and
+    /// [`Batch::unusable`] says why.
+    pub fn new(options: Options) -> Self {
+        let asked = options.kernel.unwrap_or_else(Kernel::best);
+        let unusable = asked.check().err();
+        let kernel = if unusable.is_none() { asked } else { Kernel::Library };
+        Self { unusable, ..Self::unchecked(kernel, options.window_bits) }
+    }
+
+    /// A batch with a kernel that the processor has, whatever its answers.
+    pub(crate) fn unchecked(kernel: Kernel, window_bits: u32) -> Self {
+        Self {
+            kernel,
+            unusable: None,
+            comb: (kernel != Kernel::Library).then(|| Comb::shared(window_bits, kernel)),
+            entries: Vec::new(),
+            places: Vec::new(),
+            verdicts: Vec::new(),
+            done: false,
+            slots: Slots::default(),
+            work: Work::default(),
+            stages: [Duration::ZERO; 4],
+        }
+    }
+
+    /// The kernel that is used.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Why the kernel asked for is not used.
+    pub fn unusable(&self) -> Option<Unusable> {
+        self.unusable
+    }
+
+    /// Time since the batch was made in each stage of the lanes: scalars, tables and comb, ladder,
+    /// equation. For benchmarks.
+    pub fn stages(&self) -> [Duration; 4] {
+        self.stages
+    }
+
+    /// Number of signatures and commitments since the last verdicts.
+    pub fn len(&self) -> usize {
+        if self.done { 0 } else { self.verdicts.len() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds an ECDSA signature as Bitcoin's consensus sees it, and returns the index of its
+    /// verdict.
+    ///
+    /// The key has 33 or 65 bytes (no hybrid ones), the signature is strict DER (BIP66) without the
+    /// byte for the sighash type; both high and low S are good. The message is the sighash.
+    pub fn push_ecdsa(&mut self, key: &[u8], der: &[u8], message: &[u8; 32]) -> usize {
+        let entry = parse::ecdsa(key, der, message);
+        let library = self.kernel == Kernel::Library && entry.is_ok();
+        self.push(if library { Err(library::ecdsa(key, der, message)) } else { decide(entry) })
+    }
+
+    /// Adds a BIP340 signature, and returns the index of its verdict.
+    pub fn push_schnorr(&mut self, key: &[u8; 32], signature: &[u8; 64], message: &[u8]) -> usize {
+        self.push(if self.kernel == Kernel::Library {
+            Err(library::schnorr(key, signature, message))
+        } else {
+            decide(parse::schnorr(key, signature, message))
+        })
+    }
+
+    /// Adds a commitment of Taproot (BIP341): that `output` is the x coordinate of the key
+    /// `internal` plus `tweak` times G, and that its y is odd, or even, as `odd` says. Returns the
+    /// index of its verdict.
+    pub fn push_tweak(
+        &mut self,
+        internal: &[u8; 32],
+        tweak: &[u8; 32],
+        output: &[u8; 32],
+        odd: bool,
+    ) -> usize {
+        self.push(if self.kernel == Kernel::Library {
+            Err(library::tweak(internal, tweak, output, odd))
+        } else {
+            decide(parse::tweak(internal, tweak, output, odd))
+        })
+    }
+
+    /// Verifies all that was added since the last call; the verdicts, by index. What is added next
+    /// starts a new batch, in the same memory.
+    pub fn verify(&mut self) -> &[Verdict] {
+        if self.done {
+            self.clear();
+        }
+        let mut first = 0;
+        while first < self.entries.len() {
+            let last = (first + CHUNK).min(self.entries.len());
+            self.verify_chunk(first, last);
+            first = last;
+        }
+        self.done = true;
+        &self.verdicts
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.places.clear();
+        self.verdicts.clear();
+        self.done = false;
+    }
+
+    fn push(&mut self, entry: Result<Entry, Verdict>) -> usize {
+        if self.done {
+            self.clear();
+        }
+        let place = self.verdicts.len();
+        match entry {
+            Ok(entry) => {
+                self.entries.push(entry);
+                self.places.push(place);
+                self.verdicts.push(Verdict::Undecided);
+            }
+            Err(verdict) => self.verdicts.push(verdict),
+        }
+        place
+    }
+
+    fn verify_chunk(&mut self, first: usize, last: usize) {
+        let Some(comb) = self.comb else { return };
+        let Self { slots, work, kernel, .. } = self;
+        slots.signatures.clear();
+        slots.tweaks.clear();
+        for (i, entry) in self.entries[first..last].iter().enumerate() {
+            let slots = if entry.b.is_some() { &mut slots.signatures } else { &mut slots.tweaks };
+            slots.push(first + i);
+        }
+        work.resize(slots.signatures.len(), slots.tweaks.len());
+        let tweaks_at = work.signature_vectors;
+        load(work, &self.entries, &slots.signatures, 0, tweaks_at);
+        load(work, &self.entries, &slots.tweaks, tweaks_at, work.vectors);
+        let mut times = [Duration::ZERO; 4];
+        let mut at = Instant::now();
+        let mut timed =
+            |stage: usize| times[stage] = std::mem::replace(&mut at, Instant::now()).elapsed();
+        kernel.run(Scalars { work, comb });
+        timed(0);
+        kernel.run(Rounds { work, comb });
+        timed(1);
+        kernel.run(Ladder { work });
+        timed(2);
+        kernel.run(Equation { work });
+        timed(3);
+        self.stages.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
+        for (list, at) in [(&slots.signatures, 0), (&slots.tweaks, tweaks_at)] {
+            for (slot, index) in list.iter().enumerate() {
+                let outcome = &work.outcomes[at + slot / LANES];
+                let verdict = judge(&self.entries[*index], outcome, slot % LANES);
+                self.verdicts[self.places[*index]] = verdict;
+            }
+        }
+    }
+}
+
+fn decide(entry: Result<Entry, Refusal>) -> Result<Entry, Verdict> {
+    entry.map_err(|refusal| match refusal {
+        Refusal::Invalid => Verdict::Invalid,
+        Refusal::Undecided => Verdict::Undecided,
+    })
+}
+
+/// What lanes without a signature compute: anything that is not exceptional.
+const FILLER: Entry = Entry {
+    x: crate::comb::GENERATOR[0],
+    key: Root::Odd(false),
+    r: [1, 0, 0, 0],
+    plus_n: false,
+    sum_odd: None,
+    a: crate::affine::BETA,
+    b: Some(crate::comb::GENERATOR[1]),
+    s: [1, 0, 0, 0],
+};
+
+/// Puts the entries at `slots` into the vectors from `from` to `to`.
+fn load(work: &mut Work, entries: &[Entry], slots: &[usize], from: usize, to: usize) {
+    for vector in from..to {
+        let Inputs { x, r, a, b, s } = &mut work.inputs[vector];
+        for lane in 0..LANES {
+            let slot = slots.get((vector - from) * LANES + lane);
+            let entry = slot.map_or(&FILLER, |index| &entries[*index]);
+            x[lane] = entry.x;
+            r[lane] = entry.r;
+            a[lane] = entry.a;
+            b[lane] = entry.b.unwrap_or_default();
+            s[lane] = entry.s;
+            work.plus_n[vector] |= u8::from(entry.plus_n) << lane;
+        }
+    }
+}
+
+/// The verdict of a lane.
+fn judge(entry: &Entry, outcome: &Outcome, lane: usize) -> Verdict {
+    let bit = |mask: u8| mask >> lane & 1 == 1;
+    if bit(outcome.exceptional) {
+        return Verdict::Undecided;
+    }
+    let is_key = |odd: u8, y: &Words| match &entry.key {
+        Root::Odd(expected) => bit(odd) == *expected,
+        Root::Y(expected) => y == expected,
+    };
+    let sum_fits = entry.sum_odd.is_none_or(|odd| odd == bit(outcome.sum_odd));
+    let holds = bit(outcome.holds) && is_key(outcome.key_odd, &outcome.y[lane]) && sum_fits;
+    let holds_plus_n = entry.plus_n
+        && bit(outcome.holds_plus_n)
+        && is_key(outcome.key_odd_plus_n, &outcome.y_plus_n[lane]);
+    if holds || holds_plus_n { Verdict::Valid } else { Verdict::Invalid }
+}

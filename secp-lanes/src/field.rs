@@ -1,0 +1,488 @@
+//! Numbers modulo p = 2^256 - 2^32 - 977, eight side by side.
+//!
+//! A number is five limbs of 52 bits, least significant first, a vector for each limb. It is any
+//! number of its class below 2^260; a product is below 1.01 * 2^256, or below 2.01 * 2^256 where
+//! something is subtracted. The *size* of a number, in the comments below, is a bound in units of
+//! 2^256: factors may have sizes up to 15.
+
+use crate::vector::{Lanes, Mask, Op, Vector, Words};
+
+/// 2^256 mod p.
+pub const R256: u64 = 0x1_0000_03d1;
+/// 2^260 mod p.
+const R260: u64 = R256 << 4;
+const LOW48: u64 = (1 << 48) - 1;
+const LOW52: u64 = (1 << 52) - 1;
+
+/// p, least significant word first.
+pub const P: Words = [0xffff_fffe_ffff_fc2f, u64::MAX, u64::MAX, u64::MAX];
+
+/// Eight field elements.
+#[derive(Clone, Copy)]
+pub struct Fe<V>(pub [V; 5]);
+
+/// Eight field elements in memory.
+pub type FeLanes = [Lanes; 5];
+
+/// Sums of products, ten columns of weight 2^52 each, signed.
+#[derive(Clone, Copy)]
+pub struct Wide<V>([V; 10]);
+
+/// A number before its last carries: five signed columns, and a last one of weight 2^260 that is
+/// at least zero and below 2^47.
+#[derive(Clone, Copy)]
+pub struct Loose<V>([V; 5], V);
+
+impl<V: Vector> Fe<V> {
+    /// The number, which is below 2^52, in every lane.
+    #[inline(always)]
+    pub fn small(number: u64) -> Self {
+        let zero = V::splat(0);
+        Self([V::splat(number), zero, zero, zero, zero])
+    }
+
+    /// The number in every lane.
+    #[inline(always)]
+    pub fn constant(words: Words) -> Self {
+        let [w0, w1, w2, w3] = words;
+        Self::from_words([V::splat(w0), V::splat(w1), V::splat(w2), V::splat(w3)])
+    }
+
+    /// From words of 64 bits, least significant first: any number below 2^256.
+    #[inline(always)]
+    pub fn from_words([w0, w1, w2, w3]: [V; 4]) -> Self {
+        let low = V::splat(LOW52);
+        Self([
+            w0.and(low),
+            w0.shr::<52>().or(w1.shl::<12>()).and(low),
+            w1.shr::<40>().or(w2.shl::<24>()).and(low),
+            w2.shr::<28>().or(w3.shl::<36>()).and(low),
+            w3.shr::<16>(),
+        ])
+    }
+
+    /// The words of a number below 2^256, as [`Fe::below_2_256`] makes it.
+    #[inline(always)]
+    pub fn to_words(self) -> [V; 4] {
+        let [l0, l1, l2, l3, l4] = self.0;
+        [
+            l0.or(l1.shl::<52>()),
+            l1.shr::<12>().or(l2.shl::<40>()),
+            l2.shr::<24>().or(l3.shl::<28>()),
+            l3.shr::<36>().or(l4.shl::<16>()),
+        ]
+    }
+
+    /// Reads from memory.
+    #[inline(always)]
+    pub fn load(from: &FeLanes) -> Self {
+        let [l0, l1, l2, l3, l4] = from;
+        Self([V::load(l0), V::load(l1), V::load(l2), V::load(l3), V::load(l4)])
+    }
+
+    /// Writes to memory.
+    #[inline(always)]
+    pub fn store(self, to: &mut FeLanes) {
+        for (limb, to) in self.0.iter().zip(to) {
+            limb.store(to);
+        }
+    }
+
+    /// The product.
+    #[inline(always)]
+    pub fn mul(self, other: Self) -> Self {
+        if V::INLINE { self.product(other).fold().finish() } else { self.times(other) }
+    }
+
+    /// The square.
+    #[inline(always)]
+    pub fn sqr(self) -> Self {
+        if V::INLINE { self.square().fold().finish() } else { self.times(self) }
+    }
+
+    /// The product, computed in a function of its own: for code that runs seldom.
+    #[inline(always)]
+    pub fn times(self, other: Self) -> Self {
+        let (mut a, mut b) = (FeLanes::default(), FeLanes::default());
+        self.store(&mut a);
+        other.store(&mut b);
+        V::call(Multiply { a: &mut a, b: &b });
+        Self::load(&a)
+    }
+
+    /// The square, computed in a function of its own.
+    #[inline(always)]
+    pub fn squared(self) -> Self {
+        self.times(self)
+    }
+
+    /// The square of the square and so on, `times` times.
+    #[inline(always)]
+    pub fn sqr_times(mut self, times: u32) -> Self {
+        for _ in 0..times {
+            self = self.sqr();
+        }
+        self
+    }
+
+    /// The sum; its size is the sum of the sizes.
+    #[inline(always)]
+    pub fn add(self, other: Self) -> Self {
+        let mut sum = self;
+        for i in 0..5 {
+            sum.0[i] = self.0[i].add(other.0[i]);
+        }
+        sum.carried()
+    }
+
+    /// The number, of which the compiler makes use only after it has computed `last`.
+    #[inline(always)]
+    pub fn after(self, last: Self) -> Self {
+        Self(V::after(self.0, last.0[4]))
+    }
+
+    /// Twice the number; twice the size.
+    #[inline(always)]
+    pub fn double(self) -> Self {
+        self.add(self)
+    }
+
+    /// The difference, for a subtrahend of size 4 or less; the size grows by 4.
+    #[inline(always)]
+    pub fn sub(self, other: Self) -> Self {
+        let mut difference = self;
+        for i in 0..5 {
+            difference.0[i] = self.0[i].sub(other.0[i]);
+        }
+        difference.plus_p(4).carried()
+    }
+
+    /// Zero minus the number in the lanes of the mask, for a size of 4 or less; size 8 at most.
+    #[inline(always)]
+    pub fn negate_if(self, mask: Mask) -> Self {
+        self.signed_if(mask).plus_p(4).carried()
+    }
+
+    /// The limbs, negated in the lanes of the mask, so that they are signed: for
+    /// [`Fe::sub_signed`] and [`Loose::sub`] only.
+    #[inline(always)]
+    pub fn signed_if(self, mask: Mask) -> Self {
+        let mut negated = self;
+        for limb in &mut negated.0 {
+            *limb = limb.negate_if(mask);
+        }
+        negated
+    }
+
+    /// The difference of numbers of size 4 with signed limbs; of size 16 at most.
+    #[inline(always)]
+    pub fn sub_signed(self, other: Self) -> Self {
+        let mut difference = self;
+        for i in 0..5 {
+            difference.0[i] = self.0[i].sub(other.0[i]);
+        }
+        difference.plus_p(8).carried()
+    }
+
+    /// The lanes of `yes` where the mask has a one, those of `no` elsewhere.
+    #[inline(always)]
+    pub fn select(mask: Mask, yes: Self, no: Self) -> Self {
+        let mut chosen = no;
+        for i in 0..5 {
+            chosen.0[i] = V::select(mask, yes.0[i], no.0[i]);
+        }
+        chosen
+    }
+
+    /// Adds `times` * p, without carries.
+    #[inline(always)]
+    fn plus_p(mut self, times: u64) -> Self {
+        self.0[4] = self.0[4].add(V::splat(times << 48));
+        self.0[0] = self.0[0].sub(V::splat(times * R256));
+        self
+    }
+
+    /// The limbs below 2^52 of a number of signed columns that is at least zero.
+    #[inline(always)]
+    fn carried(self) -> Self {
+        let low = V::splat(LOW52);
+        let [l0, l1, l2, l3, l4] = self.0;
+        let l1 = l1.add(l0.sar::<52>());
+        let l2 = l2.add(l1.sar::<52>());
+        let l3 = l3.add(l2.sar::<52>());
+        let l4 = l4.add(l3.sar::<52>());
+        Self([l0.and(low), l1.and(low), l2.and(low), l3.and(low), l4])
+    }
+
+    /// The product before any reduction.
+    #[inline(always)]
+    pub fn product(self, other: Self) -> Wide<V> {
+        let (a, b) = (self.0, other.0);
+        for i in 0..5 {
+            a[i].assert_limb();
+            b[i].assert_limb();
+        }
+        let mut c = [V::splat(0); 10];
+        // Five independent instructions lie between two that add to the same column.
+        macro_rules! row {
+            ($($j:literal),*) => {$(
+                c[$j] = V::mad_low(c[$j], a[0], b[$j]);
+                c[$j + 1] = V::mad_low(c[$j + 1], a[1], b[$j]);
+                c[$j + 2] = V::mad_low(c[$j + 2], a[2], b[$j]);
+                c[$j + 3] = V::mad_low(c[$j + 3], a[3], b[$j]);
+                c[$j + 4] = V::mad_low(c[$j + 4], a[4], b[$j]);
+                c[$j + 1] = V::mad_high(c[$j + 1], a[0], b[$j]);
+                c[$j + 2] = V::mad_high(c[$j + 2], a[1], b[$j]);
+                c[$j + 3] = V::mad_high(c[$j + 3], a[2], b[$j]);
+                c[$j + 4] = V::mad_high(c[$j + 4], a[3], b[$j]);
+                c[$j + 5] = V::mad_high(c[$j + 5], a[4], b[$j]);
+            )*};
+        }
+        row!(0, 1, 2, 3, 4);
+        Wide(c)
+    }
+
+    /// The square before any reduction.
+    #[inline(always)]
+    pub fn square(self) -> Wide<V> {
+        let a = self.0;
+        for limb in a {
+            limb.assert_limb();
+        }
+        let mut c = [V::splat(0); 10];
+        macro_rules! low {
+            ($($i:literal $j:literal),*) => {
+                $(c[$i + $j] = V::mad_low(c[$i + $j], a[$i], a[$j]);)*
+            };
+        }
+        macro_rules! high {
+            ($($i:literal $j:literal),*) => {
+                $(c[$i + $j + 1] = V::mad_high(c[$i + $j + 1], a[$i], a[$j]);)*
+            };
+        }
+        low!(0 1, 0 2, 0 3, 0 4, 1 4, 2 4, 3 4);
+        high!(0 1, 0 2, 0 3, 0 4, 1 4, 2 4, 3 4);
+        low!(1 2, 1 3, 2 3);
+        high!(1 2, 1 3, 2 3);
+        for column in &mut c[1..9] {
+            *column = column.add(*column);
+        }
+        low!(0 0, 1 1, 2 2, 3 3, 4 4);
+        high!(0 0, 1 1, 2 2, 3 3, 4 4);
+        Wide(c)
+    }
+
+    /// The same class, below 2^256; for sizes up to 15.
+    #[inline(always)]
+    pub fn below_2_256(self) -> Self {
+        // After the first pass a number is below 2^256 + 2^37, and where it is 2^256 or more it is
+        // so small without that bit that the second pass leaves no further one.
+        self.cut().cut()
+    }
+
+    /// Replaces what is above 2^256.
+    #[inline(always)]
+    fn cut(mut self) -> Self {
+        let above = self.0[4].shr::<48>();
+        self.0[4] = self.0[4].and(V::splat(LOW48));
+        self.0[0] = V::mad_low(self.0[0], above, V::splat(R256));
+        self.carried()
+    }
+
+    /// The one number of the class that is below p.
+    #[inline(always)]
+    pub fn canonical(self) -> Self {
+        let number = self.below_2_256();
+        // Adding 2^256 - p passes 2^256 exactly where the number is p or more.
+        let mut trial = number;
+        trial.0[0] = trial.0[0].add(V::splat(R256));
+        let trial = trial.carried();
+        let reached = trial.0[4].shr::<48>().zeros();
+        let mut reduced = trial;
+        reduced.0[4] = reduced.0[4].and(V::splat(LOW48));
+        Self::select(reached, number, reduced)
+    }
+
+    /// The lanes that are zero modulo p.
+    #[inline(always)]
+    pub fn zeros(self) -> Mask {
+        let [l0, l1, l2, l3, l4] = self.canonical().0;
+        l0.or(l1).or(l2).or(l3).or(l4).zeros()
+    }
+
+    /// The lanes whose canonical number is odd.
+    #[inline(always)]
+    pub fn odd(self) -> Mask {
+        !self.canonical().0[0].and(V::splat(1)).zeros()
+    }
+
+    /// The inverse; zero for zero.
+    #[inline(always)]
+    pub fn inverse(self) -> Self {
+        let mut number = FeLanes::default();
+        self.store(&mut number);
+        V::call(Invert(&mut number));
+        Self::load(&number)
+    }
+}
+
+/// The number to the power of p - 2, its inverse by Fermat's little theorem.
+///
+/// p - 2 has, in binary, 223 ones, a zero, 22 ones, and 0000101101.
+#[inline(always)]
+fn power_minus_2<V: Vector>(x1: Fe<V>) -> Fe<V> {
+    let x2 = x1.sqr().times(x1);
+    let x3 = x2.sqr().times(x1);
+    let x6 = x3.sqr_times(3).times(x3);
+    let x9 = x6.sqr_times(3).times(x3);
+    let x11 = x9.sqr_times(2).times(x2);
+    let x22 = x11.sqr_times(11).times(x11);
+    let x44 = x22.sqr_times(22).times(x22);
+    let x88 = x44.sqr_times(44).times(x44);
+    let x176 = x88.sqr_times(88).times(x88);
+    let x220 = x176.sqr_times(44).times(x44);
+    let x223 = x220.sqr_times(3).times(x3);
+    let power = x223.sqr_times(23).times(x22).sqr_times(5).times(x1);
+    power.sqr_times(3).times(x2).sqr_times(2).times(x1)
+}
+
+/// Multiplies the first number by the second, in memory.
+struct Multiply<'a> {
+    a: &'a mut FeLanes,
+    b: &'a FeLanes,
+}
+
+impl Op for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let product = Fe::<V>::load(self.a).product(Fe::load(self.b));
+        product.fold().finish().store(self.a);
+    }
+}
+
+/// Replaces a number by its inverse, in memory.
+struct Invert<'a>(&'a mut FeLanes);
+
+impl Op for Invert<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        power_minus_2(Fe::<V>::load(self.0)).store(self.0);
+    }
+}
+
+impl<V: Vector> Wide<V> {
+    /// This minus `2^SHIFT * other`, where both stand for products of sizes whose product is
+    /// below 16 and 16 / 2^SHIFT: 2^260 * p is added, so that the number is positive.
+    #[inline(always)]
+    pub fn sub_shifted<const SHIFT: u32>(mut self, other: Self) -> Self {
+        for i in 0..10 {
+            self.0[i] = self.0[i].sub(other.0[i].shl::<SHIFT>());
+        }
+        self.0[9] = self.0[9].add(V::splat(1 << 48));
+        self.0[5] = self.0[5].sub(V::splat(R256));
+        self
+    }
+
+    /// Replaces 2^260 by its remainder, once.
+    #[inline(always)]
+    pub fn fold(self) -> Loose<V> {
+        let [mut c0, mut c1, mut c2, mut c3, mut c4, c5, c6, c7, c8, c9] = self.0;
+        let c6 = c6.add(c5.sar::<52>());
+        let c7 = c7.add(c6.sar::<52>());
+        let c8 = c8.add(c7.sar::<52>());
+        let c9 = c9.add(c8.sar::<52>());
+        let mut top = V::splat(0);
+        let r = V::splat(R260);
+        // Of the factors' bits only the lowest 52 count, so that no carry has to be cut off.
+        c0 = V::mad_low(c0, c5, r);
+        c1 = V::mad_high(c1, c5, r);
+        c2 = V::mad_high(c2, c6, r);
+        c3 = V::mad_high(c3, c7, r);
+        c4 = V::mad_high(c4, c8, r);
+        top = V::mad_high(top, c9, r);
+        c1 = V::mad_low(c1, c6, r);
+        c2 = V::mad_low(c2, c7, r);
+        c3 = V::mad_low(c3, c8, r);
+        c4 = V::mad_low(c4, c9, r);
+        Loose([c0, c1, c2, c3, c4], top)
+    }
+}
+
+impl<V: Vector> Loose<V> {
+    /// This times `2^SHIFT`, for shifts of 3 at most.
+    #[inline(always)]
+    pub fn shifted<const SHIFT: u32>(mut self) -> Self {
+        for column in &mut self.0 {
+            *column = column.shl::<SHIFT>();
+        }
+        Self(self.0, self.1.shl::<SHIFT>())
+    }
+
+    /// Three times this.
+    #[inline(always)]
+    pub fn tripled(mut self) -> Self {
+        for column in &mut self.0 {
+            *column = column.add(*column).add(*column);
+        }
+        Self(self.0, self.1.add(self.1).add(self.1))
+    }
+
+    /// This minus `2^SHIFT * number`. Ends in [`Loose::finish_signed`].
+    #[inline(always)]
+    pub fn sub<const SHIFT: u32>(mut self, number: Fe<V>) -> Self {
+        for i in 0..5 {
+            self.0[i] = self.0[i].sub(number.0[i].shl::<SHIFT>());
+        }
+        self
+    }
+
+    /// Zero minus this in the lanes of the mask. Ends in [`Loose::finish_negated`].
+    #[inline(always)]
+    pub fn negate_if(mut self, mask: Mask) -> Self {
+        for column in &mut self.0 {
+            *column = column.negate_if(mask);
+        }
+        Self(self.0, self.1.negate_if(mask))
+    }
+
+    /// The number, of size 1.01, where no column is negative.
+    #[inline(always)]
+    pub fn finish(self) -> Fe<V> {
+        self.carry(0)
+    }
+
+    /// The number, of size 2.01, where columns are above -2^60 and the last is not negative.
+    #[inline(always)]
+    pub fn finish_signed(mut self) -> Fe<V> {
+        // (2^15 + 1) * p, of which 2^15 * 2^256 is replaced by its remainder in `carry`.
+        self.0[4] = self.0[4].add(V::splat(1 << 63));
+        self.0[0] = self.0[0].sub(V::splat(((1 << 15) + 1) * R256));
+        self.carry(1 << 48)
+    }
+
+    /// The number, of size 2.01, where columns are above -2^60 and the last above -2^40.
+    #[inline(always)]
+    pub fn finish_negated(mut self) -> Fe<V> {
+        // 2^40 * 2^260 = 2^44 * 2^256, minus its remainder 2^44 * (2^32 + 977).
+        self.1 = self.1.add(V::splat(1 << 40));
+        self.0[0] = self.0[0].sub(V::splat(977 << 44));
+        self.0[1] = self.0[1].sub(V::splat(1 << (44 + 32 - 52)));
+        self.finish_signed()
+    }
+
+    /// Replaces 2^256 by its remainder, adds `extra` at 2^208, and carries.
+    #[inline(always)]
+    fn carry(self, extra: u64) -> Fe<V> {
+        let [mut c0, mut c1, c2, c3, c4] = self.0;
+        let above = c4.shr::<48>().add(self.1.shl::<4>());
+        let c4 = c4.and(V::splat(LOW48));
+        let c4 = if extra == 0 { c4 } else { c4.or(V::splat(extra)) };
+        c0 = V::mad_low(c0, above, V::splat(R256));
+        c1 = V::mad_high(c1, above, V::splat(R256));
+        Fe([c0, c1, c2, c3, c4]).carried()
+    }
+}

@@ -1,0 +1,91 @@
+//! Kernels: which instructions the lanes use.
+
+use std::sync::OnceLock;
+
+use crate::known;
+#[cfg(target_arch = "x86_64")]
+use crate::vector::avx512;
+use crate::vector::{Op, portable};
+
+/// A way to verify signatures.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kernel {
+    /// Eight lanes with AVX-512 IFMA, the instructions for products of 52 bits.
+    Avx512,
+    /// Eight lanes with AVX2 and FMA.
+    Avx2,
+    /// Eight lanes in plain Rust. Slow: what the others are tested against.
+    Portable,
+    /// libsecp256k1, one signature after another.
+    Library,
+}
+
+impl Kernel {
+    /// All kernels, the fastest first.
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Library, Self::Portable];
+
+    /// The fastest kernel that this processor has and that gave the right answers.
+    pub fn best() -> Self {
+        Self::ALL.into_iter().find(|kernel| kernel.check().is_ok()).unwrap_or(Self::Library)
+    }
+
+    /// Whether this kernel can be used. The first call verifies a few signatures whose verdicts are
+    /// known, in less than a millisecond, after the table for multiples of G is made.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(self) -> Result<(), Unusable> {
+        static CHECKED: [OnceLock<Result<(), Unusable>>; 4] = [const { OnceLock::new() }; 4];
+        if !self.is_supported() {
+            return Err(Unusable::NotSupported);
+        }
+        let check = || if known::answers(self) { Ok(()) } else { Err(Unusable::WrongAnswers) };
+        *CHECKED[self as usize].get_or_init(check)
+    }
+
+    /// Whether the processor has its instructions.
+    pub fn is_supported(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::detect().is_some(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx512 => false,
+            Self::Avx2 => false,
+            Self::Portable | Self::Library => true,
+        }
+    }
+
+    /// Runs a computation with the kernel's vectors; with portable ones where it has none.
+    pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if self == Self::Avx512
+                && let Some(proof) = avx512::detect()
+            {
+                return avx512::dispatch(proof, op);
+            }
+        }
+        portable::dispatch(op)
+    }
+}
+
+/// Why a kernel cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unusable {
+    /// The processor lacks its instructions.
+    NotSupported,
+    /// It gave a wrong answer to a signature whose verdict is known: a fault of the processor, the
+    /// compiler or this crate.
+    WrongAnswers,
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotSupported => "the processor lacks the kernel's instructions",
+            Self::WrongAnswers => "the kernel gave a wrong answer to a known signature",
+        })
+    }
+}
+
+impl std::error::Error for Unusable {}

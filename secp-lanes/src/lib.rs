@@ -1,0 +1,50 @@
+//! Batches of secp256k1 signature verifications, ECDSA and BIP340, in vector lanes.
+//!
+//! Signatures go into a [`Batch`], and a [`Verdict`] for each comes out. Eight of them are verified
+//! side by side, in the lanes of vectors (AVX-512 IFMA). [`Verdict::Valid`] is said only of what
+//! libsecp256k1 accepts, as Bitcoin's consensus uses it; what is exceptional is
+//! [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are
+//! public.
+//!
+//! ```
+//! use secp_lanes::{Batch, Verdict};
+//!
+//! let mut batch = Batch::default();
+//! batch.push_schnorr(&[0x11; 32], &[0x22; 64], b"a message");
+//! assert_ne!(batch.verify(), [Verdict::Valid]);
+//! ```
+//!
+//! The modules:
+//! - `vector`: eight numbers side by side, and the instructions for them
+//! - `words`: numbers of 256 bits, one at a time
+//! - `field`, `scalar`: numbers modulo p and modulo n, eight at a time
+//! - `point`, `glv`: formulas for points, and digits of factors
+//! - `comb`: the table for multiples of G
+//! - `work`: the memory of a batch
+//! - `scalars`, `affine`, `ladder`, `equation`: the stages that a batch goes through
+//! - `parse`, `library`: what signatures are made of; libsecp256k1
+//! - `batch`, `known`, `kernel`: what users see, and which instructions are used
+
+mod affine;
+mod batch;
+mod comb;
+mod equation;
+mod field;
+mod glv;
+mod kernel;
+mod known;
+mod ladder;
+mod library;
+mod parse;
+mod point;
+mod scalar;
+mod scalars;
+mod vector;
+mod words;
+mod work;
+
+pub use batch::{Batch, CHUNK, Options, Verdict};
+pub use kernel::{Kernel, Unusable};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The factors u1 = a / s and u2 = b / s of all signatures, and their digits.
+
+use crate::comb::Comb;
+use crate::glv;
+use crate::scalar::{ONE, Scalar};
+use crate::vector::{LANES, Op, Vector, Words};
+use crate::work::{Rows, Work};
+
+/// Computes the digits of all factors.
+pub struct Scalars<'a> {
+    /// The batch.
+    pub work: &'a mut Work,
+    /// The table that the digits of u1 are for.
+    pub comb: &'a Comb,
+}
+
+impl Op for Scalars<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Self { work, comb } = self;
+        let mut product = Scalar::<V>::constant(ONE);
+        for vector in 0..work.signature_vectors {
+            product.store(&mut work.scalar_prefix[vector]);
+            product = product.mul(from_rows(&work.inputs[vector].s));
+        }
+        // With numbers x standing for x * 2^260 in `mul`, what is inverted is s / 2^260, and the
+        // inverse of it is 2^520 / s; the product with 1 leaves 2^260 / s, by which a and b are
+        // multiplied.
+        let mut inverse = product.inverse().mul(Scalar::constant([1, 0, 0, 0]));
+        for vector in (0..work.signature_vectors).rev() {
+            let one = inverse.mul(Scalar::load(&work.scalar_prefix[vector]));
+            let inputs = &work.inputs[vector];
+            inverse = inverse.mul(from_rows(&inputs.s));
+            let mut u1 = [[0; 4]; LANES];
+            let mut u2 = [[0; 4]; LANES];
+            let [a, b] = [from_rows::<V>(&inputs.a), from_rows(&inputs.b)];
+            V::to_rows(a.mul(one).canonical().to_words(), &mut u1);
+            V::to_rows(b.mul(one).canonical().to_words(), &mut u2);
+            put_comb_digits(work, comb, vector, &u1);
+            put_ladder_digits(work, vector, &u2);
+        }
+        for vector in work.signature_vectors..work.vectors {
+            let u1 = work.inputs[vector].a;
+            put_comb_digits(work, comb, vector, &u1);
+        }
+    }
+}
+
+/// Numbers of eight rows.
+#[inline(always)]
+fn from_rows<V: Vector>([r0, r1, r2, r3, r4, r5, r6, r7]: &Rows) -> Scalar<V> {
+    Scalar::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
+}
+
+fn put_comb_digits(work: &mut Work, comb: &Comb, vector: usize, factors: &[Words; LANES]) {
+    let digits = &mut work.comb_digits[vector];
+    for (lane, factor) in factors.iter().enumerate() {
+        comb.digits(factor, |i, digit| digits[i][lane] = digit);
+    }
+}
+
+fn put_ladder_digits(work: &mut Work, vector: usize, factors: &[Words; LANES]) {
+    let digits = &mut work.ladder_digits[vector];
+    for (lane, factor) in factors.iter().enumerate() {
+        if glv::digits(factor, |i, digit| digits[i][lane] = digit).is_none() {
+            // Digits of an earlier batch remain, and count for nothing.
+            work.exceptional[vector] |= 1 << lane;
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Arithmetic in lanes against a big-integer crate.
+
+mod arithmetic;
+mod tables;
+
+use num_bigint::BigUint;
+
+use crate::kernel::Kernel;
+use crate::vector::{LANES, Words};
+
+/// The kernels with lanes that this processor has.
+fn kernels() -> Vec<Kernel> {
+    let all = [Kernel::Avx512, Kernel::Avx2, Kernel::Portable];
+    all.into_iter().filter(|kernel| kernel.is_supported()).collect()
+}
+
+/// How many random numbers a test takes; the portable kernel takes fewer.
+fn rounds(kernel: Kernel, default: usize) -> usize {
+    let asked = std::env::var("APUS_TEST_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let count: usize = asked.unwrap_or(default);
+    if kernel == Kernel::Portable { count.div_ceil(20) } else { count }
+}
+
+fn big(words: &Words) -> BigUint {
+    BigUint::from_slice(
+        &words.iter().flat_map(|w| [*w as u32, (w >> 32) as u32]).collect::<Vec<_>>(),
+    )
+}
+
+fn words(number: &BigUint) -> Words {
+    let digits = number.to_u64_digits();
+    std::array::from_fn(|i| digits.get(i).copied().unwrap_or(0))
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Any number below 2^256; half of them made of long runs of zeros and ones.
+    fn words(&mut self) -> Words {
+        let mut words: Words = std::array::from_fn(|_| self.next());
+        if self.next() & 1 == 0 {
+            for bit in 0..256 {
+                if bit > 0 && !self.next().is_multiple_of(40) {
+                    let before = words[(bit - 1) / 64] >> ((bit - 1) % 64) & 1;
+                    words[bit / 64] = words[bit / 64] & !(1 << (bit % 64)) | before << (bit % 64);
+                }
+            }
+        }
+        words
+    }
+
+    fn rows(&mut self) -> [Words; LANES] {
+        std::array::from_fn(|_| self.words())
+    }
+}
+
+/// Numbers at the borders of limbs, words and moduli.
+fn edges() -> Vec<Words> {
+    let one = BigUint::from(1u32);
+    let top = &one << 256usize;
+    let mut numbers = vec![BigUint::from(0u32)];
+    for modulus in [big(&crate::field::P), big(&crate::words::N)] {
+        for distance in 0..3u32 {
+            numbers.extend([
+                &modulus - distance,
+                &modulus + distance,
+                (&modulus + distance) / 2u32,
+            ]);
+        }
+    }
+    for bit in [0usize, 1, 32, 33, 48, 51, 52, 53, 64, 104, 128, 156, 192, 208, 209, 240, 255] {
+        let power = &one << bit;
+        numbers.extend([power.clone(), &power - 1u32, &power + 1u32, &top - &power]);
+    }
+    for limb in 0..5usize {
+        numbers.push((((&one << 52usize) - 1u32) << (52 * limb)) % &top);
+    }
+    numbers.iter().map(words).collect()
+}
