@@ -24,7 +24,7 @@ const FUNCTION_LINES_MAX: usize = 75;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Files that contain `unsafe`, below the workspace's root.
-const UNSAFE_FILES: [&str; 6] = [
+const UNSAFE_FILES: [&str; 7] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "apus/src/hash/sha256/x86.rs",
     // The processor's prefetch instruction and advice to use huge pages, for large tables.
@@ -37,6 +37,8 @@ const UNSAFE_FILES: [&str; 6] = [
     "fuzz/src/limit.rs",
     // `wait4`, for the peak memory of a process that has ended.
     "bench/src/process.rs",
+    // Vector instructions of the processor, for signatures side by side.
+    "secp-lanes/src/vector/avx512.rs",
 ];
 
 /// The modules as `lib.rs` lists them, low to high.
@@ -91,7 +93,7 @@ fn files_of(module: &str) -> Vec<File> {
 }
 
 fn workspace_files() -> Vec<File> {
-    let members = ["apus", "testchain", "bench", "fuzz"];
+    let members = ["apus", "testchain", "bench", "fuzz", "secp-lanes"];
     members.iter().flat_map(|member| rust_files(&workspace_root().join(member))).collect()
 }
 
