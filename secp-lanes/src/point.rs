@@ -70,7 +70,7 @@ impl<V: Vector> Jacobian<V> {
     #[inline(always)]
     pub fn double(&self) -> Self {
         let mut last = self.y[1];
-        let e = in_order!(last, |k| { self.x[k].after(last).square().fold().tripled().finish() });
+        let e = in_order!(last, |k| self.x[k].after(last).square().fold().tripled().finish());
         let b = in_order!(last, |k| self.y[k].after(last).sqr());
         let z = in_order!(last, |k| {
             self.y[k].after(last).product(self.z[k]).fold().shifted::<1>().finish()
