@@ -1,6 +1,7 @@
 //! Arithmetic in lanes against a big-integer crate.
 
 mod arithmetic;
+mod encodings;
 mod tables;
 
 use num_bigint::BigUint;
