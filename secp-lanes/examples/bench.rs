@@ -64,7 +64,7 @@ fn main() {
         let count = match kernel {
             Kernel::Portable => COUNT / 16,
             Kernel::Library => COUNT / 4,
-            Kernel::Avx512 | Kernel::Avx2 => COUNT,
+            Kernel::Avx512 => COUNT,
         };
         for kind in ["ECDSA", "BIP340", "tweak"] {
             measure(kernel, kind, &all[..count]);

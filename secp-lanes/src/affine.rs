@@ -96,9 +96,7 @@ impl Op for Rounds<'_> {
 /// The first point of the ladder's table: (c x, c^2) with c = x^3 + 7.
 #[inline(always)]
 fn first_point<V: Vector>(work: &mut Work, vector: usize) {
-    let rows = &work.inputs[vector].x;
-    let [r0, r1, r2, r3, r4, r5, r6, r7] = rows;
-    let x = Fe::<V>::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]));
+    let x = Fe::<V>::from_rows(&work.inputs[vector].x);
     let c = curve_constant(x);
     let point = &mut work.table[vector][0];
     let x = x.mul(c);
@@ -165,7 +163,7 @@ impl Plan<'_> {
                 for (_, job) in self.table {
                     let mut d = table_denominator::<V>(work, vector, *job);
                     if careful {
-                        d = without_zeros(work, vector, d, true);
+                        d = without_zeros(work, vector, d);
                     }
                     store_times(&mut work.prefix[at], &mut product, d);
                     at += 1;
@@ -183,7 +181,7 @@ impl Plan<'_> {
                 };
                 let mut d = both!(|k| x2[k].sub(x1[k]));
                 if careful {
-                    d = without_zeros(work, vector, d, true);
+                    d = without_zeros(work, vector, d);
                 }
                 store_times(&mut work.prefix[at], &mut product, d);
                 at += 1;
@@ -214,7 +212,7 @@ impl Plan<'_> {
                 };
                 let mut d = both!(|k| operands.x2[k].sub(operands.x1[k]));
                 if careful {
-                    d = without_zeros(work, vector, d, false);
+                    d = without_zeros(work, vector, d);
                 }
                 let numerator = both!(|k| operands.y2[k].sub_signed(operands.y1[k]));
                 let slope = slopes(&work.prefix[at], &mut inverse, numerator, d);
@@ -228,7 +226,7 @@ impl Plan<'_> {
                     at -= 1;
                     let mut d = table_denominator::<V>(work, vector, *job);
                     if careful {
-                        d = without_zeros(work, vector, d, false);
+                        d = without_zeros(work, vector, d);
                     }
                     table_job(work, vector, (*to, *job), at, d, &mut inverse);
                 }
@@ -310,11 +308,9 @@ fn slopes<V: Vector>(
 
 /// Replaces zeros by ones, and marks their lanes.
 #[inline(always)]
-fn without_zeros<V: Vector>(work: &mut Work, at: usize, d: Pair<V>, mark: bool) -> Pair<V> {
+pub fn without_zeros<V: Vector>(work: &mut Work, at: usize, d: Pair<V>) -> Pair<V> {
     let zeros = both!(|k| d[k].zeros());
-    if mark {
-        both!(|k| work.exceptional[at + k] |= zeros[k]);
-    }
+    both!(|k| work.exceptional[at + k] |= zeros[k]);
     both!(|k| Fe::select(zeros[k], Fe::small(1), d[k]))
 }
 

@@ -40,11 +40,11 @@
 //! BIP340 and Taproot ask for the y of the sum too, which is (ya - y w) / h * (xa - r) - ya, where
 //! (ya - y w) / h = (ya s c Z - y Y) / (c Z H) and 1 / (c Z H) = (2 ya Y Z^2) / (D H).
 
-use crate::affine::curve_constant;
+use crate::affine::{curve_constant, without_zeros};
 use crate::field::{Fe, FeLanes};
 use crate::point::{Pair, both};
 use crate::vector::{Op, Vector};
-use crate::work::{Outcome, Rows, Work, grow};
+use crate::work::{Outcome, Work, grow};
 
 /// n, which is below p.
 const N: Fe4 = crate::words::N;
@@ -117,23 +117,9 @@ fn forward<V: Vector>(work: &mut Work, careful: bool) -> Pair<V> {
     product
 }
 
-/// Replaces zeros by ones, and marks their lanes.
-#[inline(always)]
-fn without_zeros<V: Vector>(work: &mut Work, vector: usize, d: Pair<V>) -> Pair<V> {
-    let zeros = both!(|k| d[k].zeros());
-    both!(|k| work.exceptional[vector + k] |= zeros[k]);
-    both!(|k| Fe::select(zeros[k], Fe::small(1), d[k]))
-}
-
-/// Numbers of eight rows.
-#[inline(always)]
-fn from_rows<V: Vector>([r0, r1, r2, r3, r4, r5, r6, r7]: &Rows) -> Fe<V> {
-    Fe::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
-}
-
 #[inline(always)]
 fn terms<V: Vector>(work: &Work, vector: usize) -> Terms<V> {
-    let key = both!(|k| from_rows::<V>(&work.inputs[vector + k].x));
+    let key = both!(|k| Fe::<V>::from_rows(&work.inputs[vector + k].x));
     let c = both!(|k| curve_constant(key[k]));
     let ladder = vector < work.signature_vectors;
     let [x, y, z] = if ladder {
@@ -159,7 +145,7 @@ fn terms<V: Vector>(work: &Work, vector: usize) -> Terms<V> {
 /// Writes the outcome of a pair of vectors, given 1 / (D H).
 #[inline(always)]
 fn solve<V: Vector>(work: &mut Work, vector: usize, terms: &Terms<V>, one: Pair<V>) {
-    let r = both!(|k| from_rows::<V>(&work.inputs[vector + k].r));
+    let r = both!(|k| Fe::<V>::from_rows(&work.inputs[vector + k].r));
     let (key_y, holds, key_odd) = root(terms, &r, one);
     // (ya - y w) / h
     let slope = both!(|k| {

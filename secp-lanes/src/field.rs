@@ -5,7 +5,7 @@
 //! something is subtracted. The *size* of a number, in the comments below, is a bound in units of
 //! 2^256: factors may have sizes up to 15.
 
-use crate::vector::{Lanes, Mask, Op, Vector, Words};
+use crate::vector::{LANES, Lanes, Mask, Op, Vector, Words};
 
 /// 2^256 mod p.
 pub const R256: u64 = 0x1_0000_03d1;
@@ -26,7 +26,7 @@ pub type FeLanes = [Lanes; 5];
 
 /// Sums of products, ten columns of weight 2^52 each, signed.
 #[derive(Clone, Copy)]
-pub struct Wide<V>([V; 10]);
+pub struct Wide<V>(pub [V; 10]);
 
 /// A number before its last carries: five signed columns, and a last one of weight 2^260 that is
 /// at least zero and below 2^47.
@@ -59,6 +59,12 @@ impl<V: Vector> Fe<V> {
             w2.shr::<28>().or(w3.shl::<36>()).and(low),
             w3.shr::<16>(),
         ])
+    }
+
+    /// The numbers of eight rows, each below 2^256.
+    #[inline(always)]
+    pub fn from_rows([r0, r1, r2, r3, r4, r5, r6, r7]: &[Words; LANES]) -> Self {
+        Self::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
     }
 
     /// The words of a number below 2^256, as [`Fe::below_2_256`] makes it.
@@ -150,11 +156,7 @@ impl<V: Vector> Fe<V> {
     /// The difference, for a subtrahend of size 4 or less; the size grows by 4.
     #[inline(always)]
     pub fn sub(self, other: Self) -> Self {
-        let mut difference = self;
-        for i in 0..5 {
-            difference.0[i] = self.0[i].sub(other.0[i]);
-        }
-        difference.plus_p(4).carried()
+        self.minus(other).plus_p(4).carried()
     }
 
     /// Zero minus the number in the lanes of the mask, for a size of 4 or less; size 8 at most.
@@ -177,11 +179,17 @@ impl<V: Vector> Fe<V> {
     /// The difference of numbers of size 4 with signed limbs; of size 16 at most.
     #[inline(always)]
     pub fn sub_signed(self, other: Self) -> Self {
+        self.minus(other).plus_p(8).carried()
+    }
+
+    /// The differences of the limbs, which are signed.
+    #[inline(always)]
+    pub fn minus(self, other: Self) -> Self {
         let mut difference = self;
         for i in 0..5 {
             difference.0[i] = self.0[i].sub(other.0[i]);
         }
-        difference.plus_p(8).carried()
+        difference
     }
 
     /// The lanes of `yes` where the mask has a one, those of `no` elsewhere.
@@ -204,7 +212,7 @@ impl<V: Vector> Fe<V> {
 
     /// The limbs below 2^52 of a number of signed columns that is at least zero.
     #[inline(always)]
-    fn carried(self) -> Self {
+    pub fn carried(self) -> Self {
         let low = V::splat(LOW52);
         let [l0, l1, l2, l3, l4] = self.0;
         let l1 = l1.add(l0.sar::<52>());

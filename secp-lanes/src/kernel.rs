@@ -12,8 +12,6 @@ use crate::vector::{Op, portable};
 pub enum Kernel {
     /// Eight lanes with AVX-512 IFMA, the instructions for products of 52 bits.
     Avx512,
-    /// Eight lanes with AVX2 and FMA.
-    Avx2,
     /// Eight lanes in plain Rust. Slow: what the others are tested against.
     Portable,
     /// libsecp256k1, one signature after another.
@@ -22,7 +20,7 @@ pub enum Kernel {
 
 impl Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Library, Self::Portable];
+    pub const ALL: [Self; 3] = [Self::Avx512, Self::Library, Self::Portable];
 
     /// The fastest kernel that this processor has and that gave the right answers.
     pub fn best() -> Self {
@@ -35,7 +33,7 @@ impl Kernel {
     /// # Errors
     /// Why it cannot.
     pub fn check(self) -> Result<(), Unusable> {
-        static CHECKED: [OnceLock<Result<(), Unusable>>; 4] = [const { OnceLock::new() }; 4];
+        static CHECKED: [OnceLock<Result<(), Unusable>>; 3] = [const { OnceLock::new() }; 3];
         if !self.is_supported() {
             return Err(Unusable::NotSupported);
         }
@@ -50,7 +48,6 @@ impl Kernel {
             Self::Avx512 => avx512::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx512 => false,
-            Self::Avx2 => false,
             Self::Portable | Self::Library => true,
         }
     }

@@ -1,9 +1,9 @@
 //! Numbers modulo n, the order of the group, eight side by side, for products in Montgomery's way:
 //! the product of a and b is a * b / 2^260.
 
-use crate::vector::{Lanes, Vector, Words};
+use crate::field::Fe;
+use crate::vector::{LANES, Lanes, Vector, Words};
 
-const LOW52: u64 = (1 << 52) - 1;
 /// n in limbs of 52 bits.
 const N: [u64; 5] = [
     0x2_5e8c_d036_4141,
@@ -34,47 +34,37 @@ impl<V: Vector> Scalar<V> {
     /// From words of 64 bits, least significant first.
     #[inline(always)]
     pub fn from_words(words: [V; 4]) -> Self {
-        Self(crate::field::Fe::from_words(words).0)
+        Self(Fe::from_words(words).0)
+    }
+
+    /// The numbers of eight rows.
+    #[inline(always)]
+    pub fn from_rows(rows: &[Words; LANES]) -> Self {
+        Self(Fe::from_rows(rows).0)
     }
 
     /// The words of a number below 2^256, such as [`Scalar::canonical`] returns.
     #[inline(always)]
     pub fn to_words(self) -> [V; 4] {
-        crate::field::Fe(self.0).to_words()
+        Fe(self.0).to_words()
     }
 
     /// Reads from memory.
     #[inline(always)]
     pub fn load(from: &ScalarLanes) -> Self {
-        Self(crate::field::Fe::load(from).0)
+        Self(Fe::load(from).0)
     }
 
     /// Writes to memory.
     #[inline(always)]
     pub fn store(self, to: &mut ScalarLanes) {
-        crate::field::Fe(self.0).store(to);
+        Fe(self.0).store(to);
     }
 
     /// The product divided by 2^260; below 2^250 + n where one factor is below n.
     #[inline(always)]
     pub fn mul(self, other: Self) -> Self {
-        let (a, b) = (self.0, other.0);
-        let mut c = [V::splat(0); 10];
-        macro_rules! row {
-            ($($j:literal),*) => {$(
-                c[$j] = V::mad_low(c[$j], a[0], b[$j]);
-                c[$j + 1] = V::mad_low(c[$j + 1], a[1], b[$j]);
-                c[$j + 2] = V::mad_low(c[$j + 2], a[2], b[$j]);
-                c[$j + 3] = V::mad_low(c[$j + 3], a[3], b[$j]);
-                c[$j + 4] = V::mad_low(c[$j + 4], a[4], b[$j]);
-                c[$j + 1] = V::mad_high(c[$j + 1], a[0], b[$j]);
-                c[$j + 2] = V::mad_high(c[$j + 2], a[1], b[$j]);
-                c[$j + 3] = V::mad_high(c[$j + 3], a[2], b[$j]);
-                c[$j + 4] = V::mad_high(c[$j + 4], a[3], b[$j]);
-                c[$j + 5] = V::mad_high(c[$j + 5], a[4], b[$j]);
-            )*};
-        }
-        row!(0, 1, 2, 3, 4);
+        let mut c = Fe(self.0).product(Fe(other.0)).0;
         // Each step adds the multiple of n that makes the lowest column a multiple of 2^52.
         macro_rules! reduce {
             ($($i:literal),*) => {$(
@@ -91,36 +81,16 @@ impl<V: Vector> Scalar<V> {
             };
         }
         reduce!(0, 1, 2, 3, 4);
-        Self([c[5], c[6], c[7], c[8], c[9]]).carried()
-    }
-
-    /// The limbs below 2^52.
-    #[inline(always)]
-    fn carried(self) -> Self {
-        let low = V::splat(LOW52);
-        let [l0, l1, l2, l3, l4] = self.0;
-        let l1 = l1.add(l0.sar::<52>());
-        let l2 = l2.add(l1.sar::<52>());
-        let l3 = l3.add(l2.sar::<52>());
-        let l4 = l4.add(l3.sar::<52>());
-        Self([l0.and(low), l1.and(low), l2.and(low), l3.and(low), l4])
+        Self(Fe([c[5], c[6], c[7], c[8], c[9]]).carried().0)
     }
 
     /// The number below n, for a number below 2n.
     #[inline(always)]
     pub fn canonical(self) -> Self {
-        let mut reduced = self;
-        for (limb, n) in reduced.0.iter_mut().zip(N) {
-            *limb = limb.sub(V::splat(n));
-        }
-        let reduced = reduced.carried();
+        let reduced = Fe(self.0).minus(Fe(N.map(V::splat))).carried();
         // The lanes where the difference is not negative.
         let reached = reduced.0[4].shr::<63>().zeros();
-        let mut chosen = self;
-        for i in 0..5 {
-            chosen.0[i] = V::select(reached, reduced.0[i], self.0[i]);
-        }
-        chosen
+        Self(Fe::select(reached, reduced, Fe(self.0)).0)
     }
 
     /// The inverse for this product: `self.mul(self.inverse())` is [`ONE`]. By Fermat's little

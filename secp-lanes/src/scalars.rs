@@ -4,7 +4,7 @@ use crate::comb::Comb;
 use crate::glv;
 use crate::scalar::{ONE, Scalar};
 use crate::vector::{LANES, Op, Vector, Words};
-use crate::work::{Rows, Work};
+use crate::work::Work;
 
 /// Computes the digits of all factors.
 pub struct Scalars<'a> {
@@ -23,7 +23,7 @@ impl Op for Scalars<'_> {
         let mut product = Scalar::<V>::constant(ONE);
         for vector in 0..work.signature_vectors {
             product.store(&mut work.scalar_prefix[vector]);
-            product = product.mul(from_rows(&work.inputs[vector].s));
+            product = product.mul(Scalar::from_rows(&work.inputs[vector].s));
         }
         // With numbers x standing for x * 2^260 in `mul`, what is inverted is s / 2^260, and the
         // inverse of it is 2^520 / s; the product with 1 leaves 2^260 / s, by which a and b are
@@ -32,10 +32,10 @@ impl Op for Scalars<'_> {
         for vector in (0..work.signature_vectors).rev() {
             let one = inverse.mul(Scalar::load(&work.scalar_prefix[vector]));
             let inputs = &work.inputs[vector];
-            inverse = inverse.mul(from_rows(&inputs.s));
+            inverse = inverse.mul(Scalar::from_rows(&inputs.s));
             let mut u1 = [[0; 4]; LANES];
             let mut u2 = [[0; 4]; LANES];
-            let [a, b] = [from_rows::<V>(&inputs.a), from_rows(&inputs.b)];
+            let [a, b] = [Scalar::<V>::from_rows(&inputs.a), Scalar::from_rows(&inputs.b)];
             V::to_rows(a.mul(one).canonical().to_words(), &mut u1);
             V::to_rows(b.mul(one).canonical().to_words(), &mut u2);
             put_comb_digits(work, comb, vector, &u1);
@@ -46,12 +46,6 @@ impl Op for Scalars<'_> {
             put_comb_digits(work, comb, vector, &u1);
         }
     }
-}
-
-/// Numbers of eight rows.
-#[inline(always)]
-fn from_rows<V: Vector>([r0, r1, r2, r3, r4, r5, r6, r7]: &Rows) -> Scalar<V> {
-    Scalar::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
 }
 
 fn put_comb_digits(work: &mut Work, comb: &Comb, vector: usize, factors: &[Words; LANES]) {
