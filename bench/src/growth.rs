@@ -146,10 +146,7 @@ fn plot(points: &[Point]) -> String {
     for point in points {
         let name = format!("scripts {}, cache holds {}", point.scripts, point.cache);
         let at = (point.gigabytes(), point.seconds_per_gb());
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(at),
-            None => series.push(Series { name, points: vec![at] }),
-        }
+        Series::add_to(&mut series, name, at);
     }
     Lines {
         title: "apus reindex: seconds per GB of blocks",

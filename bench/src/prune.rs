@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::chain::made::{self, Coins, MadeChain, Shape};
-use crate::chain::runs::{Run, longest_stall, median, run_json, utxo_set};
+use crate::chain::runs::{Run, apus, longest_stall, median, remove, run_json, utxo_set};
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 use crate::svg::Bars;
@@ -108,17 +108,8 @@ fn one(
     dir: &Path,
 ) -> Result<Run> {
     let work = dir.join(format!("{}-prune", chain.name));
-    let remove = || match work.exists() {
-        true => std::fs::remove_dir_all(&work),
-        false => Ok(()),
-    };
-    remove()?;
-    let apus = |args: &[&str]| {
-        let mut command = programs.apus();
-        command.args(args).arg("--regtest").arg("--datadir").arg(&work);
-        command
-    };
-    let mut command = apus(&["sync", "--json", "--method", "order"]);
+    remove(&work)?;
+    let mut command = apus(programs, &["sync", "--json", "--method", "order"], &work);
     command.arg("--from").arg(&chain.path).arg("--assumevalid").arg(chain.tip());
     command.arg("--dbcache").arg(dbcache.to_string()).arg("--cachesync").arg(cache_sync);
     command.arg("--prune").arg(target.to_string());
@@ -130,8 +121,8 @@ fn one(
     if run.json["coins"].as_u64() != Some(chain.count("unspent")) {
         return Err(format!("{name}: {} coins", run.json["coins"]).into());
     }
-    run.digest = Some(utxo_set(apus(&["txoutset", "info"]))?.1);
-    remove()?;
+    run.digest = Some(utxo_set(apus(programs, &["txoutset", "info"], &work))?.1);
+    remove(&work)?;
     Ok(run)
 }
 

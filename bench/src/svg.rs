@@ -13,6 +13,16 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Series {
+    /// Adds a point to the series of this name, which is made if there is none.
+    pub fn add_to(all: &mut Vec<Self>, name: String, point: (f64, f64)) {
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Self { name, points: vec![point] }),
+        }
+    }
+}
+
 /// A plot of lines over one x axis.
 pub struct Lines<'a> {
     /// The plot's title.

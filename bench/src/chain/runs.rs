@@ -71,11 +71,8 @@ impl<'a> Runner<'a> {
 
     /// Removes the data directory, its copy and its hints.
     pub fn remove(&self) -> Result<()> {
-        for dir in [&self.datadir, &self.copy] {
-            if dir.exists() {
-                std::fs::remove_dir_all(dir)?;
-            }
-        }
+        remove(&self.datadir)?;
+        remove(&self.copy)?;
         if self.hints.exists() {
             std::fs::remove_file(&self.hints)?;
         }
@@ -168,9 +165,7 @@ impl<'a> Runner<'a> {
     }
 
     fn apus(&self, args: &[&str]) -> Command {
-        let mut command = self.programs.apus();
-        command.args(args).arg("--regtest").arg("--datadir").arg(&self.datadir);
-        command
+        apus(self.programs, args, &self.datadir)
     }
 
     fn run(&self, name: &str, command: Command) -> Result<Run> {
@@ -187,6 +182,21 @@ impl<'a> Runner<'a> {
         }
         run.digest = Some(hash);
         Ok(())
+    }
+}
+
+/// An `apus` with its first arguments and its data directory.
+pub(crate) fn apus(programs: &Programs, args: &[&str], datadir: &Path) -> Command {
+    let mut command = programs.apus();
+    command.args(args).arg("--regtest").arg("--datadir").arg(datadir);
+    command
+}
+
+/// Removes a directory, if there is one.
+pub(crate) fn remove(dir: &Path) -> Result<()> {
+    match dir.exists() {
+        true => Ok(std::fs::remove_dir_all(dir)?),
+        false => Ok(()),
     }
 }
 

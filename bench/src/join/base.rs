@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Result;
 use crate::chain::made::{MadeChain, Shape};
-use crate::chain::runs::{SYNC_DBCACHE, run_json, utxo_set};
+use crate::chain::runs::{SYNC_DBCACHE, apus, remove, run_json, utxo_set};
 use crate::process::Programs;
 
 /// Which undo data there is at the beginning of a run.
@@ -132,13 +132,6 @@ impl Base {
     }
 }
 
-/// An `apus` with its first arguments and its data directory.
-pub fn apus(programs: &Programs, args: &[&str], datadir: &Path) -> Command {
-    let mut command = programs.apus();
-    command.args(args).arg("--regtest").arg("--datadir").arg(datadir);
-    command
-}
-
 fn info(programs: &Programs, datadir: &Path) -> Command {
     apus(programs, &["txoutset", "info"], datadir)
 }
@@ -148,13 +141,6 @@ fn sync(programs: &Programs, chain: &MadeChain, datadir: &Path) -> Command {
     command.arg("--from").arg(&chain.path).arg("--assumevalid").arg(chain.below_top());
     command.arg("--dbcache").arg(SYNC_DBCACHE.to_string());
     command
-}
-
-fn remove(dir: &Path) -> Result<()> {
-    match dir.exists() {
-        true => Ok(std::fs::remove_dir_all(dir)?),
-        false => Ok(()),
-    }
 }
 
 /// A copy of a directory whose blk files, which no run changes, are links. They are read once.

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::chain::made::{self, Coins, Shape};
-use crate::chain::runs::{self, Run, median, run_json};
+use crate::chain::runs::{self, Run, apus, median, run_json};
 use crate::process::{self, Programs};
 use crate::report::{Cell, Report, Table, three_digits};
 use crate::svg::{Bars, Lines, Series};
 use crate::{Result, machine};
 
-use base::{Base, Undo, apus};
+use base::{Base, Undo};
 
 /// A way to the UTXO set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -433,10 +433,7 @@ fn growth(bases: &[Base], rows: &[Row]) -> String {
     for row in rows.iter().filter(|row| !row.every_script) {
         let name = format!("{}, {} MiB", title(row.way, false), row.dbcache);
         let at = (bases[row.chain].count("unspent").max(1) as f64 / 1e6, row.run.seconds());
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(at),
-            None => series.push(Series { name, points: vec![at] }),
-        }
+        Series::add_to(&mut series, name, at);
     }
     // The plot has six colours; single points come after lines.
     series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
