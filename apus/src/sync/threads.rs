@@ -22,6 +22,9 @@ pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
         .map_err(|error| SyncError::Input(format!("cannot start {threads} threads: {error}")))
 }
 
+/// Blocks that each thread of the pool checks before they are stored.
+pub(super) const CHECKED_AT_ONCE: usize = 8;
+
 /// The threads that work through blocks where `threads` were asked for: one more, since one or
 /// another waits for the disk. With one core there is one.
 pub(super) fn workers(threads: usize) -> usize {

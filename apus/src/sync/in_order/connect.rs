@@ -300,8 +300,8 @@ impl<'a> Connector<'a> {
         let all = prepared.external.iter().zip(lookups);
         let unknown = all.filter(|(_, lookup)| **lookup == Lookup::Unknown);
         let unknown: Vec<OutPoint> = unknown.map(|(outpoint, _)| *outpoint).collect();
-        if unknown.is_empty() || self.shared.chainstate.is_empty() {
-            return Ok(vec![None; unknown.len()]);
+        if unknown.is_empty() {
+            return Ok(Vec::new());
         }
         let found = self.shared.chainstate.get_many(&unknown)?;
         self.shared.clock.note_looked_up(found.iter().flatten().count());

@@ -15,9 +15,7 @@ use crate::sync::node::{Node, refusal};
 use crate::sync::outcome::Activated;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::sources::{BlockBytes, Place};
-
-/// Blocks that each thread checks before they are stored.
-const AT_ONCE: usize = 8;
+use crate::sync::threads::CHECKED_AT_ONCE;
 
 /// Stores the blocks of sources that are on side branches, or behind a block that is missing, and
 /// break no rule that can be checked without coins, as Core does: a later block may make them part
@@ -41,7 +39,7 @@ pub(crate) fn store_side_branches(
     let (bytes_all, save_every) = (weight(&steps), node.options.save_every);
     let mut progress =
         Progress { blocks_all: steps.len() as u64, ..Progress::of(Phase::StoringBranches) };
-    for steps in steps.chunks(AT_ONCE * node.pool.current_num_threads()) {
+    for steps in steps.chunks(CHECKED_AT_ONCE * node.pool.current_num_threads()) {
         progress.fraction = progress.bytes as f64 / bytes_all.max(1) as f64;
         observer.observe(&progress);
         for (step, checked) in steps.iter().zip(check(node, steps, stop)) {

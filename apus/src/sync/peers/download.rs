@@ -17,9 +17,7 @@ use crate::sync::node::{Node, step};
 use crate::sync::outcome::Activated;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::sources::{BlockBytes, Place};
-
-/// Blocks that each thread checks before they are stored.
-const AT_ONCE: usize = 8;
+use crate::sync::threads::CHECKED_AT_ONCE;
 
 /// A block that has come, and passed all rules that need no coins.
 pub(super) type Block = CheckedBlock<BlockBytes>;
@@ -67,7 +65,7 @@ pub(super) fn fetch(
     let (shared, ledger) = node.split();
     shared.serve(Wanted::of([&steps[..]]), observer, || {
         let (mut done, all) = (0, steps.len());
-        for steps in steps.chunks(AT_ONCE * shared.pool.current_num_threads()) {
+        for steps in steps.chunks(CHECKED_AT_ONCE * shared.pool.current_num_threads()) {
             let next = shared.tree.node(steps[0].id);
             observer.observe(&Progress {
                 height: next.height,
