@@ -61,6 +61,10 @@ mod internals {
     pub mod coins;
     // Outputs and spends that meet in partitions; does not know rules, blocks' files, or threads.
     pub mod join;
+    // The message that a signature signs; does not know blocks or where coins come from.
+    pub mod sighash;
+    // Which signatures a spend asks for; verifies none, and does not know where coins come from.
+    pub mod script;
     // One function for each consensus rule; does not know where coins come from.
     pub mod rules;
     // Hints and the aggregate that proves them; does not know the order of blocks, or files.

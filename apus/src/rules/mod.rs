@@ -68,9 +68,9 @@ mod arith;
 mod bip30;
 mod block;
 mod error;
+mod fast_scripts;
 mod header;
 mod limits;
-mod prevout;
 mod random_init;
 mod script_flags;
 mod scripts;
@@ -91,12 +91,12 @@ pub use block::{
     check_stripped_block_in_context,
 };
 pub use error::{RuleClass, RuleError};
+pub use fast_scripts::{FastScripts, FastVerdict};
 pub use header::{
     Ancestry, FUTURE_SECONDS_MAX, HeaderFacts, check_header, check_header_in_context,
     median_time_past, next_work_required, permitted_difficulty_transition, proof_of_work,
 };
 pub use limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
-pub use prevout::Prevout;
 pub use random_init::random_init_was_replaced;
 pub use script_flags::script_flags;
 pub use scripts::TxScripts;

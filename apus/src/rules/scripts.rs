@@ -4,9 +4,8 @@ use bitcoinkernel::{
 };
 
 use super::error::RuleError;
-use super::prevout::Prevout;
 use crate::hash::sha256d;
-use crate::wire::{ScriptFlags, TxView};
+use crate::wire::{Prevout, ScriptFlags, TxView};
 
 /// A transaction prepared for libbitcoinkernel, so that any number of threads can check its inputs
 /// independently, and what their signatures share is hashed only once.

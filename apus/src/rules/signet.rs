@@ -1,10 +1,8 @@
-use super::prevout::Prevout;
 use super::scripts::TxScripts;
-use super::sigops::Ops;
 use crate::hash::{Hash, sha256d};
 use crate::wire::opcodes::{OP_PUSHDATA1, OP_PUSHDATA2, OP_PUSHDATA4, OP_RETURN};
 use crate::wire::{
-    BlockView, Cursor, ParseError, ScriptFlags, TxView, WITNESS_COMMITMENT_HEADER, flags,
+    BlockView, Cursor, Ops, ParseError, Prevout, ScriptFlags, TxView, WITNESS_COMMITMENT_HEADER, flags,
     merkle_root, put_compact_size,
 };
 

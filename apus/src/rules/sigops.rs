@@ -1,5 +1,5 @@
 use crate::wire::opcodes::*;
-use crate::wire::{InputView, ScriptFlags, TxView, flags};
+use crate::wire::{InputView, Op, Ops, ScriptFlags, TxView, flags};
 
 /// The signature operations that a CHECKMULTISIG counts as where its number of keys is unknown
 /// (Core's `MAX_PUBKEYS_PER_MULTISIG`).
@@ -16,64 +16,6 @@ enum MultisigCount {
     /// The number of keys that the opcode before it pushes, if it does, as in P2SH and witness
     /// scripts.
     Announced,
-}
-
-/// An opcode and the bytes that it pushes, which are empty for all opcodes above OP_PUSHDATA4.
-#[derive(Clone, Copy)]
-pub(super) struct Op<'a> {
-    pub code: u8,
-    pub data: &'a [u8],
-}
-
-/// An iterator over the opcodes of a script (Core's `GetScriptOp`). At a push that reaches beyond
-/// the script's end it sets `truncated` and ends.
-pub(super) struct Ops<'a> {
-    rest: &'a [u8],
-    pub truncated: bool,
-}
-
-impl<'a> Ops<'a> {
-    pub fn new(script: &'a [u8]) -> Self {
-        Self { rest: script, truncated: false }
-    }
-
-    fn push(&mut self, code: u8, rest: &'a [u8]) -> Option<Op<'a>> {
-        let length_bytes = match code {
-            OP_PUSHDATA1 => 1,
-            OP_PUSHDATA2 => 2,
-            OP_PUSHDATA4 => 4,
-            _ => 0,
-        };
-        let (length, rest) = rest.split_at_checked(length_bytes)?;
-        let size = match *length {
-            [a] => usize::from(a),
-            [a, b] => usize::from(u16::from_le_bytes([a, b])),
-            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
-            _ => usize::from(code),
-        };
-        let (data, rest) = rest.split_at_checked(size)?;
-        self.rest = rest;
-        Some(Op { code, data })
-    }
-}
-
-impl<'a> Iterator for Ops<'a> {
-    type Item = Op<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Op<'a>> {
-        let (&code, rest) = self.rest.split_first()?;
-        if code > OP_PUSHDATA4 {
-            self.rest = rest;
-            return Some(Op { code, data: &[] });
-        }
-        let op = self.push(code, rest);
-        if op.is_none() {
-            self.truncated = true;
-            self.rest = &[];
-        }
-        op
-    }
 }
 
 /// The number of signature operations in a transaction's scriptSigs and scriptPubKeys, where a

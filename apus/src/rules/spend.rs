@@ -2,12 +2,11 @@ use super::amount::{Money, money_range, subsidy};
 use super::block::{BlockContext, CheckedBlock};
 use super::error::RuleError;
 use super::limits::SIGOPS_COST_MAX;
-use super::prevout::Prevout;
 use super::script_flags::script_flags;
 use super::sequence_locks::sequence_locks_passed;
 use super::sigops::{WITNESS_SCALE, input_sigop_cost};
 use crate::hash::Hash;
-use crate::wire::{OutPoint, ScriptFlags, TxView};
+use crate::wire::{OutPoint, Prevout, ScriptFlags, TxView};
 
 /// The number of blocks after which a coinbase's outputs can be spent (Core's
 /// `COINBASE_MATURITY`).
@@ -28,7 +27,8 @@ const COINBASE_MATURITY: i64 = 100;
 /// [`TxScripts`]: super::TxScripts
 ///
 /// ```
-/// use apus::rules::{BlockContext, BlockSpends, CheckedBlock, Prevout, RuleError};
+/// use apus::rules::{BlockContext, BlockSpends, CheckedBlock, RuleError};
+/// use apus::wire::Prevout;
 ///
 /// /// Checks what a block spends. `prevouts` are the coins that each transaction spends, of which
 /// /// the first is the coinbase and spends none.

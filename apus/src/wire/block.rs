@@ -390,6 +390,13 @@ impl<'a> TxView<'a> {
         &self.outputs[first..first + self.output_count()]
     }
 
+    /// The outputs as they are serialised, without their number.
+    pub fn outputs_bytes(&self) -> &'a [u8] {
+        let outputs = self.output_spans();
+        let (Some(first), Some(last)) = (outputs.first(), outputs.last()) else { return &[] };
+        &self.bytes[first.start as usize..last.script_end as usize]
+    }
+
     /// Whether the transaction is a coinbase: it has one input, whose outpoint is null (Core's
     /// `IsCoinBase`).
     pub fn is_coinbase(&self) -> bool {
@@ -492,6 +499,11 @@ impl<'a> OutputView<'a> {
     pub fn value(&self) -> i64 {
         let start = self.span.start as usize;
         i64::from_le_bytes(self.bytes[start..start + 8].try_into().expect("8 bytes"))
+    }
+
+    /// The output as it is serialised.
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.bytes[self.span.start as usize..self.span.script_end as usize]
     }
 
     /// The scriptPubKey of the output.

@@ -165,21 +165,26 @@ impl<'a> Cursor<'a> {
 
 /// Appends `value` as a CompactSize.
 pub fn put_compact_size(out: &mut Vec<u8>, value: u64) {
-    match value {
-        0..=0xfc => out.push(value as u8),
-        0xfd..=0xffff => {
-            out.push(0xfd);
-            out.extend_from_slice(&(value as u16).to_le_bytes());
-        }
-        0x1_0000..=0xffff_ffff => {
-            out.push(0xfe);
-            out.extend_from_slice(&(value as u32).to_le_bytes());
-        }
-        _ => {
-            out.push(0xff);
-            out.extend_from_slice(&value.to_le_bytes());
-        }
+    let (bytes, len) = compact_size(value);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+/// `value` as a CompactSize: bytes, of which the first so many count.
+#[inline]
+pub fn compact_size(value: u64) -> ([u8; 9], usize) {
+    let mut bytes = [0; 9];
+    let len = compact_size_len(value);
+    if len == 1 {
+        bytes[0] = value as u8;
+        return (bytes, len);
     }
+    bytes[0] = match len {
+        3 => 0xfd,
+        5 => 0xfe,
+        _ => 0xff,
+    };
+    bytes[1..].copy_from_slice(&value.to_le_bytes());
+    (bytes, len)
 }
 
 /// Number of bytes of `value` as a CompactSize.

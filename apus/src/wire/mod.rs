@@ -15,11 +15,12 @@ mod network;
 pub mod opcodes;
 mod outpoint;
 mod packed;
+mod prevout;
 mod script;
 
 pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
 pub use cursor::{
-    Cursor, ParseError, VARINT_BYTES_MAX, compact_size_len, put_compact_size, put_varint,
+    Cursor, ParseError, VARINT_BYTES_MAX, compact_size, compact_size_len, put_compact_size, put_varint,
     put_varint_at, varint_len,
 };
 pub use header::{HEADER_BYTES, Header};
@@ -27,4 +28,5 @@ pub use merkle::{MerkleRoot, merkle_root};
 pub use network::{Chain, ChainTxData, Network, ScriptFlags, flags, genesis_block};
 pub use outpoint::OutPoint;
 pub use packed::{Packed, packed};
-pub use script::{MAX_SCRIPT_BYTES, is_unspendable};
+pub use prevout::Prevout;
+pub use script::{MAX_SCRIPT_BYTES, Op, Ops, is_unspendable};

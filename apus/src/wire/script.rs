@@ -1,4 +1,4 @@
-use super::opcodes::OP_RETURN;
+use super::opcodes::{OP_PUSHDATA1, OP_PUSHDATA2, OP_PUSHDATA4, OP_RETURN};
 
 /// Bytes of the longest script that can be satisfied (Core's `MAX_SCRIPT_SIZE`).
 pub const MAX_SCRIPT_BYTES: usize = 10_000;
@@ -8,6 +8,68 @@ pub const MAX_SCRIPT_BYTES: usize = 10_000;
 #[inline]
 pub fn is_unspendable(script: &[u8]) -> bool {
     script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_BYTES
+}
+
+/// An opcode and the bytes that it pushes, which are empty for all opcodes above OP_PUSHDATA4.
+#[derive(Clone, Copy)]
+pub struct Op<'a> {
+    /// The opcode.
+    pub code: u8,
+    /// The bytes pushed.
+    pub data: &'a [u8],
+}
+
+/// An iterator over the opcodes of a script (Core's `GetScriptOp`). At a push that reaches beyond
+/// the script's end it sets `truncated` and ends.
+pub struct Ops<'a> {
+    rest: &'a [u8],
+    /// Whether the script ended within a push.
+    pub truncated: bool,
+}
+
+impl<'a> Ops<'a> {
+    /// The opcodes of `script`.
+    pub fn new(script: &'a [u8]) -> Self {
+        Self { rest: script, truncated: false }
+    }
+
+    fn push(&mut self, code: u8, rest: &'a [u8]) -> Option<Op<'a>> {
+        let length_bytes = match code {
+            OP_PUSHDATA1 => 1,
+            OP_PUSHDATA2 => 2,
+            OP_PUSHDATA4 => 4,
+            _ => 0,
+        };
+        let (length, rest) = rest.split_at_checked(length_bytes)?;
+        let size = match *length {
+            [a] => usize::from(a),
+            [a, b] => usize::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
+            _ => usize::from(code),
+        };
+        let (data, rest) = rest.split_at_checked(size)?;
+        self.rest = rest;
+        Some(Op { code, data })
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Op<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Op<'a>> {
+        let (&code, rest) = self.rest.split_first()?;
+        if code > OP_PUSHDATA4 {
+            self.rest = rest;
+            return Some(Op { code, data: &[] });
+        }
+        let op = self.push(code, rest);
+        if op.is_none() {
+            self.truncated = true;
+            self.rest = &[];
+        }
+        op
+    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use apus::coins::Coin;
 use apus::disk::Disk;
-use apus::rules::{Prevout, TxScripts, script_flags};
+use apus::rules::{TxScripts, script_flags};
 use apus::store::{BlockFiles, DataDir, DataDirOptions, IndexEntry};
-use apus::wire::{BlockView, Chain, Cursor, Network};
+use apus::wire::{BlockView, Chain, Cursor, Network, Prevout};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 

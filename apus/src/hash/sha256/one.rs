@@ -38,6 +38,33 @@ impl Sha256d {
     }
 }
 
+/// SHA-256 of a message that comes in pieces (Core's `HashWriter::GetSHA256`).
+#[derive(Clone, Default)]
+pub struct Sha256Pieces(Sha256);
+
+impl Sha256Pieces {
+    /// The start of a tagged hash (BIP340): the message is preceded by the hash of `tag`, twice.
+    pub fn tagged(tag: &str) -> Self {
+        let tag = sha256(tag.as_bytes());
+        let mut pieces = Self::default();
+        pieces.update(&tag);
+        pieces.update(&tag);
+        pieces
+    }
+
+    /// Adds the next piece of the message.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of the message.
+    #[inline]
+    pub fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
 /// Double SHA-256 of 64 bytes, as in the inner nodes of a merkle tree.
 #[inline]
 pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {

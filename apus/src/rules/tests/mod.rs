@@ -20,7 +20,7 @@ use crate::hash::Hash;
 use crate::testdata::Random;
 use crate::testdata::{blocks_of, data, shared};
 use crate::wire::{
-    BlockView, Chain, Header, Network, ScriptFlags, TxView, merkle_root, put_compact_size,
+    BlockView, Chain, Header, Network, Prevout, ScriptFlags, TxView, merkle_root, put_compact_size,
 };
 
 /// A chain of headers from the genesis block on, as the ancestry of its last one.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::prepare::{CoinSource, MissingCoin, Prepared};
 use crate::chain::{BlockId, Tree};
 use crate::coins::Coin;
-use crate::rules::{BlockContext, BlockSpends, Prevout, RuleError, TxScripts, is_bip30_repeat};
-use crate::wire::{Network, ScriptFlags, TxView, put_compact_size};
+use crate::rules::{BlockContext, BlockSpends, RuleError, TxScripts, is_bip30_repeat};
+use crate::wire::{Network, Prevout, ScriptFlags, TxView, put_compact_size};
 
 /// The number of inputs in a chunk of script checks: at about 33 µs each, 4 ms of work, so that
 /// other cores do not wait long for the last chunk of a block, and taking a chunk costs next to
