@@ -10,6 +10,7 @@ mod value;
 pub use muhash::MuHash;
 pub use opcodes::{hash160, ripemd160, sha1};
 pub use sha256::{
-    Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many, sha256d_pairs,
+    Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
+    sha256d_pairs,
 };
 pub use value::{Hash, ParseHashError};

@@ -156,11 +156,6 @@ impl FastScripts {
     pub fn signatures(&self) -> u64 {
         self.signatures
     }
-
-    /// How signatures are verified.
-    pub fn kernel(&self) -> Kernel {
-        self.batch.kernel()
-    }
 }
 
 impl Multisig {

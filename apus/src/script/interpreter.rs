@@ -155,7 +155,11 @@ impl<'r, 'a> Interpreter<'r, 'a> {
                 }
             }
             code if is_operation(code) => {
-                if is_taken { self.operation(code) } else { Ok(()) }
+                if is_taken {
+                    self.operation(code)
+                } else {
+                    Ok(())
+                }
             }
             code => Err(Left::Opcode(code)),
         }

@@ -1,8 +1,6 @@
 //! Messages of bare and P2SH scripts (Core's `SignatureHash` with `SigVersion::BASE`).
 
-use super::{
-    OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, TxSighash,
-};
+use super::{OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, TxSighash};
 use crate::hash::Sha256d;
 use crate::wire::{TxView, compact_size, put_compact_size};
 
@@ -102,7 +100,10 @@ impl TxSighash<'_> {
                 continue;
             }
             out.extend_from_slice(input.outpoint_bytes());
-            update_script(&mut |bytes| out.extend_from_slice(bytes), if i == index { code } else { &[] });
+            update_script(
+                &mut |bytes| out.extend_from_slice(bytes),
+                if i == index { code } else { &[] },
+            );
             let sequence = if i == index || signs_all_outputs { input.sequence() } else { 0 };
             out.extend(sequence.to_le_bytes());
         }

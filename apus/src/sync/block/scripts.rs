@@ -1,0 +1,260 @@
+//! Who checks a block's scripts: Bitcoin Core's engine, or the fast way with the engine for what
+//! that leaves, or both.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use secp_lanes::Kernel;
+
+use crate::chain::{BlockId, Tree};
+use crate::disk::Disk;
+use crate::hash::sha256d;
+use crate::rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
+use crate::sighash::TxSighash;
+use crate::sync::assumevalid::is_buried_below_best;
+use crate::sync::options::{Options, ScriptEngine};
+use crate::sync::outcome::ScriptCounts;
+use crate::wire::{Network, Prevout, ScriptFlags, TxView};
+
+/// Of so many inputs that the fast way finds valid, Core's engine checks one as well, chosen at
+/// random.
+const RECHECK_ONE_IN: u64 = 4096;
+
+/// How the scripts of a block are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ScriptChecks {
+    /// The flags that all its scripts are checked with.
+    pub flags: ScriptFlags,
+    /// Who checks them.
+    pub engine: ScriptEngine,
+}
+
+/// Checks scripts, and counts who did.
+pub(crate) struct ScriptChecker {
+    engine: ScriptEngine,
+    buried_seconds: i64,
+    kernel: Option<Kernel>,
+    /// Which inputs are checked twice; nobody who makes a block may know it.
+    salt: u64,
+    /// Where to save an input about which the two disagree.
+    disk: Disk,
+    directory: PathBuf,
+    fast: AtomicU64,
+    core: AtomicU64,
+    rechecked: AtomicU64,
+    signatures: AtomicU64,
+}
+
+/// Some inputs of a block, with what their transactions spend.
+pub(crate) trait Inputs {
+    /// Calls `work` with the transaction at `index` and the coins that it spends.
+    fn with_tx<T>(&self, index: usize, work: impl FnOnce(&TxView, &[Prevout]) -> T) -> T;
+}
+
+/// Transactions of a block, by their index, and of each the inputs that are meant.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub txs: Range<usize>,
+    /// The inputs of the only transaction, if they are not all of them.
+    pub inputs: Range<usize>,
+}
+
+impl Part {
+    fn inputs(&self, count: usize) -> Range<usize> {
+        self.inputs.start..self.inputs.end.min(count)
+    }
+}
+
+thread_local! {
+    /// Memory for the signatures of a part, which each thread keeps.
+    static LANES: RefCell<Option<(Option<Kernel>, FastScripts)>> = const { RefCell::new(None) };
+}
+
+impl ScriptChecker {
+    /// A checker for a data directory's blocks.
+    pub fn new(options: &Options, disk: &Disk) -> Self {
+        let mut salt = [0; 8];
+        // Without randomness the salt is known, and all else holds.
+        let _ = getrandom::fill(&mut salt);
+        Self {
+            engine: options.script_engine,
+            buried_seconds: options.fast_scripts_buried,
+            kernel: options.script_kernel,
+            salt: u64::from_le_bytes(salt),
+            disk: disk.clone(),
+            directory: options.network_dir(),
+            fast: AtomicU64::new(0),
+            core: AtomicU64::new(0),
+            rechecked: AtomicU64::new(0),
+            signatures: AtomicU64::new(0),
+        }
+    }
+
+    /// How the scripts of a block are checked: with the flags of its height, and by the fast way
+    /// only if the block is buried deep enough that nobody can have made it for a fault of ours.
+    pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
+        let node = tree.node(id);
+        let flags = script_flags(network, node.height, &node.hash);
+        let engine = match self.engine {
+            ScriptEngine::Fast if !is_buried_below_best(tree, id, self.buried_seconds) => {
+                ScriptEngine::Core
+            }
+            engine => engine,
+        };
+        ScriptChecks { flags, engine }
+    }
+
+    /// Checks the scripts of some inputs.
+    ///
+    /// # Errors
+    /// The first of them that Core's engine finds invalid.
+    ///
+    /// # Panics
+    /// If the fast way finds an input valid that Core's engine does not: a fault of Apus. What it
+    /// takes to reproduce it is saved first.
+    pub fn check(
+        &self,
+        inputs: &impl Inputs,
+        part: &Part,
+        checks: ScriptChecks,
+    ) -> Result<(), RuleError> {
+        let verdicts = match checks.engine {
+            ScriptEngine::Core => None,
+            ScriptEngine::Fast | ScriptEngine::Both => Some(self.fast(inputs, part, checks.flags)),
+        };
+        let mut verdicts = verdicts.map(Vec::into_iter);
+        let mut next_is_valid = || match &mut verdicts {
+            Some(verdicts) => verdicts.next() == Some(FastVerdict::Valid),
+            None => false,
+        };
+        for index in part.txs.clone() {
+            inputs.with_tx(index, |tx, prevouts| {
+                let mut scripts = None;
+                for input in part.inputs(prevouts.len()) {
+                    let is_valid = next_is_valid();
+                    if is_valid && checks.engine == ScriptEngine::Fast && !self.is_chosen(tx, input)
+                    {
+                        self.fast.fetch_add(1, Relaxed);
+                        continue;
+                    }
+                    let scripts = match &scripts {
+                        Some(scripts) => scripts,
+                        None => scripts.insert(TxScripts::new(tx, prevouts, checks.flags)?),
+                    };
+                    self.ask_core(scripts, tx, prevouts, input, checks, is_valid)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Has Core's engine check an input, which the fast way may have found valid.
+    fn ask_core(
+        &self,
+        scripts: &TxScripts,
+        tx: &TxView,
+        prevouts: &[Prevout],
+        input: usize,
+        checks: ScriptChecks,
+        is_valid: bool,
+    ) -> Result<(), RuleError> {
+        let verdict = scripts.check_input(input);
+        if !is_valid {
+            self.core.fetch_add(1, Relaxed);
+            return verdict;
+        }
+        if verdict.is_err() {
+            self.report_difference(tx, prevouts, input, checks.flags);
+        }
+        self.fast.fetch_add(1, Relaxed);
+        self.rechecked.fetch_add(1, Relaxed);
+        verdict
+    }
+
+    fn fast(&self, inputs: &impl Inputs, part: &Part, flags: ScriptFlags) -> Vec<FastVerdict> {
+        LANES.with_borrow_mut(|lanes| {
+            if !matches!(lanes, Some((kernel, _)) if *kernel == self.kernel) {
+                *lanes = None;
+            }
+            let (_, lanes) =
+                lanes.get_or_insert_with(|| (self.kernel, FastScripts::new(self.kernel)));
+            let before = lanes.signatures();
+            for index in part.txs.clone() {
+                inputs.with_tx(index, |tx, prevouts| {
+                    let mut messages = TxSighash::new(*tx, prevouts);
+                    for input in part.inputs(prevouts.len()) {
+                        lanes.add(&mut messages, input, flags);
+                    }
+                });
+            }
+            let verdicts = lanes.decide();
+            self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
+            verdicts
+        })
+    }
+
+    /// Whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], by the outpoint that
+    /// it spends.
+    fn is_chosen(&self, tx: &TxView, input: usize) -> bool {
+        let outpoint = tx.input(input);
+        let (txid, vout) = outpoint.outpoint_bytes().split_at(32);
+        let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let mut mixed = self.salt ^ word(&txid[..8]) ^ word(vout).rotate_left(40);
+        // The last steps of SplitMix64, in which each bit comes to depend on all others.
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
+    }
+
+    /// Saves an input that the fast way finds valid and Core's engine does not, and panics.
+    fn report_difference(
+        &self,
+        tx: &TxView,
+        prevouts: &[Prevout],
+        input: usize,
+        flags: ScriptFlags,
+    ) -> ! {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let spent = prevouts.iter().map(|prevout| {
+            format!(
+                r#"{{"amount": {}, "scriptPubKey": "{}"}}"#,
+                prevout.amount,
+                hex(prevout.script)
+            )
+        });
+        let wtxid = sha256d(tx.bytes());
+        let text = format!(
+            "{{\n\"input\": {input},\n\"flags\": {flags},\n\"tx\": \"{}\",\n\"spent\": [{}]\n}}\n",
+            hex(tx.bytes()),
+            spent.collect::<Vec<_>>().join(",\n")
+        );
+        let path = self.directory.join(format!("script-difference-{wtxid}-{input}.json"));
+        let saved = match self.disk.write_atomically(&path, text.as_bytes()) {
+            Ok(()) => format!("Saved in {}; please report it", path.display()),
+            Err(error) => format!("It could not be saved ({error}); please report it: {text}"),
+        };
+        panic!(
+            "Apus and Bitcoin Core's engine disagree about the script of input {input} of {} \
+             (wtxid {wtxid}): Apus finds it valid, and Core does not. {saved}. Blocks that were \
+             checked before may be invalid too: sync into a new directory with \
+             --script-engine=core",
+            tx.txid()
+        );
+    }
+
+    /// Who has checked how many scripts so far.
+    pub fn counts(&self) -> ScriptCounts {
+        let signatures = self.signatures.load(Relaxed);
+        let asked = self.kernel.filter(|kernel| kernel.check().is_ok());
+        ScriptCounts {
+            fast: self.fast.load(Relaxed),
+            core: self.core.load(Relaxed),
+            rechecked: self.rechecked.load(Relaxed),
+            signatures,
+            kernel: (signatures > 0).then(|| asked.unwrap_or_else(Kernel::best)),
+        }
+    }
+}
