@@ -6,6 +6,7 @@ mod differential;
 mod headers;
 mod node;
 mod real;
+mod real_scripts;
 mod reasons;
 mod spends;
 

@@ -258,3 +258,83 @@ impl ScriptChecker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::testdata::{blocks_of, data};
+    use crate::wire::{BlockView, Chain, flags};
+
+    fn checker(directory: &std::path::Path, engine: ScriptEngine) -> ScriptChecker {
+        let network = Network::new(Chain::Regtest);
+        let options =
+            Options { script_engine: engine, ..Options::new(directory.to_path_buf(), network) };
+        std::fs::create_dir_all(options.network_dir()).unwrap();
+        ScriptChecker::new(&options, &Disk::new())
+    }
+
+    /// Any transaction that spends something.
+    fn block_with_spend() -> BlockView<Vec<u8>> {
+        let blocks = blocks_of(&data("regtest-1-206.dat")).into_iter();
+        let mut views = blocks.map(|block| BlockView::parse(block).unwrap());
+        views.find(|view| view.tx_count() > 1).expect("some block spends")
+    }
+
+    #[test]
+    fn one_in_4096_is_chosen_and_another_salt_chooses_others() {
+        let place = tempfile::tempdir().unwrap();
+        let views: Vec<_> = blocks_of(&data("mainnet-0-14131.dat"))
+            .into_iter()
+            .map(|block| BlockView::parse(block).unwrap())
+            .collect();
+        let chosen = |checker: &ScriptChecker| -> Vec<usize> {
+            let txs = views.iter().flat_map(|view| view.txs().skip(1));
+            let inputs = txs.flat_map(|tx| (0..tx.input_count()).map(move |input| (tx, input)));
+            let found = inputs.enumerate().filter(|(_, (tx, input))| checker.is_chosen(tx, *input));
+            found.map(|(index, _)| index).collect()
+        };
+        let mut counts = Vec::new();
+        let mut inputs = 0;
+        for round in 0..64 {
+            let mut checker = checker(place.path(), ScriptEngine::Fast);
+            checker.salt = round;
+            counts.push(chosen(&checker));
+            inputs = views.iter().map(|view| view.input_count() - view.tx_count()).sum();
+        }
+        let all: usize = counts.iter().map(Vec::len).sum();
+        let expected = 64 * inputs / 4096;
+        assert!(all > expected / 2 && all < expected * 2, "{all} of {expected}");
+        counts.dedup();
+        assert!(counts.len() > 10);
+    }
+
+    #[test]
+    fn a_wrong_valid_is_saved_and_ends_the_run() {
+        let place = tempfile::tempdir().unwrap();
+        let checker = checker(place.path(), ScriptEngine::Both);
+        let view = block_with_spend();
+        let tx = view.tx(1);
+        // No signature is for this script.
+        let prevout =
+            Prevout { amount: 7, script: &[0x51, 0x69, 0x00], height: 1, is_coinbase: false };
+        let prevouts = vec![prevout; tx.input_count()];
+        let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+        let checks = ScriptChecks { flags, engine: ScriptEngine::Both };
+        let scripts = TxScripts::new(&tx, &prevouts, flags).unwrap();
+        let ask = |is_valid| checker.ask_core(&scripts, &tx, &prevouts, 0, checks, is_valid);
+        assert_eq!(ask(false).unwrap_err().reason, "block-script-verify-flag-failed");
+        let panic = catch_unwind(AssertUnwindSafe(|| ask(true))).unwrap_err();
+        let words = panic.downcast_ref::<String>().unwrap();
+        assert!(words.contains("--script-engine=core"), "{words}");
+        let saved = std::fs::read_dir(place.path().join("regtest")).unwrap().next().unwrap();
+        let saved = saved.unwrap();
+        assert!(words.contains(saved.path().to_str().unwrap()), "{words}");
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(saved.path()).unwrap()).unwrap();
+        assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
+        assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
+        assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
+    }
+}
