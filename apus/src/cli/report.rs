@@ -274,6 +274,7 @@ pub fn print_refusals(summary: &Summary) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report_json::summary_json;
     use std::collections::BTreeMap;
 
     use super::*;
@@ -287,6 +288,7 @@ mod tests {
             coins: Some(0),
             chosen: None,
             spilled_bytes: None,
+            scripts: ScriptCounts::default(),
             counts: Counts::default(),
             elapsed: Duration::from_secs(1),
             cpu: Duration::ZERO,
@@ -302,6 +304,27 @@ mod tests {
             waits: Waits::default(),
             peers: Vec::new(),
         }
+    }
+
+    #[test]
+    fn it_says_who_has_checked_scripts() {
+        let text = |summary: &Summary| summary_text(summary, MemoryInUse::default());
+        let mut summary = interrupted(None);
+        assert!(!text(&summary).contains("scripts: "), "{}", text(&summary));
+        summary.scripts = ScriptCounts {
+            fast: 1_234_567,
+            core: 12,
+            rechecked: 301,
+            signatures: 1_300_000,
+            kernel: Some(secp_lanes::Kernel::Library),
+        };
+        let expected = "scripts: 1,234,567 inputs by Apus, with 1,300,000 signatures verified by \
+                        libsecp256k1, and 301 of them by Bitcoin Core's engine too; 12 by that \
+                        engine alone\n";
+        assert!(text(&summary).contains(expected), "{}", text(&summary));
+        let json = summary_json(&summary, MemoryInUse::default());
+        let checks = r#""script_checks":{"fast":1234567,"core":12,"rechecked":301,"signatures":1300000,"kernel":"library"}"#;
+        assert!(json.contains(checks), "{json}");
     }
 
     #[test]
