@@ -85,8 +85,8 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
     },
-    /// Every script of a chain: by Bitcoin Core, by each way of Apus and who may check scripts there,
-    /// and the cost of an input by what it spends
+    /// Every script of a chain: by Bitcoin Core, by each way of Apus and each engine, and the cost
+    /// of an input by what it spends
     Scripts {
         /// MB of blocks
         #[arg(long, value_name = "MB")]
@@ -262,14 +262,7 @@ fn run(cli: Cli) -> Result<()> {
             }
             common.finish(join::run(&size, &common.programs()?, &common.dir)?)
         }
-        Command::Scripts { size, bitcoind } => {
-            let mut wanted = join::Size { bitcoind, ..join::Size::scripts() };
-            for chain in &mut wanted.chains {
-                chain.shape = Shape { top: 0, ..common.shape(chain.shape, size) };
-            }
-            (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs.max(1));
-            common.finish(inputs::run(&wanted, &common.programs()?, &common.dir)?)
-        }
+        Command::Scripts { size, bitcoind } => common.scripts(size, bitcoind),
         Command::Prune { size, dbcache, prune } => {
             let mut wanted = prune::Size::full();
             let default = if common.quick { made::SIZE_MANY / 10 } else { made::SIZE_MANY };
@@ -365,6 +358,15 @@ impl Common {
             None if self.quick => Shape::of_size(default.bytes / 10),
             None => default,
         }
+    }
+
+    fn scripts(&self, megabytes: Option<u64>, bitcoind: Option<PathBuf>) -> Result<()> {
+        let mut wanted = join::Size { bitcoind, ..join::Size::scripts() };
+        for chain in &mut wanted.chains {
+            chain.shape = Shape { top: 0, ..self.shape(chain.shape, megabytes) };
+        }
+        (wanted.runs, wanted.full_runs) = (self.runs, self.full_runs.max(1));
+        self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn finish(&self, report: Report) -> Result<()> {

@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use super::legacy::update_script;
-use super::{
-    SIGHASH_ALL, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, TaprootExtra, TxSighash,
+use super::parts::{
+    SIGHASH_ALL, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, update_script,
 };
+use super::tx::{TaprootExtra, TxSighash};
 use crate::hash::Sha256Pieces;
 
 /// The type of a signature without a byte for its type.

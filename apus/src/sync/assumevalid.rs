@@ -1,11 +1,8 @@
 //! The blocks whose scripts need not be checked, exactly as Core's `ConnectBlock` decides it.
 
-use super::options::AssumeValid;
+use super::options::{AssumeValid, BURIED_SECONDS};
 use crate::chain::{BlockId, Tree};
 use crate::rules::{Work, equivalent_time};
-
-/// Time for which the network must have worked on top of a block before its scripts are skipped.
-pub(super) const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
 /// The block at `height` up to which `option` assumes every block to be valid: the assumed block or
 /// an ancestor of it, if the best header has the network's minimum work. If the assumed block is

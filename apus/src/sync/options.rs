@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use secp_lanes::Kernel;
 
-use super::assumevalid::BURIED_SECONDS;
 use super::peers::PeerOptions;
 use crate::hash::{Hash, sha256d};
 use crate::wire::Network;
@@ -22,6 +21,10 @@ const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 /// The default for [`Options::join_depth`]: a day of blocks. No reorganisation of mainnet was as
 /// deep, and these connect in order within seconds.
 const JOIN_DEPTH: u32 = 144;
+
+/// Time for which the network must have worked on top of a block before its scripts are skipped, or
+/// checked on the fast way.
+pub(super) const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
 /// The data directory to sync, and how to do it.
 #[derive(Clone, Debug)]
