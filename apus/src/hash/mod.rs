@@ -2,7 +2,6 @@
 //! module knows neither files nor what is hashed.
 
 mod muhash;
-mod num3072;
 mod sha256;
 mod value;
 
