@@ -1,6 +1,7 @@
 use super::element::keystream;
+use super::many::Engine;
 use super::num3072::{NUM_BYTES, Num3072};
-use super::MuHash;
+use super::{MuHash, key, number};
 
 fn set(elements: &[u8]) -> MuHash {
     let mut set = MuHash::new();
@@ -76,4 +77,56 @@ fn numbers_at_the_modulus_carry_and_wrap() {
     let mut product = Num3072::from_bytes(&[0xff; NUM_BYTES]);
     product.multiply(&Num3072::from_bytes(&[0xff; NUM_BYTES]).inverse());
     assert_eq!(product.to_bytes(), Num3072::one().to_bytes());
+}
+
+/// Elements of all lengths up to some blocks of SHA-256.
+fn elements(count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|i| (0..i * 37 % 201).map(|at| (at * i) as u8).chain([i as u8]).collect())
+        .collect()
+}
+
+#[test]
+fn many_at_once_are_as_one_by_one() {
+    let elements = elements(200);
+    let mut expected = number(&key(b"before"));
+    for count in 0..=elements.len() {
+        if count < 41 || count % 53 == 0 {
+            for engine in Engine::all() {
+                let mut product = number(&key(b"before"));
+                engine.multiply(&mut product, count, |i| &elements[i]);
+                assert!(product.to_bytes() == expected.to_bytes(), "{count}");
+                let mut reversed = number(&key(b"before"));
+                engine.multiply(&mut reversed, count, |i| &elements[count - 1 - i]);
+                assert!(reversed.to_bytes() == expected.to_bytes(), "{count}");
+            }
+        }
+        elements.get(count).into_iter().for_each(|e| expected.multiply(&number(&key(e))));
+    }
+}
+
+#[test]
+fn many_are_added_and_removed() {
+    let elements = elements(100);
+    let mut set = MuHash::new();
+    set.insert(b"one");
+    set.insert_many(100, |i| &elements[i]);
+    set.remove_many(60, |i| &elements[i]);
+    let mut expected = MuHash::new();
+    elements[60..].iter().for_each(|element| expected.insert(element));
+    expected.insert(b"one");
+    assert_eq!(set.finalize(), expected.finalize());
+}
+
+/// A product that is not below the modulus, from which lanes start.
+#[test]
+fn a_start_above_the_modulus() {
+    let elements = elements(20);
+    for engine in Engine::all() {
+        let start = Num3072::from_bytes(&[0xff; NUM_BYTES]);
+        let (mut product, mut expected) = (start.clone(), start);
+        engine.multiply(&mut product, 20, |i| &elements[i]);
+        elements.iter().for_each(|element| expected.multiply(&number(&key(element))));
+        assert!(product.to_bytes() == expected.to_bytes());
+    }
 }

@@ -117,3 +117,29 @@ impl Work {
         Num3072::from_bytes(&limbs::store_lane(&self.products, 0))
     }
 }
+
+#[cfg(test)]
+impl Products {
+    /// Multiplies each product by the number with the bytes of its lane.
+    fn multiply_lanes(&mut self, factors: &[[u8; NUM_BYTES]; LANES]) {
+        // SAFETY: `self` exists only where the features were found.
+        unsafe {
+            let Work { products, scratch, .. } = &mut *self.0;
+            multiply::multiply(products, &limbs::load(factors), scratch);
+        }
+    }
+
+    /// Sets each product to the remainder of `low` + 2^3072 · `high` of its lane.
+    fn reduce(&mut self, low: &[[u8; NUM_BYTES]; LANES], high: &[[u8; NUM_BYTES]; LANES]) {
+        // SAFETY: `self` exists only where the features were found.
+        unsafe { multiply::reduce(&mut self.0.products, &limbs::load(low), &limbs::load(high)) }
+    }
+
+    /// The product of each lane.
+    fn lanes(&self) -> [Num3072; LANES] {
+        std::array::from_fn(|lane| {
+            // SAFETY: `self` exists only where the features were found.
+            Num3072::from_bytes(&unsafe { limbs::store_lane(&self.0.products, lane) })
+        })
+    }
+}

@@ -31,16 +31,20 @@ const FACTOR_SHIFT: u32 = 2;
 /// Four bits, by which low parts of products are shifted then.
 const LOW_SHIFT: u32 = 2 * FACTOR_SHIFT;
 
-/// The factors of the nine small products, times 4.
-type Factors = [[Limb; QUARTER]; 9];
-/// A small product, whose limbs have carries that are not propagated yet.
-type Columns = [Limb; 2 * QUARTER];
+/// Number of small products.
+const SMALL: usize = 9;
+
+/// The factors of the small products, times 4. A limb of all of them lies together, since nine
+/// lists at distances of a power of two would share the same few places of the cache.
+type Factors = [[Limb; SMALL]; QUARTER];
+/// The small products, whose columns have carries that are not propagated yet.
+type Columns = [[Limb; SMALL]; 2 * QUARTER];
 
 /// Memory for what lies between factors and product.
 pub struct Scratch {
     left: Factors,
     right: Factors,
-    small: [Columns; 9],
+    small: Columns,
     product: [Limb; 2 * LIMBS],
 }
 
@@ -49,9 +53,9 @@ impl Scratch {
     pub fn new() -> Self {
         let zero = _mm512_setzero_si512();
         Self {
-            left: [[zero; QUARTER]; 9],
-            right: [[zero; QUARTER]; 9],
-            small: [[zero; 2 * QUARTER]; 9],
+            left: [[zero; SMALL]; QUARTER],
+            right: [[zero; SMALL]; QUARTER],
+            small: [[zero; SMALL]; 2 * QUARTER],
             product: [zero; 2 * LIMBS],
         }
     }
@@ -63,13 +67,14 @@ pub fn multiply(a: &mut Number, b: &Number, scratch: &mut Scratch) {
     let Scratch { left, right, small, product } = scratch;
     factors(a, left);
     factors(b, right);
-    for ((columns, a), b) in small.iter_mut().zip(left.iter()).zip(right.iter()) {
-        multiply_quarters(a, b, columns);
+    for which in 0..SMALL {
+        multiply_quarters(which, left, right, small);
     }
-    for i in 0..QUARTER {
-        let [a0, a1, a2, a3] = join([&small[0], &small[1], &small[2]], i);
-        let [b0, b1, b2, b3] = join([&small[3], &small[4], &small[5]], i);
-        let [c0, c1, c2, c3] = join([&small[6], &small[7], &small[8]], i);
+    let (low, high) = small.split_at(QUARTER);
+    for (i, (low, high)) in low.iter().zip(high).enumerate() {
+        let [a0, a1, a2, a3] = join(low, high, [0, 1, 2]);
+        let [b0, b1, b2, b3] = join(low, high, [3, 4, 5]);
+        let [c0, c1, c2, c3] = join(low, high, [6, 7, 8]);
         let [low2, high2] = middle([a0, a2], [b0, b2], [c0, c2]);
         let [low3, high3] = middle([a1, a3], [b1, b3], [c1, c3]);
         let columns = [a0, a1, low2, low3, high2, high3, b2, b3];
@@ -86,7 +91,7 @@ pub fn multiply(a: &mut Number, b: &Number, scratch: &mut Scratch) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn factors(number: &Number, factors: &mut Factors) {
-    for i in 0..QUARTER {
+    for (i, factors) in factors.iter_mut().enumerate() {
         let mut quarters = [number[i]; 4];
         for (at, quarter) in quarters.iter_mut().enumerate() {
             *quarter = _mm512_slli_epi64(number[at * QUARTER + i], FACTOR_SHIFT);
@@ -94,44 +99,50 @@ fn factors(number: &Number, factors: &mut Factors) {
         let [a, b, c, d] = quarters;
         let (low, high) = (_mm512_add_epi64(a, b), _mm512_add_epi64(c, d));
         let (even, odd) = (_mm512_add_epi64(a, c), _mm512_add_epi64(b, d));
-        let all = [a, b, low, c, d, high, even, odd, _mm512_add_epi64(low, high)];
-        for (factor, limb) in factors.iter_mut().zip(all) {
-            factor[i] = limb;
-        }
+        *factors = [a, b, low, c, d, high, even, odd, _mm512_add_epi64(low, high)];
     }
 }
 
-/// The product of two factors, from low and high parts of the products of their limbs.
+/// One of the small products, from low and high parts of the products of limbs.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn multiply_quarters(a: &[Limb; QUARTER], b: &[Limb; QUARTER], columns: &mut Columns) {
+fn multiply_quarters(which: usize, a: &Factors, b: &Factors, columns: &mut Columns) {
     let [first, second] = a.as_chunks::<STRIP>().0 else { return };
-    multiply_strip::<false>(first, b, &mut columns[..QUARTER + STRIP]);
-    multiply_strip::<true>(second, b, &mut columns[STRIP..]);
+    multiply_strip::<false>(which, first, b, &mut columns[..QUARTER + STRIP]);
+    multiply_strip::<true>(which, second, b, &mut columns[STRIP..]);
 }
 
 /// The product of eight limbs and a factor; with `ADD` it is added to what is in the first sixteen
 /// columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn multiply_strip<const ADD: bool>(a: &[Limb; STRIP], b: &[Limb; QUARTER], columns: &mut [Limb]) {
+fn multiply_strip<const ADD: bool>(
+    which: usize,
+    a: &[[Limb; SMALL]; STRIP],
+    b: &Factors,
+    columns: &mut [[Limb; SMALL]],
+) {
     let zero = _mm512_setzero_si512();
     // The sums of the next eight columns in a ring, and the high parts of the last one that is
     // done, which belong to the next.
     let (mut low, mut high, mut before) = ([zero; STRIP], [zero; STRIP], zero);
+    let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
+    let a =
+        [a0[which], a1[which], a2[which], a3[which], a4[which], a5[which], a6[which], a7[which]];
     let (columns, last) = columns.split_at_mut(QUARTER);
     let steps = columns.as_chunks_mut::<STRIP>().0.iter_mut().zip(b.as_chunks::<STRIP>().0);
     for (columns, b) in steps {
         // Written out, since a loop would keep the sums in memory.
         macro_rules! step {
             ($($first:literal)*) => {$(
+                let (factor, column) = (b[$first][which], &mut columns[$first][which]);
                 for i in 0..STRIP {
                     let at = ($first + i) % STRIP;
-                    low[at] = _mm512_madd52lo_epu64(low[at], a[i], b[$first]);
-                    high[at] = _mm512_madd52hi_epu64(high[at], a[i], b[$first]);
+                    low[at] = _mm512_madd52lo_epu64(low[at], a[i], factor);
+                    high[at] = _mm512_madd52hi_epu64(high[at], a[i], factor);
                 }
                 let sum = _mm512_add_epi64(_mm512_srli_epi64(low[$first], LOW_SHIFT), before);
-                columns[$first] = if ADD { _mm512_add_epi64(columns[$first], sum) } else { sum };
+                *column = if ADD { _mm512_add_epi64(*column, sum) } else { sum };
                 before = high[$first];
                 (low[$first], high[$first]) = (zero, zero);
             )*};
@@ -139,19 +150,21 @@ fn multiply_strip<const ADD: bool>(a: &[Limb; STRIP], b: &[Limb; QUARTER], colum
         step!(0 1 2 3 4 5 6 7);
     }
     for ((column, low), high) in last.iter_mut().zip(low).zip(high) {
-        *column = _mm512_add_epi64(_mm512_srli_epi64(low, LOW_SHIFT), before);
+        column[which] = _mm512_add_epi64(_mm512_srli_epi64(low, LOW_SHIFT), before);
         before = high;
     }
 }
 
-/// The columns `i`, 16 + `i`, 32 + `i` and 48 + `i` of the product of two halves, from the products
-/// of their low quarters, of their high quarters, and of the sums of both.
+/// The four columns of the product of two halves at the same place of each quarter, from two of each
+/// small product: that of the low quarters, that of the high quarters, and that of their sums.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn join([low, high, sums]: [&Columns; 3], i: usize) -> [Limb; 4] {
-    let at = QUARTER + i;
-    let [second, third] = middle([low[i], low[at]], [high[i], high[at]], [sums[i], sums[at]]);
-    [low[i], second, third, high[at]]
+fn join(first: &[Limb; SMALL], second: &[Limb; SMALL], which: [usize; 3]) -> [Limb; 4] {
+    let [low, high, sums] = which;
+    let low = [first[low], second[low]];
+    let high = [first[high], second[high]];
+    let [x, y] = middle(low, high, [first[sums], second[sums]]);
+    [low[0], x, y, high[1]]
 }
 
 /// The two columns in the middle of four: those of `low` are the first and the second, those of
