@@ -1,10 +1,12 @@
 //! Hashes: the 32-byte value, SHA-256 of one message and of many at once, and MuHash3072. This
 //! module knows neither files nor what is hashed.
 
+mod elements;
 mod muhash;
 mod sha256;
 mod value;
 
+pub use elements::Elements;
 pub use muhash::MuHash;
 pub use sha256::{
     Midstate, Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many, sha256d_pairs,
