@@ -26,7 +26,7 @@ fn small(n: u64) -> Bytes {
 /// limbs, quarters and halves of ones and zeros.
 fn edges() -> Vec<Bytes> {
     let pattern = |len: usize, first: u8| -> Bytes {
-        from_fn(|i| if i / len % 2 == 0 { first } else { !first })
+        from_fn(|i| if (i / len).is_multiple_of(2) { first } else { !first })
     };
     let mut edges = vec![small(0), small(1), small(2), small(PRIME_DIFF), small(u64::MAX)];
     edges.extend([1, 2, PRIME_DIFF - 1, PRIME_DIFF, PRIME_DIFF + 1, PRIME_DIFF + 2].map(minus));
