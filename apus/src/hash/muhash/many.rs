@@ -3,8 +3,8 @@ use super::num3072::Num3072;
 use super::x86::Ifma;
 use crate::hash::Midstate;
 
-/// Number of elements from which vector lanes are faster. Their eight products have to be multiplied
-/// with each other at the end, which takes as long as three elements do one by one.
+/// Number of elements from which vector lanes are faster. Their eight products are multiplied by
+/// each other at the end, which takes as long as two elements do one by one.
 const LANES_MIN: usize = 4;
 
 /// The instructions of the processor that products of many numbers can use.

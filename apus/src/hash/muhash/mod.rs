@@ -1,7 +1,7 @@
 //! MuHash3072: a hash of a set, which does not depend on the order of its elements.
 //!
-//! Nearly all its work is a product modulo a number of 3072 bits for each element. Eight of them are
-//! computed side by side where the processor multiplies 52-bit numbers in vector lanes.
+//! Nearly all its work is one product modulo a number of 3072 bits for each element. Eight of these
+//! are computed side by side where the processor multiplies 52-bit numbers in vector lanes.
 
 mod element;
 mod many;

@@ -155,8 +155,8 @@ fn multiply_strip<const ADD: bool>(
     }
 }
 
-/// The four columns of the product of two halves at the same place of each quarter, from two of each
-/// small product: that of the low quarters, that of the high quarters, and that of their sums.
+/// The four columns of a product of two halves at one place of each quarter, from two columns of
+/// each of three small products: of the low quarters, of the high ones, and of the sums of both.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn join(first: &[Limb; SMALL], second: &[Limb; SMALL], which: [usize; 3]) -> [Limb; 4] {
@@ -199,7 +199,7 @@ pub fn reduce(number: &mut Number, low: &[Limb], high: &[Limb]) {
         let sum = _mm512_add_epi64(*column, carry);
         let factor = _mm512_and_si512(sum, limb_bits);
         carry = _mm512_srai_epi64(sum, LIMB_BITS);
-        // The low 48 bits of the product of factor and difference, and the others of the one before.
+        // The low 48 bits of factor times difference, and the other bits of the product before.
         let low = _mm512_srli_epi64(_mm512_madd52lo_epu64(zero, factor, shifted_diff), LOW_SHIFT);
         let sum = _mm512_madd52hi_epu64(*limb, before, shifted_diff);
         let sum = _mm512_add_epi64(_mm512_add_epi64(sum, low), upper);

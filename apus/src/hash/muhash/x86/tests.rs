@@ -92,8 +92,8 @@ fn long_chains_of_products() {
     assert!(products.lanes().map(|n| n.to_bytes()) == expected.map(|n| n.to_bytes()));
 }
 
-/// 2^3072 divided by the difference between it and the modulus, plus 1, and that times the difference
-/// less 2^3072.
+/// 2^3072 divided by the difference between it and the modulus, plus 1; and how far that times the
+/// difference is above 2^3072.
 fn just_above() -> (Bytes, u64) {
     let (mut quotient, mut rest) = (small(0), 1);
     for byte in quotient.iter_mut().rev() {
@@ -133,7 +133,6 @@ fn sums_and_highest_columns_reduce() {
     let mut products = ifma.products_of(&[small(0); LANES]);
     for (i, low) in numbers.iter().enumerate() {
         for high in &numbers {
-            // low + 2^3072 · high is low + high · difference, which is low + 1 · (high · difference).
             let lows = from_fn(|lane| numbers[(i + lane) % numbers.len()]);
             assert_eq!(&lows[0], low);
             products.reduce(&lows, &[*high; LANES]);
