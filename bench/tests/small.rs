@@ -57,6 +57,7 @@ fn every_way_to_read_write_and_hash_comes_to_the_same() {
         "txids",
         "merkle root of txids",
         "SHA-256 of 1 MiB",
+        "MuHash element",
         "encode hints, one index",
         "decode hints, one index",
         "open a hints file",

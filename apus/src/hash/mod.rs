@@ -1,12 +1,13 @@
 //! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes that
 //! scripts know, and MuHash3072. This module knows neither files nor what is hashed.
 
+mod elements;
 mod muhash;
-mod num3072;
 mod opcodes;
 mod sha256;
 mod value;
 
+pub use elements::Elements;
 pub use muhash::MuHash;
 pub use opcodes::{hash160, ripemd160, sha1};
 pub use sha256::{
