@@ -3,7 +3,7 @@
 use bitcoin::hashes::{Hash, hash160, sha256};
 use bitcoin::script::ScriptBuf;
 
-use crate::keys::Keys;
+use crate::keys::{Keys, Ring};
 use crate::opcodes::{
     OP_1, OP_CHECKLOCKTIMEVERIFY, OP_CHECKSEQUENCEVERIFY, OP_CHECKSIG, OP_DROP, OP_DUP, OP_EQUAL,
     OP_EQUALVERIFY, OP_HASH160, OP_NOP, OP_RETURN,
@@ -88,6 +88,24 @@ impl Kind {
         matches!(self, Kind::Anchor | Kind::OpTrue | Kind::Empty)
     }
 
+    /// The number of keys in a script of this kind.
+    pub(crate) fn keys(self) -> u32 {
+        match self {
+            Kind::Anchor | Kind::OpTrue | Kind::Empty | Kind::OpReturn | Kind::Oversized => 0,
+            Kind::Multisig => 2,
+            Kind::P2shMultisig | Kind::P2wshMultisig => 3,
+            _ => 1,
+        }
+    }
+
+    /// The number of signatures that an input of this kind has.
+    pub(crate) fn signatures(self) -> u32 {
+        match self {
+            Kind::P2shMultisig | Kind::P2wshMultisig => 2,
+            _ => self.keys().min(1),
+        }
+    }
+
     /// The size of an input that spends this kind: without its witness, and of the witness. It may
     /// be up to four bytes off, because signatures vary.
     pub(crate) fn input_bytes(self) -> (u64, u64) {
@@ -153,49 +171,58 @@ pub struct Lock {
     /// The kind of script.
     pub kind: Kind,
     /// The index of the first key. For OP_RETURN, the seed of its data.
-    pub key: u16,
+    pub key: u32,
 }
 
 impl Lock {
     /// The output script.
     pub fn script(self, keys: &Keys) -> ScriptBuf {
+        self.script_of(&keys.ring())
+    }
+
+    /// The output script.
+    pub(crate) fn script_of(self, keys: &Ring<'_>) -> ScriptBuf {
         let mut script = Vec::with_capacity(80);
         self.write_script(keys, &mut script);
         ScriptBuf::from(script)
     }
 
+    /// The indices of its keys.
+    pub(crate) fn keys(self) -> impl Iterator<Item = u32> {
+        (0..self.kind.keys()).map(move |i| self.key.wrapping_add(i))
+    }
+
     /// The height before which a [`Kind::P2wshCltv`] output cannot be spent: 1 to 90.
     pub fn cltv_height(self) -> u32 {
-        1 + u32::from(self.key) % 90
+        1 + self.key % 90
     }
 
     /// The number of blocks for which a [`Kind::P2wshCsv`] output cannot be spent: 0 to 7.
     pub fn csv_blocks(self) -> u32 {
-        u32::from(self.key) % 8
+        self.key % 8
     }
 
     /// Appends the output script.
-    pub(crate) fn write_script(self, keys: &Keys, out: &mut Vec<u8>) {
-        let index = usize::from(self.key);
-        let key = keys.key(index);
+    pub(crate) fn write_script(self, keys: &Ring<'_>, out: &mut Vec<u8>) {
+        let key = || keys.key(self.key);
         match self.kind {
-            Kind::P2pkh => p2pkh(&key.hash33, out),
-            Kind::P2pkhUncompressed => p2pkh(&key.hash65, out),
-            Kind::P2pk => wrap(&[33], &key.pk33, &[OP_CHECKSIG], out),
-            Kind::P2pkUncompressed => wrap(&[65], &key.pk65, &[OP_CHECKSIG], out),
-            Kind::Multisig => keys.multisig_script(index, 1, 2, out),
+            Kind::P2pkh => p2pkh(&key().hash33(), out),
+            Kind::P2pkhUncompressed => p2pkh(&key().hash65(), out),
+            Kind::P2pk => wrap(&[33], &key().pk33(), &[OP_CHECKSIG], out),
+            Kind::P2pkUncompressed => wrap(&[65], &key().pk65(), &[OP_CHECKSIG], out),
+            Kind::Multisig => out.extend_from_slice(&self.inner_script(keys)),
             Kind::P2shMultisig => {
                 let hash = hash160::Hash::hash(&self.inner_script(keys));
                 wrap(&[OP_HASH160, 20], hash.as_byte_array(), &[OP_EQUAL], out);
             }
-            Kind::P2shP2wpkh => wrap(&[OP_HASH160, 20], &key.sh_wpkh, &[OP_EQUAL], out),
-            Kind::P2wpkh => wrap(&[0, 20], &key.hash33, &[], out),
+            Kind::P2shP2wpkh => wrap(&[OP_HASH160, 20], &key().sh_wpkh(), &[OP_EQUAL], out),
+            Kind::P2wpkh => wrap(&[0, 20], &key().hash33(), &[], out),
             Kind::P2wshMultisig | Kind::P2wshCltv | Kind::P2wshCsv => {
                 let hash = sha256::Hash::hash(&self.inner_script(keys));
                 wrap(&[0, 32], hash.as_byte_array(), &[], out);
             }
-            Kind::P2trKey => wrap(&[OP_1, 32], &key.tr_key, &[], out),
-            Kind::P2trScript => wrap(&[OP_1, 32], &key.tr_leaf, &[], out),
+            Kind::P2trKey => wrap(&[OP_1, 32], &key().xonly(), &[], out),
+            Kind::P2trScript => wrap(&[OP_1, 32], &key().leaf().output_key, &[], out),
             Kind::Anchor => out.extend_from_slice(&[OP_1, 2, 0x4e, 0x73]),
             Kind::OpTrue => out.push(OP_1),
             Kind::Empty => {}
@@ -204,12 +231,23 @@ impl Lock {
         }
     }
 
-    /// The script that the output's hash commits to (redeem script, witness script). Empty if there
-    /// is none.
-    pub(crate) fn inner_script(self, keys: &Keys) -> Vec<u8> {
-        let index = usize::from(self.key);
+    /// The indices of the keys that sign: of multisig any choice of as many as it needs.
+    pub(crate) fn signers(self) -> Vec<u32> {
+        let mut rng = Rng::new(u64::from(self.key), 5);
+        let mut keys: Vec<_> = self.keys().collect();
+        while keys.len() > self.kind.signatures() as usize {
+            keys.remove(rng.below(keys.len() as u64) as usize);
+        }
+        keys
+    }
+
+    /// The script that the output's hash commits to (redeem script, witness script), and that of
+    /// bare multisig. Empty for other kinds.
+    pub(crate) fn inner_script(self, keys: &Ring<'_>) -> Vec<u8> {
+        let index = self.key;
         let mut script = Vec::with_capacity(105);
         match self.kind {
+            Kind::Multisig => keys.multisig_script(index, 1, 2, &mut script),
             Kind::P2shMultisig | Kind::P2wshMultisig => {
                 keys.multisig_script(index, 2, 3, &mut script);
             }
@@ -244,12 +282,12 @@ fn wrap(before: &[u8], middle: &[u8], after: &[u8], out: &mut Vec<u8>) {
 }
 
 /// `<number> <opcode> OP_DROP <key> OP_CHECKSIG`, for a number below 128.
-fn locked(number: u32, opcode: u8, keys: &Keys, index: usize, out: &mut Vec<u8>) {
+fn locked(number: u32, opcode: u8, keys: &Ring<'_>, index: u32, out: &mut Vec<u8>) {
     match number {
         0 => out.push(0),
         1..=16 => out.push(OP_1 - 1 + number as u8),
         _ => out.extend_from_slice(&[1, number as u8]),
     }
     out.extend_from_slice(&[opcode, OP_DROP]);
-    wrap(&[33], &keys.key(index).pk33, &[OP_CHECKSIG], out);
+    wrap(&[33], &keys.key(index).pk33(), &[OP_CHECKSIG], out);
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use apus_testchain::write::{BLK_FILE_BYTES_MAX, write_blk_files, write_framed};
-use apus_testchain::{Generator, HEIGHT_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
+use apus_testchain::{Generator, HEIGHT_MAX, KEYS_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
 use clap::Parser;
 
 /// Makes a valid Bitcoin regtest chain from a seed.
@@ -35,8 +35,8 @@ struct Options {
     /// Everything random follows from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of keys (3 to 65536)
-    #[arg(long, default_value_t = 4_096)]
+    /// Number of keys (3 to 67108864): the most are enough that hardly any comes again
+    #[arg(long, default_value_t = KEYS_MAX)]
     keys: u32,
     /// All kinds of scripts equally often, rather than as on mainnet
     #[arg(long)]

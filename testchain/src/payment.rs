@@ -1,16 +1,15 @@
 //! A transaction that knows what it spends, and its signed bytes.
-//!
-//! Signature hashes are computed here rather than with the `bitcoin` crate: a benchmark chain has
-//! ten million of them, and the parts that the inputs share are hashed once.
 
 use bitcoin::Transaction;
 use bitcoin::consensus::encode::deserialize;
 use bitcoin::hashes::{Hash, HashEngine, sha256, sha256d};
 
 use crate::coin::Coin;
-use crate::keys::{Keys, tagged};
+use crate::keys::{Keys, Ring};
 use crate::lock::{Kind, Lock, p2pkh};
-use crate::opcodes::{OP_1, OP_CHECKSIG, OP_PUSHDATA1};
+use crate::opcodes::{OP_0, OP_1, OP_PUSHDATA1};
+use crate::sighash::{Messages, SIGHASH_ALL, Taproot};
+use crate::signature::{Der, Nonce};
 
 /// A transaction before it is signed.
 #[derive(Clone, Debug)]
@@ -38,6 +37,9 @@ pub struct Spend {
     pub lock: Lock,
     /// Sequence number of the input.
     pub sequence: u32,
+    /// The hash type of the signatures, if it is not the usual one (SIGHASH_ALL, in Taproot
+    /// SIGHASH_DEFAULT). In Taproot only what BIP 341 knows of it counts.
+    pub hash_type: Option<u8>,
 }
 
 /// A new output.
@@ -56,6 +58,16 @@ pub enum Target {
     Lock(Lock),
     /// To any script.
     Script(Vec<u8>),
+}
+
+impl Target {
+    /// The lock, if it is to a key of the chain.
+    pub(crate) fn lock(&self) -> Option<Lock> {
+        match self {
+            Target::Lock(lock) => Some(*lock),
+            Target::Script(_) => None,
+        }
+    }
 }
 
 /// A signed transaction.
@@ -77,6 +89,7 @@ impl From<&Coin> for Spend {
             amount: coin.amount,
             lock: coin.lock,
             sequence: u32::MAX,
+            hash_type: None,
         }
     }
 }
@@ -96,7 +109,26 @@ impl Payment {
 
     /// Signs every input.
     pub fn sign(&self, keys: &Keys) -> Signed {
-        Signer::new(self, keys).finish()
+        let mut text = Vec::new();
+        for input in &self.inputs {
+            text.extend_from_slice(&input.txid);
+            text.extend_from_slice(&input.vout.to_le_bytes());
+        }
+        let [a, b, c, d, ..] = sha256::Hash::hash(&text).to_byte_array();
+        let nonces = keys.nonces(u32::from_le_bytes([a, b, c, d]), self.signatures());
+        self.sign_with(&keys.ring(), &nonces)
+    }
+
+    /// Signs every input with nonces that nothing else is signed with: [`Payment::signatures`] of
+    /// them.
+    pub(crate) fn sign_with(&self, ring: &Ring<'_>, nonces: &[Nonce]) -> Signed {
+        let messages = Messages::new(self, ring);
+        Signer { tx: self, ring, messages, nonces: nonces.iter() }.finish()
+    }
+
+    /// The number of signatures that it needs.
+    pub(crate) fn signatures(&self) -> usize {
+        self.inputs.iter().map(|input| input.lock.kind.signatures() as usize).sum()
     }
 
     /// The transaction without scripts and witnesses in its inputs.
@@ -159,51 +191,19 @@ struct Unlock {
 
 struct Signer<'a> {
     tx: &'a Payment,
-    keys: &'a Keys,
-    /// Number of outputs and the outputs, as they stand in the transaction.
-    outputs: Vec<u8>,
-    /// Where the outputs themselves begin.
-    outputs_start: usize,
-    /// Outpoints and sequence numbers.
-    prevouts: Vec<u8>,
-    sequences: Vec<u8>,
-    v0: Option<[[u8; 32]; 3]>,
-    v1: Option<sha256::HashEngine>,
+    ring: &'a Ring<'a>,
+    messages: Messages<'a>,
+    nonces: std::slice::Iter<'a, Nonce>,
 }
 
 impl<'a> Signer<'a> {
-    fn new(tx: &'a Payment, keys: &'a Keys) -> Self {
-        let mut outputs = Vec::with_capacity(9 + 34 * tx.outputs.len());
-        put_compact(tx.outputs.len(), &mut outputs);
-        let outputs_start = outputs.len();
-        let mut script = Vec::with_capacity(80);
-        for output in &tx.outputs {
-            outputs.extend_from_slice(&output.amount.to_le_bytes());
-            script.clear();
-            match &output.to {
-                Target::Lock(lock) => lock.write_script(keys, &mut script),
-                Target::Script(bytes) => script.extend_from_slice(bytes),
-            }
-            put_compact(script.len(), &mut outputs);
-            outputs.extend_from_slice(&script);
-        }
-        let mut prevouts = Vec::with_capacity(36 * tx.inputs.len());
-        let mut sequences = Vec::with_capacity(4 * tx.inputs.len());
-        for input in &tx.inputs {
-            prevouts.extend_from_slice(&input.txid);
-            prevouts.extend_from_slice(&input.vout.to_le_bytes());
-            sequences.extend_from_slice(&input.sequence.to_le_bytes());
-        }
-        Signer { tx, keys, outputs, outputs_start, prevouts, sequences, v0: None, v1: None }
-    }
-
     fn finish(mut self) -> Signed {
         let unlocks: Vec<_> = (0..self.tx.inputs.len()).map(|i| self.unlock(i)).collect();
         let segwit = unlocks.iter().any(|u| !u.witness.is_empty());
         let script_bytes: usize = unlocks.iter().map(|u| u.script_sig.len() + 3).sum();
         let witness_bytes: usize = unlocks.iter().map(|u| u.witness.len().max(1)).sum();
-        let size = 20 + self.prevouts.len() + self.sequences.len() + script_bytes;
-        let mut bytes = Vec::with_capacity(size + self.outputs.len() + witness_bytes);
+        let size = 20 + self.messages.prevouts.len() + self.messages.sequences.len() + script_bytes;
+        let mut bytes = Vec::with_capacity(size + self.messages.outputs.len() + witness_bytes);
         bytes.extend_from_slice(&self.tx.version.to_le_bytes());
         if segwit {
             bytes.extend_from_slice(&[0, 1]);
@@ -211,12 +211,12 @@ impl<'a> Signer<'a> {
         let body = bytes.len();
         put_compact(unlocks.len(), &mut bytes);
         for (i, unlock) in unlocks.iter().enumerate() {
-            bytes.extend_from_slice(&self.prevouts[36 * i..36 * i + 36]);
+            bytes.extend_from_slice(&self.messages.prevouts[36 * i..36 * i + 36]);
             put_compact(unlock.script_sig.len(), &mut bytes);
             bytes.extend_from_slice(&unlock.script_sig);
-            bytes.extend_from_slice(&self.sequences[4 * i..4 * i + 4]);
+            bytes.extend_from_slice(&self.messages.sequences[4 * i..4 * i + 4]);
         }
-        bytes.extend_from_slice(&self.outputs);
+        bytes.extend_from_slice(&self.messages.outputs);
         let body_end = bytes.len();
         if segwit {
             for unlock in &unlocks {
@@ -248,158 +248,100 @@ impl<'a> Signer<'a> {
         unlock
     }
 
-    fn script_sig(&self, i: usize, lock: Lock, sig: &mut Vec<u8>) {
-        let index = usize::from(lock.key);
-        let keys = self.keys;
-        let key = keys.key(index);
+    /// An ECDSA signature of input `i` with the key with this index, for the message that `hash`
+    /// gives for a hash type.
+    fn ecdsa(
+        &mut self,
+        i: usize,
+        key: u32,
+        hash: impl FnOnce(&Messages<'a>, u8) -> [u8; 32],
+    ) -> Der {
+        let hash_type = self.tx.inputs[i].hash_type.unwrap_or(SIGHASH_ALL);
+        let z = hash(&self.messages, hash_type);
+        let nonce = self.nonces.next().expect("a nonce for every signature");
+        self.ring.keys().signatures.ecdsa(&self.ring.key(key), nonce, z, hash_type)
+    }
+
+    /// A BIP 340 signature of input `i` with the key with this index, and its hash type unless it
+    /// is the default.
+    fn schnorr(&mut self, i: usize, key: u32, spend: Taproot<'_>) -> Vec<u8> {
+        let asked = self.tx.inputs[i].hash_type;
+        let hash_type = asked.map(|hash_type| self.messages.taproot_type(i, hash_type));
+        let message = self.messages.taproot(i, spend, hash_type.unwrap_or(0));
+        let nonce = self.nonces.next().expect("a nonce for every signature");
+        let signatures = &self.ring.keys().signatures;
+        let mut signature = signatures.schnorr(&self.ring.key(key), nonce, &message).to_vec();
+        signature.extend(hash_type);
+        signature
+    }
+
+    fn script_sig(&mut self, i: usize, lock: Lock, sig: &mut Vec<u8>) {
+        let key = self.ring.key(lock.key);
         let mut code = Vec::new();
         match lock.kind {
-            Kind::P2pkh | Kind::P2pkhUncompressed => {
-                lock.write_script(keys, &mut code);
-                push(keys.ecdsa(index, self.legacy(i, &code)).as_slice(), sig);
-                push(if lock.kind == Kind::P2pkh { &key.pk33 } else { &key.pk65 }, sig);
+            Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => {
+                lock.write_script(self.ring, &mut code);
+                let signature = self.ecdsa(i, lock.key, |m, t| m.legacy(i, &code, t));
+                push(signature.as_slice(), sig);
             }
-            Kind::P2pk | Kind::P2pkUncompressed => {
-                lock.write_script(keys, &mut code);
-                push(keys.ecdsa(index, self.legacy(i, &code)).as_slice(), sig);
-            }
-            Kind::Multisig => {
-                lock.write_script(keys, &mut code);
-                sig.push(0);
-                push(keys.ecdsa(index + 1, self.legacy(i, &code)).as_slice(), sig);
-            }
-            Kind::P2shMultisig => {
-                let code = lock.inner_script(keys);
-                let hash = self.legacy(i, &code);
-                sig.push(0);
-                push(keys.ecdsa(index, hash).as_slice(), sig);
-                push(keys.ecdsa(index + 2, hash).as_slice(), sig);
-                push(&code, sig);
+            Kind::Multisig | Kind::P2shMultisig => {
+                code = lock.inner_script(self.ring);
+                sig.push(OP_0);
+                for key in lock.signers() {
+                    let signature = self.ecdsa(i, key, |m, t| m.legacy(i, &code, t));
+                    push(signature.as_slice(), sig);
+                }
             }
             Kind::P2shP2wpkh => {
-                sig.extend_from_slice(&[22, 0, 20]);
-                sig.extend_from_slice(&key.hash33);
+                sig.extend_from_slice(&[22, OP_0, 20]);
+                sig.extend_from_slice(&key.hash33());
             }
             Kind::Empty => sig.push(OP_1),
+            _ => {}
+        }
+        match lock.kind {
+            Kind::P2pkh => push(&key.pk33(), sig),
+            Kind::P2pkhUncompressed => push(&key.pk65(), sig),
+            Kind::P2shMultisig => push(&code, sig),
             _ => {}
         }
     }
 
     /// The witness with its item count; empty for none.
     fn witness(&mut self, i: usize, lock: Lock) -> Vec<u8> {
-        let index = usize::from(lock.key);
-        let keys = self.keys;
-        let key = keys.key(index);
         match lock.kind {
             Kind::P2shP2wpkh | Kind::P2wpkh => {
+                let key = self.ring.key(lock.key);
                 let mut code = Vec::with_capacity(25);
-                p2pkh(&key.hash33, &mut code);
-                let signature = keys.ecdsa(index, self.segwit_v0(i, &code));
-                stack(&[signature.as_slice(), &key.pk33])
+                p2pkh(&key.hash33(), &mut code);
+                let signature = self.ecdsa(i, lock.key, |m, t| m.segwit_v0(i, &code, t));
+                stack(&[signature.as_slice(), &key.pk33()])
             }
             Kind::P2wshMultisig => {
-                let code = lock.inner_script(keys);
-                let hash = self.segwit_v0(i, &code);
-                let (a, b) = (keys.ecdsa(index, hash), keys.ecdsa(index + 1, hash));
+                let code = lock.inner_script(self.ring);
+                let [a, b] = [0, 1].map(|n| {
+                    let key = lock.signers()[n];
+                    self.ecdsa(i, key, |m, t| m.segwit_v0(i, &code, t))
+                });
                 stack(&[&[], a.as_slice(), b.as_slice(), &code])
             }
             Kind::P2wshCltv | Kind::P2wshCsv => {
-                let code = lock.inner_script(keys);
-                let signature = keys.ecdsa(index, self.segwit_v0(i, &code));
+                let code = lock.inner_script(self.ring);
+                let signature = self.ecdsa(i, lock.key, |m, t| m.segwit_v0(i, &code, t));
                 stack(&[signature.as_slice(), &code])
             }
             Kind::P2trKey => {
-                let hash = self.taproot(i, None);
-                stack(&[&keys.schnorr_key_path(index, &hash)])
+                let spend = Taproot { leaf: None, annex: None };
+                stack(&[&self.schnorr(i, lock.key, spend)])
             }
             Kind::P2trScript => {
-                let hash = self.taproot(i, Some(&key.leaf_hash));
-                let signature = keys.schnorr_leaf(index, &hash);
-                let mut leaf = Vec::with_capacity(34);
-                push(&key.internal, &mut leaf);
-                leaf.push(OP_CHECKSIG);
-                stack(&[&signature, &leaf, &key.control])
+                let leaf = self.ring.key(lock.key).leaf();
+                let spend = Taproot { leaf: Some((leaf.hash, u32::MAX)), annex: None };
+                let signature = self.schnorr(i, lock.key, spend);
+                stack(&[&signature, leaf.script.as_bytes(), &leaf.control])
             }
             _ => Vec::new(),
         }
-    }
-
-    /// The signature hash before BIP 143: of the transaction with `code` as the script of input
-    /// `i`, and empty scripts in the other inputs.
-    fn legacy(&self, i: usize, code: &[u8]) -> [u8; 32] {
-        let mut text = Vec::with_capacity(64 + 41 * self.tx.inputs.len() + code.len());
-        text.extend_from_slice(&self.tx.version.to_le_bytes());
-        put_compact(self.tx.inputs.len(), &mut text);
-        for j in 0..self.tx.inputs.len() {
-            text.extend_from_slice(&self.prevouts[36 * j..36 * j + 36]);
-            let script = if i == j { code } else { &[] };
-            put_compact(script.len(), &mut text);
-            text.extend_from_slice(script);
-            text.extend_from_slice(&self.sequences[4 * j..4 * j + 4]);
-        }
-        let mut engine = sha256d::Hash::engine();
-        engine.input(&text);
-        engine.input(&self.outputs);
-        engine.input(&self.tx.lock_time.to_le_bytes());
-        engine.input(&1u32.to_le_bytes());
-        sha256d::Hash::from_engine(engine).to_byte_array()
-    }
-
-    /// The signature hash of BIP 143.
-    fn segwit_v0(&mut self, i: usize, code: &[u8]) -> [u8; 32] {
-        let [prevouts, sequences, outputs] = *self.v0.get_or_insert_with(|| {
-            [&self.prevouts[..], &self.sequences, &self.outputs[self.outputs_start..]]
-                .map(|part| sha256d::Hash::hash(part).to_byte_array())
-        });
-        let mut text = Vec::with_capacity(160 + code.len());
-        text.extend_from_slice(&self.tx.version.to_le_bytes());
-        text.extend_from_slice(&prevouts);
-        text.extend_from_slice(&sequences);
-        text.extend_from_slice(&self.prevouts[36 * i..36 * i + 36]);
-        put_compact(code.len(), &mut text);
-        text.extend_from_slice(code);
-        text.extend_from_slice(&self.tx.inputs[i].amount.to_le_bytes());
-        text.extend_from_slice(&self.sequences[4 * i..4 * i + 4]);
-        text.extend_from_slice(&outputs);
-        text.extend_from_slice(&self.tx.lock_time.to_le_bytes());
-        text.extend_from_slice(&1u32.to_le_bytes());
-        sha256d::Hash::hash(&text).to_byte_array()
-    }
-
-    /// The signature hash of BIP 341 (SIGHASH_DEFAULT), with the leaf of BIP 342 if there is one.
-    fn taproot(&mut self, i: usize, leaf: Option<&[u8; 32]>) -> [u8; 32] {
-        if self.v1.is_none() {
-            self.v1 = Some(self.taproot_common());
-        }
-        let mut engine = self.v1.clone().expect("made above");
-        engine.input(&[if leaf.is_some() { 2 } else { 0 }]);
-        engine.input(&(i as u32).to_le_bytes());
-        if let Some(leaf) = leaf {
-            engine.input(leaf);
-            engine.input(&[0, 0xff, 0xff, 0xff, 0xff]);
-        }
-        sha256::Hash::from_engine(engine).to_byte_array()
-    }
-
-    fn taproot_common(&self) -> sha256::HashEngine {
-        let (mut amounts, mut scripts) = (Vec::new(), Vec::new());
-        let mut script = Vec::with_capacity(80);
-        for input in &self.tx.inputs {
-            amounts.extend_from_slice(&input.amount.to_le_bytes());
-            script.clear();
-            input.lock.write_script(self.keys, &mut script);
-            put_compact(script.len(), &mut scripts);
-            scripts.extend_from_slice(&script);
-        }
-        let mut engine = tagged(b"TapSighash");
-        engine.input(&[0, 0]);
-        engine.input(&self.tx.version.to_le_bytes());
-        engine.input(&self.tx.lock_time.to_le_bytes());
-        let outputs = &self.outputs[self.outputs_start..];
-        for part in [&self.prevouts[..], &amounts, &scripts, &self.sequences, outputs] {
-            engine.input(sha256::Hash::hash(part).as_byte_array());
-        }
-        engine
     }
 }
 
