@@ -3,17 +3,15 @@
 use std::sync::LazyLock;
 
 use bitcoin::hashes::{Hash, HashEngine, hash160, sha256};
-use bitcoin::key::Parity;
-use bitcoin::opcodes;
-use bitcoin::script::{Builder, ScriptBuf};
 use bitcoin::secp256k1::{PublicKey, Scalar, Secp256k1, SecretKey, SignOnly};
-use bitcoin::taproot::{LeafVersion, TapLeafHash};
 use rayon::prelude::*;
 
 use crate::curve::Point;
-use crate::opcodes::{OP_1, OP_CHECKMULTISIG};
+use crate::opcodes::{OP_1, OP_CHECKMULTISIG, OP_CHECKSIG};
+use crate::payment::with_length;
 use crate::series::{BATCH, Series};
-use crate::signature::{Nonce, Signatures, tagged};
+use crate::sighash::SIGHASH_ALL;
+use crate::signature::{Der, Nonce, Signatures, tagged};
 
 /// The most keys that a chain can have, and the number of nonces of one that has as many.
 pub const KEYS_MAX: u32 = 1 << 26;
@@ -21,6 +19,11 @@ pub const KEYS_MAX: u32 = 1 << 26;
 /// The fewest nonces of a chain: as many as small chains have signatures.
 const NONCES_MIN: u32 = 1 << 16;
 
+/// The version of the leaves of BIP 342.
+pub(crate) const LEAF_VERSION: u8 = 0xc0;
+
+static TAP_LEAF: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapLeaf"));
+static TAP_BRANCH: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapBranch"));
 static TAP_TWEAK: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapTweak"));
 
 /// The keys of a chain, and the nonces of its signatures.
@@ -47,16 +50,16 @@ pub(crate) struct Key<'a> {
     point: Point,
 }
 
-/// A Taproot output with one leaf.
+/// A Taproot output, and a leaf of its tree.
 pub(crate) struct Leaf {
-    /// The leaf: `<x-only key> OP_CHECKSIG`.
-    pub script: ScriptBuf,
-    /// The hash of the leaf, which is the root of its tree.
+    /// The script of the leaf.
+    pub script: Vec<u8>,
+    /// The hash of the leaf.
     pub hash: [u8; 32],
     /// The output key.
     pub output_key: [u8; 32],
-    /// What the witness of a spend ends with: leaf version, parity and internal key.
-    pub control: [u8; 33],
+    /// What the witness of a spend ends with: leaf version and parity, internal key, path.
+    pub control: Vec<u8>,
 }
 
 impl Keys {
@@ -76,6 +79,11 @@ impl Keys {
     /// The number of keys.
     pub fn count(&self) -> u32 {
         self.keys.count()
+    }
+
+    /// The compressed encoding of the key of any secret. Takes 13 µs.
+    pub(crate) fn public(&self, secret: &SecretKey) -> [u8; 33] {
+        PublicKey::from_secret_key(&self.secp, secret).serialize()
     }
 
     /// All keys, each to be computed when it is asked for.
@@ -113,6 +121,11 @@ impl<'a> Ring<'a> {
             Err(_) => self.keys.keys.points([index].into_iter())[0],
         };
         Key { keys: self.keys, index, point }
+    }
+
+    /// A signature with SIGHASH_ALL that was made before it was known what it signs.
+    pub fn premature(&self, nonce: u32, s: u32) -> Der {
+        self.keys.signatures.premature(&self.key(nonce), &self.key(s), SIGHASH_ALL)
     }
 
     /// `<m> <keys index..index + n> <n> OP_CHECKMULTISIG`.
@@ -182,27 +195,36 @@ impl Key<'_> {
     /// The Taproot output whose one leaf asks for a signature of this key, which is the internal
     /// key too.
     pub fn leaf(&self) -> Leaf {
+        let script = [&[32], &self.xonly()[..], &[OP_CHECKSIG]].concat();
+        self.leaf_of(script, LEAF_VERSION, &[])
+    }
+
+    /// The Taproot output with a leaf of any script and version, whose place in the tree is next
+    /// to the hashes of `path` (BIP 341), and with this key as the internal one.
+    pub fn leaf_of(&self, script: Vec<u8>, version: u8, path: &[[u8; 32]]) -> Leaf {
+        let mut engine = TAP_LEAF.clone();
+        engine.input(&[version]);
+        engine.input(&with_length(&script));
+        let hash = sha256::Hash::from_engine(engine).to_byte_array();
+        let root = path.iter().fold(hash, |node, other| {
+            let mut engine = TAP_BRANCH.clone();
+            engine.input(&node.min(*other));
+            engine.input(&node.max(*other));
+            sha256::Hash::from_engine(engine).to_byte_array()
+        });
         let internal = self.xonly();
-        let script = leaf_script(&internal);
-        let hash = TapLeafHash::from_script(&script, LeafVersion::TapScript);
         let mut engine = TAP_TWEAK.clone();
         engine.input(&internal);
-        engine.input(hash.as_byte_array());
+        engine.input(&root);
         let tweak = sha256::Hash::from_engine(engine).to_byte_array();
         let tweak = Scalar::from_be_bytes(tweak).expect("a hash is below the group order");
         let secret = self.even_secret().add_tweak(&tweak).expect("not zero");
-        let output = PublicKey::from_secret_key(&self.keys.secp, &secret);
-        let (output_key, parity) = output.x_only_public_key();
-        let mut control = [0; 33];
-        control[0] = LeafVersion::TapScript.to_consensus() | u8::from(parity == Parity::Odd);
-        control[1..].copy_from_slice(&internal);
-        Leaf { script, hash: hash.to_byte_array(), output_key: output_key.serialize(), control }
+        let output = self.keys.public(&secret);
+        let parity = output[0] - 2;
+        let control = [&[version | parity], &internal[..], path.as_flattened()].concat();
+        let output_key = output[1..].try_into().expect("32 bytes");
+        Leaf { script, hash, output_key, control }
     }
-}
-
-/// The leaf of a Taproot output: `<x-only key> OP_CHECKSIG`.
-fn leaf_script(xonly: &[u8; 32]) -> ScriptBuf {
-    Builder::new().push_slice(xonly).push_opcode(opcodes::all::OP_CHECKSIG).into_script()
 }
 
 #[cfg(test)]

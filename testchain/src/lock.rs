@@ -4,6 +4,7 @@ use bitcoin::hashes::{Hash, hash160, sha256};
 use bitcoin::script::ScriptBuf;
 
 use crate::keys::{Keys, Ring};
+use crate::odd::{KEYS_MAX, Odd, SIGNATURES_MAX, Template};
 use crate::opcodes::{
     OP_1, OP_CHECKLOCKTIMEVERIFY, OP_CHECKSEQUENCEVERIFY, OP_CHECKSIG, OP_DROP, OP_DUP, OP_EQUAL,
     OP_EQUALVERIFY, OP_HASH160, OP_NOP, OP_RETURN,
@@ -50,10 +51,12 @@ pub enum Kind {
     OpReturn,
     /// 10,001 bytes of OP_NOP: larger than any script that may run, so never a coin.
     Oversized,
+    /// A script, or a way to spend it, that is rare on mainnet: [`Lock::template`] says which.
+    Odd,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 18;
+pub const KINDS: usize = 19;
 
 /// Every kind, in the order of its number.
 pub const ALL_KINDS: [Kind; KINDS] = [
@@ -75,6 +78,7 @@ pub const ALL_KINDS: [Kind; KINDS] = [
     Kind::Empty,
     Kind::OpReturn,
     Kind::Oversized,
+    Kind::Odd,
 ];
 
 impl Kind {
@@ -94,20 +98,22 @@ impl Kind {
             Kind::Anchor | Kind::OpTrue | Kind::Empty | Kind::OpReturn | Kind::Oversized => 0,
             Kind::Multisig => 2,
             Kind::P2shMultisig | Kind::P2wshMultisig => 3,
+            Kind::Odd => KEYS_MAX,
             _ => 1,
         }
     }
 
-    /// The number of signatures that an input of this kind has.
+    /// The number of signatures that an input of this kind has, at most.
     pub(crate) fn signatures(self) -> u32 {
         match self {
             Kind::P2shMultisig | Kind::P2wshMultisig => 2,
+            Kind::Odd => SIGNATURES_MAX,
             _ => self.keys().min(1),
         }
     }
 
     /// The size of an input that spends this kind: without its witness, and of the witness. It may
-    /// be up to four bytes off, because signatures vary.
+    /// be up to four bytes off, because signatures vary; for odd ones it is the mean.
     pub(crate) fn input_bytes(self) -> (u64, u64) {
         match self {
             Kind::P2pkh => (148, 1),
@@ -122,11 +128,13 @@ impl Kind {
             Kind::P2trKey => (41, 66),
             Kind::P2trScript => (41, 135),
             Kind::Empty => (42, 1),
+            Kind::Odd => (160, 220),
             Kind::Anchor | Kind::OpTrue | Kind::OpReturn | Kind::Oversized => (41, 1),
         }
     }
 
-    /// The size of an output of this kind in bytes, for OP_RETURN the mean size.
+    /// The size of an output of this kind in bytes, for OP_RETURN and odd ones the mean
+    /// size.
     pub(crate) fn output_bytes(self) -> u64 {
         9 + match self {
             Kind::P2pkh | Kind::P2pkhUncompressed => 25,
@@ -142,24 +150,26 @@ impl Kind {
             Kind::Empty => 0,
             Kind::OpReturn => 43,
             Kind::Oversized => 10_003,
+            Kind::Odd => 60,
         }
     }
 
-    /// The signature operation cost (BIP 141) of an input that spends this kind.
+    /// The signature operation cost (BIP 141) of an input that spends this kind, at most.
     pub(crate) fn input_sigops(self) -> u64 {
         match self {
             Kind::P2shMultisig => 12,
+            Kind::Odd => 60,
             Kind::P2wshMultisig => 3,
             Kind::P2shP2wpkh | Kind::P2wpkh | Kind::P2wshCltv | Kind::P2wshCsv => 1,
             _ => 0,
         }
     }
 
-    /// The signature operation cost of an output of this kind. Opcodes in pushed data do not count.
+    /// The signature operation cost of an output of this kind, at most. Opcodes in pushed data do not count.
     pub(crate) fn output_sigops(self) -> u64 {
         match self {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,
-            Kind::Multisig => 80,
+            Kind::Multisig | Kind::Odd => 80,
             _ => 0,
         }
     }
@@ -202,6 +212,17 @@ impl Lock {
         self.key % 8
     }
 
+    /// The name of a [`Kind::Odd`] output's template, one of [`crate::ODD_TEMPLATES`]; `None` for
+    /// other kinds.
+    pub fn template(self) -> Option<&'static str> {
+        (self.kind == Kind::Odd).then(|| Template::of(self).name)
+    }
+
+    /// Whether a spend needs a lock time of a height: it has OP_CHECKLOCKTIMEVERIFY.
+    pub(crate) fn needs_lock_time(self) -> bool {
+        self.kind == Kind::P2wshCltv || (self.kind == Kind::Odd && Template::of(self).is_cltv())
+    }
+
     /// Appends the output script.
     pub(crate) fn write_script(self, keys: &Ring<'_>, out: &mut Vec<u8>) {
         let key = || keys.key(self.key);
@@ -228,6 +249,7 @@ impl Lock {
             Kind::Empty => {}
             Kind::OpReturn => self.write_op_return(out),
             Kind::Oversized => out.resize(out.len() + 10_001, OP_NOP),
+            Kind::Odd => Odd::of(self, keys).write_script(out),
         }
     }
 

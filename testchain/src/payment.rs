@@ -7,7 +7,8 @@ use bitcoin::hashes::{Hash, HashEngine, sha256, sha256d};
 use crate::coin::Coin;
 use crate::keys::{Keys, Ring};
 use crate::lock::{Kind, Lock, p2pkh};
-use crate::opcodes::{OP_0, OP_1, OP_PUSHDATA1};
+use crate::odd::Odd;
+use crate::opcodes::{OP_0, OP_1, OP_PUSHDATA1, OP_PUSHDATA2};
 use crate::sighash::{Messages, SIGHASH_ALL, Taproot};
 use crate::signature::{Der, Nonce};
 
@@ -182,17 +183,26 @@ pub(crate) fn put_compact(n: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// `script_sig` of one input and its witness, serialised with its item count; empty for none.
-#[derive(Default)]
-struct Unlock {
-    script_sig: Vec<u8>,
-    witness: Vec<u8>,
+/// The bytes after their length.
+pub(crate) fn with_length(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(3 + bytes.len());
+    put_compact(bytes.len(), &mut text);
+    text.extend_from_slice(bytes);
+    text
 }
 
-struct Signer<'a> {
+/// `script_sig` of one input and its witness, serialised with its item count; empty for none.
+#[derive(Default)]
+pub(crate) struct Unlock {
+    pub script_sig: Vec<u8>,
+    pub witness: Vec<u8>,
+}
+
+/// Signs the inputs of a transaction.
+pub(crate) struct Signer<'a> {
     tx: &'a Payment,
     ring: &'a Ring<'a>,
-    messages: Messages<'a>,
+    pub messages: Messages<'a>,
     nonces: std::slice::Iter<'a, Nonce>,
 }
 
@@ -242,6 +252,9 @@ impl<'a> Signer<'a> {
 
     fn unlock(&mut self, i: usize) -> Unlock {
         let lock = self.tx.inputs[i].lock;
+        if lock.kind == Kind::Odd {
+            return Odd::of(lock, self.ring).unlock(self, i);
+        }
         let mut unlock = Unlock::default();
         self.script_sig(i, lock, &mut unlock.script_sig);
         unlock.witness = self.witness(i, lock);
@@ -250,7 +263,7 @@ impl<'a> Signer<'a> {
 
     /// An ECDSA signature of input `i` with the key with this index, for the message that `hash`
     /// gives for a hash type.
-    fn ecdsa(
+    pub fn ecdsa(
         &mut self,
         i: usize,
         key: u32,
@@ -264,7 +277,7 @@ impl<'a> Signer<'a> {
 
     /// A BIP 340 signature of input `i` with the key with this index, and its hash type unless it
     /// is the default.
-    fn schnorr(&mut self, i: usize, key: u32, spend: Taproot<'_>) -> Vec<u8> {
+    pub fn schnorr(&mut self, i: usize, key: u32, spend: Taproot<'_>) -> Vec<u8> {
         let asked = self.tx.inputs[i].hash_type;
         let hash_type = asked.map(|hash_type| self.messages.taproot_type(i, hash_type));
         let message = self.messages.taproot(i, spend, hash_type.unwrap_or(0));
@@ -273,6 +286,13 @@ impl<'a> Signer<'a> {
         let mut signature = signatures.schnorr(&self.ring.key(key), nonce, &message).to_vec();
         signature.extend(hash_type);
         signature
+    }
+
+    /// The key for which the signature of [`Ring::premature`] is valid on the hash `z`.
+    pub fn premature_key(&self, nonce: u32, s: u32, z: [u8; 32]) -> [u8; 33] {
+        let keys = self.ring.keys();
+        let (nonce, s) = (self.ring.key(nonce), self.ring.key(s));
+        keys.public(&keys.signatures.premature_secret(&nonce, &s, z))
     }
 
     fn script_sig(&mut self, i: usize, lock: Lock, sig: &mut Vec<u8>) {
@@ -338,23 +358,29 @@ impl<'a> Signer<'a> {
                 let leaf = self.ring.key(lock.key).leaf();
                 let spend = Taproot { leaf: Some((leaf.hash, u32::MAX)), annex: None };
                 let signature = self.schnorr(i, lock.key, spend);
-                stack(&[&signature, leaf.script.as_bytes(), &leaf.control])
+                stack(&[&signature, &leaf.script, &leaf.control])
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// Appends a push of at most 255 bytes.
-fn push(data: &[u8], out: &mut Vec<u8>) {
-    if data.len() > 75 {
-        out.push(OP_PUSHDATA1);
+/// Appends the shortest push of at most 520 bytes; numbers have shorter ones.
+pub(crate) fn push(data: &[u8], out: &mut Vec<u8>) {
+    match data.len() {
+        0..=75 => {}
+        76..=255 => out.push(OP_PUSHDATA1),
+        _ => out.push(OP_PUSHDATA2),
     }
     out.push(data.len() as u8);
+    if data.len() > 255 {
+        out.push((data.len() >> 8) as u8);
+    }
     out.extend_from_slice(data);
 }
 
-fn stack(items: &[&[u8]]) -> Vec<u8> {
+/// A witness: the number of items, and each after its length.
+pub(crate) fn stack(items: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + items.iter().map(|item| item.len() + 1).sum::<usize>());
     put_compact(items.len(), &mut out);
     for item in items {

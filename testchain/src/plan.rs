@@ -276,8 +276,8 @@ impl Planner<'_> {
 
     /// Version and lock time, as the inputs need them.
     fn set_locks(&mut self, payment: &mut Payment) {
-        let locked = |kind| payment.inputs.iter().any(|input| input.lock.kind == kind);
-        let (cltv, csv) = (locked(Kind::P2wshCltv), locked(Kind::P2wshCsv));
+        let cltv = payment.inputs.iter().any(|input| input.lock.needs_lock_time());
+        let csv = payment.inputs.iter().any(|input| input.lock.kind == Kind::P2wshCsv);
         payment.version = if !csv && self.rng.percent(15) { 1 } else { 2 };
         let draw = self.rng.below(100);
         if cltv || draw < 20 {

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use bitcoin::hashes::{Hash, HashEngine, sha256, sha256d};
 
 use crate::keys::Ring;
-use crate::payment::{Payment, Target, put_compact};
+use crate::payment::{Payment, Target, put_compact, with_length};
 use crate::signature::tagged;
 
 /// Signs everything: the usual hash type of ECDSA.
@@ -233,12 +233,4 @@ impl<'a> Messages<'a> {
 /// Which outputs a hash type signs, and whether no other input.
 fn parts(hash_type: u8) -> (u8, bool) {
     (hash_type & 0x1f, hash_type & SIGHASH_ANYONECANPAY != 0)
-}
-
-/// The bytes after their length.
-fn with_length(bytes: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(3 + bytes.len());
-    put_compact(bytes.len(), &mut text);
-    text.extend_from_slice(bytes);
-    text
 }

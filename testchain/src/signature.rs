@@ -42,6 +42,20 @@ impl Der {
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+
+    /// The signature with the other S, which is as valid.
+    pub fn with_other_s(&self) -> Der {
+        let number = |at: usize| {
+            let digits = &self.bytes[at + 2..at + 2 + usize::from(self.bytes[at + 1])];
+            let digits = &digits[digits.len().saturating_sub(32)..];
+            let mut number = [0; 32];
+            number[32 - digits.len()..].copy_from_slice(digits);
+            number
+        };
+        let s = number(4 + usize::from(self.bytes[3]));
+        let other = SecretKey::from_slice(&s).expect("S is not zero").negate();
+        der(&number(2), &other.secret_bytes(), self.bytes[self.len - 1])
+    }
 }
 
 impl Nonce {
@@ -80,6 +94,23 @@ impl Signatures {
             s = s.negate();
         }
         der(&nonce.r, &s.secret_bytes(), hash_type)
+    }
+
+    /// A signature that was made before it was known what it signs, and with which key: `nonce` is
+    /// the key that stands for its nonce, `s` the one whose secret is its S.
+    pub fn premature(&self, nonce: &Key<'_>, s: &Key<'_>, hash_type: u8) -> Der {
+        der(&nonce.xonly(), &s.secret().secret_bytes(), hash_type)
+    }
+
+    /// The secret of the key for which [`Signatures::premature`] is valid on the hash `z`.
+    pub fn premature_secret(&self, nonce: &Key<'_>, s: &Key<'_>, z: [u8; 32]) -> SecretKey {
+        let r = SecretKey::from_slice(&nonce.xonly()).expect("r is below the group order");
+        let minus_z = SecretKey::from_slice(&z).expect("a hash is a valid secret").negate();
+        s.secret()
+            .mul_tweak(&nonce.secret().into())
+            .and_then(|sk| sk.add_tweak(&minus_z.into()))
+            .and_then(|rd| rd.mul_tweak(&invert_one(&r).into()))
+            .expect("neither product nor sum is zero")
     }
 
     /// BIP 340 signature of `key`.

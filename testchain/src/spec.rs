@@ -51,6 +51,11 @@ impl Spec {
         }
     }
 
+    /// For tests of scripts: like [`Spec::small`], but two of three outputs are of [`Kind::Odd`].
+    pub fn odd(seed: u64) -> Self {
+        Spec { keys: 4_096, mix: Mix::odd(), ..Spec::small(seed) }
+    }
+
     /// For benchmarks: shaped like mainnet, `bytes` in `blocks` busy blocks, 2,100 empty ones
     /// after them.
     pub fn mainnet_like(seed: u64, blocks: u32, bytes: u64) -> Self {
@@ -162,7 +167,21 @@ impl Mix {
     /// Every kind about as often as any other; the oversized one rarely. Every hash type, those
     /// without a name included.
     pub fn varied() -> Self {
-        let weight = |kind| if kind == Kind::Oversized { 3 } else { 1_000 };
+        Mix::varied_with(1_000)
+    }
+
+    /// The same with two thirds of [`Kind::Odd`].
+    pub fn odd() -> Self {
+        Mix::varied_with(2_000 * KINDS as u32)
+    }
+
+    /// Every kind, with a weight of 1,000 except for odd ones and the oversized one.
+    fn varied_with(odd: u32) -> Self {
+        let weight = |kind| match kind {
+            Kind::Oversized => 3,
+            Kind::Odd => odd,
+            _ => 1_000,
+        };
         let mix = Mix::new(&ALL_KINDS.map(|kind| (kind, weight(kind))));
         Mix { hash_types_permille: 250, hash_types: HASH_TYPES.len() as u8, ..mix }
     }

@@ -40,16 +40,30 @@ impl Spend {
 
     /// All signatures, without their hash types: DER, or 64 bytes.
     pub fn signatures(&self) -> Vec<Vec<u8>> {
+        self.signed().into_iter().map(|(signature, _)| signature).collect()
+    }
+
+    /// The hash types of all signatures.
+    pub fn hash_types(&self) -> Vec<u8> {
+        self.signed().into_iter().map(|(_, hash_type)| hash_type).collect()
+    }
+
+    fn signed(&self) -> Vec<(Vec<u8>, u8)> {
         let taproot = self.script.is_p2tr();
+        let split = |item: Vec<u8>| match (taproot, item.len()) {
+            (true, 64) => Some((item, 0)),
+            (true, 65) => Some((item[..64].to_vec(), item[64])),
+            (false, len) if is_der(&item) => Some((item[..len - 1].to_vec(), item[len - 1])),
+            _ => None,
+        };
         let mut items = self.items();
-        items.retain(|item| match taproot {
-            true => item.len() == 64 || item.len() == 65,
-            false => is_der(item),
-        });
-        for item in &mut items {
-            item.truncate(if taproot { 64 } else { item.len() - 1 });
+        if taproot {
+            // The rest is a script, a control block, and an annex.
+            let annexed = items.len() > 1 && items.last().is_some_and(|last| last[0] == 0x50);
+            items.truncate(items.len() - usize::from(annexed));
+            items.truncate(items.len().saturating_sub(2).max(1));
         }
-        items
+        items.into_iter().filter_map(split).collect()
     }
 
     /// All keys: of the output's script, of the input, and of the scripts in it. A key that is
@@ -72,6 +86,12 @@ pub fn r_of(signature: &[u8]) -> Vec<u8> {
             r.strip_prefix(&[0]).unwrap_or(r).to_vec()
         }
     }
+}
+
+/// True if S of a DER signature is above half the group order, or very nearly.
+pub fn is_high(signature: &[u8]) -> bool {
+    let s = &signature[6 + usize::from(signature[3])..];
+    s.len() == 33 || (s.len() == 32 && s[..16] > [&[0x7f][..], &[0xff; 15]].concat()[..])
 }
 
 /// The pushes of a script up to where it can no longer be read.
