@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::block::{block_time, coinbase, commit, header, merkle_root, mine};
 use crate::coin::{Coin, Pool, Utxo};
-use crate::keys::{Keys, Ring};
+use crate::keys::Keys;
 use crate::lock::Lock;
 use crate::payment::{Signed, put_compact};
 use crate::plan::{Draft, Fresh, Plan, Used, draw_life, plan, reward};
@@ -139,7 +139,9 @@ impl Generator {
 
     /// Signs in waves: first what spends earlier blocks only, then what spends the first wave.
     fn sign(&self, mut drafts: Vec<Draft>) -> Vec<Signed> {
-        let (ring, nonces) = (self.ring(&drafts), self.nonces(&drafts));
+        let ring =
+            self.keys.ring_of(drafts.iter().flat_map(|draft| draft.payment.keys()).collect());
+        let nonces = self.nonces(&drafts);
         let first = drafts.first().map_or(0, |draft| draft.nonce);
         let deepest = drafts.iter().map(|draft| draft.depth).max().unwrap_or(0);
         let mut signed: Vec<Option<Signed>> = vec![None; drafts.len()];
@@ -157,16 +159,6 @@ impl Generator {
             });
         }
         signed.into_iter().map(|tx| tx.expect("every depth was signed")).collect()
-    }
-
-    /// The keys of what `drafts` spend and create.
-    fn ring(&self, drafts: &[Draft]) -> Ring<'_> {
-        let payments = drafts.iter().map(|draft| &draft.payment);
-        let locks = payments.flat_map(|payment| {
-            let spent = payment.inputs.iter().map(|input| input.lock);
-            spent.chain(payment.outputs.iter().filter_map(|output| output.to.lock()))
-        });
-        self.keys.ring_of(locks.flat_map(Lock::keys).collect())
     }
 
     /// The nonces of all signatures of `drafts`, in order.

@@ -4,8 +4,9 @@
 //!
 //! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]);
 //!   [`mod@write`] puts one into files. [`Wide`] makes one that leaves many coins.
-//! * [`Chain`] holds a small one ([`Spec::small`]) in memory, with forks ([`Chain::fork`]),
-//!   hand-made blocks ([`Builder`]) and blocks that break a chosen rule ([`Chain::broken`]).
+//! * [`Chain`] holds a small one ([`Spec::small`]; [`Spec::odd`] has rare scripts) in memory, with
+//!   forks ([`Chain::fork`]), hand-made blocks ([`Builder`]) and blocks that break a chosen rule
+//!   ([`Chain::broken`]).
 //!
 //! ```
 //! use apus_testchain::{Chain, Spec};

@@ -92,7 +92,7 @@ impl Kind {
         matches!(self, Kind::Anchor | Kind::OpTrue | Kind::Empty)
     }
 
-    /// The number of keys in a script of this kind.
+    /// The number of keys in a script of this kind, at most.
     pub(crate) fn keys(self) -> u32 {
         match self {
             Kind::Anchor | Kind::OpTrue | Kind::Empty | Kind::OpReturn | Kind::Oversized => 0,
@@ -165,7 +165,8 @@ impl Kind {
         }
     }
 
-    /// The signature operation cost of an output of this kind, at most. Opcodes in pushed data do not count.
+    /// The signature operation cost of an output of this kind, at most. Opcodes in pushed data do
+    /// not count.
     pub(crate) fn output_sigops(self) -> u64 {
         match self {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,
@@ -187,7 +188,7 @@ pub struct Lock {
 impl Lock {
     /// The output script.
     pub fn script(self, keys: &Keys) -> ScriptBuf {
-        self.script_of(&keys.ring())
+        self.script_of(&keys.ring_of(self.keys().collect()))
     }
 
     /// The output script.

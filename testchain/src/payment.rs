@@ -61,16 +61,6 @@ pub enum Target {
     Script(Vec<u8>),
 }
 
-impl Target {
-    /// The lock, if it is to a key of the chain.
-    pub(crate) fn lock(&self) -> Option<Lock> {
-        match self {
-            Target::Lock(lock) => Some(*lock),
-            Target::Script(_) => None,
-        }
-    }
-}
-
 /// A signed transaction.
 #[derive(Clone, Debug)]
 pub struct Signed {
@@ -117,7 +107,7 @@ impl Payment {
         }
         let [a, b, c, d, ..] = sha256::Hash::hash(&text).to_byte_array();
         let nonces = keys.nonces(u32::from_le_bytes([a, b, c, d]), self.signatures());
-        self.sign_with(&keys.ring(), &nonces)
+        self.sign_with(&keys.ring_of(self.keys().collect()), &nonces)
     }
 
     /// Signs every input with nonces that nothing else is signed with: [`Payment::signatures`] of
@@ -127,7 +117,17 @@ impl Payment {
         Signer { tx: self, ring, messages, nonces: nonces.iter() }.finish()
     }
 
-    /// The number of signatures that it needs.
+    /// The indices of the keys of all that it spends and creates.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
+        let spent = self.inputs.iter().map(|input| input.lock);
+        let created = self.outputs.iter().filter_map(|output| match output.to {
+            Target::Lock(lock) => Some(lock),
+            Target::Script(_) => None,
+        });
+        spent.chain(created).flat_map(Lock::keys)
+    }
+
+    /// The number of signatures that it needs at most.
     pub(crate) fn signatures(&self) -> usize {
         self.inputs.iter().map(|input| input.lock.kind.signatures() as usize).sum()
     }
