@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use crate::block::{block_time, coinbase, commit, header, merkle_root, mine};
 use crate::coin::{Coin, Pool, Utxo};
+use crate::encode::put_compact;
 use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::payment::{Signed, put_compact};
 use crate::plan::{Draft, Fresh, Plan, Used, draw_life, plan, reward};
 use crate::rng::Rng;
 use crate::signature::Nonce;
+use crate::signer::Signed;
 use crate::spec::Spec;
 
 /// The largest height. Blocks after it would have times in the future.

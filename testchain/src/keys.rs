@@ -7,11 +7,10 @@ use bitcoin::secp256k1::{PublicKey, Scalar, Secp256k1, SecretKey, SignOnly};
 use rayon::prelude::*;
 
 use crate::curve::Point;
+use crate::encode::with_length;
 use crate::opcodes::{OP_1, OP_CHECKMULTISIG, OP_CHECKSIG};
-use crate::payment::with_length;
 use crate::series::{BATCH, Series};
-use crate::sighash::SIGHASH_ALL;
-use crate::signature::{Der, Nonce, Signatures, tagged};
+use crate::signature::{Nonce, tagged};
 
 /// The most keys that a chain can have, and the number of nonces of one that has as many.
 pub const KEYS_MAX: u32 = 1 << 26;
@@ -31,7 +30,6 @@ pub struct Keys {
     keys: Series,
     nonces: Series,
     secp: Secp256k1<SignOnly>,
-    pub(crate) signatures: Signatures,
 }
 
 /// Keys, some of them computed in advance.
@@ -72,7 +70,6 @@ impl Keys {
             keys: Series::new(&secp, seed, b"key", count),
             nonces: Series::new(&secp, seed, b"nonce", count.max(NONCES_MIN)),
             secp,
-            signatures: Signatures::new(),
         }
     }
 
@@ -121,11 +118,6 @@ impl<'a> Ring<'a> {
             Err(_) => self.keys.keys.points([index].into_iter())[0],
         };
         Key { keys: self.keys, index, point }
-    }
-
-    /// A signature with SIGHASH_ALL that was made before it was known what it signs.
-    pub fn premature(&self, nonce: u32, s: u32) -> Der {
-        self.keys.signatures.premature(&self.key(nonce), &self.key(s), SIGHASH_ALL)
     }
 
     /// `<m> <keys index..index + n> <n> OP_CHECKMULTISIG`.

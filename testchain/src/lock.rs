@@ -216,12 +216,12 @@ impl Lock {
     /// The name of a [`Kind::Odd`] output's template, one of [`crate::ODD_TEMPLATES`]; `None` for
     /// other kinds.
     pub fn template(self) -> Option<&'static str> {
-        (self.kind == Kind::Odd).then(|| Template::of(self).name)
+        (self.kind == Kind::Odd).then(|| Template::of(self.key).name)
     }
 
     /// Whether a spend needs a lock time of a height: it has OP_CHECKLOCKTIMEVERIFY.
     pub(crate) fn needs_lock_time(self) -> bool {
-        self.kind == Kind::P2wshCltv || (self.kind == Kind::Odd && Template::of(self).is_cltv())
+        self.kind == Kind::P2wshCltv || (self.kind == Kind::Odd && Template::of(self.key).is_cltv())
     }
 
     /// Appends the output script.
@@ -250,7 +250,7 @@ impl Lock {
             Kind::Empty => {}
             Kind::OpReturn => self.write_op_return(out),
             Kind::Oversized => out.resize(out.len() + 10_001, OP_NOP),
-            Kind::Odd => Odd::of(self, keys).write_script(out),
+            Kind::Odd => Odd::of(self.key, keys).write_script(out),
         }
     }
 

@@ -9,12 +9,11 @@ use std::sync::LazyLock;
 
 use bitcoin::hashes::{Hash, HashEngine, sha256, sha256d};
 
+use crate::encode::{put_compact, with_length};
 use crate::keys::Ring;
-use crate::payment::{Payment, Target, put_compact, with_length};
-use crate::signature::tagged;
+use crate::payment::{Payment, Target};
+use crate::signature::{SIGHASH_ALL, tagged};
 
-/// Signs everything: the usual hash type of ECDSA.
-pub(crate) const SIGHASH_ALL: u8 = 1;
 /// Signs no output.
 pub(crate) const SIGHASH_NONE: u8 = 2;
 /// Signs the output with the input's index.

@@ -5,11 +5,15 @@
 //! are found in batches: ECDSA is `s = (z + rd)/k` and Schnorr is `s = k + ed`. The signatures are
 //! as valid as any other, and cost as much to verify.
 
+use std::sync::LazyLock;
+
 use bitcoin::hashes::{Hash, HashEngine, sha256};
 use bitcoin::secp256k1::{Scalar, SecretKey, constants};
 
-use crate::keys::Key;
 use crate::series::Series;
+
+/// The hash type that signs everything: the usual one of ECDSA.
+pub(crate) const SIGHASH_ALL: u8 = 1;
 
 /// Half the group order, rounded down: the largest "low" S (BIP 146).
 const HALF_ORDER: [u8; 32] = [
@@ -27,10 +31,7 @@ pub(crate) struct Nonce {
     even: SecretKey,
 }
 
-/// Makes signatures.
-pub(crate) struct Signatures {
-    challenge: sha256::HashEngine,
-}
+static CHALLENGE: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"BIP0340/challenge"));
 
 /// A DER signature with its hash type: at most 73 bytes.
 pub(crate) struct Der {
@@ -75,60 +76,53 @@ impl Nonce {
     }
 }
 
-impl Signatures {
-    pub fn new() -> Self {
-        Signatures { challenge: tagged(b"BIP0340/challenge") }
+/// ECDSA signature on the hash `z`, with a low S and the byte of a hash type.
+pub(crate) fn ecdsa(secret: &SecretKey, nonce: &Nonce, z: [u8; 32], hash_type: u8) -> Der {
+    let z = Scalar::from_be_bytes(z).expect("a hash is below the group order");
+    let r = Scalar::from_be_bytes(nonce.r).expect("r is below the group order");
+    let mut s = secret
+        .mul_tweak(&r)
+        .and_then(|rd| rd.add_tweak(&z))
+        .and_then(|sum| sum.mul_tweak(&nonce.inverse.into()))
+        .expect("neither product nor sum is zero");
+    if s.secret_bytes() > HALF_ORDER {
+        s = s.negate();
     }
+    der(&nonce.r, &s.secret_bytes(), hash_type)
+}
 
-    /// ECDSA signature of `key` on the hash `z`, with a low S and the byte of a hash type.
-    pub fn ecdsa(&self, key: &Key<'_>, nonce: &Nonce, z: [u8; 32], hash_type: u8) -> Der {
-        let z = Scalar::from_be_bytes(z).expect("a hash is below the group order");
-        let r = Scalar::from_be_bytes(nonce.r).expect("r is below the group order");
-        let mut s = key
-            .secret()
-            .mul_tweak(&r)
-            .and_then(|rd| rd.add_tweak(&z))
-            .and_then(|sum| sum.mul_tweak(&nonce.inverse.into()))
-            .expect("neither product nor sum is zero");
-        if s.secret_bytes() > HALF_ORDER {
-            s = s.negate();
-        }
-        der(&nonce.r, &s.secret_bytes(), hash_type)
-    }
+/// BIP 340 signature with a secret whose point has an even second coordinate, and `xonly` as its
+/// first one.
+pub(crate) fn schnorr(
+    secret: SecretKey,
+    xonly: &[u8; 32],
+    nonce: &Nonce,
+    message: &[u8; 32],
+) -> [u8; 64] {
+    let mut engine = CHALLENGE.clone();
+    engine.input(&nonce.r);
+    engine.input(xonly);
+    engine.input(message);
+    let e = sha256::Hash::from_engine(engine).to_byte_array();
+    let s = SecretKey::from_slice(&e)
+        .and_then(|e| e.mul_tweak(&secret.into()))
+        .and_then(|ed| ed.add_tweak(&nonce.even.into()))
+        .expect("neither product nor sum is zero");
+    let mut signature = [0; 64];
+    signature[..32].copy_from_slice(&nonce.r);
+    signature[32..].copy_from_slice(&s.secret_bytes());
+    signature
+}
 
-    /// A signature that was made before it was known what it signs, and with which key: `nonce` is
-    /// the key that stands for its nonce, `s` the one whose secret is its S.
-    pub fn premature(&self, nonce: &Key<'_>, s: &Key<'_>, hash_type: u8) -> Der {
-        der(&nonce.xonly(), &s.secret().secret_bytes(), hash_type)
-    }
-
-    /// The secret of the key for which [`Signatures::premature`] is valid on the hash `z`.
-    pub fn premature_secret(&self, nonce: &Key<'_>, s: &Key<'_>, z: [u8; 32]) -> SecretKey {
-        let r = SecretKey::from_slice(&nonce.xonly()).expect("r is below the group order");
-        let minus_z = SecretKey::from_slice(&z).expect("a hash is a valid secret").negate();
-        s.secret()
-            .mul_tweak(&nonce.secret().into())
-            .and_then(|sk| sk.add_tweak(&minus_z.into()))
-            .and_then(|rd| rd.mul_tweak(&invert_one(&r).into()))
-            .expect("neither product nor sum is zero")
-    }
-
-    /// BIP 340 signature of `key`.
-    pub fn schnorr(&self, key: &Key<'_>, nonce: &Nonce, message: &[u8; 32]) -> [u8; 64] {
-        let mut engine = self.challenge.clone();
-        engine.input(&nonce.r);
-        engine.input(&key.xonly());
-        engine.input(message);
-        let e = sha256::Hash::from_engine(engine).to_byte_array();
-        let s = SecretKey::from_slice(&e)
-            .and_then(|e| e.mul_tweak(&key.even_secret().into()))
-            .and_then(|ed| ed.add_tweak(&nonce.even.into()))
-            .expect("neither product nor sum is zero");
-        let mut signature = [0; 64];
-        signature[..32].copy_from_slice(&nonce.r);
-        signature[32..].copy_from_slice(&s.secret_bytes());
-        signature
-    }
+/// The secret for which the ECDSA signature (r, s) is valid on the hash `z`, where `r` is the first
+/// coordinate of the point of `k`.
+pub(crate) fn secret_for(k: SecretKey, r: [u8; 32], s: &SecretKey, z: [u8; 32]) -> SecretKey {
+    let r = SecretKey::from_slice(&r).expect("r is below the group order");
+    let minus_z = SecretKey::from_slice(&z).expect("a hash is a valid secret").negate();
+    s.mul_tweak(&k.into())
+        .and_then(|sk| sk.add_tweak(&minus_z.into()))
+        .and_then(|rd| rd.mul_tweak(&invert_one(&r).into()))
+        .expect("neither product nor sum is zero")
 }
 
 /// The start of a tagged hash (BIP 340).
@@ -173,7 +167,7 @@ fn invert_one(k: &SecretKey) -> SecretKey {
 }
 
 /// A signature in DER (BIP 66), followed by its hash type.
-fn der(r: &[u8; 32], s: &[u8; 32], hash_type: u8) -> Der {
+pub(crate) fn der(r: &[u8; 32], s: &[u8; 32], hash_type: u8) -> Der {
     let mut out = Der { bytes: [0; 73], len: 2 };
     for number in [r, s] {
         let skip = number.iter().take_while(|&&b| b == 0).count().min(31);
@@ -196,25 +190,25 @@ fn der(r: &[u8; 32], s: &[u8; 32], hash_type: u8) -> Der {
 mod tests {
     use super::*;
     use crate::keys::Keys;
-    use bitcoin::secp256k1::{Message, PublicKey, Secp256k1, ecdsa, schnorr};
+    use bitcoin::secp256k1::{Message, PublicKey, Secp256k1};
     use bitcoin::{XOnlyPublicKey, secp256k1};
 
     #[test]
     fn signatures_verify() -> Result<(), secp256k1::Error> {
         let (secp, keys) = (Secp256k1::new(), Keys::new(7, 100));
-        let (ring, signatures) = (keys.ring(), Signatures::new());
+        let ring = keys.ring();
         for (i, nonce) in (0..200u32).zip(keys.nonces(0, 200)) {
             let hash = sha256::Hash::hash(&i.to_le_bytes()).to_byte_array();
             let (message, key) = (Message::from_digest(hash), ring.key(i));
-            let signature = signatures.ecdsa(&key, &nonce, hash, 3);
+            let signature = ecdsa(&key.secret(), &nonce, hash, 3);
             let (hash_type, bytes) = signature.as_slice().split_last().unwrap();
             assert_eq!(*hash_type, 3);
             let public = PublicKey::from_slice(&key.pk33())?;
-            secp.verify_ecdsa(&message, &ecdsa::Signature::from_der(bytes)?, &public)?;
-            let signature =
-                schnorr::Signature::from_slice(&signatures.schnorr(&key, &nonce, &hash));
+            secp.verify_ecdsa(&message, &secp256k1::ecdsa::Signature::from_der(bytes)?, &public)?;
+            let signature = schnorr(key.even_secret(), &key.xonly(), &nonce, &hash);
+            let signature = secp256k1::schnorr::Signature::from_slice(&signature)?;
             let public = XOnlyPublicKey::from_slice(&key.xonly())?;
-            secp.verify_schnorr(&signature?, &message, &public)?;
+            secp.verify_schnorr(&signature, &message, &public)?;
         }
         Ok(())
     }

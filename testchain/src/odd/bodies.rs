@@ -3,7 +3,7 @@
 use bitcoin::hashes::{Hash, hash160, ripemd160, sha1, sha256, sha256d};
 
 use super::Place;
-use super::draft::{Draft, Item, Separator, Signature};
+use super::draft::{Draft, Item, Make, Separator};
 use crate::opcodes::*;
 
 /// A relative lock of five bytes. Its bit 31 says that it locks nothing (BIP 112).
@@ -16,7 +16,7 @@ pub fn one_key(d: &mut Draft<'_>) {
 
 /// A signature with a high S, which only relay refuses.
 pub fn high_s(d: &mut Draft<'_>) {
-    d.key(0).ops(&[OP_CHECKSIG]).sign_so(0, Separator::START, Signature::HighS);
+    d.key(0).ops(&[OP_CHECKSIG]).sign_so(0, Separator::START, Make::HighS);
 }
 
 /// A key without compression, in witness scripts too.
@@ -108,7 +108,7 @@ pub fn empty_signature_not(d: &mut Draft<'_>) {
 
 /// True if the signature is not valid, and it is for something else.
 pub fn wrong_signature_not(d: &mut Draft<'_>) {
-    d.key(0).ops(&[OP_CHECKSIG, OP_NOT]).sign_so(0, Separator::START, Signature::Wrong);
+    d.key(0).ops(&[OP_CHECKSIG, OP_NOT]).sign_so(0, Separator::START, Make::Wrong);
 }
 
 /// True if the signature is not valid, and the key is none.
@@ -270,7 +270,7 @@ pub fn csv_of_five_bytes(d: &mut Draft<'_>) {
 pub fn separator(d: &mut Draft<'_>) {
     d.key(0).ops(&[OP_CHECKSIGVERIFY]);
     let after = d.separator();
-    d.key(1).ops(&[OP_CHECKSIG]).sign_so(1, after, Signature::Usual).sign(0);
+    d.key(1).ops(&[OP_CHECKSIG]).sign_so(1, after, Make::Usual).sign(0);
 }
 
 /// OP_CODESEPARATOR in a branch that is not taken.
@@ -282,36 +282,20 @@ pub fn separator_not_run(d: &mut Draft<'_>) {
 /// A script that has its own signature, which is deleted from what it signs. The key is found
 /// when the rest is known.
 pub fn find_and_delete(d: &mut Draft<'_>) {
-    let code = own_signature(d, false);
-    d.ops(&[OP_SWAP, OP_CHECKSIG]);
-    give_key(d, code);
+    let key = d.own_signature(None);
+    d.ops(&[OP_SWAP, OP_CHECKSIG]).items.push(key);
 }
 
 /// The same with OP_CHECKMULTISIG.
 pub fn find_and_delete_multisig(d: &mut Draft<'_>) {
-    let code = own_signature(d, false);
-    d.ops(&[OP_SWAP, OP_1, OP_SWAP, OP_1, OP_CHECKMULTISIG]).give(&[]);
-    give_key(d, code);
+    let key = d.own_signature(None);
+    d.ops(&[OP_SWAP, OP_1, OP_SWAP, OP_1, OP_CHECKMULTISIG]).give(&[]).items.push(key);
 }
 
 /// A witness script that has its own signature, of which nothing is deleted (BIP 143).
 pub fn find_and_keep(d: &mut Draft<'_>) {
-    let code = own_signature(d, true);
-    d.ops(&[OP_SWAP, OP_CHECKSIG]);
-    give_key(d, code);
-}
-
-/// Writes a signature. Returns where what it signs begins: before itself, if it is kept.
-fn own_signature(d: &mut Draft<'_>, kept: bool) -> usize {
-    let signature = d.ring.premature(d.index(0), d.index(1));
-    d.data(signature.as_slice());
-    if kept { 0 } else { d.script.len() }
-}
-
-/// Unlocks with the key for which that signature is valid.
-fn give_key(d: &mut Draft<'_>, code: usize) {
-    let (nonce, s) = (d.index(0), d.index(1));
-    d.items.push(Item::Premature { nonce, s, code });
+    let key = d.own_signature(Some(0));
+    d.ops(&[OP_SWAP, OP_CHECKSIG]).items.push(key);
 }
 
 /// A spend by key with an annex.

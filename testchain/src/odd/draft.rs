@@ -1,11 +1,11 @@
 //! A script being written, with the list of what unlocks it.
 
 use super::Place;
+use crate::encode::push;
 use crate::keys::Ring;
-use crate::lock::Lock;
 use crate::opcodes::{OP_0, OP_1, OP_CHECKMULTISIG, OP_CODESEPARATOR};
-use crate::payment::push;
 use crate::rng::Rng;
+use crate::signature::{SIGHASH_ALL, der};
 
 /// One item that a script is unlocked with.
 pub enum Item {
@@ -18,10 +18,10 @@ pub enum Item {
         /// The last OP_CODESEPARATOR that was run before it is checked.
         after: Separator,
         /// Whether it is an ordinary one.
-        how: Signature,
+        how: Make,
     },
-    /// The key for which a signature that stands in the script is valid.
-    Premature {
+    /// The key for which the signature of [`Draft::own_signature`] is valid.
+    KeyOfOwn {
         /// The index of the key that stands for the signature's nonce.
         nonce: u32,
         /// The index of the key whose secret is its S.
@@ -47,7 +47,7 @@ impl Separator {
 
 /// How a signature is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Signature {
+pub enum Make {
     /// As it should be, with a low S.
     Usual,
     /// With a high S.
@@ -60,7 +60,7 @@ pub enum Signature {
 pub struct Draft<'a> {
     pub ring: &'a Ring<'a>,
     pub place: Place,
-    lock: Lock,
+    first_key: u32,
     rng: Rng,
     pub script: Vec<u8>,
     opcodes: u32,
@@ -70,13 +70,13 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// An empty script of a lock.
-    pub fn new(ring: &'a Ring<'a>, lock: Lock, place: Place) -> Self {
+    /// An empty script of the lock whose first key has this index.
+    pub fn new(ring: &'a Ring<'a>, first_key: u32, place: Place) -> Self {
         Draft {
             ring,
-            lock,
+            first_key,
             place,
-            rng: Rng::new(u64::from(lock.key), 7),
+            rng: Rng::new(u64::from(first_key), 7),
             script: Vec::new(),
             opcodes: 0,
             items: Vec::new(),
@@ -99,7 +99,7 @@ impl<'a> Draft<'a> {
 
     /// The index of the lock's key number `n`.
     pub fn index(&self, n: u32) -> u32 {
-        self.lock.key.wrapping_add(n)
+        self.first_key.wrapping_add(n)
     }
 
     /// Writes opcodes without data.
@@ -166,6 +166,16 @@ impl<'a> Draft<'a> {
         numbers
     }
 
+    /// Writes a signature with SIGHASH_ALL, of which nobody knows yet what it signs and with which
+    /// key. Returns that key, for a script code from byte `code` on, or from after the signature.
+    pub fn own_signature(&mut self, code: Option<usize>) -> Item {
+        let (nonce, s) = (self.index(0), self.index(1));
+        let s_bytes = self.ring.key(s).secret().secret_bytes();
+        let signature = der(&self.ring.key(nonce).xonly(), &s_bytes, SIGHASH_ALL);
+        self.data(signature.as_slice());
+        Item::KeyOfOwn { nonce, s, code: code.unwrap_or(self.script.len()) }
+    }
+
     /// Writes OP_CODESEPARATOR.
     pub fn separator(&mut self) -> Separator {
         let position = self.opcodes;
@@ -181,11 +191,11 @@ impl<'a> Draft<'a> {
 
     /// Unlocks with a signature of the lock's key number `n`, on top of what was named before.
     pub fn sign(&mut self, n: u32) -> &mut Self {
-        self.sign_so(n, Separator::START, Signature::Usual)
+        self.sign_so(n, Separator::START, Make::Usual)
     }
 
     /// The same for a signature after an OP_CODESEPARATOR, or of another make.
-    pub fn sign_so(&mut self, n: u32, after: Separator, how: Signature) -> &mut Self {
+    pub fn sign_so(&mut self, n: u32, after: Separator, how: Make) -> &mut Self {
         self.items.push(Item::Signature { key: self.index(n), after, how });
         self
     }
