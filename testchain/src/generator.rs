@@ -221,9 +221,10 @@ impl Generator {
         let signed = self.sign(std::mem::take(&mut planned.txs));
         let outputs = self.coinbase_outputs(height, planned.fees);
         let extra = self.rng.next_u64().to_le_bytes();
+        let ring = self.keys.ring_of(outputs.iter().flat_map(|(_, lock, _)| lock.keys()).collect());
         let txouts = outputs.iter().map(|(amount, lock, _)| TxOut {
             value: Amount::from_sat(*amount),
-            script_pubkey: lock.script(&self.keys),
+            script_pubkey: lock.script_of(&ring),
         });
         let mut coinbase = coinbase(height, &extra, txouts.collect());
         let leaves = |first: [u8; 32], leaf: fn(&Signed) -> [u8; 32]| {
