@@ -30,7 +30,7 @@ struct Entry {
 }
 
 impl Series {
-    /// A series of `count` numbers, which follows from a seed and a name. Takes 10 ms for a hundred
+    /// A series of `count` numbers, which follows from a seed and a name. Takes 15 ms for a hundred
     /// million.
     pub fn new(secp: &Secp256k1<SignOnly>, seed: u64, name: &[u8], count: u32) -> Self {
         let side = root(count);
@@ -73,7 +73,7 @@ fn root(count: u32) -> u32 {
 }
 
 /// `count` entries that follow from a text. They too are sums of entries of two smaller tables,
-/// because each of those costs a multiplication of the base point, 13 µs.
+/// because each of those costs a multiplication of the base point, 20 µs.
 fn table(secp: &Secp256k1<SignOnly>, text: &[u8], count: u32) -> Vec<Entry> {
     let side = root(count);
     let entry = |index: u32| {
