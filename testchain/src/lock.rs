@@ -314,3 +314,22 @@ fn locked(number: u32, opcode: u8, keys: &Ring<'_>, index: u32, out: &mut Vec<u8
     out.extend_from_slice(&[opcode, OP_DROP]);
     wrap(&[33], &keys.key(index).pk33(), &[OP_CHECKSIG], out);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn multisig_is_signed_by_every_choice_of_keys_in_order() {
+        for (kind, choices) in [(Kind::Multisig, 2), (Kind::P2shMultisig, 3)] {
+            let signers = |key| {
+                let signers = Lock { kind, key }.signers();
+                signers.into_iter().map(|signer| signer - key).collect::<Vec<_>>()
+            };
+            let found: HashSet<_> = (0..100).map(signers).collect();
+            assert_eq!(found.len(), choices, "{found:?}");
+            assert!(found.iter().all(|signers| signers.is_sorted()));
+        }
+    }
+}

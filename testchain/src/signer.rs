@@ -152,7 +152,8 @@ impl<'a> Signer<'a> {
     }
 
     fn script_sig(&mut self, i: usize, lock: Lock, sig: &mut Vec<u8>) {
-        let key = self.ring.key(lock.key);
+        let ring = self.ring;
+        let key = || ring.key(lock.key);
         let mut code = Vec::new();
         match lock.kind {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => {
@@ -170,14 +171,14 @@ impl<'a> Signer<'a> {
             }
             Kind::P2shP2wpkh => {
                 sig.extend_from_slice(&[22, OP_0, 20]);
-                sig.extend_from_slice(&key.hash33());
+                sig.extend_from_slice(&key().hash33());
             }
             Kind::Empty => sig.push(OP_1),
             _ => {}
         }
         match lock.kind {
-            Kind::P2pkh => push(&key.pk33(), sig),
-            Kind::P2pkhUncompressed => push(&key.pk65(), sig),
+            Kind::P2pkh => push(&key().pk33(), sig),
+            Kind::P2pkhUncompressed => push(&key().pk65(), sig),
             Kind::P2shMultisig => push(&code, sig),
             _ => {}
         }
