@@ -52,9 +52,11 @@ pub trait Aggregate: Send + Sized {
     fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]);
 
     /// Adds the element of an output that was created and is not unspent at the end.
+    #[cfg(any(test, feature = "internals"))]
     fn create(&mut self, element: &[u8]);
 
     /// Adds the element of an output that was spent.
+    #[cfg(any(test, feature = "internals"))]
     fn spend(&mut self, element: &[u8]);
 
     /// [`Aggregate::create`] for many elements, which is faster.
@@ -101,10 +103,12 @@ impl Aggregate for SumAggregate {
         self.spent.add_short(&self.salted, outpoints);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn create(&mut self, element: &[u8]) {
         self.created.add_many(&self.salted, 1, |_| element);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn spend(&mut self, element: &[u8]) {
         self.spent.add_many(&self.salted, 1, |_| element);
     }
@@ -223,10 +227,12 @@ impl Aggregate for MuHashAggregate {
         self.0.remove_many(outpoints.len(), |i| &outpoints[i]);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn create(&mut self, element: &[u8]) {
         self.0.insert(element);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn spend(&mut self, element: &[u8]) {
         self.0.remove(element);
     }

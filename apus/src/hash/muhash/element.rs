@@ -3,7 +3,9 @@
 use std::array::from_fn;
 
 use super::num3072::{NUM_BYTES, Num3072};
-use crate::hash::{State, sha256};
+use crate::hash::State;
+#[cfg(any(test, feature = "internals"))]
+use crate::hash::sha256;
 
 /// The key of ChaCha20 for an element: its SHA-256, as little-endian words.
 pub type Key = [u32; 8];
@@ -18,6 +20,7 @@ pub type Keys = [[u32; KEYS]; 8];
 pub const CONSTANTS: [u32; 4] = [0x61707865, 0x3320646e, 0x79622d32, 0x6b206574];
 
 /// The key that an element has.
+#[cfg(any(test, feature = "internals"))]
 pub fn key(element: &[u8]) -> Key {
     let hash = sha256(element);
     let words = hash.as_chunks::<4>().0;

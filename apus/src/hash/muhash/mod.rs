@@ -14,6 +14,7 @@ mod x86;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(any(test, feature = "internals"))]
 use element::{key, number};
 use many::Engine;
 use num3072::{NUM_BYTES, Num3072};
@@ -48,6 +49,7 @@ impl MuHash {
     }
 
     /// Adds an element.
+    #[cfg(any(test, feature = "internals"))]
     pub fn insert(&mut self, element: &[u8]) {
         self.numerator.multiply(&number(&key(element)));
     }
@@ -59,6 +61,7 @@ impl MuHash {
     }
 
     /// Removes an element, which may be added later.
+    #[cfg(any(test, feature = "internals"))]
     pub fn remove(&mut self, element: &[u8]) {
         self.denominator.multiply(&number(&key(element)));
     }
