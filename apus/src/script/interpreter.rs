@@ -13,6 +13,9 @@ pub(super) const STACK_MAX: usize = 1000;
 /// `MAX_OPS_PER_SCRIPT`).
 const OPERATIONS_MAX: usize = 201;
 
+/// The most messages that are made for one input; one of a usual spend has one or two.
+const MESSAGES_MAX: usize = 16;
+
 /// Under which rules a script runs (Core's `SigVersion`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
@@ -35,7 +38,11 @@ pub(super) struct Interpreter<'r, 'a> {
     pub branches: Branches,
     /// Opcodes but pushes so far, with the keys of CHECKMULTISIGs.
     pub operations: usize,
-    pub leaf: Leaf<'a>,
+    pub leaf: Leaf,
+    /// The messages that the script has asked for so far, by the type of their signatures.
+    pub signed: Vec<(u8, [u8; 32])>,
+    /// How many messages all scripts of the input have asked for.
+    messages_made: usize,
 }
 
 /// The branches that a script is in, the outermost first (Core's `ConditionStack`).
@@ -72,9 +79,9 @@ impl Branches {
 
 /// What is known of a leaf of Taproot that is run.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Leaf<'a> {
+pub(super) struct Leaf {
     pub hash: [u8; 32],
-    pub annex: Option<&'a [u8]>,
+    pub annex: Option<[u8; 32]>,
     /// The weight that is left for signatures (BIP342).
     pub weight_left: i64,
 }
@@ -96,7 +103,29 @@ impl<'r, 'a> Interpreter<'r, 'a> {
             branches: Branches::default(),
             operations: 0,
             leaf: Leaf::default(),
+            signed: Vec::new(),
+            messages_made: 0,
         }
+    }
+
+    /// The message for signatures of this type: the one that the script has asked for before, or
+    /// what `make` makes. A script may ask for as many messages of a megabyte as it has signatures,
+    /// of which Core makes no more than one for each kind of type.
+    pub fn message(
+        &mut self,
+        hash_type: u8,
+        make: impl FnOnce(&mut Self) -> Option<[u8; 32]>,
+    ) -> Result<[u8; 32], Left> {
+        if let Some((_, message)) = self.signed.iter().find(|(known, _)| *known == hash_type) {
+            return Ok(*message);
+        }
+        self.messages_made += 1;
+        if self.messages_made > MESSAGES_MAX {
+            return Err(Left::Limit);
+        }
+        let message = make(self).ok_or(Left::Encoding)?;
+        self.signed.push((hash_type, message));
+        Ok(message)
     }
 
     pub fn count_operations(&mut self, count: usize) -> Result<(), Left> {

@@ -14,6 +14,7 @@ impl<'a> Interpreter<'_, 'a> {
             return Err(Left::Limit);
         }
         self.operations = 0;
+        self.signed.clear();
         let mut ops = Ops::new(script);
         for op in &mut ops {
             if op.data.len() > ELEMENT_BYTES_MAX {

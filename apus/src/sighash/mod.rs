@@ -11,4 +11,4 @@ mod taproot;
 mod tx;
 mod v0;
 
-pub use tx::{TaprootExtra, TxSighash};
+pub use tx::{TaprootExtra, TxSighash, annex_hash};

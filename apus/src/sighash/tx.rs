@@ -33,11 +33,18 @@ pub(super) struct Spent {
 
 /// What a signature in a Taproot input signs besides the transaction.
 #[derive(Clone, Copy, Default)]
-pub struct TaprootExtra<'a> {
-    /// The annex, with its first byte.
-    pub annex: Option<&'a [u8]>,
+pub struct TaprootExtra {
+    /// SHA-256 of the annex, as [`annex_hash`] computes it.
+    pub annex: Option<[u8; 32]>,
     /// The hash of the leaf that is executed; `None` where the output's key signs.
     pub leaf: Option<[u8; 32]>,
+}
+
+/// What messages say of an annex, which has its first byte still.
+pub fn annex_hash(annex: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256Pieces::default();
+    update_script(&mut |bytes| hash.update(bytes), annex);
+    hash.finish()
 }
 
 impl<'a> TxSighash<'a> {

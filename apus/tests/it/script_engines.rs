@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::sync::{self, Method, Options, Phase, Progress, ScriptCounts, ScriptEngine};
+use apus::sync::{self, Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, UtxoHash};
 use apus::wire::Chain as Network;
 use apus_testchain::{Break, Mix, Spec};
 
@@ -153,5 +153,52 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
         let again = try_sync_with(&others, &sources).unwrap();
         assert_eq!((checked(again.scripts), again.scripts.fast), (all, 0), "{method:?}");
         assert_eq!(place.muhash(), copy.muhash(), "{method:?}");
+    }
+}
+
+/// Nothing of a part of a block is saved before all its signatures are verified.
+#[test]
+fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
+    let chain = small(3);
+    let rules = [Break::P2pkhSignature, Break::P2trKeySignature, Break::P2wshMultisigSignature];
+    for (rule, method) in
+        rules.into_iter().flat_map(|rule| [(rule, Method::Join), (rule, Method::SwiftSync)])
+    {
+        let mut blocks = with_genesis(chain);
+        blocks.push(chain.broken(rule).block);
+        let world = World::new(Network::Regtest, blocks);
+        let place = world.place();
+        // The wrong block is the first in its file, and so among the first that are checked.
+        let mut order = world.file_order();
+        order.rotate_right(1);
+        let sources = world.sources(&place, Mode::Full, &order);
+        let mut options = Options {
+            method,
+            join_depth: 0,
+            save_every: Duration::from_millis(2),
+            ..with(ScriptEngine::Fast, place.options())
+        };
+        if method == Method::SwiftSync {
+            options.hints = Some(world.write_hints(&place, world.height()));
+        }
+        let mut refused = false;
+        for part in 0..5 {
+            let stop = AtomicBool::new(false);
+            let until = StopWhen(&stop, |seen: &Progress| {
+                matches!(seen.phase, Phase::JoinChecking | Phase::SwiftSync)
+                    && seen.fraction > f64::from(part) / 4.0
+            });
+            let ended = match sync::sync(&options, &sources, &until, &stop) {
+                Ok(summary) => {
+                    assert_ne!(summary.best_block, world.tip(), "{rule:?}, {method:?}");
+                    format!("{:?}", summary.refusals)
+                }
+                Err(error) => error.to_string(),
+            };
+            refused |= ended.contains("block-script-verify-flag-failed");
+        }
+        assert!(refused, "{rule:?}, {method:?}");
+        let coins = place.stats(UtxoHash::None);
+        assert_ne!(coins.best_block, world.tip(), "{rule:?}, {method:?}");
     }
 }

@@ -148,6 +148,7 @@ impl ScriptChecker {
                 Ok(())
             })?;
         }
+        assert!(verdicts.is_none_or(|left| left.len() == 0), "a verdict for each input");
         Ok(())
     }
 
@@ -175,25 +176,22 @@ impl ScriptChecker {
     }
 
     fn fast(&self, inputs: &impl Inputs, part: &Part, flags: ScriptFlags) -> Vec<FastVerdict> {
-        LANES.with_borrow_mut(|lanes| {
-            if !matches!(lanes, Some((kernel, _)) if *kernel == self.kernel) {
-                *lanes = None;
-            }
-            let (_, lanes) =
-                lanes.get_or_insert_with(|| (self.kernel, FastScripts::new(self.kernel)));
-            let before = lanes.signatures();
-            for index in part.txs.clone() {
-                inputs.with_tx(index, |tx, prevouts| {
-                    let mut messages = TxSighash::new(*tx, prevouts);
-                    for input in part.inputs(prevouts.len()) {
-                        lanes.add(&mut messages, input, flags);
-                    }
-                });
-            }
-            let verdicts = lanes.decide();
-            self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
-            verdicts
-        })
+        // Taken and put back, so that nothing of it is used again after a panic.
+        let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
+        let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
+        let before = lanes.signatures();
+        for index in part.txs.clone() {
+            inputs.with_tx(index, |tx, prevouts| {
+                let mut messages = TxSighash::new(*tx, prevouts);
+                for input in part.inputs(prevouts.len()) {
+                    lanes.add(&mut messages, input, flags);
+                }
+            });
+        }
+        let verdicts = lanes.decide();
+        self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
+        LANES.set(Some((self.kernel, lanes)));
+        verdicts
     }
 
     /// Whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], by the outpoint that
