@@ -19,6 +19,8 @@ mod operations;
 mod signatures;
 mod spend;
 mod taproot;
+#[cfg(test)]
+pub mod tests;
 
 pub use spend::{flags_allow, signature_checks};
 

@@ -7,6 +7,8 @@
 
 mod legacy;
 mod taproot;
+#[cfg(test)]
+mod tests;
 mod v0;
 
 use legacy::Blank;
