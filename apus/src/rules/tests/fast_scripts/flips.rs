@@ -8,7 +8,7 @@ use super::{ALL, families, judge, rounds};
 use crate::testdata::Random;
 
 /// Positions of one field whose byte is changed; all of them, if there are not more.
-const POSITIONS_MAX: usize = 150;
+const POSITIONS_MAX: usize = 64;
 
 /// What came of the changes.
 #[derive(Default, Debug)]
@@ -143,7 +143,7 @@ fn no_change_is_valid_against_the_engine() {
     }
     println!("{counts:?}");
     let Counts { changed, fast, engine } = counts;
-    assert!(changed > 20_000 && changed > 10 * engine, "{counts:?}");
+    assert!(changed > 20_000 && changed > 8 * engine, "{counts:?}");
     // Most of what the engine still accepts is valid on the fast way too.
     assert!(engine > 1_000 && fast * 2 > engine, "{fast} of {engine}");
 }

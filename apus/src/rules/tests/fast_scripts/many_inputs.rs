@@ -88,7 +88,12 @@ fn a_batch_remembers_nothing_of_the_last_one() {
     for round in 0..20_usize {
         let mut inputs = mixed(1 + round, &mut random);
         let left = random.below(inputs.len());
-        inputs[left] = Input::new(Wrap::Bare, vec![0x51, 0xb0], vec![]);
+        // One whose CHECKMULTISIG does not hold, or with an opcode that is not run here.
+        let multisig = Asm::new().multisig(1, &[public(1), public(2)]).0;
+        inputs[left] = match round % 2 {
+            0 => Input::new(Wrap::P2wsh, multisig, vec![bytes(&[]), by(3)]),
+            _ => Input::new(Wrap::Bare, vec![0x51, 0xb0], vec![]),
+        };
         let spend = Spend::new(&inputs);
         let prevouts = prevouts(&spend);
         let block = assemble(&Header::default(), &[serialize(&spend.tx)]);

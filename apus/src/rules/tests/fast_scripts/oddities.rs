@@ -230,6 +230,46 @@ fn lengths_and_versions_of_programs() {
     expect(&cases, ALL);
 }
 
+/// Keys and scripts that outputs do not commit to, with signatures that would be right for them.
+#[test]
+fn what_outputs_commit_to_is_what_runs() {
+    let mut cases = Vec::new();
+    let by_other = || vec![by(2), bytes(&public(2))];
+    for wrap in [Wrap::P2wpkh, Wrap::P2shP2wpkh, Wrap::Bare, Wrap::P2sh, Wrap::P2wsh] {
+        let spend = Spend::one(wrap, p2pkh(&public(1)), by_other());
+        cases.push(case(format!("another key, {wrap:?}"), spend, Refused));
+    }
+    for wrap in [Wrap::P2wsh, Wrap::P2shP2wsh, Wrap::Leaf] {
+        let spend = Spend::run(wrap, vec![OP_1], &[]);
+        let mut items = spend.items();
+        items[0] = vec![OP_1 + 1];
+        cases.push(case(format!("another script, {wrap:?}"), spend.witness(&items), Refused));
+    }
+    expect(&cases, ALL);
+}
+
+/// Taproot has no meaning in P2SH, so that anybody may spend it, with a right witness too.
+#[test]
+fn taproot_in_p2sh_is_left() {
+    let key_path = Spend::one(Wrap::KeyPath, x_only(1).to_vec(), vec![by(1)]);
+    for native in [key_path, Spend::run(Wrap::Leaf, vec![OP_1], &[])] {
+        let program = native.spent[0].script_pubkey.to_bytes();
+        let mut wrapped = native.script_sig(push(&program));
+        wrapped.spent[0].script_pubkey = p2sh(&program).into();
+        expect_left("wrapped", &wrapped, Expected::Left, Left::Program);
+    }
+}
+
+/// A program of zeros is false as a script, before anything is made of its witness.
+#[test]
+fn programs_of_zeros_are_false() {
+    for (version, len) in [(0, 20), (0, 32), (1, 32), (2, 32)] {
+        let spend = Spend::unsigned(vec![program(version, &vec![0; len])]);
+        let spend = spend.witness(&[vec![1; 64]]);
+        expect_left("zeros", &spend, Refused, Left::False);
+    }
+}
+
 #[test]
 fn what_cannot_be_decided_here_is_left() {
     let leaf = Input::new(Wrap::Leaf, vec![OP_1], vec![]);

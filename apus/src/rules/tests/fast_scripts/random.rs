@@ -240,7 +240,7 @@ impl<'r> Growing<'r> {
         let is_true = last.is_some_and(|last| last.iter().any(|byte| byte & 0x7f != 0));
         let step = match self.random.below(100) {
             0..22 => self.pushed(),
-            choice @ (22..29 | 29..34) if open.len() < 4 => {
+            choice @ 22..34 if open.len() < 4 => {
                 let code = self.random.one_of(&[OP_IF, OP_NOTIF]);
                 let (mut step, mut condition) = (vec![code], is_true);
                 if choice < 29 {

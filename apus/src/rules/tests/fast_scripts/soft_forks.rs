@@ -28,6 +28,18 @@ pub fn all() -> BTreeSet<ScriptFlags> {
 }
 
 #[test]
+fn scripts_run_under_three_flags() {
+    for flag in [flags::P2SH, flags::WITNESS, flags::TAPROOT] {
+        assert!(!flags_allow(ALL & !flag), "{flag:#x}");
+    }
+    for flag in
+        [flags::DERSIG, flags::NULLDUMMY, flags::CHECKLOCKTIMEVERIFY, flags::CHECKSEQUENCEVERIFY]
+    {
+        assert!(flags_allow(ALL & !flag), "{flag:#x}");
+    }
+}
+
+#[test]
 fn all_kinds_under_each_set_of_flags() {
     let sets = all();
     assert!(sets.contains(&ALL) && sets.len() >= 10, "{sets:x?}");

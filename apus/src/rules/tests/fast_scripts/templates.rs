@@ -1,6 +1,6 @@
 //! Valid spends of each kind: each is valid on the fast way, and by the engine.
 
-use super::build::{Spend, Wrap, push};
+use super::build::{Asm, Spend, Wrap, by, bytes, public, push};
 use super::{ALL, Expected, Judged, expect, families, judge};
 use crate::script::tests::{Kind, stack_after};
 use crate::wire::opcodes::*;
@@ -35,6 +35,32 @@ fn no_kind_is_valid_with_signatures_of_another_transaction() {
     assert!(!judged.iter().any(Judged::is_fast));
     // A CHECKMULTISIG that is false may lead to another branch.
     assert_eq!(judged.iter().filter(|judged| judged.engine).count(), 4);
+}
+
+/// Each choice of signers, in each order, and more than once: CHECKMULTISIG holds where they are in
+/// the order of the keys.
+#[test]
+fn signers_are_in_the_order_of_their_keys() {
+    const OUTSIDER: u8 = 99;
+    let mut cases = Vec::new();
+    for (keys, needed) in [(3_u8, 2), (4, 3), (1, 1)] {
+        let script = Asm::new().multisig(needed, &(0..keys).map(public).collect::<Vec<_>>()).0;
+        let candidates: Vec<u8> = (0..keys).chain([OUTSIDER]).collect();
+        for choice in 0..candidates.len().pow(needed as u32) {
+            let place = |at: usize| choice / candidates.len().pow(at as u32) % candidates.len();
+            let signers: Vec<u8> = (0..needed).map(|at| candidates[place(at)]).collect();
+            let is_valid = signers.is_sorted_by(|a, b| a < b) && !signers.contains(&OUTSIDER);
+            let expected = if is_valid { Expected::Valid } else { Expected::Refused };
+            let items: Vec<_> =
+                [bytes(&[])].into_iter().chain(signers.iter().map(|signer| by(*signer))).collect();
+            for wrap in [Wrap::Bare, Wrap::P2wsh] {
+                let spend = Spend::one(wrap, script.clone(), items.clone());
+                cases.push((format!("{signers:?} of {keys}, {wrap:?}"), spend, expected));
+            }
+        }
+    }
+    assert_eq!(cases.len(), 2 * (16 + 125 + 2));
+    expect(&cases, ALL);
 }
 
 /// A script that goes on with a comparison of all that is on the stack with what it should be.
