@@ -65,3 +65,19 @@ pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
     }
     blocks
 }
+
+/// A file of vectors, which `tests/data/README.md` lists.
+#[allow(dead_code, reason = "not every test program that includes this file needs it")]
+pub fn vectors(name: &str) -> serde_json::Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The bytes that hex digits stand for.
+#[allow(dead_code, reason = "not every test program that includes this file needs it")]
+pub fn from_hex(digits: &str) -> Vec<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).expect("a hex digit") as u8;
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { panic!("an odd digit: {digits}") };
+    pairs.iter().map(|[high, low]| digit(*high) << 4 | digit(*low)).collect()
+}

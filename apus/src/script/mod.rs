@@ -20,6 +20,8 @@ mod run;
 mod signatures;
 mod spend;
 mod taproot;
+#[cfg(test)]
+pub mod tests;
 
 pub use spend::{flags_allow, signature_checks};
 

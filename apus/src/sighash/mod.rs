@@ -8,6 +8,8 @@
 mod legacy;
 mod parts;
 mod taproot;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod v0;
 

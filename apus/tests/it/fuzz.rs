@@ -94,5 +94,5 @@ macro_rules! targets {
 
 targets! {
     block_view undo hints_bip456 hints_bitmap hints_compressed table manifest log framed_files
-    join_records join_progress options messages peers
+    join_records join_progress options messages peers script der batch
 }

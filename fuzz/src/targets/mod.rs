@@ -11,13 +11,15 @@ mod input;
 mod join;
 mod options;
 mod peers;
+mod script;
+mod signatures;
 mod undo;
 
 /// A target's name, which its corpus and its program in `fuzz_targets/` share, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 17] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
     ("hints_bip456", hints::bip456),
@@ -32,4 +34,7 @@ pub const TARGETS: [Target; 14] = [
     ("options", options::run),
     ("messages", peers::messages),
     ("peers", peers::peers),
+    ("script", script::run),
+    ("der", signatures::der),
+    ("batch", signatures::batch),
 ];

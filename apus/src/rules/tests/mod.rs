@@ -1,8 +1,9 @@
-//! Tests with a block for each reject reason, with real chains in full, and with random blocks
-//! whose verdicts are compared with those of libbitcoinkernel.
+//! Tests with a block for each reject reason, with real chains in full, with random blocks whose
+//! verdicts are compared with those of libbitcoinkernel, and with spends of every kind.
 
 mod core;
 mod differential;
+mod fast_scripts;
 mod headers;
 mod node;
 mod real;
