@@ -9,7 +9,6 @@ mod limits;
 mod many_inputs;
 mod oddities;
 mod random;
-mod real_blocks;
 mod soft_forks;
 mod templates;
 mod vectors;
