@@ -170,7 +170,7 @@ fn elements_1000() {
         let script = [&[OP_1][..], &drops, &vec![OP_DROP; over]].concat();
         cases.push(case("given and pushed", Spend::one(Wrap::Leaf, script, given), expected));
         let alt = [&[OP_1, OP_TOALTSTACK].repeat(600)[..], &vec![OP_1; 400 + over]].concat();
-        let script = [&alt[..], &vec![OP_2DROP; 199], &vec![OP_DROP; 1 + over]].concat();
+        let script = [&alt[..], &[OP_2DROP; 199], &vec![OP_DROP; 1 + over]].concat();
         cases.push(case("both stacks of a leaf", Spend::run(Wrap::Leaf, script, &[]), expected));
     }
     // No program of version 0 can get rid of so many, with 201 operations.
