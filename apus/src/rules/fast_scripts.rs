@@ -105,9 +105,11 @@ impl FastScripts {
                 self.batch.push_tweak(internal, &tweak, output, odd);
             }
             Check::Multisig { keys, signatures } => {
-                let multisig = Multisig::new(input, &keys, &signatures);
-                self.multisigs.push(multisig);
-                self.push_untried(self.multisigs.len() - 1);
+                let mut multisig = Multisig::new(input, &keys, &signatures);
+                if multisig.advance() {
+                    self.multisigs.push(multisig);
+                    self.push_untried(self.multisigs.len() - 1);
+                }
                 return;
             }
         }
@@ -183,19 +185,18 @@ impl FastScripts {
 }
 
 impl Multisig {
-    /// The last keys are tried first, as by Core.
+    /// No key has been tried; the last ones will be first, as by Core.
     fn new(input: usize, keys: &[&[u8]], signatures: &[(&[u8], [u8; 32])]) -> Self {
-        let first = keys.len() - signatures.len();
-        let with_key = |(index, (der, message)): (usize, &(&[u8], [u8; 32]))| Signature {
+        let untried = |(der, message): &(&[u8], [u8; 32])| Signature {
             der: Box::from(*der),
             message: *message,
-            key: first + index,
+            key: keys.len(),
             is_valid: false,
         };
         Self {
             input,
             keys: keys.iter().map(|key| Box::from(*key)).collect(),
-            signatures: signatures.iter().enumerate().map(with_key).collect(),
+            signatures: signatures.iter().map(untried).collect(),
             is_done: false,
         }
     }
@@ -212,7 +213,8 @@ impl Multisig {
         let mut left = self.keys.len();
         for signature in self.signatures.iter_mut().rev() {
             let end = (signature.key + usize::from(signature.is_valid)).min(left);
-            let Some(key) = end.checked_sub(1) else { return false };
+            let is_key = |key: &usize| !self.keys[*key].is_empty();
+            let Some(key) = (0..end).rev().find(is_key) else { return false };
             signature.is_valid &= key == signature.key;
             (signature.key, left) = (key, key);
         }

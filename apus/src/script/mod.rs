@@ -39,7 +39,7 @@ pub enum Check<'a> {
     },
     /// As many ECDSA signatures, each by another one of the keys, in the same order.
     Multisig {
-        /// The keys.
+        /// The keys; empty where there is none of a form that is read here.
         keys: Vec<&'a [u8]>,
         /// Signatures without the byte for their type, and what they sign.
         signatures: Vec<(&'a [u8], [u8; 32])>,
