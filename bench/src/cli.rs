@@ -10,7 +10,7 @@ use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, join, kernels, prune, survivors, trials};
+use crate::{Result, cache, chain, growth, inputs, join, kernels, prune, survivors, trials};
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -81,6 +81,16 @@ enum Command {
     Join(JoinArgs),
     /// Chains with 11 to 175 million coins, in order and by SwiftSync, and Bitcoin Core beside
     Coins {
+        /// Bitcoin Core's program to compare with
+        #[arg(long, value_name = "PATH")]
+        bitcoind: Option<PathBuf>,
+    },
+    /// Every script of a chain: by Bitcoin Core, by each way of Apus and each engine, and the cost
+    /// of an input by what it spends
+    Scripts {
+        /// MB of blocks
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
         /// Bitcoin Core's program to compare with
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
@@ -252,6 +262,7 @@ fn run(cli: Cli) -> Result<()> {
             }
             common.finish(join::run(&size, &common.programs()?, &common.dir)?)
         }
+        Command::Scripts { size, bitcoind } => common.scripts(size, bitcoind),
         Command::Prune { size, dbcache, prune } => {
             let mut wanted = prune::Size::full();
             let default = if common.quick { made::SIZE_MANY / 10 } else { made::SIZE_MANY };
@@ -287,7 +298,7 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in ["kernels", "cache", "chain", "growth", "join", "coins", "prune"] {
+    for name in ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune"] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;
@@ -324,6 +335,9 @@ impl JoinArgs {
             name: full.name,
             runs: common.runs,
             full_runs: common.full_runs,
+            skipped: full.skipped,
+            full_ways: full.full_ways,
+            full_scripts: full.full_scripts,
             bitcoind: self.bitcoind,
             core_dbcache: self.core_dbcache,
             core_runs: self.core_runs,
@@ -344,6 +358,15 @@ impl Common {
             None if self.quick => Shape::of_size(default.bytes / 10),
             None => default,
         }
+    }
+
+    fn scripts(&self, megabytes: Option<u64>, bitcoind: Option<PathBuf>) -> Result<()> {
+        let mut wanted = join::Size { bitcoind, ..join::Size::scripts() };
+        for chain in &mut wanted.chains {
+            chain.shape = Shape { top: 0, ..self.shape(chain.shape, megabytes) };
+        }
+        (wanted.runs, wanted.full_runs) = (self.runs, self.full_runs.max(1));
+        self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn finish(&self, report: Report) -> Result<()> {

@@ -20,6 +20,8 @@ pub mod chain;
 pub mod growth;
 /// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
 pub mod join;
+/// Every script: whole runs, and the cost of an input.
+pub mod inputs;
 /// Pruning, with each way to sync the coins cache.
 pub mod prune;
 

@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{cache, chain, growth, join, prune, survivors};
+use apus_bench::{cache, chain, growth, inputs, join, prune, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -57,6 +57,7 @@ fn every_way_to_read_write_and_hash_comes_to_the_same() {
         "txids",
         "merkle root of txids",
         "SHA-256 of 1 MiB",
+        "MuHash element",
         "encode hints, one index",
         "decode hints, one index",
         "open a hints file",
@@ -133,6 +134,27 @@ fn every_way_comes_to_the_same_utxo_set_of_few_and_of_many_coins() {
     assert_eq!(of("apus, in order").len(), 2);
     assert_eq!(of("apus, SwiftSync").len(), 2);
     assert_eq!(of("apus, SwiftSync, every script").len(), 1);
+    check_files(&report);
+}
+
+#[test]
+fn every_script_is_checked_by_each_engine_in_each_way_with_the_same_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = join::Size::scripts_small();
+    let report = inputs::run(&size, &programs(), dir.path()).unwrap();
+    let found = rows(&report, "runs");
+    assert_eq!(found.len(), 9, "three ways, three engines");
+    for row in &found {
+        let (all, core) = (row["scripts_checked"].as_u64(), row["scripts_core"].as_u64());
+        let by_core = row["run"].as_str().unwrap().ends_with("in Core's engine");
+        assert!(all > Some(1_000), "{row}");
+        assert!(if by_core { core == all } else { core < all.map(|all| all / 10) }, "{row}");
+    }
+    let kinds = rows(&report, "inputs");
+    for kind in ["P2WPKH", "P2TR key", "P2PKH", "P2WSH multisig"] {
+        let row = kinds.iter().find(|row| row["kind"] == kind).unwrap();
+        assert!(row["inputs"].as_u64() > row["left"].as_u64(), "{row}");
+    }
     check_files(&report);
 }
 

@@ -22,6 +22,24 @@ impl Kernel {
     /// All kernels, the fastest first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Library, Self::Portable];
 
+    /// A name of one word, for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::Portable => "portable",
+            Self::Library => "library",
+        }
+    }
+
+    /// What it is, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Avx512 => "in lanes of AVX-512 IFMA",
+            Self::Portable => "in lanes of plain Rust",
+            Self::Library => "by libsecp256k1",
+        }
+    }
+
     /// The fastest kernel that this processor has and that gave the right answers.
     pub fn best() -> Self {
         Self::ALL.into_iter().find(|kernel| kernel.check().is_ok()).unwrap_or(Self::Library)

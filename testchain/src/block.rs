@@ -7,8 +7,8 @@ use bitcoin::script::PushBytesBuf;
 use bitcoin::transaction::{OutPoint, Transaction, TxIn, TxOut};
 use bitcoin::{Amount, BlockHash, CompactTarget, ScriptBuf, TxMerkleNode, Witness};
 
+use crate::encode::put_compact;
 use crate::opcodes::{OP_HASH160, OP_RETURN};
-use crate::payment::put_compact;
 use crate::rng::Rng;
 
 /// Regtest's proof-of-work limit in compact form. Every second hash is below it.

@@ -4,7 +4,7 @@ use bitcoin::hashes::Hash;
 use bitcoin::script::ScriptBuf;
 use bitcoin::{OutPoint, Txid};
 
-use crate::keys::Keys;
+use crate::keys::Ring;
 use crate::lock::{Kind, Lock};
 use crate::rng::Rng;
 
@@ -58,11 +58,11 @@ impl Coin {
     }
 
     /// The entry of the UTXO set that it stands for.
-    pub fn utxo(&self, keys: &Keys) -> Utxo {
+    pub(crate) fn utxo(&self, keys: &Ring<'_>) -> Utxo {
         Utxo {
             outpoint: self.outpoint(),
             amount: self.amount,
-            script: self.lock.script(keys),
+            script: self.lock.script_of(keys),
             height: self.height,
             coinbase: self.coinbase,
         }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use crate::block::{block_time, coinbase, commit, header, merkle_root, mine};
 use crate::coin::{Coin, Pool, Utxo};
+use crate::encode::put_compact;
 use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::payment::{Signed, put_compact};
-use crate::plan::{Draft, Fresh, Plan, draw_life, plan, reward};
+use crate::plan::{Draft, Fresh, Plan, Used, draw_life, plan, reward};
 use crate::rng::Rng;
+use crate::signature::Nonce;
+use crate::signer::Signed;
 use crate::spec::Spec;
 
 /// The largest height. Blocks after it would have times in the future.
@@ -28,6 +30,7 @@ pub struct Generator {
     spec: Spec,
     keys: Arc<Keys>,
     pool: Pool,
+    used: Used,
     rng: Rng,
     tip: BlockHash,
     totals: Totals,
@@ -77,6 +80,7 @@ impl Generator {
         Generator {
             keys: Arc::new(Keys::new(spec.seed, spec.keys)),
             pool: Pool::new(if spec.top_blocks > 0 { spec.height() } else { spec.busy_end() }),
+            used: Used::default(),
             rng: Rng::new(spec.seed, 1),
             tip: bitcoin::constants::genesis_block(Network::Regtest).block_hash(),
             totals: Totals::default(),
@@ -116,7 +120,9 @@ impl Generator {
 
     /// The UTXO set after the last block made, in no order.
     pub fn utxos(&self) -> impl Iterator<Item = Utxo> {
-        self.pool.iter().map(|coin| coin.utxo(&self.keys))
+        let indices = self.pool.iter().flat_map(|coin| coin.lock.keys()).collect();
+        let ring = self.keys.ring_of(indices);
+        self.pool.iter().map(move |coin| coin.utxo(&ring))
     }
 
     /// Makes another chain from here on: `blocks` more blocks, busy where the first chain's are,
@@ -134,6 +140,10 @@ impl Generator {
 
     /// Signs in waves: first what spends earlier blocks only, then what spends the first wave.
     fn sign(&self, mut drafts: Vec<Draft>) -> Vec<Signed> {
+        let ring =
+            self.keys.ring_of(drafts.iter().flat_map(|draft| draft.payment.keys()).collect());
+        let nonces = self.nonces(&drafts);
+        let first = drafts.first().map_or(0, |draft| draft.nonce);
         let deepest = drafts.iter().map(|draft| draft.depth).max().unwrap_or(0);
         let mut signed: Vec<Option<Signed>> = vec![None; drafts.len()];
         for depth in 0..=deepest {
@@ -145,10 +155,17 @@ impl Generator {
             }
             let pairs = signed.par_iter_mut().zip(&drafts).with_min_len(16);
             pairs.filter(|(_, draft)| draft.depth == depth).for_each(|(slot, draft)| {
-                *slot = Some(draft.payment.sign(&self.keys));
+                let own = &nonces[draft.nonce.wrapping_sub(first) as usize..];
+                *slot = Some(draft.payment.sign_with(&ring, own));
             });
         }
         signed.into_iter().map(|tx| tx.expect("every depth was signed")).collect()
+    }
+
+    /// The nonces of all signatures of `drafts`, in order.
+    fn nonces(&self, drafts: &[Draft]) -> Vec<Nonce> {
+        let count = drafts.iter().map(|draft| draft.payment.signatures()).sum();
+        self.keys.nonces(drafts.first().map_or(0, |draft| draft.nonce), count)
     }
 
     /// The outputs of the coinbase at `height`: several in the quiet blocks, so that the first
@@ -165,10 +182,10 @@ impl Generator {
             let amount = if i + 1 == count { left } else { left / (count - i) as u64 };
             left -= amount;
             let kind = self.spec.mix.draw_spendable(&mut self.rng);
-            let key = self.rng.below(u64::from(self.spec.keys)) as u16;
+            let lock = self.used.draw_lock(kind, &mut self.rng);
             let life = draw_life(&mut self.rng, &self.spec).map_or(0, |life| life.min(40));
             let kept = height % 10 == 3 && i == 0;
-            outputs.push((amount, Lock { kind, key }, (!kept).then_some(life)));
+            outputs.push((amount, lock, (!kept).then_some(life)));
         }
         outputs
     }
@@ -198,15 +215,16 @@ impl Generator {
         let height = self.height() + 1;
         let mut planned = Plan::default();
         if self.spec.is_busy(height) {
-            planned = plan(&self.spec, height, &mut self.pool, &mut self.rng);
+            planned = plan(&self.spec, height, &mut self.pool, &mut self.used, &mut self.rng);
         }
         self.count_spends(&planned);
         let signed = self.sign(std::mem::take(&mut planned.txs));
         let outputs = self.coinbase_outputs(height, planned.fees);
         let extra = self.rng.next_u64().to_le_bytes();
+        let ring = self.keys.ring_of(outputs.iter().flat_map(|(_, lock, _)| lock.keys()).collect());
         let txouts = outputs.iter().map(|(amount, lock, _)| TxOut {
             value: Amount::from_sat(*amount),
-            script_pubkey: lock.script(&self.keys),
+            script_pubkey: lock.script_of(&ring),
         });
         let mut coinbase = coinbase(height, &extra, txouts.collect());
         let leaves = |first: [u8; 32], leaf: fn(&Signed) -> [u8; 32]| {

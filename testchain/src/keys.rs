@@ -1,285 +1,243 @@
-//! A fixed set of keys, and signatures that cost two scalar operations.
-//!
-//! A signature normally costs a multiplication of the curve's base point, 25 to 50 µs, all of it
-//! to make a fresh nonce. Test data has no secret to protect, so nonces are made once and used
-//! for every message: with `k`, `R = kG` and `r` known, ECDSA is `s = z/k + rd/k` and Schnorr is
-//! `s = k + ed`. The signatures are as valid as any other, and cost as much to verify.
+//! The keys of a chain: millions of them, each derived from its index.
 
-use bitcoin::XOnlyPublicKey;
+use std::sync::LazyLock;
+
 use bitcoin::hashes::{Hash, HashEngine, hash160, sha256};
-use bitcoin::key::{Keypair, Parity, TapTweak};
-use bitcoin::opcodes;
-use bitcoin::script::{Builder, ScriptBuf};
-use bitcoin::secp256k1::{All, PublicKey, Scalar, Secp256k1, SecretKey};
-use bitcoin::taproot::{LeafVersion, TapLeafHash, TapNodeHash};
+use bitcoin::secp256k1::{PublicKey, Scalar, Secp256k1, SecretKey, SignOnly};
 use rayon::prelude::*;
 
-use crate::opcodes::{OP_1, OP_CHECKMULTISIG};
+use crate::curve::Point;
+use crate::encode::with_length;
+use crate::opcodes::{OP_1, OP_CHECKMULTISIG, OP_CHECKSIG};
+use crate::series::{BATCH, Series};
+use crate::signature::{Nonce, tagged};
 
-/// Distinct nonces, so that the lengths of DER signatures vary as they do on mainnet.
-const NONCES: usize = 64;
+/// The most keys that a chain can have, and the number of nonces of one that has as many.
+pub const KEYS_MAX: u32 = 1 << 26;
 
-/// Half the group order, rounded down: the largest "low" S (BIP 146).
-const HALF_ORDER: [u8; 32] = [
-    0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-    0x5d, 0x57, 0x6e, 0x73, 0x57, 0xa4, 0x50, 0x1d, 0xdf, 0xe9, 0x2f, 0x46, 0x68, 0x1b, 0x20, 0xa0,
-];
+/// The fewest nonces of a chain: as many as small chains have signatures.
+const NONCES_MIN: u32 = 1 << 16;
 
-/// The keys of a chain, with everything that outputs and signatures need computed in advance.
+/// The version of the leaves of BIP 342.
+pub(crate) const LEAF_VERSION: u8 = 0xc0;
+
+static TAP_LEAF: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapLeaf"));
+static TAP_BRANCH: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapBranch"));
+static TAP_TWEAK: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapTweak"));
+
+/// The keys of a chain, and the nonces of its signatures.
 pub struct Keys {
-    all: Vec<Key>,
-    nonces: Vec<Nonce>,
-    challenge: sha256::HashEngine,
+    keys: Series,
+    nonces: Series,
+    secp: Secp256k1<SignOnly>,
 }
 
-/// One key, and the programs of the scripts that it locks.
-pub(crate) struct Key {
-    pub pk33: [u8; 33],
-    pub pk65: [u8; 65],
-    pub hash33: [u8; 20],
-    pub hash65: [u8; 20],
-    /// HASH160 of the P2WPKH program, for P2SH-P2WPKH.
-    pub sh_wpkh: [u8; 20],
-    /// x-only internal key of both Taproot outputs, and the key in the leaf.
-    pub internal: [u8; 32],
-    /// Output key without a script tree.
-    pub tr_key: [u8; 32],
-    /// Output key with one leaf: `<internal> OP_CHECKSIG`.
-    pub tr_leaf: [u8; 32],
-    pub leaf_hash: [u8; 32],
-    pub control: [u8; 33],
-    ecdsa_c: Scalar,
-    internal_d: Scalar,
-    tr_key_d: Scalar,
+/// Keys, some of them computed in advance.
+pub(crate) struct Ring<'a> {
+    keys: &'a Keys,
+    /// The indices of the keys that were computed in advance, sorted.
+    indices: Vec<u32>,
+    /// Their points.
+    points: Vec<Point>,
 }
 
-struct Nonce {
-    /// x of R, big-endian: ECDSA's r and BIP 340's R.
-    r: [u8; 32],
-    inverse: SecretKey,
-    /// The nonce whose R has an even y.
-    even: Scalar,
+/// One key.
+pub(crate) struct Key<'a> {
+    keys: &'a Keys,
+    index: u32,
+    point: Point,
 }
 
-/// A DER signature with its hash type: at most 73 bytes.
-pub(crate) struct Der {
-    bytes: [u8; 73],
-    len: usize,
-}
-
-impl Der {
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+/// A Taproot output, and a leaf of its tree.
+pub(crate) struct Leaf {
+    /// The script of the leaf.
+    pub script: Vec<u8>,
+    /// The hash of the leaf.
+    pub hash: [u8; 32],
+    /// The output key.
+    pub output_key: [u8; 32],
+    /// What the witness of a spend ends with: leaf version and parity, internal key, path.
+    pub control: Vec<u8>,
 }
 
 impl Keys {
-    /// `count` keys (at least 3, at most 65,536) derived from `seed`.
+    /// `count` keys (at least 3, at most [`KEYS_MAX`]) derived from `seed`, and as many nonces (at
+    /// least 65,536). Takes 2 ms for few keys, 25 ms for the most.
     pub fn new(seed: u64, count: u32) -> Self {
-        let count = count.clamp(3, 1 << 16);
-        let secp = Secp256k1::new();
-        let nonces: Vec<_> = (0..NONCES).map(|i| Nonce::new(&secp, seed, i as u64)).collect();
-        let all = (0..count as usize)
-            .into_par_iter()
-            .map(|i| Key::new(&secp, secret(seed, b"key", i as u64), &nonces[i % NONCES]))
-            .collect();
-        Keys { all, nonces, challenge: tagged(b"BIP0340/challenge") }
+        let count = count.clamp(3, KEYS_MAX);
+        let secp = Secp256k1::signing_only();
+        Keys {
+            keys: Series::new(&secp, seed, b"key", count),
+            nonces: Series::new(&secp, seed, b"nonce", count.max(NONCES_MIN)),
+            secp,
+        }
     }
 
     /// The number of keys.
     pub fn count(&self) -> u32 {
-        self.all.len() as u32
+        self.keys.count()
     }
 
-    /// Key `index`, modulo the number of keys.
-    pub(crate) fn key(&self, index: usize) -> &Key {
-        &self.all[index % self.all.len()]
+    /// The compressed encoding of the key of any secret. Takes 20 µs.
+    pub(crate) fn public(&self, secret: &SecretKey) -> [u8; 33] {
+        PublicKey::from_secret_key(&self.secp, secret).serialize()
     }
 
-    /// ECDSA signature (SIGHASH_ALL) of key `index` on the hash `z`.
-    pub(crate) fn ecdsa(&self, index: usize, z: [u8; 32]) -> Der {
-        let index = index % self.all.len();
-        let (key, nonce) = (&self.all[index], &self.nonces[index % NONCES]);
-        let z = Scalar::from_be_bytes(z).expect("a hash is below the group order");
-        let mut s = nonce
-            .inverse
-            .mul_tweak(&z)
-            .and_then(|zk| zk.add_tweak(&key.ecdsa_c))
-            .expect("neither product nor sum is zero");
-        if s.secret_bytes() > HALF_ORDER {
-            s = s.negate();
-        }
-        der(&nonce.r, &s.secret_bytes())
+    /// All keys, each to be computed when it is asked for.
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        Ring { keys: self, indices: Vec::new(), points: Vec::new() }
     }
 
-    /// BIP 340 signature for the Taproot output key of key `index` without scripts.
-    pub(crate) fn schnorr_key_path(&self, index: usize, sighash: &[u8; 32]) -> [u8; 64] {
-        let key = self.key(index);
-        self.schnorr(index, &key.tr_key, &key.tr_key_d, sighash)
+    /// All keys, of which those with these indices are computed now, in parallel.
+    pub(crate) fn ring_of(&self, mut indices: Vec<u32>) -> Ring<'_> {
+        indices.par_sort_unstable();
+        indices.dedup();
+        let batches = indices.par_chunks(BATCH);
+        let points = batches.flat_map_iter(|batch| self.keys.points(batch.iter().copied()));
+        Ring { keys: self, points: points.collect(), indices }
     }
 
-    /// BIP 340 signature of key `index` for its leaf.
-    pub(crate) fn schnorr_leaf(&self, index: usize, sighash: &[u8; 32]) -> [u8; 64] {
-        let key = self.key(index);
-        self.schnorr(index, &key.internal, &key.internal_d, sighash)
+    /// Nonces from number `first` on, computed in parallel.
+    pub(crate) fn nonces(&self, first: u32, count: usize) -> Vec<Nonce> {
+        let indices: Vec<_> = (0..count as u32).map(|i| first.wrapping_add(i)).collect();
+        let batches = indices.par_chunks(BATCH);
+        batches.flat_map_iter(|batch| Nonce::batch(&self.nonces, batch)).collect()
+    }
+}
+
+impl<'a> Ring<'a> {
+    /// The keys without those computed in advance.
+    pub fn keys(&self) -> &'a Keys {
+        self.keys
     }
 
-    fn schnorr(&self, index: usize, public: &[u8; 32], d: &Scalar, m: &[u8; 32]) -> [u8; 64] {
-        let nonce = &self.nonces[index % self.all.len() % NONCES];
-        let mut engine = self.challenge.clone();
-        engine.input(&nonce.r);
-        engine.input(public);
-        engine.input(m);
-        let e = sha256::Hash::from_engine(engine).to_byte_array();
-        let s = SecretKey::from_slice(&e)
-            .and_then(|e| e.mul_tweak(d))
-            .and_then(|ed| ed.add_tweak(&nonce.even))
-            .expect("neither product nor sum is zero");
-        let mut signature = [0; 64];
-        signature[..32].copy_from_slice(&nonce.r);
-        signature[32..].copy_from_slice(&s.secret_bytes());
-        signature
+    /// The key with this index, modulo the number of keys.
+    pub fn key(&self, index: u32) -> Key<'a> {
+        let point = match self.indices.binary_search(&index) {
+            Ok(place) => self.points[place],
+            Err(_) => self.keys.keys.points([index].into_iter())[0],
+        };
+        Key { keys: self.keys, index, point }
     }
 
     /// `<m> <keys index..index + n> <n> OP_CHECKMULTISIG`.
-    pub(crate) fn multisig_script(&self, index: usize, m: u8, n: u8, out: &mut Vec<u8>) {
+    pub fn multisig_script(&self, index: u32, m: u8, n: u8, out: &mut Vec<u8>) {
         out.push(OP_1 - 1 + m);
-        for i in 0..usize::from(n) {
+        for i in 0..u32::from(n) {
             out.push(33);
-            out.extend_from_slice(&self.key(index + i).pk33);
+            out.extend_from_slice(&self.key(index.wrapping_add(i)).pk33());
         }
         out.push(OP_1 - 1 + n);
         out.push(OP_CHECKMULTISIG);
     }
 }
 
-impl Key {
-    fn new(secp: &Secp256k1<All>, d: SecretKey, nonce: &Nonce) -> Self {
-        let public = PublicKey::from_secret_key(secp, &d);
-        let (pk33, pk65) = (public.serialize(), public.serialize_uncompressed());
-        let hash33 = hash160::Hash::hash(&pk33).to_byte_array();
-        let mut program = [0, 20].to_vec();
-        program.extend_from_slice(&hash33);
-        let (xonly, parity) = public.x_only_public_key();
-        let even = if parity == Parity::Odd { d.negate() } else { d };
-        let tweaked = Keypair::from_secret_key(secp, &d).tap_tweak(secp, None).to_keypair();
-        let (tr_key, tr_parity) = XOnlyPublicKey::from_keypair(&tweaked);
-        let tr_key_d = tweaked.secret_key();
-        let tr_key_d = if tr_parity == Parity::Odd { tr_key_d.negate() } else { tr_key_d };
-        let leaf = leaf_script(&xonly.serialize());
-        let leaf_hash = TapLeafHash::from_script(&leaf, LeafVersion::TapScript);
-        let (tr_leaf, leaf_parity) = xonly.tap_tweak(secp, Some(TapNodeHash::from(leaf_hash)));
-        let mut control = [0; 33];
-        control[0] = LeafVersion::TapScript.to_consensus() | leaf_parity.to_u8();
-        control[1..].copy_from_slice(&xonly.serialize());
-        let r = Scalar::from_be_bytes(nonce.r).expect("r is below the group order");
-        let c = d.mul_tweak(&r).and_then(|dr| dr.mul_tweak(&nonce.inverse.into()));
-        Key {
-            hash65: hash160::Hash::hash(&pk65).to_byte_array(),
-            sh_wpkh: hash160::Hash::hash(&program).to_byte_array(),
-            internal: xonly.serialize(),
-            tr_key: tr_key.serialize(),
-            tr_leaf: tr_leaf.serialize(),
-            leaf_hash: leaf_hash.to_byte_array(),
-            control,
-            ecdsa_c: c.expect("products of non-zero scalars").into(),
-            internal_d: even.into(),
-            tr_key_d: tr_key_d.into(),
-            pk33,
-            pk65,
-            hash33,
-        }
+impl Key<'_> {
+    /// The compressed encoding.
+    pub fn pk33(&self) -> [u8; 33] {
+        let mut bytes = [2 + u8::from(self.point.is_odd()); 33];
+        bytes[1..].copy_from_slice(&self.point.x_bytes());
+        bytes
     }
-}
 
-impl Nonce {
-    fn new(secp: &Secp256k1<All>, seed: u64, index: u64) -> Self {
-        let k = secret(seed, b"nonce", index);
-        let (x, parity) = PublicKey::from_secret_key(secp, &k).x_only_public_key();
-        let even = if parity == Parity::Odd { k.negate() } else { k };
-        Nonce { r: x.serialize(), inverse: invert(&k), even: even.into() }
+    /// The uncompressed encoding.
+    pub fn pk65(&self) -> [u8; 65] {
+        let mut bytes = [4; 65];
+        bytes[1..33].copy_from_slice(&self.point.x_bytes());
+        bytes[33..].copy_from_slice(&self.point.y_bytes());
+        bytes
     }
-}
 
-/// The leaf of a Taproot output: `<x-only key> OP_CHECKSIG`.
-pub(crate) fn leaf_script(xonly: &[u8; 32]) -> ScriptBuf {
-    Builder::new().push_slice(xonly).push_opcode(opcodes::all::OP_CHECKSIG).into_script()
-}
-
-/// The start of a tagged hash (BIP 340).
-pub(crate) fn tagged(tag: &[u8]) -> sha256::HashEngine {
-    let tag = sha256::Hash::hash(tag).to_byte_array();
-    let mut engine = sha256::HashEngine::default();
-    engine.input(&tag);
-    engine.input(&tag);
-    engine
-}
-
-fn secret(seed: u64, what: &[u8], index: u64) -> SecretKey {
-    let text = [b"apus testchain ", what, &seed.to_le_bytes(), &index.to_le_bytes()].concat();
-    SecretKey::from_slice(&sha256::Hash::hash(&text).to_byte_array())
-        .expect("a hash is a valid secret key")
-}
-
-/// `k^-1`, computed as `k^(n-2)`: the library has no inverse, and this happens once for each nonce.
-fn invert(k: &SecretKey) -> SecretKey {
-    let mut exponent = bitcoin::secp256k1::constants::CURVE_ORDER;
-    exponent[31] -= 2;
-    let factor = Scalar::from(*k);
-    let mut power: Option<SecretKey> = None;
-    for bit in (0..256).map(|i| exponent[i / 8] >> (7 - i % 8) & 1) {
-        power = power.map(|p| p.mul_tweak(&p.into()).expect("non-zero"));
-        if bit == 1 {
-            power = Some(power.map_or(*k, |p| p.mul_tweak(&factor).expect("non-zero")));
-        }
+    /// The x-only encoding (BIP 340): internal key and leaf of [`Key::leaf`], and output key of a
+    /// Taproot output without scripts. Its lack of a tweak (BIP 86) is nothing that validation
+    /// sees.
+    pub fn xonly(&self) -> [u8; 32] {
+        self.point.x_bytes()
     }
-    power.expect("the exponent is not zero")
-}
 
-/// A signature in DER (BIP 66), followed by the byte of SIGHASH_ALL.
-fn der(r: &[u8; 32], s: &[u8; 32]) -> Der {
-    let mut out = Der { bytes: [0; 73], len: 2 };
-    for number in [r, s] {
-        let skip = number.iter().take_while(|&&b| b == 0).count().min(31);
-        let digits = &number[skip..];
-        let pad = usize::from(digits[0] >= 0x80);
-        let at = out.len;
-        out.bytes[at] = 2;
-        out.bytes[at + 1] = (digits.len() + pad) as u8;
-        out.len += 2 + pad + digits.len();
-        out.bytes[at + 2 + pad..out.len].copy_from_slice(digits);
+    /// HASH160 of the compressed encoding.
+    pub fn hash33(&self) -> [u8; 20] {
+        hash160::Hash::hash(&self.pk33()).to_byte_array()
     }
-    out.bytes[0] = 0x30;
-    out.bytes[1] = (out.len - 2) as u8;
-    out.bytes[out.len] = 1;
-    out.len += 1;
-    out
+
+    /// HASH160 of the uncompressed encoding.
+    pub fn hash65(&self) -> [u8; 20] {
+        hash160::Hash::hash(&self.pk65()).to_byte_array()
+    }
+
+    /// HASH160 of the P2WPKH program, for P2SH-P2WPKH.
+    pub fn sh_wpkh(&self) -> [u8; 20] {
+        let mut program = [20; 22];
+        program[0] = 0;
+        program[2..].copy_from_slice(&self.hash33());
+        hash160::Hash::hash(&program).to_byte_array()
+    }
+
+    /// The secret.
+    pub fn secret(&self) -> SecretKey {
+        self.keys.keys.secret(self.index)
+    }
+
+    /// The secret of the point with the same first coordinate and an even second one.
+    pub fn even_secret(&self) -> SecretKey {
+        let secret = self.secret();
+        if self.point.is_odd() { secret.negate() } else { secret }
+    }
+
+    /// The Taproot output whose one leaf asks for a signature of this key, which is the internal
+    /// key too.
+    pub fn leaf(&self) -> Leaf {
+        let script = [&[32], &self.xonly()[..], &[OP_CHECKSIG]].concat();
+        self.leaf_of(script, LEAF_VERSION, &[])
+    }
+
+    /// The Taproot output with a leaf of any script and version, whose place in the tree is next
+    /// to the hashes of `path` (BIP 341), and with this key as the internal one.
+    pub fn leaf_of(&self, script: Vec<u8>, version: u8, path: &[[u8; 32]]) -> Leaf {
+        let mut engine = TAP_LEAF.clone();
+        engine.input(&[version]);
+        engine.input(&with_length(&script));
+        let hash = sha256::Hash::from_engine(engine).to_byte_array();
+        let root = path.iter().fold(hash, |node, other| {
+            let mut engine = TAP_BRANCH.clone();
+            engine.input(&node.min(*other));
+            engine.input(&node.max(*other));
+            sha256::Hash::from_engine(engine).to_byte_array()
+        });
+        let internal = self.xonly();
+        let mut engine = TAP_TWEAK.clone();
+        engine.input(&internal);
+        engine.input(&root);
+        let tweak = sha256::Hash::from_engine(engine).to_byte_array();
+        let tweak = Scalar::from_be_bytes(tweak).expect("a hash is below the group order");
+        let secret = self.even_secret().add_tweak(&tweak).expect("not zero");
+        let output = self.keys.public(&secret);
+        let parity = output[0] - 2;
+        let control = [&[version | parity], &internal[..], path.as_flattened()].concat();
+        let output_key = output[1..].try_into().expect("32 bytes");
+        Leaf { script, hash, output_key, control }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bitcoin::secp256k1::{Message, ecdsa, schnorr};
 
     #[test]
-    fn signatures_verify() {
-        let (secp, keys) = (Secp256k1::new(), Keys::new(7, 100));
-        for i in 0..200usize {
-            let hash = sha256::Hash::hash(&i.to_le_bytes()).to_byte_array();
-            let (message, key) = (Message::from_digest(hash), keys.key(i));
-            let signature = keys.ecdsa(i, hash);
-            let bytes = &signature.as_slice()[..signature.len - 1];
-            let signature = ecdsa::Signature::from_der(bytes).unwrap();
-            let public = PublicKey::from_slice(&key.pk33).unwrap();
-            secp.verify_ecdsa(&message, &signature, &public).unwrap();
-            for (signature, public) in [
-                (keys.schnorr_key_path(i, &hash), key.tr_key),
-                (keys.schnorr_leaf(i, &hash), key.internal),
-            ] {
-                let signature = schnorr::Signature::from_slice(&signature).unwrap();
-                let public = XOnlyPublicKey::from_slice(&public).unwrap();
-                secp.verify_schnorr(&signature, &message, &public).unwrap();
-            }
+    fn keys_in_advance_are_those_on_demand() {
+        let keys = Keys::new(7, 100);
+        let ring = keys.ring_of(vec![3, 99, 3, 100, 250]);
+        assert_eq!(ring.indices, [3, 99, 100, 250]);
+        for index in [3, 4, 99, 100, 250, u32::MAX] {
+            let (now, then) = (keys.ring().key(index), ring.key(index));
+            assert_eq!(now.pk65(), then.pk65());
+            let public = PublicKey::from_secret_key(&keys.secp, &now.secret());
+            assert_eq!(now.pk33(), public.serialize());
+            assert_eq!(now.pk65(), public.serialize_uncompressed());
+            let even = PublicKey::from_secret_key(&keys.secp, &now.even_secret());
+            assert_eq!(even.serialize()[0], 2);
+            assert_eq!(even.serialize()[1..], now.xonly());
         }
+        assert_eq!(ring.key(250).pk33(), ring.key(50).pk33());
     }
 }

@@ -4,8 +4,9 @@
 //!
 //! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]);
 //!   [`mod@write`] puts one into files. [`Wide`] makes one that leaves many coins.
-//! * [`Chain`] holds a small one ([`Spec::small`]) in memory, with forks ([`Chain::fork`]),
-//!   hand-made blocks ([`Builder`]) and blocks that break a chosen rule ([`Chain::broken`]).
+//! * [`Chain`] holds a small one ([`Spec::small`]; [`Spec::odd`] has rare scripts) in memory, with
+//!   forks ([`Chain::fork`]), hand-made blocks ([`Builder`]) and blocks that break a chosen rule
+//!   ([`Chain::broken`]).
 //!
 //! ```
 //! use apus_testchain::{Chain, Spec};
@@ -20,15 +21,22 @@ mod breaks;
 mod builder;
 mod chain;
 mod coin;
+mod curve;
+mod encode;
 mod files;
 mod generator;
 mod keys;
 mod lock;
+mod odd;
 mod opcodes;
 mod payment;
 mod plan;
 mod rng;
 mod rounds;
+mod series;
+mod sighash;
+mod signature;
+mod signer;
 mod spec;
 mod wide;
 pub mod write;
@@ -39,10 +47,12 @@ pub use chain::Chain;
 pub use coin::{Coin, Utxo};
 pub use files::copy_dir;
 pub use generator::{Generator, HEIGHT_MAX, MadeBlock, Totals};
-pub use keys::Keys;
+pub use keys::{KEYS_MAX, Keys};
 pub use lock::{ALL_KINDS, KINDS, Kind, Lock};
-pub use payment::{Output, Payment, Signed, Spend, Target};
+pub use odd::ODD_TEMPLATES;
+pub use payment::{Output, Payment, Spend, Target};
 pub use rng::Rng;
 pub use rounds::{every, rounds};
+pub use signer::Signed;
 pub use spec::{Mix, Spec};
 pub use wide::{Wide, WideSpec};

@@ -3,7 +3,8 @@
 use bitcoin::hashes::{Hash, hash160, sha256};
 use bitcoin::script::ScriptBuf;
 
-use crate::keys::Keys;
+use crate::keys::{Keys, Ring};
+use crate::odd::{KEYS_MAX, Odd, SIGNATURES_MAX, Template};
 use crate::opcodes::{
     OP_1, OP_CHECKLOCKTIMEVERIFY, OP_CHECKSEQUENCEVERIFY, OP_CHECKSIG, OP_DROP, OP_DUP, OP_EQUAL,
     OP_EQUALVERIFY, OP_HASH160, OP_NOP, OP_RETURN,
@@ -50,10 +51,12 @@ pub enum Kind {
     OpReturn,
     /// 10,001 bytes of OP_NOP: larger than any script that may run, so never a coin.
     Oversized,
+    /// A script, or a way to spend it, that is rare on mainnet: [`Lock::template`] says which.
+    Odd,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 18;
+pub const KINDS: usize = 19;
 
 /// Every kind, in the order of its number.
 pub const ALL_KINDS: [Kind; KINDS] = [
@@ -75,6 +78,7 @@ pub const ALL_KINDS: [Kind; KINDS] = [
     Kind::Empty,
     Kind::OpReturn,
     Kind::Oversized,
+    Kind::Odd,
 ];
 
 impl Kind {
@@ -88,8 +92,28 @@ impl Kind {
         matches!(self, Kind::Anchor | Kind::OpTrue | Kind::Empty)
     }
 
+    /// The number of keys in a script of this kind, at most.
+    pub(crate) fn keys(self) -> u32 {
+        match self {
+            Kind::Anchor | Kind::OpTrue | Kind::Empty | Kind::OpReturn | Kind::Oversized => 0,
+            Kind::Multisig => 2,
+            Kind::P2shMultisig | Kind::P2wshMultisig => 3,
+            Kind::Odd => KEYS_MAX,
+            _ => 1,
+        }
+    }
+
+    /// The number of signatures that an input of this kind has, at most.
+    pub(crate) fn signatures(self) -> u32 {
+        match self {
+            Kind::P2shMultisig | Kind::P2wshMultisig => 2,
+            Kind::Odd => SIGNATURES_MAX,
+            _ => self.keys().min(1),
+        }
+    }
+
     /// The size of an input that spends this kind: without its witness, and of the witness. It may
-    /// be up to four bytes off, because signatures vary.
+    /// be up to four bytes off, because signatures vary; for odd ones it is the mean.
     pub(crate) fn input_bytes(self) -> (u64, u64) {
         match self {
             Kind::P2pkh => (148, 1),
@@ -104,11 +128,13 @@ impl Kind {
             Kind::P2trKey => (41, 66),
             Kind::P2trScript => (41, 135),
             Kind::Empty => (42, 1),
+            Kind::Odd => (160, 220),
             Kind::Anchor | Kind::OpTrue | Kind::OpReturn | Kind::Oversized => (41, 1),
         }
     }
 
-    /// The size of an output of this kind in bytes, for OP_RETURN the mean size.
+    /// The size of an output of this kind in bytes, for OP_RETURN and odd ones the mean
+    /// size.
     pub(crate) fn output_bytes(self) -> u64 {
         9 + match self {
             Kind::P2pkh | Kind::P2pkhUncompressed => 25,
@@ -124,24 +150,27 @@ impl Kind {
             Kind::Empty => 0,
             Kind::OpReturn => 43,
             Kind::Oversized => 10_003,
+            Kind::Odd => 60,
         }
     }
 
-    /// The signature operation cost (BIP 141) of an input that spends this kind.
+    /// The signature operation cost (BIP 141) of an input that spends this kind, at most.
     pub(crate) fn input_sigops(self) -> u64 {
         match self {
             Kind::P2shMultisig => 12,
+            Kind::Odd => 60,
             Kind::P2wshMultisig => 3,
             Kind::P2shP2wpkh | Kind::P2wpkh | Kind::P2wshCltv | Kind::P2wshCsv => 1,
             _ => 0,
         }
     }
 
-    /// The signature operation cost of an output of this kind. Opcodes in pushed data do not count.
+    /// The signature operation cost of an output of this kind, at most. Opcodes in pushed data do
+    /// not count.
     pub(crate) fn output_sigops(self) -> u64 {
         match self {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,
-            Kind::Multisig => 80,
+            Kind::Multisig | Kind::Odd => 80,
             _ => 0,
         }
     }
@@ -153,63 +182,95 @@ pub struct Lock {
     /// The kind of script.
     pub kind: Kind,
     /// The index of the first key. For OP_RETURN, the seed of its data.
-    pub key: u16,
+    pub key: u32,
 }
 
 impl Lock {
     /// The output script.
     pub fn script(self, keys: &Keys) -> ScriptBuf {
+        self.script_of(&keys.ring_of(self.keys().collect()))
+    }
+
+    /// The output script.
+    pub(crate) fn script_of(self, keys: &Ring<'_>) -> ScriptBuf {
         let mut script = Vec::with_capacity(80);
         self.write_script(keys, &mut script);
         ScriptBuf::from(script)
     }
 
+    /// The indices of its keys.
+    pub(crate) fn keys(self) -> impl Iterator<Item = u32> {
+        (0..self.kind.keys()).map(move |i| self.key.wrapping_add(i))
+    }
+
     /// The height before which a [`Kind::P2wshCltv`] output cannot be spent: 1 to 90.
     pub fn cltv_height(self) -> u32 {
-        1 + u32::from(self.key) % 90
+        1 + self.key % 90
     }
 
     /// The number of blocks for which a [`Kind::P2wshCsv`] output cannot be spent: 0 to 7.
     pub fn csv_blocks(self) -> u32 {
-        u32::from(self.key) % 8
+        self.key % 8
+    }
+
+    /// The name of a [`Kind::Odd`] output's template, one of [`crate::ODD_TEMPLATES`]; `None` for
+    /// other kinds.
+    pub fn template(self) -> Option<&'static str> {
+        (self.kind == Kind::Odd).then(|| Template::of(self.key).name)
+    }
+
+    /// Whether a spend needs a lock time of a height: it has OP_CHECKLOCKTIMEVERIFY.
+    pub(crate) fn needs_lock_time(self) -> bool {
+        self.kind == Kind::P2wshCltv || (self.kind == Kind::Odd && Template::of(self.key).is_cltv())
     }
 
     /// Appends the output script.
-    pub(crate) fn write_script(self, keys: &Keys, out: &mut Vec<u8>) {
-        let index = usize::from(self.key);
-        let key = keys.key(index);
+    pub(crate) fn write_script(self, keys: &Ring<'_>, out: &mut Vec<u8>) {
+        let key = || keys.key(self.key);
         match self.kind {
-            Kind::P2pkh => p2pkh(&key.hash33, out),
-            Kind::P2pkhUncompressed => p2pkh(&key.hash65, out),
-            Kind::P2pk => wrap(&[33], &key.pk33, &[OP_CHECKSIG], out),
-            Kind::P2pkUncompressed => wrap(&[65], &key.pk65, &[OP_CHECKSIG], out),
-            Kind::Multisig => keys.multisig_script(index, 1, 2, out),
+            Kind::P2pkh => p2pkh(&key().hash33(), out),
+            Kind::P2pkhUncompressed => p2pkh(&key().hash65(), out),
+            Kind::P2pk => wrap(&[33], &key().pk33(), &[OP_CHECKSIG], out),
+            Kind::P2pkUncompressed => wrap(&[65], &key().pk65(), &[OP_CHECKSIG], out),
+            Kind::Multisig => out.extend_from_slice(&self.inner_script(keys)),
             Kind::P2shMultisig => {
                 let hash = hash160::Hash::hash(&self.inner_script(keys));
                 wrap(&[OP_HASH160, 20], hash.as_byte_array(), &[OP_EQUAL], out);
             }
-            Kind::P2shP2wpkh => wrap(&[OP_HASH160, 20], &key.sh_wpkh, &[OP_EQUAL], out),
-            Kind::P2wpkh => wrap(&[0, 20], &key.hash33, &[], out),
+            Kind::P2shP2wpkh => wrap(&[OP_HASH160, 20], &key().sh_wpkh(), &[OP_EQUAL], out),
+            Kind::P2wpkh => wrap(&[0, 20], &key().hash33(), &[], out),
             Kind::P2wshMultisig | Kind::P2wshCltv | Kind::P2wshCsv => {
                 let hash = sha256::Hash::hash(&self.inner_script(keys));
                 wrap(&[0, 32], hash.as_byte_array(), &[], out);
             }
-            Kind::P2trKey => wrap(&[OP_1, 32], &key.tr_key, &[], out),
-            Kind::P2trScript => wrap(&[OP_1, 32], &key.tr_leaf, &[], out),
+            Kind::P2trKey => wrap(&[OP_1, 32], &key().xonly(), &[], out),
+            Kind::P2trScript => wrap(&[OP_1, 32], &key().leaf().output_key, &[], out),
             Kind::Anchor => out.extend_from_slice(&[OP_1, 2, 0x4e, 0x73]),
             Kind::OpTrue => out.push(OP_1),
             Kind::Empty => {}
             Kind::OpReturn => self.write_op_return(out),
             Kind::Oversized => out.resize(out.len() + 10_001, OP_NOP),
+            Kind::Odd => Odd::of(self.key, keys).write_script(out),
         }
     }
 
-    /// The script that the output's hash commits to (redeem script, witness script). Empty if there
-    /// is none.
-    pub(crate) fn inner_script(self, keys: &Keys) -> Vec<u8> {
-        let index = usize::from(self.key);
+    /// The indices of the keys that sign: of multisig any choice of as many as it needs.
+    pub(crate) fn signers(self) -> Vec<u32> {
+        let mut rng = Rng::new(u64::from(self.key), 5);
+        let mut keys: Vec<_> = self.keys().collect();
+        while keys.len() > self.kind.signatures() as usize {
+            keys.remove(rng.below(keys.len() as u64) as usize);
+        }
+        keys
+    }
+
+    /// The script that the output's hash commits to (redeem script, witness script), and that of
+    /// bare multisig. Empty for other kinds.
+    pub(crate) fn inner_script(self, keys: &Ring<'_>) -> Vec<u8> {
+        let index = self.key;
         let mut script = Vec::with_capacity(105);
         match self.kind {
+            Kind::Multisig => keys.multisig_script(index, 1, 2, &mut script),
             Kind::P2shMultisig | Kind::P2wshMultisig => {
                 keys.multisig_script(index, 2, 3, &mut script);
             }
@@ -244,12 +305,31 @@ fn wrap(before: &[u8], middle: &[u8], after: &[u8], out: &mut Vec<u8>) {
 }
 
 /// `<number> <opcode> OP_DROP <key> OP_CHECKSIG`, for a number below 128.
-fn locked(number: u32, opcode: u8, keys: &Keys, index: usize, out: &mut Vec<u8>) {
+fn locked(number: u32, opcode: u8, keys: &Ring<'_>, index: u32, out: &mut Vec<u8>) {
     match number {
         0 => out.push(0),
         1..=16 => out.push(OP_1 - 1 + number as u8),
         _ => out.extend_from_slice(&[1, number as u8]),
     }
     out.extend_from_slice(&[opcode, OP_DROP]);
-    wrap(&[33], &keys.key(index).pk33, &[OP_CHECKSIG], out);
+    wrap(&[33], &keys.key(index).pk33(), &[OP_CHECKSIG], out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn multisig_is_signed_by_every_choice_of_keys_in_order() {
+        for (kind, choices) in [(Kind::Multisig, 2), (Kind::P2shMultisig, 3)] {
+            let signers = |key| {
+                let signers = Lock { kind, key }.signers();
+                signers.into_iter().map(|signer| signer - key).collect::<Vec<_>>()
+            };
+            let found: HashSet<_> = (0..100).map(signers).collect();
+            assert_eq!(found.len(), choices, "{found:?}");
+            assert!(found.iter().all(|signers| signers.is_sorted()));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use apus_testchain::write::{BLK_FILE_BYTES_MAX, write_blk_files, write_framed};
-use apus_testchain::{Generator, HEIGHT_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
+use apus_testchain::{Generator, HEIGHT_MAX, KEYS_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
 use clap::Parser;
 
 /// Makes a valid Bitcoin regtest chain from a seed.
@@ -29,18 +29,22 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     top: u32,
     /// Many coins: 24,000 outputs, that need no signatures, and 5,000 inputs a block of 1 MB, as
-    /// many such blocks as --bytes says; without --blocks, --keys and --varied
-    #[arg(long, conflicts_with_all = ["blocks", "keys", "varied"])]
+    /// many such blocks as --bytes says; without --blocks, --keys, --varied and
+    /// --odd
+    #[arg(long, conflicts_with_all = ["blocks", "keys", "varied", "odd"])]
     wide: bool,
     /// Everything random follows from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of keys (3 to 65536)
-    #[arg(long, default_value_t = 4_096)]
+    /// Number of keys (3 to 67108864): the most are enough that hardly any comes again
+    #[arg(long, default_value_t = KEYS_MAX)]
     keys: u32,
     /// All kinds of scripts equally often, rather than as on mainnet
     #[arg(long)]
     varied: bool,
+    /// Mostly scripts, and ways to spend them, that are rare on mainnet
+    #[arg(long, conflicts_with = "varied")]
+    odd: bool,
     /// Threads to sign in; the chain does not depend on it [default: one for each processor]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -122,6 +126,9 @@ impl Options {
         spec.keys = self.keys;
         if self.varied {
             spec.mix = Mix::varied();
+        }
+        if self.odd {
+            spec.mix = Mix::odd();
         }
         check_height(spec.height())?;
         Ok(spec)

@@ -14,6 +14,9 @@ const WEIGHT_MAX: u64 = 3_980_000;
 const SIGOPS_MAX: u64 = 78_000;
 /// Longest chain of transactions that spend one another within a block.
 const DEPTH_MAX: u32 = 8;
+/// Percentage of outputs whose keys have been used before. Fewer of the signatures are by keys seen
+/// before, because not all outputs are spent.
+const OLD_KEYS_PERCENT: u64 = 33;
 /// An output worth less is not made if a transaction can do with fewer outputs.
 const DUST: u64 = 330;
 /// The number of blocks after which only small amounts are still unspent, so that large ones are
@@ -40,6 +43,8 @@ pub(crate) struct Draft {
     pub parents: Vec<(u32, u32)>,
     /// 0 without parents, else one more than the deepest parent.
     pub depth: u32,
+    /// The number of the first nonce of its signatures.
+    pub nonce: u32,
 }
 
 /// An output of the block being planned: its transaction id is not known yet.
@@ -62,15 +67,38 @@ pub(crate) fn draw_life(rng: &mut Rng, spec: &Spec) -> Option<u32> {
     Some(rng.power_law(187) as u32)
 }
 
-/// A lock of any kind that the chain mixes in, and any key.
-pub(crate) fn draw_lock(rng: &mut Rng, spec: &Spec) -> Lock {
-    let kind = spec.mix.draw(rng);
-    let range = if kind == Kind::OpReturn { 1 << 16 } else { u64::from(spec.keys) };
-    Lock { kind, key: rng.below(range) as u16 }
+/// The numbers of keys and nonces that were used so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Used {
+    pub keys: u32,
+    pub nonces: u32,
+}
+
+impl Used {
+    /// A lock of this kind: with new keys, or now and then with those of an earlier lock, mostly a
+    /// late one.
+    pub fn draw_lock(&mut self, kind: Kind, rng: &mut Rng) -> Lock {
+        if kind == Kind::OpReturn {
+            return Lock { kind, key: rng.below(1 << 16) as u32 };
+        }
+        if rng.percent(OLD_KEYS_PERCENT) {
+            let back = rng.power_law(200) as u32;
+            return Lock { kind, key: self.keys.saturating_sub(back) };
+        }
+        let lock = Lock { kind, key: self.keys };
+        self.keys = self.keys.wrapping_add(kind.keys());
+        lock
+    }
 }
 
 /// Plans the block at `height`.
-pub(crate) fn plan(spec: &Spec, height: u32, pool: &mut Pool, rng: &mut Rng) -> Plan {
+pub(crate) fn plan(
+    spec: &Spec,
+    height: u32,
+    pool: &mut Pool,
+    used: &mut Used,
+    rng: &mut Rng,
+) -> Plan {
     // A typical input takes 200 bytes with its share of everything else.
     let wanted = (spec.busy_bytes / 200) as usize;
     match spec.is_top(height) {
@@ -83,6 +111,7 @@ pub(crate) fn plan(spec: &Spec, height: u32, pool: &mut Pool, rng: &mut Rng) -> 
         spec,
         height,
         pool,
+        used,
         rng,
         plan: Plan::default(),
         fan_out: scarce.then(|| (spec.busy_bytes / (ready as u64).max(1) / 36).clamp(2, 1_500)),
@@ -101,6 +130,7 @@ struct Planner<'a> {
     spec: &'a Spec,
     height: u32,
     pool: &'a mut Pool,
+    used: &'a mut Used,
     rng: &'a mut Rng,
     plan: Plan,
     /// The number of outputs of a transaction where coins are too few to fill the block otherwise.
@@ -129,6 +159,7 @@ impl Planner<'_> {
             payment: Payment { version: 2, lock_time: 0, inputs: Vec::new(), outputs: Vec::new() },
             parents: Vec::new(),
             depth: 0,
+            nonce: self.used.nonces,
         };
         let mut total = 0;
         // Coins of little value are joined with others and not split into dust.
@@ -151,6 +182,8 @@ impl Planner<'_> {
         self.plan.outputs += draft.payment.outputs.len() as u64;
         self.bytes += 11;
         self.weight += 44;
+        let signatures = draft.payment.signatures() as u32;
+        self.used.nonces = self.used.nonces.wrapping_add(signatures);
         self.plan.txs.push(draft);
         true
     }
@@ -178,13 +211,14 @@ impl Planner<'_> {
     /// Adds an input to `draft`; false if no coin is ready.
     fn add_input(&mut self, draft: &mut Draft) -> bool {
         let in_block = self.rng.percent(u64::from(self.spec.in_block_percent));
-        let spend = match in_block.then(|| self.take_fresh()).flatten() {
+        let mut spend = match in_block.then(|| self.take_fresh()).flatten() {
             Some(fresh) => {
                 draft.parents.push((draft.payment.inputs.len() as u32, fresh.tx));
                 let parent = &self.plan.txs[fresh.tx as usize];
                 draft.depth = draft.depth.max(parent.depth + 1);
                 let (vout, amount, lock) = (u32::from(fresh.vout), fresh.amount, fresh.lock);
-                Spend { txid: [0; 32], vout, amount, lock, sequence: self.sequence(None, lock) }
+                let sequence = self.sequence(None, lock);
+                Spend { txid: [0; 32], vout, amount, lock, sequence, hash_type: None }
             }
             None => {
                 let Some(coin) = self.pool.take(self.rng) else { return false };
@@ -192,6 +226,7 @@ impl Planner<'_> {
                 Spend { sequence, ..Spend::from(&coin) }
             }
         };
+        spend.hash_type = self.spec.mix.draw_hash_type(self.rng);
         let (base, witness) = spend.lock.kind.input_bytes();
         self.bytes += base + witness;
         self.weight += 4 * base + witness;
@@ -241,8 +276,8 @@ impl Planner<'_> {
 
     /// Version and lock time, as the inputs need them.
     fn set_locks(&mut self, payment: &mut Payment) {
-        let locked = |kind| payment.inputs.iter().any(|input| input.lock.kind == kind);
-        let (cltv, csv) = (locked(Kind::P2wshCltv), locked(Kind::P2wshCsv));
+        let cltv = payment.inputs.iter().any(|input| input.lock.needs_lock_time());
+        let csv = payment.inputs.iter().any(|input| input.lock.kind == Kind::P2wshCsv);
         payment.version = if !csv && self.rng.percent(15) { 1 } else { 2 };
         let draw = self.rng.below(100);
         if cltv || draw < 20 {
@@ -267,17 +302,18 @@ impl Planner<'_> {
         let tx = self.plan.txs.len() as u32;
         for vout in 0..count {
             let last = vout + 1 == count;
-            let (mut lock, mut life) = self.draw_output();
+            let (mut kind, mut life) = self.draw_output();
             if last {
                 // The change, which is spent again soon.
-                if !lock.kind.is_spendable() {
-                    lock.kind = self.draw_spendable();
+                if !kind.is_spendable() {
+                    kind = self.draw_spendable();
                 }
                 life = life.map(|life| life.min(LONG_LIFE)).or(Some(1));
             }
+            let lock = self.used.draw_lock(kind, self.rng);
             let amount = if last {
                 left
-            } else if lock.kind.is_spendable() {
+            } else if kind.is_spendable() {
                 self.amount(left, count - vout, life)
             } else {
                 0
@@ -293,21 +329,21 @@ impl Planner<'_> {
         }
     }
 
-    /// The lock and the life of an output.
-    fn draw_output(&mut self) -> (Lock, Option<u32>) {
-        let mut lock = draw_lock(self.rng, self.spec);
+    /// The kind and the life of an output.
+    fn draw_output(&mut self) -> (Kind, Option<u32>) {
+        let mut kind = self.spec.mix.draw(self.rng);
         let mut life = draw_life(self.rng, self.spec);
-        if self.spec.top_blocks == 0 || !lock.kind.is_spendable() {
-            return (lock, life);
+        if self.spec.top_blocks == 0 || !kind.is_spendable() {
+            return (kind, life);
         }
         if self.spec.is_top(self.height) {
-            lock.kind = self.draw_spendable();
+            kind = self.draw_spendable();
         } else if life.is_none() && self.rng.percent(self.spec.for_top_percent()) {
-            lock.kind = Kind::OpTrue;
+            kind = Kind::OpTrue;
             let spent_at = 1 + self.rng.below(u64::from(self.spec.top_blocks)) as u32;
             life = Some(self.spec.top_start() - self.height + spent_at);
         }
-        (lock, life)
+        (kind, life)
     }
 
     /// A kind that can be spent, and in the topmost blocks without a signature.

@@ -1,5 +1,6 @@
 //! What chain to make.
 
+use crate::keys::KEYS_MAX;
 use crate::lock::{ALL_KINDS, KINDS, Kind};
 use crate::rng::Rng;
 
@@ -21,7 +22,8 @@ pub struct Spec {
     /// Blocks full of transactions after the empty ones. They spend and make only outputs that need
     /// no signature, so that they are cheap to verify where assumevalid does not cover them.
     pub top_blocks: u32,
-    /// Number of keys: at least 3, at most 65,536; each costs 0.1 ms once.
+    /// Number of keys: at least 3, at most [`KEYS_MAX`]. While there are new ones, two of three
+    /// outputs get one that no output had before; then all come again, in the same order.
     pub keys: u32,
     /// Percentage of inputs that spend an output of their own block.
     pub in_block_percent: u8,
@@ -49,6 +51,11 @@ impl Spec {
         }
     }
 
+    /// For tests of scripts: like [`Spec::small`], but two of three outputs are of [`Kind::Odd`].
+    pub fn odd(seed: u64) -> Self {
+        Spec { keys: 4_096, mix: Mix::odd(), ..Spec::small(seed) }
+    }
+
     /// For benchmarks: shaped like mainnet, `bytes` in `blocks` busy blocks, 2,100 empty ones
     /// after them.
     pub fn mainnet_like(seed: u64, blocks: u32, bytes: u64) -> Self {
@@ -60,7 +67,7 @@ impl Spec {
             busy_txs_max: u32::MAX,
             empty_blocks_after: 2_100,
             top_blocks: 0,
-            keys: 4_096,
+            keys: KEYS_MAX,
             in_block_percent: 10,
             never_spent_percent: 44,
             mix: Mix::mainnet(),
@@ -100,20 +107,29 @@ impl Spec {
     }
 }
 
-/// How often each kind of output script occurs.
+/// Hash types other than SIGHASH_ALL. The last five are nothing that Core gives a name to:
+/// consensus takes them in scripts before Taproot.
+const HASH_TYPES: [u8; 10] = [0x81, 0x83, 0x82, 0x03, 0x02, 0x00, 0x04, 0x80, 0x1f, 0xff];
+
+/// How often each kind of output script and each kind of signature occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
     weights: [u32; KINDS],
     total: u64,
+    /// Out of a thousand inputs those whose hash type is not the usual one.
+    hash_types_permille: u16,
+    /// How many of [`HASH_TYPES`] these choose from.
+    hash_types: u8,
 }
 
 impl Mix {
-    /// Each kind with its weight; kinds not named do not occur.
+    /// Each kind with its weight; kinds not named do not occur. One input in a hundred has a hash
+    /// type other than SIGHASH_ALL and SIGHASH_DEFAULT, as on mainnet.
     ///
     /// # Panics
     /// If no spendable kind has a weight.
     pub fn new(weights: &[(Kind, u32)]) -> Self {
-        let mut mix = Mix { weights: [0; KINDS], total: 0 };
+        let mut mix = Mix { weights: [0; KINDS], total: 0, hash_types_permille: 10, hash_types: 5 };
         for &(kind, weight) in weights {
             mix.weights[kind as usize] += weight;
             mix.total += u64::from(weight);
@@ -148,9 +164,32 @@ impl Mix {
         ])
     }
 
-    /// Every kind about as often as any other; the oversized one rarely.
+    /// Every kind about as often as any other; the oversized one rarely. Every hash type, those
+    /// without a name included.
     pub fn varied() -> Self {
-        Mix::new(&ALL_KINDS.map(|kind| (kind, if kind == Kind::Oversized { 3 } else { 1_000 })))
+        Mix::varied_with(1_000)
+    }
+
+    /// The same with two thirds of [`Kind::Odd`].
+    pub fn odd() -> Self {
+        Mix::varied_with(2_000 * KINDS as u32)
+    }
+
+    /// Every kind, with a weight of 1,000 except for odd ones and the oversized one.
+    fn varied_with(odd: u32) -> Self {
+        let weight = |kind| match kind {
+            Kind::Oversized => 3,
+            Kind::Odd => odd,
+            _ => 1_000,
+        };
+        let mix = Mix::new(&ALL_KINDS.map(|kind| (kind, weight(kind))));
+        Mix { hash_types_permille: 250, hash_types: HASH_TYPES.len() as u8, ..mix }
+    }
+
+    /// The hash type of an input's signatures; `None` for the usual one.
+    pub(crate) fn draw_hash_type(&self, rng: &mut Rng) -> Option<u8> {
+        let unusual = rng.below(1_000) < u64::from(self.hash_types_permille);
+        unusual.then(|| HASH_TYPES[rng.below(u64::from(self.hash_types)) as usize])
     }
 
     /// A kind at random.

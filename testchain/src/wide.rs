@@ -7,9 +7,9 @@ use bitcoin::{Amount, BlockHash, Network, OutPoint, ScriptBuf, Txid};
 
 use crate::block::{block_time, coinbase, commit, header, merkle_root, mine};
 use crate::coin::Utxo;
+use crate::encode::put_compact;
 use crate::generator::{HEIGHT_MAX, MadeBlock, Totals};
 use crate::opcodes::OP_1;
-use crate::payment::put_compact;
 use crate::plan::reward;
 use crate::rng::Rng;
 

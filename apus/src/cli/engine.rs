@@ -6,6 +6,7 @@ mod tests;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use secp_lanes::Kernel;
 
 use super::chosen::Chosen;
 use super::conf::{Config, Found};
@@ -70,6 +71,16 @@ pub struct Engine {
     /// The hash that proves the hints; muhash is slower, and there for comparison.
     #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
     aggregate: Aggregate,
+    /// Who checks scripts that are not assumed valid.
+    ///
+    /// Both ways have the same result. fast leaves to Bitcoin Core's engine what it does not know,
+    /// blocks with less than two weeks of work on top, and one input in 4,096 to be checked by both
+    /// ways.
+    #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
+    script_engine: Scripts,
+    /// What verifies signatures together, for tests: by default the fastest that works here.
+    #[arg(long, value_enum, value_name = "KERNEL", hide = true)]
+    script_kernel: Option<ScriptKernel>,
     /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
     ///
     /// This bounds cached coins alone. About 150 MiB for blocks in progress come in addition, a
@@ -130,6 +141,55 @@ impl From<Aggregate> for sync::AggregateKind {
     }
 }
 
+/// Who checks scripts.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Scripts {
+    /// Bitcoin Core's engine, one input after the other.
+    Core,
+    /// Many signatures at once, several times as fast.
+    Fast,
+    /// Both for every input, to compare them: a difference ends the run and is saved.
+    Both,
+}
+
+impl Scripts {
+    fn of_default() -> Self {
+        match sync::ScriptEngine::default() {
+            sync::ScriptEngine::Core => Self::Core,
+            sync::ScriptEngine::Fast => Self::Fast,
+            sync::ScriptEngine::Both => Self::Both,
+        }
+    }
+}
+
+impl From<Scripts> for sync::ScriptEngine {
+    fn from(engine: Scripts) -> Self {
+        match engine {
+            Scripts::Core => Self::Core,
+            Scripts::Fast => Self::Fast,
+            Scripts::Both => Self::Both,
+        }
+    }
+}
+
+/// What verifies signatures together.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ScriptKernel {
+    Avx512,
+    Portable,
+    Library,
+}
+
+impl From<ScriptKernel> for Kernel {
+    fn from(kernel: ScriptKernel) -> Self {
+        match kernel {
+            ScriptKernel::Avx512 => Self::Avx512,
+            ScriptKernel::Portable => Self::Portable,
+            ScriptKernel::Library => Self::Library,
+        }
+    }
+}
+
 /// What a sync of the coins cache does besides writing what has changed.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum CacheSync {
@@ -167,6 +227,12 @@ impl Engine {
         options.hints = self.hints.as_deref().map(expand_home);
         options.aggregate = self.aggregate.into();
         options.cache_sync = self.cachesync.into();
+        options.script_engine = self.script_engine.into();
+        options.script_kernel = self.script_kernel.map(Kernel::from);
+        if let Some(kernel) = options.script_kernel {
+            let why = kernel.check().map_err(|why| format!("--script-kernel: {why}"));
+            why?;
+        }
         options.method = self.method.map(sync::Method::from).unwrap_or_default();
         options.spill_dir = self.spill_dir()?;
         options.join_depth = self.joindepth.unwrap_or(options.join_depth);

@@ -13,7 +13,7 @@ use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::progress::Reporter;
-use super::report::summary_json as summary_json_of_sync;
+use super::report_json::summary_json as summary_json_of_sync;
 use super::reporting::Reporting;
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{self, Statistics};

@@ -10,6 +10,7 @@ mod interrupt;
 mod progress;
 mod reporting;
 mod report;
+mod report_json;
 mod conf;
 mod home;
 mod chosen;

@@ -9,7 +9,8 @@ use super::failure::Failure;
 use super::log;
 use super::log_args::LogArgs;
 use super::output;
-use super::report::{PrunedJson, pruned_text};
+use super::report::pruned_text;
+use super::report_json::PrunedJson;
 use super::reporting::Reporting;
 use crate::sync;
 

@@ -9,7 +9,8 @@ use super::directory::Directory;
 use super::failure::Failure;
 use super::numbers::{date, thousands};
 use super::output;
-use super::report::{JoinJson, join_words};
+use super::report::join_words;
+use super::report_json::JoinJson;
 use super::reporting::Reporting;
 use crate::sync::{self, Status, Unfinished};
 

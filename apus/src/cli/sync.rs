@@ -16,6 +16,7 @@ use super::log;
 use super::peers::PeerArgs;
 use super::progress::Reporter;
 use super::report;
+use super::report_json::summary_json;
 use super::reporting::Reporting;
 use crate::sync::{self, Summary, SyncError};
 
@@ -119,10 +120,8 @@ pub fn with_engine(
     reporter.finish();
     let (summary, memory) = (result?, reporter.most_memory());
     log::last_line(report::outcome(&summary).trim_end());
-    let reported = reporting.report(
-        || report::summary_json(&summary, memory),
-        || report::summary_text(&summary, memory),
-    );
+    let reported = reporting
+        .report(|| summary_json(&summary, memory), || report::summary_text(&summary, memory));
     report::print_refusals(&summary);
     reported
         .map_err(|error| Failure::from(error).and("The work itself was done, and was saved"))?;

@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
 use crate::disk::{OnShare, Share, StoreError};
-use crate::hash::{Hash, MuHash, Sha256d};
+use crate::hash::{Elements, Hash, MuHash, Sha256d};
 use crate::wire::{OutPoint, put_compact_size};
 
 use super::chainstate::{Chainstate, CoinScan};
@@ -13,9 +13,12 @@ const SCANS_PER_THREAD: usize = 16;
 /// Bytes of tables for each scan where the serialised coins of several scans wait in memory to be
 /// hashed.
 const SCAN_BYTES: u64 = 2 << 20;
-/// Bytes of tables for each scan where nothing waits. At 4 µs for each coin a scan takes less than
-/// a second, and progress is reported after each.
+/// Bytes of tables for each scan where nothing waits. At 4 µs for each coin, without vector
+/// instructions, a scan takes less than a second, and progress is reported after each.
 const COUNT_BYTES: u64 = 16 << 20;
+/// Bytes of serialised coins that a scan collects before they are added to its MuHash: about 1,800
+/// usual coins, after which the end of a batch counts little, and small enough for the cache.
+const MUHASH_BATCH_BYTES: usize = 128 << 10;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -69,9 +72,9 @@ impl UtxoStats {
         let empty = || StoreError::new(chainstate.dir(), "the chainstate is empty");
         let best_block = chainstate.best_block()?.ok_or_else(empty)?;
         let (counts, hash) = match hash_type {
-            HashType::None => (count(chainstate, || (), report)?.0, None),
+            HashType::None => (count::<()>(chainstate, report)?.0, None),
             HashType::MuHash => {
-                let (counts, muhash) = count(chainstate, MuHash::new, report)?;
+                let (counts, muhash) = count::<MuHashSum>(chainstate, report)?;
                 (counts, Some((hash_type, muhash.finalize())))
             }
             HashType::HashSerialized3 => {
@@ -139,27 +142,55 @@ impl Counts {
     }
 }
 
-/// A hash that does not depend on the order or grouping of coins; `()` is no hash.
-trait CoinSum: Send {
-    fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8], scratch: &mut Vec<u8>);
-    fn combine(self, other: Self) -> Self;
+/// A hash that does not depend on the order or grouping of coins, while a scan adds coins to it;
+/// `()` is no hash.
+trait CoinSum: Default {
+    /// The hash of the coins of a scan, or of several.
+    type Hash: Send + Default;
+    fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8]);
+    fn finish(self) -> Self::Hash;
+    fn combine(hash: Self::Hash, other: Self::Hash) -> Self::Hash;
 }
 
 impl CoinSum for () {
-    fn add(&mut self, _: &OutPoint, _: &Coin, _: &[u8], _: &mut Vec<u8>) {}
-    fn combine(self, _: Self) {}
+    type Hash = ();
+    fn add(&mut self, _: &OutPoint, _: &Coin, _: &[u8]) {}
+    fn finish(self) {}
+    fn combine((): (), (): ()) {}
 }
 
-impl CoinSum for MuHash {
-    fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8], scratch: &mut Vec<u8>) {
-        scratch.clear();
-        put_hashed_coin(scratch, outpoint, coin, script);
-        self.insert(scratch);
+/// A MuHash and the coins that wait to be added to it together.
+#[derive(Default)]
+struct MuHashSum {
+    hash: MuHash,
+    waiting: Elements,
+}
+
+impl MuHashSum {
+    fn add_waiting(&mut self) {
+        self.hash.insert_many(self.waiting.len(), |i| self.waiting.get(i));
+        self.waiting.clear();
+    }
+}
+
+impl CoinSum for MuHashSum {
+    type Hash = MuHash;
+
+    fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
+        self.waiting.push_with(|out| put_hashed_coin(out, outpoint, coin, script));
+        if self.waiting.byte_len() >= MUHASH_BATCH_BYTES {
+            self.add_waiting();
+        }
     }
 
-    fn combine(mut self, other: Self) -> Self {
-        MuHash::combine(&mut self, &other);
-        self
+    fn finish(mut self) -> MuHash {
+        self.add_waiting();
+        self.hash
+    }
+
+    fn combine(mut hash: MuHash, other: MuHash) -> MuHash {
+        hash.combine(&other);
+        hash
     }
 }
 
@@ -179,26 +210,22 @@ fn for_each_coin(
     Ok(())
 }
 
-fn count<S: CoinSum>(
-    chainstate: &Chainstate,
-    new: impl Fn() -> S + Sync,
-    report: OnShare,
-) -> Result<(Counts, S)> {
+fn count<S: CoinSum>(chainstate: &Chainstate, report: OnShare) -> Result<(Counts, S::Hash)> {
     let even = SCANS_PER_THREAD * rayon::current_num_threads();
     let scans = chainstate.scans(even.max((chainstate.disk_bytes() / COUNT_BYTES) as usize))?;
     let share = Share::new(scans.len() as u64, report);
     let of_scan = |mut scan: CoinScan| {
-        let (mut counts, mut sum, mut scratch) = (Counts::default(), new(), Vec::new());
+        let (mut counts, mut sum) = (Counts::default(), S::default());
         for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
             counts.add(coin, script, is_new);
-            sum.add(outpoint, coin, script, &mut scratch);
+            sum.add(outpoint, coin, script);
         })?;
         share.add(1);
-        Ok((counts, sum))
+        Ok((counts, sum.finish()))
     };
-    let nothing = || (Counts::default(), new());
-    let combine = |a: (Counts, S), b: (Counts, S)| Ok((a.0.combine(b.0), a.1.combine(b.1)));
-    scans.into_par_iter().map(of_scan).try_reduce(nothing, combine)
+    let combine =
+        |a: (Counts, S::Hash), b: (Counts, S::Hash)| Ok((a.0.combine(b.0), S::combine(a.1, b.1)));
+    scans.into_par_iter().map(of_scan).try_reduce(Default::default, combine)
 }
 
 /// Counts all coins and hashes them in order. While one batch of scans is hashed, the threads read

@@ -1,15 +1,17 @@
 //! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes that
 //! scripts know, and MuHash3072. This module knows neither files nor what is hashed.
 
+mod elements;
 mod muhash;
-mod num3072;
 mod opcodes;
 mod sha256;
 mod value;
 
+pub use elements::Elements;
 pub use muhash::MuHash;
 pub use opcodes::{hash160, ripemd160, sha1};
 pub use sha256::{
-    Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many, sha256d_pairs,
+    Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
+    sha256d_pairs,
 };
 pub use value::{Hash, ParseHashError};

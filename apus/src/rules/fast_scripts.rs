@@ -15,18 +15,28 @@ pub enum FastVerdict {
     Left(Left),
 }
 
+/// The most signatures that are verified together. Crafted inputs have hundreds each.
+const TOGETHER_MAX: usize = 4096;
+
 /// Checks the scripts of many inputs at once: `script` says which signatures they ask for, and
 /// these are verified together. Says only that a spend is valid, or that Core's engine has to be
 /// asked.
 ///
-/// The memory stays from one batch to the next: 4 MB for 512 inputs.
+/// The memory stays from one batch to the next: 3 MB, for at most 4,096 signatures.
 pub struct FastScripts {
     batch: Batch,
-    /// Where the verdict of each check is to be noted; as many as the batch has.
+    /// What each verdict of the batch is about.
     places: Vec<Place>,
     multisigs: Vec<Multisig>,
-    verdicts: Vec<FastVerdict>,
+    inputs: Vec<Input>,
     signatures: u64,
+}
+
+/// An input that was added.
+struct Input {
+    left: Option<Left>,
+    /// Checks that are not known to hold.
+    open: usize,
 }
 
 /// What a verdict is about.
@@ -44,6 +54,7 @@ struct Multisig {
     input: usize,
     keys: Vec<Box<[u8]>>,
     signatures: Vec<Signature>,
+    is_done: bool,
 }
 
 struct Signature {
@@ -62,7 +73,7 @@ impl FastScripts {
             batch: Batch::new(secp_lanes::Options { kernel, ..secp_lanes::Options::default() }),
             places: Vec::new(),
             multisigs: Vec::new(),
-            verdicts: Vec::new(),
+            inputs: Vec::new(),
             signatures: 0,
         }
     }
@@ -71,10 +82,14 @@ impl FastScripts {
     pub fn add(&mut self, messages: &mut TxSighash, input: usize, flags: ScriptFlags) {
         let mut checks = Vec::with_capacity(1);
         let left = signature_checks(messages, input, flags, &mut checks).err();
-        let index = self.verdicts.len();
-        self.verdicts.push(left.map_or(FastVerdict::Valid, FastVerdict::Left));
+        let index = self.inputs.len();
+        let open = if left.is_none() { checks.len() } else { 0 };
+        self.inputs.push(Input { left, open });
         if left.is_none() {
             checks.into_iter().for_each(|check| self.push(index, check));
+        }
+        if self.places.len() >= TOGETHER_MAX {
+            self.round();
         }
     }
 
@@ -118,18 +133,23 @@ impl FastScripts {
             self.round();
         }
         self.multisigs.clear();
-        std::mem::take(&mut self.verdicts)
+        let verdict = |input: Input| match (input.left, input.open) {
+            (None, 0) => FastVerdict::Valid,
+            (None, _) => FastVerdict::Left(Left::Signature),
+            (Some(left), _) => FastVerdict::Left(left),
+        };
+        self.inputs.drain(..).map(verdict).collect()
     }
 
+    /// Verifies what waits, and adds the next keys of each CHECKMULTISIG.
     fn round(&mut self) {
         let verdicts = self.batch.verify();
+        assert_eq!(verdicts.len(), self.places.len(), "a verdict for each signature");
         self.signatures += verdicts.len() as u64;
         for (verdict, place) in verdicts.iter().zip(self.places.drain(..)) {
             match (place, *verdict) {
-                (Place::Input(_), Verdict::Valid) => {}
-                (Place::Input(input), _) => {
-                    self.verdicts[input] = FastVerdict::Left(Left::Signature);
-                }
+                (Place::Input(input), Verdict::Valid) => self.inputs[input].open -= 1,
+                (Place::Input(input), _) => self.inputs[input].left = Some(Left::Signature),
                 (Place::Multisig { multisig, signature }, Verdict::Valid) => {
                     self.multisigs[multisig].signatures[signature].is_valid = true;
                 }
@@ -141,13 +161,17 @@ impl FastScripts {
         }
         for index in 0..self.multisigs.len() {
             let multisig = &mut self.multisigs[index];
-            if multisig.signatures.iter().all(|signature| signature.is_valid) {
+            let input = &mut self.inputs[multisig.input];
+            if multisig.is_done || input.left.is_some() {
                 continue;
             }
-            if self.verdicts[multisig.input] == FastVerdict::Valid && multisig.advance() {
+            if multisig.signatures.iter().all(|signature| signature.is_valid) {
+                multisig.is_done = true;
+                input.open -= 1;
+            } else if multisig.advance() {
                 self.push_untried(index);
             } else {
-                self.verdicts[multisig.input] = FastVerdict::Left(Left::Signature);
+                input.left = Some(Left::Signature);
             }
         }
     }
@@ -156,25 +180,23 @@ impl FastScripts {
     pub fn signatures(&self) -> u64 {
         self.signatures
     }
-
-    /// How signatures are verified.
-    pub fn kernel(&self) -> Kernel {
-        self.batch.kernel()
-    }
 }
 
 impl Multisig {
+    /// The last keys are tried first, as by Core.
     fn new(input: usize, keys: &[&[u8]], signatures: &[(&[u8], [u8; 32])]) -> Self {
-        let with_key = |(key, (der, message)): (usize, &(&[u8], [u8; 32]))| Signature {
+        let first = keys.len() - signatures.len();
+        let with_key = |(index, (der, message)): (usize, &(&[u8], [u8; 32]))| Signature {
             der: Box::from(*der),
             message: *message,
-            key,
+            key: first + index,
             is_valid: false,
         };
         Self {
             input,
             keys: keys.iter().map(|key| Box::from(*key)).collect(),
             signatures: signatures.iter().enumerate().map(with_key).collect(),
+            is_done: false,
         }
     }
 
@@ -183,16 +205,17 @@ impl Multisig {
         self.keys.clear();
     }
 
-    /// Moves each signature that is not by its key to the next one, and those after it so that the
-    /// order stays. Returns whether there are keys enough.
+    /// Moves each signature that is not by its key to the one before, and those before it so that
+    /// the order stays. Returns whether there are keys enough.
     fn advance(&mut self) -> bool {
-        let mut next = 0;
-        for signature in &mut self.signatures {
-            let key = (signature.key + usize::from(!signature.is_valid)).max(next);
+        // The keys below are left for the signatures that come before.
+        let mut left = self.keys.len();
+        for signature in self.signatures.iter_mut().rev() {
+            let end = (signature.key + usize::from(signature.is_valid)).min(left);
+            let Some(key) = end.checked_sub(1) else { return false };
             signature.is_valid &= key == signature.key;
-            signature.key = key;
-            next = key + 1;
+            (signature.key, left) = (key, key);
         }
-        next <= self.keys.len()
+        true
     }
 }

@@ -2,8 +2,8 @@ use super::scripts::TxScripts;
 use crate::hash::{Hash, sha256d};
 use crate::wire::opcodes::{OP_PUSHDATA1, OP_PUSHDATA2, OP_PUSHDATA4, OP_RETURN};
 use crate::wire::{
-    BlockView, Cursor, Ops, ParseError, Prevout, ScriptFlags, TxView, WITNESS_COMMITMENT_HEADER, flags,
-    merkle_root, put_compact_size,
+    BlockView, Cursor, Ops, ParseError, Prevout, ScriptFlags, TxView, WITNESS_COMMITMENT_HEADER,
+    flags, merkle_root, put_compact_size,
 };
 
 /// The first bytes of the push that holds the solution, in the script of the witness commitment

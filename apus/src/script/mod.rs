@@ -16,6 +16,7 @@ mod interpreter;
 mod item;
 mod number;
 mod operations;
+mod run;
 mod signatures;
 mod spend;
 mod taproot;

@@ -96,7 +96,8 @@ impl<'a> Interpreter<'_, 'a> {
                 let depth = usize::try_from(depth).map_err(|_| Left::Limit)?;
                 match code {
                     OP_PICK => self.copy(depth, 1)?,
-                    _ => self.raise(depth, 1)?,
+                    OP_ROLL => self.raise(depth, 1)?,
+                    _ => return Err(Left::Opcode(code)),
                 }
             }
         }

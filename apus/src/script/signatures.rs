@@ -9,6 +9,9 @@ use crate::wire::opcodes::*;
 
 /// The most keys of a CHECKMULTISIG (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 const MULTISIG_KEYS_MAX: i64 = 20;
+/// Bytes of the shortest and the longest signature in strict DER (BIP66), without its type.
+const DER_BYTES_MIN: usize = 8;
+const DER_BYTES_MAX: usize = 72;
 /// The weight that a signature in a leaf takes of its budget (BIP342's
 /// `VALIDATION_WEIGHT_PER_SIGOP_PASSED`).
 const SIGNATURE_WEIGHT: i64 = 50;
@@ -58,7 +61,7 @@ impl<'a> Interpreter<'_, 'a> {
         if signature.bytes().is_empty() {
             return Ok(false);
         }
-        let key = key.found().ok_or(Left::Encoding)?;
+        let key = ecdsa_key(key)?;
         let (signature, message) = self.signed(signature, script, version)?;
         self.checks.push(Check::Ecdsa { key, signature, message });
         Ok(true)
@@ -73,15 +76,21 @@ impl<'a> Interpreter<'_, 'a> {
     ) -> Result<(&'a [u8], [u8; 32]), Left> {
         let whole = signature.found().ok_or(Left::Encoding)?;
         let (hash_type, signature) = whole.split_last().ok_or(Left::EmptySignature)?;
-        if version == Version::V0 {
-            return Ok((signature, self.messages.v0(self.input, script, *hash_type)));
+        // Core hashes no message for what cannot be a signature.
+        if !(DER_BYTES_MIN..=DER_BYTES_MAX).contains(&signature.len()) {
+            return Err(Left::Encoding);
         }
-        // Core deletes the push of the signature from the script that is signed.
-        if contains(script, whole) {
-            return Err(Left::SignatureInScript);
-        }
-        let message = self.messages.legacy(self.input, script, *hash_type);
-        Ok((signature, message.ok_or(Left::Encoding)?))
+        let message = if version == Version::V0 {
+            let make = |run: &mut Self| Some(run.messages.v0(run.input, script, *hash_type));
+            self.message(*hash_type, make)?
+        } else {
+            // Core deletes the push of the signature from the script that is signed.
+            if contains(script, whole) {
+                return Err(Left::SignatureInScript);
+            }
+            self.message(*hash_type, |run| run.messages.legacy(run.input, script, *hash_type))?
+        };
+        Ok((signature, message))
     }
 
     fn multisig(&mut self, script: &[u8], version: Version) -> Result<bool, Left> {
@@ -105,7 +114,7 @@ impl<'a> Interpreter<'_, 'a> {
             let all_are = empty == signatures.len();
             return if all_are { Ok(false) } else { Err(Left::EmptySignature) };
         }
-        let keys = keys.iter().map(|key| key.found().ok_or(Left::Encoding));
+        let keys = keys.into_iter().map(ecdsa_key);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         let signatures = signatures.iter().map(|item| self.signed(*item, script, version));
         let signatures = signatures.collect::<Result<Vec<_>, _>>()?;
@@ -153,9 +162,19 @@ impl<'a> Interpreter<'_, 'a> {
             [hash_type] if *hash_type != 0 => *hash_type,
             _ => return Err(Left::Encoding),
         };
-        let message = self.messages.taproot(self.input, hash_type, extra).ok_or(Left::Encoding)?;
+        let make = |run: &mut Self| run.messages.taproot(run.input, hash_type, extra);
+        let message = self.message(hash_type, make)?;
         self.checks.push(Check::Schnorr { key, signature, message });
         Ok(())
+    }
+}
+
+/// A key of a form that is read here: compressed or uncompressed, and not a result.
+fn ecdsa_key(key: Item<'_>) -> Result<&[u8], Left> {
+    let key = key.found().ok_or(Left::Encoding)?;
+    match (key.first(), key.len()) {
+        (Some(2 | 3), 33) | (Some(4), 65) => Ok(key),
+        _ => Err(Left::Encoding),
     }
 }
 

@@ -5,7 +5,7 @@ use super::item::Item;
 use super::taproot::{Control, LEAF_TAPSCRIPT};
 use super::{Check, Left};
 use crate::hash::{hash160, sha256};
-use crate::sighash::{TaprootExtra, TxSighash};
+use crate::sighash::{TaprootExtra, TxSighash, annex_hash};
 use crate::wire::opcodes::*;
 use crate::wire::{InputView, Ops, ScriptFlags, compact_size_len, flags};
 
@@ -119,6 +119,7 @@ impl<'a> Interpreter<'_, 'a> {
             return Err(Left::False);
         }
         self.stack.clear();
+        self.signed.clear();
         self.stack.extend(input.witness().map(Item::Found));
         match (program.version, program.bytes.len()) {
             (0, 20) => self.key_hash(program.bytes),
@@ -160,7 +161,7 @@ impl<'a> Interpreter<'_, 'a> {
         if let [.., _, last] = &self.stack[..]
             && last.bytes().first() == Some(&ANNEX_TAG)
         {
-            annex = Some(self.witness_item()?);
+            annex = Some(annex_hash(self.witness_item()?));
         }
         if let [signature] = &self.stack[..] {
             let signature = signature.found().ok_or(Left::Program)?;

@@ -6,12 +6,10 @@ use super::Check;
 use crate::hash::Sha256Pieces;
 use crate::wire::compact_size;
 
-/// Bytes of a control block without steps: leaf version and parity, and the internal key.
-pub(super) const CONTROL_BASE_BYTES: usize = 33;
 /// Bytes of a step from a leaf to the root.
-pub(super) const CONTROL_STEP_BYTES: usize = 32;
+const CONTROL_STEP_BYTES: usize = 32;
 /// The most steps.
-pub(super) const CONTROL_STEPS_MAX: usize = 128;
+const CONTROL_STEPS_MAX: usize = 128;
 /// The bits of a control block's first byte that are the leaf's version.
 const LEAF_MASK: u8 = 0xfe;
 /// The version of leaves that are scripts (BIP342).

@@ -1,56 +1,12 @@
 //! Messages of bare and P2SH scripts (Core's `SignatureHash` with `SigVersion::BASE`).
 
-use super::{
-    OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, TxSighash,
+use super::parts::{
+    BLANK_INPUT_BYTES, Blank, OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE,
+    update_script,
 };
+use super::tx::TxSighash;
 use crate::hash::Sha256d;
-use crate::wire::{TxView, compact_size, put_compact_size};
-
-/// Bytes of an input whose script is left out.
-const BLANK_INPUT_BYTES: usize = 36 + 1 + 4;
-
-/// What the messages that sign all inputs and outputs have in common.
-pub(super) struct Blank {
-    /// All inputs, their scripts left out.
-    inputs: Vec<u8>,
-    /// The number of outputs, and its length.
-    output_count: ([u8; 9], usize),
-    /// The message up to the input of this index.
-    start: Sha256d,
-    before: usize,
-}
-
-impl Blank {
-    fn new(tx: &TxView) -> Self {
-        let mut inputs = Vec::with_capacity(tx.input_count() * BLANK_INPUT_BYTES);
-        for input in tx.inputs() {
-            inputs.extend_from_slice(input.outpoint_bytes());
-            inputs.push(0);
-            inputs.extend(input.sequence().to_le_bytes());
-        }
-        let output_count = compact_size(tx.output_count() as u64);
-        Self { inputs, output_count, start: Self::first(tx), before: 0 }
-    }
-
-    fn first(tx: &TxView) -> Sha256d {
-        let mut start = Sha256d::default();
-        start.update(&tx.version().to_le_bytes());
-        update_compact_size(&mut |bytes| start.update(bytes), tx.input_count());
-        start
-    }
-
-    /// The state of the message before the input at `index`. Inputs that ask in their order hash
-    /// each of those before them once, and not again for each.
-    fn before(&mut self, tx: &TxView, index: usize) -> Sha256d {
-        if self.before > index {
-            (self.start, self.before) = (Self::first(tx), 0);
-        }
-        let between = self.before * BLANK_INPUT_BYTES..index * BLANK_INPUT_BYTES;
-        self.start.update(&self.inputs[between]);
-        self.before = index;
-        self.start.clone()
-    }
-}
+use crate::wire::{TxView, put_compact_size};
 
 impl TxSighash<'_> {
     /// The message that a signature with this type in the input at `input` signs, if `code` is the
@@ -102,7 +58,10 @@ impl TxSighash<'_> {
                 continue;
             }
             out.extend_from_slice(input.outpoint_bytes());
-            update_script(&mut |bytes| out.extend_from_slice(bytes), if i == index { code } else { &[] });
+            update_script(
+                &mut |bytes| out.extend_from_slice(bytes),
+                if i == index { code } else { &[] },
+            );
             let sequence = if i == index || signs_all_outputs { input.sequence() } else { 0 };
             out.extend(sequence.to_le_bytes());
         }
@@ -133,15 +92,4 @@ fn end(mut message: Sha256d, tx: &TxView, hash_type: u8) -> [u8; 32] {
     message.update(&tx.lock_time().to_le_bytes());
     message.update(&u32::from(hash_type).to_le_bytes());
     message.finish().0
-}
-
-/// Hashes a script as it is serialised: after its length.
-pub(super) fn update_script(update: &mut impl FnMut(&[u8]), script: &[u8]) {
-    update_compact_size(update, script.len());
-    update(script);
-}
-
-fn update_compact_size(update: &mut impl FnMut(&[u8]), value: usize) {
-    let (bytes, len) = compact_size(value as u64);
-    update(&bytes[..len]);
 }

@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use super::legacy::update_script;
-use super::{
-    SIGHASH_ALL, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, TaprootExtra, TxSighash,
+use super::parts::{
+    SIGHASH_ALL, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, update_script,
 };
-use crate::hash::Sha256Pieces;
+use super::tx::{TaprootExtra, TxSighash};
+use crate::hash::{Sha256Pieces, sha256};
 
 /// The type of a signature without a byte for its type.
 const SIGHASH_DEFAULT: u8 = 0;
@@ -67,10 +67,10 @@ impl TxSighash<'_> {
             message.update(&(input as u32).to_le_bytes());
         }
         if let Some(annex) = extra.annex {
-            message.update(&hash(|hash| update_script(&mut |bytes| hash.update(bytes), annex)));
+            message.update(&annex);
         }
         if outputs == SIGHASH_SINGLE {
-            message.update(&hash(|hash| hash.update(tx.output(input).bytes())));
+            message.update(&sha256(tx.output(input).bytes()));
         }
         if let Some(leaf) = extra.leaf {
             message.update(&leaf);
@@ -79,10 +79,4 @@ impl TxSighash<'_> {
         }
         Some(message.finish())
     }
-}
-
-fn hash(put: impl FnOnce(&mut Sha256Pieces)) -> [u8; 32] {
-    let mut hash = Sha256Pieces::default();
-    put(&mut hash);
-    hash.finish()
 }

@@ -6,7 +6,7 @@ use bitcoin::sighash::{Annex, EcdsaSighashType, Prevouts, SighashCache, TapSigha
 use bitcoin::{Amount, Script, ScriptBuf, TapLeafHash, Transaction, TxOut};
 use serde_json::Value;
 
-use super::{TaprootExtra, TxSighash};
+use super::{TaprootExtra, TxSighash, annex_hash};
 use crate::testdata::{Random, from_hex, vectors};
 use crate::wire::{BlockView, Prevout};
 
@@ -176,7 +176,11 @@ fn taproot_messages() {
                     leaf.map(|leaf| (TapLeafHash::from_byte_array(leaf), u32::MAX)),
                     TapSighashType::from_consensus_u8(hash_type).expect("a known type"),
                 );
-                let ours = messages.taproot(input, hash_type, TaprootExtra { annex, leaf });
+                let ours = messages.taproot(
+                    input,
+                    hash_type,
+                    TaprootExtra { annex: annex.map(annex_hash), leaf },
+                );
                 assert_eq!(ours, theirs.ok().map(|theirs| theirs.to_byte_array()));
                 none += usize::from(ours.is_none());
             }

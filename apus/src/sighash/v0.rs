@@ -1,7 +1,9 @@
 //! Messages of version 0 witnesses (BIP143; Core's `SignatureHash` with `SigVersion::WITNESS_V0`).
 
-use super::legacy::update_script;
-use super::{OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, TxSighash};
+use super::parts::{
+    OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, update_script,
+};
+use super::tx::TxSighash;
 use crate::hash::{Sha256d, sha256d};
 
 impl TxSighash<'_> {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::hash::{Midstate, MuHash, State};
+use crate::hash::{Elements, Midstate, MuHash, State};
 
 /// 64 secret random bytes, new for each run. Whoever knows them can make different outputs that
 /// have the same sum, so that they are never displayed.
@@ -37,59 +37,6 @@ impl fmt::Debug for Salt {
     }
 }
 
-/// A list of elements of any length, in one buffer.
-#[derive(Clone, Debug, Default)]
-pub struct Elements {
-    bytes: Vec<u8>,
-    /// The end of each element in `bytes`.
-    ends: Vec<usize>,
-}
-
-impl Elements {
-    /// Adds the element that `write` appends to the buffer.
-    #[inline]
-    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
-        self.ends.push(self.bytes.len());
-    }
-
-    /// Adds an element.
-    #[inline]
-    #[cfg(any(test, feature = "internals"))]
-    pub fn push(&mut self, element: &[u8]) {
-        self.push_with(|bytes| bytes.extend_from_slice(element));
-    }
-
-    /// Removes all elements; their memory is kept.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    /// The number of elements.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether there are no elements.
-    #[cfg(any(test, feature = "internals"))]
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// The element at `index`, which must be below [`Elements::len`].
-    #[inline]
-    pub fn get(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.bytes[start..self.ends[index]]
-    }
-
-    /// The elements in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.len()).map(|index| self.get(index))
-    }
-}
-
 /// Two multisets of elements, those created and those spent, of which only a sum is kept.
 ///
 /// An element is the 36 bytes of an outpoint or, where scripts are checked, an outpoint and its
@@ -105,9 +52,11 @@ pub trait Aggregate: Send + Sized {
     fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]);
 
     /// Adds the element of an output that was created and is not unspent at the end.
+    #[cfg(any(test, feature = "internals"))]
     fn create(&mut self, element: &[u8]);
 
     /// Adds the element of an output that was spent.
+    #[cfg(any(test, feature = "internals"))]
     fn spend(&mut self, element: &[u8]);
 
     /// [`Aggregate::create`] for many elements, which is faster.
@@ -154,10 +103,12 @@ impl Aggregate for SumAggregate {
         self.spent.add_short(&self.salted, outpoints);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn create(&mut self, element: &[u8]) {
         self.created.add_many(&self.salted, 1, |_| element);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn spend(&mut self, element: &[u8]) {
         self.spent.add_many(&self.salted, 1, |_| element);
     }
@@ -269,27 +220,29 @@ impl Aggregate for MuHashAggregate {
     }
 
     fn create_outpoints(&mut self, outpoints: &[[u8; 36]]) {
-        outpoints.iter().for_each(|outpoint| self.create(outpoint));
+        self.0.insert_many(outpoints.len(), |i| &outpoints[i]);
     }
 
     fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]) {
-        outpoints.iter().for_each(|outpoint| self.spend(outpoint));
+        self.0.remove_many(outpoints.len(), |i| &outpoints[i]);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn create(&mut self, element: &[u8]) {
         self.0.insert(element);
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn spend(&mut self, element: &[u8]) {
         self.0.remove(element);
     }
 
     fn create_many(&mut self, elements: &Elements) {
-        elements.iter().for_each(|element| self.create(element));
+        self.0.insert_many(elements.len(), |i| elements.get(i));
     }
 
     fn spend_many(&mut self, elements: &Elements) {
-        elements.iter().for_each(|element| self.spend(element));
+        self.0.remove_many(elements.len(), |i| elements.get(i));
     }
 
     fn combine(&mut self, other: &Self) {

@@ -1,11 +1,8 @@
 //! The blocks whose scripts need not be checked, exactly as Core's `ConnectBlock` decides it.
 
-use super::options::AssumeValid;
+use super::options::{AssumeValid, BURIED_SECONDS};
 use crate::chain::{BlockId, Tree};
 use crate::rules::{Work, equivalent_time};
-
-/// Time for which the network must have worked on top of a block before its scripts are skipped.
-const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
 /// The block at `height` up to which `option` assumes every block to be valid: the assumed block or
 /// an ancestor of it, if the best header has the network's minimum work. If the assumed block is
@@ -64,7 +61,7 @@ pub(super) fn vouched_for(
             tree.node(best).height
         )));
     }
-    if option == AssumeValid::BuiltIn && !is_buried(tree, target, best) {
+    if option == AssumeValid::BuiltIn && !is_buried(tree, target, best, BURIED_SECONDS) {
         return Err(unmet(format!(
             "where the assumed block is the one built in, two weeks of work must lie on top of the \
              hints' height, and the best header is at height {}; bring more blocks, or {name}",
@@ -112,13 +109,21 @@ impl Assumed {
         let height = tree.node(id).height;
         tree.ancestor(assumed, height) == Some(id)
             && tree.ancestor(best, height) == Some(id)
-            && is_buried(tree, id, best)
+            && is_buried(tree, id, best, BURIED_SECONDS)
     }
 }
 
-/// Whether two weeks of work lie on top of `id` in the best header's chain.
-fn is_buried(tree: &Tree, id: BlockId, best: BlockId) -> bool {
+/// Whether a block is in the chain of the best header, that header has the network's minimum work,
+/// and the work of more than `seconds` lies on top of the block.
+pub(super) fn is_buried_below_best(tree: &Tree, id: BlockId, seconds: i64) -> bool {
+    let best = tree.best_header();
+    tree.node(best).work >= Work::from_hash(&tree.network().minimum_chain_work)
+        && tree.ancestor(best, tree.node(id).height) == Some(id)
+        && is_buried(tree, id, best, seconds)
+}
+
+/// Whether the work of more than `seconds` lies on top of `id` in the best header's chain.
+fn is_buried(tree: &Tree, id: BlockId, best: BlockId, seconds: i64) -> bool {
     let (from, to) = (tree.node(id), tree.node(best));
-    let on_top = equivalent_time(to.work, from.work, to.bits, tree.network());
-    on_top > BURIED_SECONDS
+    equivalent_time(to.work, from.work, to.bits, tree.network()) > seconds
 }

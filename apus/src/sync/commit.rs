@@ -181,7 +181,7 @@ impl Ledger {
         if let Some(coins) = &mut self.coins {
             *coins += block.coins_gained();
         }
-        let with_scripts = block.script_flags.is_some();
+        let with_scripts = block.scripts.is_some();
         self.checked.note_connected(block.prepared.height, with_scripts);
         let scripts = if with_scripts { block.input_count() as u64 } else { 0 };
         self.counts = Counts {

@@ -65,9 +65,9 @@ pub use info::txoutset_info;
 #[cfg(feature = "internals")]
 pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
-pub use options::{AggregateKind, AssumeValid, CacheSync, Method, Options, Prune};
+pub use options::{AggregateKind, AssumeValid, CacheSync, Method, Options, Prune, ScriptEngine};
 pub use outcome::{
-    ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin, Summary,
+    ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin, ScriptCounts, Summary,
 };
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};

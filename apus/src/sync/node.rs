@@ -26,6 +26,7 @@ use crate::store::{
     BlockFiles, BlockFilesOptions, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions,
     IndexRecord, SourceItem,
 };
+use crate::sync::block::scripts::ScriptChecker;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
@@ -51,6 +52,7 @@ pub(super) struct Node {
     /// About how large the blocks are that peers have.
     pub sizes: Sizes,
     pub clock: Clock,
+    pub scripts: ScriptChecker,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
 }
@@ -106,6 +108,7 @@ impl Node {
             peers: None,
             sizes: Sizes::default(),
             clock: Clock::default(),
+            scripts: ScriptChecker::new(options, disk),
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
             dir,
@@ -153,6 +156,7 @@ impl Node {
             clock: &self.clock,
             pool: &self.pool,
             peers: self.peers.as_deref(),
+            scripts: &self.scripts,
         };
         (shared, &mut self.ledger)
     }

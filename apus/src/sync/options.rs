@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use secp_lanes::Kernel;
+
 use super::peers::PeerOptions;
 use crate::hash::{Hash, sha256d};
 use crate::wire::Network;
@@ -20,6 +22,10 @@ const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 /// deep, and these connect in order within seconds.
 const JOIN_DEPTH: u32 = 144;
 
+/// Time for which the network must have worked on top of a block before its scripts are skipped, or
+/// checked on the fast way.
+pub(super) const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
+
 /// The data directory to sync, and how to do it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -32,6 +38,13 @@ pub struct Options {
     pub network: Network,
     /// The block up to which scripts are taken as valid.
     pub assumevalid: AssumeValid,
+    /// Who checks scripts.
+    pub script_engine: ScriptEngine,
+    /// Seconds for which the network must have worked on top of a block, below a best header with
+    /// the network's minimum work, before [`ScriptEngine::Fast`] applies to it.
+    pub fast_scripts_buried: i64,
+    /// How signatures are verified on the fast way; `None` for the fastest.
+    pub script_kernel: Option<Kernel>,
     /// Bytes of memory for cached coins: entries, table and scripts.
     pub dbcache_bytes: usize,
     /// What a sync of the coins cache does besides writing what has changed.
@@ -74,6 +87,36 @@ pub enum Prune {
     Manual,
     /// Those that are too many: block and undo files are to have at most so many bytes.
     Target(u64),
+}
+
+/// Who checks scripts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScriptEngine {
+    /// Bitcoin Core's engine, one input after the other.
+    Core,
+    /// Many signatures at once, and Core's engine for what that leaves, for blocks that are not
+    /// deeply buried, and for one input in 4,096.
+    Fast,
+    /// Both, for every input; a difference ends the run.
+    Both,
+}
+
+impl Default for ScriptEngine {
+    /// Whoever tests Apus compares both with each chain.
+    fn default() -> Self {
+        if cfg!(debug_assertions) { Self::Both } else { Self::Fast }
+    }
+}
+
+impl ScriptEngine {
+    /// The name that `--script-engine` and `--json` have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Fast => "fast",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// What a sync of the coins cache does besides writing what has changed. The ways that Bitcoin Core
@@ -123,6 +166,9 @@ impl Options {
             blocks_dir: None,
             network,
             assumevalid: AssumeValid::BuiltIn,
+            script_engine: ScriptEngine::default(),
+            fast_scripts_buried: BURIED_SECONDS,
+            script_kernel: None,
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
             cache_sync: CacheSync::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

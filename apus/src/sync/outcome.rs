@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use secp_lanes::Kernel;
+
 use super::checked::Checked;
 use super::clock::{Waits, words_of};
 use super::options::Method;
@@ -59,6 +61,21 @@ impl Counts {
     }
 }
 
+/// Who has checked the scripts of a run, in inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScriptCounts {
+    /// Found valid by verifying many signatures at once.
+    pub fast: u64,
+    /// Decided by Bitcoin Core's engine alone.
+    pub core: u64,
+    /// Those of the first that Core's engine has checked as well.
+    pub rechecked: u64,
+    /// Signatures, and commitments of Taproot, that were verified side by side.
+    pub signatures: u64,
+    /// What verified them; `None` if there were none.
+    pub kernel: Option<Kernel>,
+}
+
 /// How a sync ended.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -75,6 +92,8 @@ pub struct Summary {
     pub spilled_bytes: Option<u64>,
     /// The work that this run did.
     pub counts: Counts,
+    /// Who has checked scripts, and how many.
+    pub scripts: ScriptCounts,
     /// Wall clock time.
     pub elapsed: Duration,
     /// Processor time, summed over all cores.

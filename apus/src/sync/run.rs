@@ -447,6 +447,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         chosen: None,
         spilled_bytes: None,
         counts: node.ledger.counts,
+        scripts: node.scripts.counts(),
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),

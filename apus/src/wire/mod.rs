@@ -20,8 +20,8 @@ mod script;
 
 pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
 pub use cursor::{
-    Cursor, ParseError, VARINT_BYTES_MAX, compact_size, compact_size_len, put_compact_size, put_varint,
-    put_varint_at, varint_len,
+    Cursor, ParseError, VARINT_BYTES_MAX, compact_size, compact_size_len, put_compact_size,
+    put_varint, put_varint_at, varint_len,
 };
 pub use header::{HEADER_BYTES, Header};
 pub use merkle::{MerkleRoot, merkle_root};

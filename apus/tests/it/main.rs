@@ -30,6 +30,7 @@ mod real_chains;
 mod reorganisation;
 mod repairs;
 mod resources;
+mod script_engines;
 mod side_branches;
 mod support;
 mod swiftsync;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use apus_testchain::write::write_framed;
-use apus_testchain::{Generator, MadeBlock, Mix, Spec, Wide, WideSpec};
+use apus_testchain::{Generator, KEYS_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
 use serde_json::{Value, json};
 
 use crate::Result;
@@ -54,7 +54,7 @@ impl Shape {
     pub fn of_size(bytes: u64) -> Self {
         let busy = (bytes * BUSY_DEFAULT).div_ceil(SIZE_DEFAULT).max(20);
         let busy = u32::try_from(busy).unwrap_or(u32::MAX);
-        Self { coins: Coins::Few, bytes, busy, top: 0, keys: 4_096, seed: 1 }
+        Self { coins: Coins::Few, bytes, busy, top: 0, keys: KEYS_MAX, seed: 1 }
     }
 
     /// A chain of `bytes`, and busy blocks on top of them.

@@ -8,7 +8,7 @@ use apus::coins::Coin;
 use apus::disk::Disk;
 use apus::rules::{TxScripts, script_flags};
 use apus::store::{BlockFiles, DataDir, DataDirOptions, IndexEntry};
-use apus::wire::{BlockView, Chain, Cursor, Network, Prevout};
+use apus::wire::{BlockView, Chain, Cursor, Network, Prevout, ScriptFlags};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,23 +23,91 @@ struct Checked {
     cpu: Duration,
 }
 
-/// Checks every script of a regtest directory on all cores, with blocks in any order.
+/// The blocks of a regtest directory, with undo data.
+pub struct Blocks {
+    files: BlockFiles,
+    entries: Vec<IndexEntry>,
+    network: Network,
+}
+
+/// A block, and the coins that it spends.
+pub struct SpendingBlock {
+    /// The block.
+    pub view: BlockView<Vec<u8>>,
+    /// The flags that its scripts are checked with.
+    pub flags: ScriptFlags,
+    spent: Vec<(Coin, Vec<u8>)>,
+}
+
+impl SpendingBlock {
+    /// The coins that the block spends, in the order of its inputs.
+    pub fn prevouts(&self) -> Vec<Prevout<'_>> {
+        self.spent.iter().map(prevout).collect()
+    }
+}
+
+impl Blocks {
+    /// The blocks in a directory, by their place in the files.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(datadir: &Path) -> Result<Self> {
+        let network = Network::new(Chain::Regtest);
+        let dir = DataDir::open(&Disk::new(), datadir, &network, DataDirOptions::default())?;
+        let (_, index, files) = dir.open_blocks()?;
+        let mut entries = index.entries;
+        entries.retain(|entry| entry.height > 0);
+        entries.sort_by_key(|entry| (entry.record.file, entry.record.data_pos));
+        Ok(Self { files, entries, network })
+    }
+
+    /// The last so many blocks that spend coins.
+    pub fn busiest(&self, count: usize) -> impl Iterator<Item = &IndexEntry> {
+        self.entries.iter().rev().filter(|entry| entry.record.tx_count > 1).take(count)
+    }
+
+    /// Reads a block and its undo data.
+    ///
+    /// # Errors
+    /// One is missing or broken, or they do not fit together.
+    pub fn read(&self, entry: &IndexEntry) -> Result<SpendingBlock> {
+        let pos = entry.block_pos().ok_or("a block is not stored")?;
+        let undo_pos = entry.undo_pos().ok_or("a block has no undo data")?;
+        let view = BlockView::parse(self.files.read_block(pos)?)?;
+        let undo = self.files.read_undo(undo_pos, &entry.header.prev)?;
+        let flags = script_flags(&self.network, entry.height, &entry.hash);
+        let mut cursor = Cursor::new(&undo);
+        if cursor.compact_size()? + 1 != view.tx_count() {
+            return Err("undo data of another block".into());
+        }
+        let mut spent = Vec::with_capacity(view.input_count());
+        for tx in view.txs().skip(1) {
+            if cursor.compact_size()? != tx.input_count() {
+                return Err("undo data of another transaction".into());
+            }
+            for _ in 0..tx.input_count() {
+                let coin = Coin::decode_undo(&mut cursor)?;
+                let script = coin.script.to_script();
+                spent.push((coin, script));
+            }
+        }
+        Ok(SpendingBlock { view, flags, spent })
+    }
+}
+
+/// Checks every script of a regtest directory in Core's engine on all cores, with blocks in any
+/// order.
 ///
 /// # Errors
 /// A block or its undo data is missing or broken, or a script fails.
 pub fn run(datadir: &Path) -> Result<Value> {
-    let network = Network::new(Chain::Regtest);
-    let disk = Disk::new();
-    let dir = DataDir::open(&disk, datadir, &network, DataDirOptions::default())?;
-    let (_, index, files) = dir.open_blocks()?;
-    let mut entries: Vec<&IndexEntry> =
-        index.entries.iter().filter(|entry| entry.height > 0).collect();
-    entries.sort_by_key(|entry| (entry.record.file, entry.record.data_pos));
+    let blocks = Blocks::open(datadir)?;
     let start = Instant::now();
-    let checked = entries
+    let checked = blocks
+        .entries
         .par_iter()
         .with_max_len(1)
-        .map(|entry| check_block(&files, entry, &network))
+        .map(|entry| check_block(&blocks, entry))
         .try_reduce(Checked::default, |a, b| {
             Ok(Checked { inputs: a.inputs + b.inputs, cpu: a.cpu + b.cpu })
         })?;
@@ -50,40 +118,20 @@ pub fn run(datadir: &Path) -> Result<Value> {
     }))
 }
 
-fn check_block(files: &BlockFiles, entry: &IndexEntry, network: &Network) -> Result<Checked> {
-    let pos = entry.block_pos().ok_or("a block is not stored")?;
-    let undo_pos = entry.undo_pos().ok_or("a block has no undo data")?;
-    let block = BlockView::parse(files.read_block(pos)?)?;
-    let undo = files.read_undo(undo_pos, &entry.header.prev)?;
-    let flags = script_flags(network, entry.height, &entry.hash);
-    let mut cursor = Cursor::new(&undo);
-    if cursor.compact_size()? + 1 != block.tx_count() {
-        return Err("undo data of another block".into());
-    }
-    let mut spent = Vec::with_capacity(block.input_count());
-    let mut scripts = Vec::with_capacity(block.input_count());
-    for tx in block.txs().skip(1) {
-        if cursor.compact_size()? != tx.input_count() {
-            return Err("undo data of another transaction".into());
-        }
-        for _ in 0..tx.input_count() {
-            let coin = Coin::decode_undo(&mut cursor)?;
-            scripts.push(coin.script.to_script());
-            spent.push(coin);
-        }
-    }
-    let prevouts: Vec<Prevout> = spent.iter().zip(&scripts).map(prevout).collect();
+fn check_block(blocks: &Blocks, entry: &IndexEntry) -> Result<Checked> {
+    let block = blocks.read(entry)?;
+    let prevouts = block.prevouts();
     let (mut first, start) = (0, thread_cpu());
-    for tx in block.txs().skip(1) {
+    for tx in block.view.txs().skip(1) {
         let end = first + tx.input_count();
-        let tx = TxScripts::new(&tx, &prevouts[first..end], flags)?;
+        let tx = TxScripts::new(&tx, &prevouts[first..end], block.flags)?;
         (0..tx.input_count()).try_for_each(|input| tx.check_input(input))?;
         first = end;
     }
     Ok(Checked { inputs: first as u64, cpu: thread_cpu() - start })
 }
 
-fn prevout<'a>((coin, script): (&Coin, &'a Vec<u8>)) -> Prevout<'a> {
+fn prevout((coin, script): &(Coin, Vec<u8>)) -> Prevout<'_> {
     let (height, is_coinbase) = (coin.height, coin.is_coinbase);
     Prevout { amount: coin.amount as i64, script, height, is_coinbase }
 }

@@ -33,6 +33,11 @@ pub struct Base {
     work: PathBuf,
 }
 
+/// The directory of a chain with undo data of all blocks.
+pub fn dir_with_undo(shape: &Shape, dir: &Path) -> PathBuf {
+    dir.join(format!("{}-blocks-undo", shape.name()))
+}
+
 impl Base {
     /// The directories in `dir`. What is missing is made, with undo data of all blocks if
     /// `all_undo`.
@@ -46,7 +51,7 @@ impl Base {
             hints: dir.join(format!("{name}-blocks.hints")),
             facts: Value::Null,
             newest: dir.join(format!("{name}-blocks")),
-            all: dir.join(format!("{name}-blocks-undo")),
+            all: dir_with_undo(shape, dir),
             work: dir.join(format!("{name}-work")),
         };
         remove(&base.work)?;

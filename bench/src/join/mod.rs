@@ -15,6 +15,7 @@ use crate::report::{Cell, Report, Table, three_digits};
 use crate::svg::{Bars, Lines, Series};
 use crate::{Result, machine};
 
+pub use base::dir_with_undo;
 use base::{Base, Undo};
 
 /// A way to the UTXO set.
@@ -32,6 +33,38 @@ pub enum Way {
 
 /// Every way, in the order of the table.
 pub const WAYS: [Way; 4] = [Way::Core, Way::Order, Way::Swiftsync, Way::Join];
+
+/// Which scripts are checked, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scripts {
+    /// They are assumed valid.
+    Skipped,
+    /// Every script, as `apus` does it by default.
+    Every,
+    /// Every script, with signatures verified by libsecp256k1, as where lanes are missing.
+    ByLibrary,
+    /// Every script, by Bitcoin Core's engine.
+    ByCore,
+}
+
+impl Scripts {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Skipped | Self::Every => &[],
+            Self::ByLibrary => &["--script-engine", "fast", "--script-kernel", "library"],
+            Self::ByCore => &["--script-engine", "core"],
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Skipped => "",
+            Self::Every => ", every script",
+            Self::ByLibrary => ", every script with libsecp256k1",
+            Self::ByCore => ", every script in Core's engine",
+        }
+    }
+}
 
 /// A chain, and how often it is run.
 #[derive(Clone, Debug)]
@@ -55,9 +88,16 @@ pub struct Size {
     pub ways: Vec<Way>,
     /// The number of runs of each of Apus's ways with scripts skipped, of which the median counts.
     pub runs: usize,
-    /// The number of runs of SwiftSync and of the join with every script, of the chains with few
-    /// coins and the first amount of memory. 0 leaves them out.
+    /// Whether scripts are skipped in the runs of each amount of memory; else there are none but
+    /// those with every script.
+    pub skipped: bool,
+    /// The number of runs of each way with every script, of the chains with few coins and the first
+    /// amount of memory. 0 leaves them out.
     pub full_runs: usize,
+    /// The ways that run with every script, Core's among them.
+    pub full_ways: Vec<Way>,
+    /// Who checks every script, for each of Apus's ways.
+    pub full_scripts: Vec<Scripts>,
     /// Bitcoin Core's program. Without it the other ways have nothing to be compared with.
     pub bitcoind: Option<PathBuf>,
     /// The memory for Core's coins, in MiB.
@@ -87,7 +127,10 @@ impl Size {
             chains: [few, many].map(Wanted::usual).into(),
             ways: WAYS.to_vec(),
             runs: 3,
+            skipped: true,
             full_runs: 1,
+            full_ways: vec![Way::Swiftsync, Way::Join],
+            full_scripts: vec![Scripts::Every],
             bitcoind: None,
             core_dbcache: 450,
             core_runs: 1,
@@ -102,6 +145,27 @@ impl Size {
         let many = Shape { top: 2, ..Shape::with_top(Coins::Many, 2_000_000) };
         let wanted = |shape| Wanted { shape, dbcaches: vec![100], with_core: true };
         Self { chains: [few, many].map(wanted).into(), runs: 1, ..Self::full() }
+    }
+
+    /// [`Size::scripts`] for tests.
+    pub fn scripts_small() -> Self {
+        let shape = Shape { top: 0, ..Shape::small(1_500_000) };
+        let chains = vec![Wanted { shape, dbcaches: vec![100], with_core: false }];
+        Self { chains, ..Self::scripts() }
+    }
+
+    /// Every script of a chain like mainnet's, by Core and by each way of Apus, for published
+    /// figures.
+    pub fn scripts() -> Self {
+        let shape = Shape { top: 0, ..Shape::with_top(Coins::Few, made::SIZE_DEFAULT) };
+        Self {
+            name: "scripts",
+            chains: vec![Wanted::usual(shape)],
+            skipped: false,
+            full_ways: WAYS.to_vec(),
+            full_scripts: vec![Scripts::Every, Scripts::ByLibrary, Scripts::ByCore],
+            ..Self::full()
+        }
     }
 
     /// Chains with more and more coins, in order and by SwiftSync, for published figures. Core runs
@@ -125,7 +189,7 @@ struct Row {
     /// The index of the chain.
     chain: usize,
     way: Way,
-    every_script: bool,
+    scripts: Scripts,
     dbcache: usize,
     run: Run,
 }
@@ -240,24 +304,34 @@ fn core_command(bitcoind: &Path, datadir: &Path, dbcache: usize, assumevalid: &s
 
 impl Contest<'_> {
     fn run(&self, chain: usize, full_runs: usize, rows: &mut Vec<Row>) -> Result<()> {
-        let has = |way| self.size.ways.contains(&way);
-        let with_core = has(Way::Core) && self.wanted.with_core;
-        if let Some(bitcoind) = self.size.bitcoind.as_deref().filter(|_| with_core) {
-            let (run, dbcache) = (self.core(bitcoind)?, self.size.core_dbcache);
-            rows.push(Row { chain, way: Way::Core, every_script: false, dbcache, run });
-        }
+        let with_core = self.size.ways.contains(&Way::Core) && self.wanted.with_core;
+        let bitcoind = self.size.bitcoind.as_deref().filter(|_| with_core);
+        let core = |scripts| -> Result<Option<Row>> {
+            let Some(bitcoind) = bitcoind else { return Ok(None) };
+            let (run, dbcache) = (self.core(bitcoind, scripts)?, self.size.core_dbcache);
+            Ok(Some(Row { chain, way: Way::Core, scripts, dbcache, run }))
+        };
         let ways: Vec<Way> = WAYS[1..].iter().copied().filter(|way| self.can(*way)).collect();
-        for &dbcache in &self.wanted.dbcaches {
-            for &way in &ways {
-                let run = self.apus(way, dbcache, false, self.size.runs)?;
-                rows.push(Row { chain, way, every_script: false, dbcache, run });
+        if self.size.skipped {
+            rows.extend(core(Scripts::Skipped)?);
+            for &dbcache in &self.wanted.dbcaches {
+                for &way in &ways {
+                    let scripts = Scripts::Skipped;
+                    let run = self.apus(way, dbcache, scripts, self.size.runs)?;
+                    rows.push(Row { chain, way, scripts, dbcache, run });
+                }
             }
         }
-        let (first, full) = (self.wanted.dbcaches.first(), full_runs > 0);
-        for &dbcache in first.into_iter().filter(|_| full) {
-            for &way in ways.iter().filter(|way| **way != Way::Order) {
-                let run = self.apus(way, dbcache, true, full_runs)?;
-                rows.push(Row { chain, way, every_script: true, dbcache, run });
+        let Some(&dbcache) = self.wanted.dbcaches.first().filter(|_| full_runs > 0) else {
+            return Ok(());
+        };
+        if self.size.full_ways.contains(&Way::Core) {
+            rows.extend(core(Scripts::Every)?);
+        }
+        for &scripts in &self.size.full_scripts {
+            for &way in ways.iter().filter(|way| self.size.full_ways.contains(way)) {
+                let run = self.apus(way, dbcache, scripts, full_runs)?;
+                rows.push(Row { chain, way, scripts, dbcache, run });
             }
         }
         Ok(())
@@ -267,11 +341,11 @@ impl Contest<'_> {
         self.size.ways.contains(&way) && (self.knows_methods || way != Way::Join)
     }
 
-    fn core(&self, bitcoind: &Path) -> Result<Run> {
+    fn core(&self, bitcoind: &Path, scripts: Scripts) -> Result<Run> {
         let mut all = Vec::new();
         for _ in 0..self.size.core_runs.max(1) {
             let datadir = self.base.fresh(Undo::Newest)?;
-            let assumevalid = self.base.text("below_top");
+            let assumevalid = self.assumevalid(scripts);
             let command = core_command(bitcoind, datadir, self.size.core_dbcache, assumevalid);
             let (_, usage) = runs::run("Bitcoin Core", command)?;
             self.base.check(self.programs)?;
@@ -280,25 +354,31 @@ impl Contest<'_> {
         median(all)
     }
 
-    fn apus(&self, way: Way, dbcache: usize, every_script: bool, runs: usize) -> Result<Run> {
+    /// The block up to which scripts are skipped.
+    fn assumevalid(&self, scripts: Scripts) -> &str {
+        if scripts == Scripts::Skipped { self.base.text("below_top") } else { "0" }
+    }
+
+    fn apus(&self, way: Way, dbcache: usize, scripts: Scripts, runs: usize) -> Result<Run> {
         // SwiftSync checks everything only where it finds the coins that were spent.
-        let needs_undo = every_script && way == Way::Swiftsync;
+        let needs_undo = scripts != Scripts::Skipped && way == Way::Swiftsync;
         let undo = if needs_undo { Undo::All } else { Undo::Newest };
-        let name = format!("{}, dbcache {dbcache}", title(way, every_script));
+        let name = format!("{}, dbcache {dbcache}", title(way, scripts));
         let mut all = Vec::new();
         for _ in 0..runs.max(1) {
             let datadir = self.base.fresh(undo)?;
-            let run = run_json(&name, self.reindex(datadir, way, dbcache, every_script))?;
-            self.check_summary(&name, &run, way, every_script)?;
+            let run = run_json(&name, self.reindex(datadir, way, dbcache, scripts))?;
+            self.check_summary(&name, &run, way, scripts)?;
             self.base.check(self.programs)?;
             all.push(run);
         }
         median(all)
     }
 
-    fn reindex(&self, datadir: &Path, way: Way, dbcache: usize, every_script: bool) -> Command {
+    fn reindex(&self, datadir: &Path, way: Way, dbcache: usize, scripts: Scripts) -> Command {
         let mut command = apus(self.programs, &["reindex", "--json"], datadir);
-        let assumevalid = if every_script { "0" } else { self.base.text("below_top") };
+        command.args(scripts.options());
+        let assumevalid = self.assumevalid(scripts);
         command.arg("--assumevalid").arg(assumevalid).arg("--dbcache").arg(dbcache.to_string());
         if self.knows_methods {
             command.arg("--method").arg(method(way));
@@ -314,9 +394,9 @@ impl Contest<'_> {
     }
 
     /// It is an error if a run has not done what its row says.
-    fn check_summary(&self, name: &str, run: &Run, way: Way, every_script: bool) -> Result<()> {
+    fn check_summary(&self, name: &str, run: &Run, way: Way, scripts: Scripts) -> Result<()> {
         let checked = run.json["scripts_checked"].as_u64();
-        if every_script && checked != Some(self.base.count("inputs")) {
+        if scripts != Scripts::Skipped && checked != Some(self.base.count("inputs")) {
             return Err(format!("{name}: {checked:?} scripts were checked").into());
         }
         if let Some(other) = run.json["method"].as_str().filter(|chosen| *chosen != method(way)) {
@@ -336,14 +416,14 @@ fn method(way: Way) -> String {
     value.map_or_else(String::new, |value| value.get_name().to_string())
 }
 
-fn title(way: Way, every_script: bool) -> String {
+fn title(way: Way, scripts: Scripts) -> String {
     let name = match way {
         Way::Core => "Bitcoin Core",
         Way::Order => "apus, in order",
         Way::Swiftsync => "apus, SwiftSync",
         Way::Join => "apus, join",
     };
-    format!("{name}{}", if every_script { ", every script" } else { "" })
+    format!("{name}{}", scripts.words())
 }
 
 fn chain_title(base: &Base) -> String {
@@ -354,7 +434,8 @@ fn chain_title(base: &Base) -> String {
 /// The time that Core took for the same, if it ran.
 fn core_seconds(rows: &[Row], row: &Row) -> Option<f64> {
     let same = |other: &&Row| {
-        (other.chain, other.way, other.every_script) == (row.chain, Way::Core, row.every_script)
+        let is_skipped = |row: &Row| row.scripts == Scripts::Skipped;
+        (other.chain, other.way, is_skipped(other)) == (row.chain, Way::Core, is_skipped(row))
     };
     rows.iter().find(same).map(|core| core.run.seconds())
 }
@@ -375,6 +456,7 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
         ("spilled_bytes", "spilled"),
         ("written_bytes", "written"),
         ("scripts_checked", "scripts"),
+        ("scripts_core", "of them in Core's engine"),
         ("others_cpu_seconds", "others' CPU"),
         ("runs", "runs"),
     ];
@@ -386,7 +468,7 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
         };
         table.push(vec![
             Cell::text_of(chain_title(base)),
-            Cell::text_of(title(row.way, row.every_script)),
+            Cell::text_of(title(row.way, row.scripts)),
             Cell::Count(row.dbcache as u64),
             Cell::Seconds(row.run.seconds()),
             Cell::Seconds(usage.cpu.as_secs_f64()),
@@ -400,6 +482,7 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
             told("spilled_bytes", Cell::Bytes),
             Cell::Bytes(usage.written_bytes),
             told("scripts_checked", Cell::Count),
+            row.run.json["script_checks"]["core"].as_u64().map_or(Cell::text_of("-"), Cell::Count),
             Cell::Seconds(usage.others_cpu.as_secs_f64()),
             Cell::Count(row.run.runs as u64),
         ]);
@@ -411,7 +494,7 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
     let bar = |row: &Row| {
         let base = &bases[row.chain];
         let millions = base.count("unspent") / 1_000_000;
-        let name = title(row.way, row.every_script);
+        let name = title(row.way, row.scripts);
         let label = format!("{millions} M coins: {name}, {} MiB", row.dbcache);
         let color = match row.way {
             Way::Core => 1,
@@ -422,7 +505,11 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
         (label, row.run.seconds(), color)
     };
     let title = format!("blocks to a UTXO set, {} cores", machine::cores());
-    let bars = rows.iter().filter(|row| !row.every_script).map(bar).collect();
+    // Where both are there, every script takes ten times as long, and the others could not be seen.
+    let is_skipped = |row: &&Row| row.scripts == Scripts::Skipped;
+    let some_skipped = rows.iter().any(|row| is_skipped(&row));
+    let shown = rows.iter().filter(|row| !some_skipped || is_skipped(row));
+    let bars = shown.map(bar).collect();
     Bars { title: &title, x: "seconds, less is better", bars }.svg()
 }
 
@@ -430,8 +517,8 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
 /// chains.
 fn growth(bases: &[Base], rows: &[Row]) -> String {
     let mut series: Vec<Series> = Vec::new();
-    for row in rows.iter().filter(|row| !row.every_script) {
-        let name = format!("{}, {} MiB", title(row.way, false), row.dbcache);
+    for row in rows.iter().filter(|row| row.scripts == Scripts::Skipped) {
+        let name = format!("{}, {} MiB", title(row.way, Scripts::Skipped), row.dbcache);
         let at = (bases[row.chain].count("unspent").max(1) as f64 / 1e6, row.run.seconds());
         Series::add_to(&mut series, name, at);
     }

@@ -1,7 +1,7 @@
 use std::hint::black_box;
 
-use apus::hash::{Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
-use apus::swiftsync::{Aggregate, Elements, MuHashAggregate, Salt, SumAggregate};
+use apus::hash::{Elements, Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
+use apus::swiftsync::{Aggregate, MuHashAggregate, Salt, SumAggregate};
 use apus_testchain::Rng;
 use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
 
@@ -15,7 +15,8 @@ const BITCOIN: (Kind, &str) = (Kind::Other, "bitcoin_hashes 0.14 (of bitcoin 0.3
 const LONG_BYTES: usize = 1 << 20;
 /// Short messages that are timed together.
 const PAIRS: usize = 4096;
-const ELEMENTS: u64 = 512;
+/// Elements that are added to MuHash together: about as many as the statistics add at once.
+const ELEMENTS: u64 = 2048;
 /// The length of outpoint, height, amount and a short script, as in Core's MuHash of the UTXO set.
 const ELEMENT_BYTES: usize = 80;
 /// The length of outpoint, height and coinbase flag, amount and a usual script.
@@ -55,20 +56,37 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let (time, hashes) = effort.time(|| theirs().collect::<Vec<_>>());
     figures.add(what, BITCOIN, amount, time, digest(hashes.as_flattened()))?;
 
-    let insert = || {
-        let mut hash = MuHash::new();
-        long.chunks(ELEMENT_BYTES).take(ELEMENTS as usize).for_each(|element| hash.insert(element));
-        hash
-    };
-    let (time, hash) = effort.time(insert);
-    let result = digest(&hash.finalize().0);
-    figures.add("MuHash element", (Kind::Apus, "Apus"), Records(ELEMENTS), time, result)?;
+    muhash(effort, &long, figures)?;
     figures.core("SHA-256 of 1 MiB", "budget (docs/design.md, 7)", LONG_BYTES as f64 / 1.9e9);
     figures.core(what, "budget (docs/design.md, 7)", 0.1e-6);
     figures.core("MuHash element", "budget (docs/design.md, 7)", 3.9e-6);
     aggregates::<SumAggregate>(effort, &long, OUTPOINTS, SUM_WHATS, figures)?;
     aggregates::<MuHashAggregate>(effort, &long, ELEMENTS as usize, MUHASH_WHATS, figures)?;
     figures.core(SUM_WHATS[0], "budget (docs/design.md, 7)", 54e-9);
+    Ok(())
+}
+
+/// Measures MuHash of elements that are added together and one by one.
+fn muhash(effort: Effort, bytes: &[u8], figures: &mut Figures) -> Result<()> {
+    let elements: Vec<&[u8]> = bytes.chunks(ELEMENT_BYTES).take(ELEMENTS as usize).collect();
+    type Insert<'a> = &'a dyn Fn(&mut MuHash);
+    let ways: [(_, Insert); 2] = [
+        ((Kind::Apus, "Apus, side by side"), &|hash| {
+            hash.insert_many(elements.len(), |i| elements[i]);
+        }),
+        ((Kind::Small, "Apus, one by one"), &|hash| {
+            elements.iter().for_each(|element| hash.insert(element));
+        }),
+    ];
+    for (by, insert) in ways {
+        let (time, hash) = effort.time(|| {
+            let mut hash = MuHash::new();
+            insert(black_box(&mut hash));
+            hash
+        });
+        let result = digest(&hash.finalize().0);
+        figures.add("MuHash element", by, Records(ELEMENTS), time, result)?;
+    }
     Ok(())
 }
 

@@ -177,7 +177,7 @@ fn tapscript(site: &Site<'_>, rule: Break) -> Option<(Lock, Lock)> {
 /// An output with one leaf, and the witness that spends it.
 fn taproot(site: &Site<'_>, leaf: &[u8], items: &[&[u8]]) -> Lock {
     let secp = Secp256k1::verification_only();
-    let internal = XOnlyPublicKey::from_slice(&site.keys().key(0).internal).expect("a key");
+    let internal = XOnlyPublicKey::from_slice(&site.keys().ring().key(0).xonly()).expect("a key");
     let leaf = ScriptBuf::from(leaf.to_vec());
     let builder = TaprootBuilder::with_huffman_tree([(1, leaf.clone())]).expect("one leaf");
     let info = builder.finalize(&secp, internal).expect("the only leaf is the whole tree");

@@ -40,6 +40,12 @@ impl<'a> Site<'a> {
         *self.chain.spendable(kind).first().expect("the chain has a coin of every kind")
     }
 
+    /// A key that does not lock the richest coin of a kind.
+    pub fn other_key(&self, kind: Kind) -> [u8; 33] {
+        let lock = self.coin(kind).lock;
+        self.keys().ring().key(lock.key.wrapping_add(kind.keys())).pk33()
+    }
+
     /// Spends a coin to OP_TRUE, without a fee, with a sequence number that allows lock times.
     pub fn payment_of(&self, coin: Coin) -> Payment {
         let mut payment = Payment::new(&[coin], [(coin.amount, OP_TRUE.to_vec())]);

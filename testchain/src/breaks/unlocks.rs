@@ -42,7 +42,6 @@ fn tampered(site: &Site<'_>, kind: Kind, change: impl FnOnce(&mut Transaction)) 
 }
 
 fn input_scripts(site: &Site<'_>, rule: Break) -> Option<Case> {
-    let other_key = site.keys().key(1_000_003).pk33;
     let kind = match rule {
         Break::P2pkhNotDer | Break::P2pkhKey | Break::WitnessUnexpected => Kind::P2pkh,
         Break::MultisigNullDummy => Kind::Multisig,
@@ -53,6 +52,7 @@ fn input_scripts(site: &Site<'_>, rule: Break) -> Option<Case> {
         Break::WitnessMalleatedP2sh => Kind::P2shP2wpkh,
         _ => return None,
     };
+    let other_key = site.other_key(kind);
     Some(tampered(site, kind, |tx| {
         let input = &mut tx.input[0];
         let mut script = input.script_sig.to_bytes();
@@ -84,7 +84,6 @@ fn padded_der(signature: &[u8]) -> Vec<u8> {
 }
 
 fn witnesses(site: &Site<'_>, rule: Break) -> Option<Case> {
-    let other_key = site.keys().key(1_000_003).pk33;
     let kind = match rule {
         Break::P2wpkhNotDer
         | Break::P2wpkhKey
@@ -97,6 +96,7 @@ fn witnesses(site: &Site<'_>, rule: Break) -> Option<Case> {
         Break::P2trControlSize | Break::P2trCommitment | Break::P2trLeaf => Kind::P2trScript,
         _ => return None,
     };
+    let other_key = site.other_key(kind);
     Some(tampered(site, kind, |tx| {
         let mut items = tx.input[0].witness.to_vec();
         let last = items.len() - 1;

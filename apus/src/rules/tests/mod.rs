@@ -7,6 +7,7 @@ mod fast_scripts;
 mod headers;
 mod node;
 mod real;
+mod real_scripts;
 mod reasons;
 mod spends;
 

@@ -32,16 +32,16 @@ fn testnet_connects_with_its_bip16_exception() {
     connect_all(&blocks_of(&shared("testnet3-0-4000.dat")), Chain::Test, 4_197, 200_000 * COIN);
 }
 
-/// Block 413567 of mainnet and the coins that each of its transactions spends; the coinbase spends
-/// none.
-struct LargeBlock {
-    block: CheckedBlock<Vec<u8>>,
-    coins: Vec<Vec<Coin>>,
+/// A block of mainnet and the coins that each of its transactions spends; the coinbase spends none.
+pub struct LargeBlock {
+    pub block: CheckedBlock<Vec<u8>>,
+    pub coins: Vec<Vec<Coin>>,
 }
 
-fn large_block() -> LargeBlock {
-    let bytes = fs::read(shared("block413567.raw")).unwrap();
-    let json = fs::read(shared("block413567-spent_utxos.json")).unwrap();
+/// The block at this height, if it is one of those in `shared/data`.
+pub fn large_block(height: u32) -> LargeBlock {
+    let bytes = fs::read(shared(&format!("block{height}.raw"))).unwrap();
+    let json = fs::read(shared(&format!("block{height}-spent_utxos.json"))).unwrap();
     let json: Vec<Value> = serde_json::from_slice(&json).unwrap();
     let mut coins = json.iter().map(|coin| Coin {
         amount: coin["txout"]["value"].as_i64().unwrap(),
@@ -88,7 +88,7 @@ fn check_spends(
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_block_passes_in_little_time_without_its_scripts() {
-    let LargeBlock { block, coins } = large_block();
+    let LargeBlock { block, coins } = large_block(HEIGHT);
     let network = Network::new(Chain::Main);
     let context = BlockContext { network: &network, height: HEIGHT, parent_median_time_past: 0 };
     check_block_in_context(&block, &context).unwrap();
@@ -114,7 +114,7 @@ fn a_large_block_passes_in_little_time_without_its_scripts() {
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_block_is_refused_when_one_coins_script_is_changed() {
-    let LargeBlock { block, coins } = large_block();
+    let LargeBlock { block, coins } = large_block(HEIGHT);
     let flags = script_flags(&Network::new(Chain::Main), HEIGHT, block.hash());
     let mut seen = HashMap::new();
     for (tx, coins) in block.view().txs().zip(&coins) {
@@ -139,7 +139,7 @@ fn a_large_block_is_refused_when_one_coins_script_is_changed() {
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs a mainnet block that may not be copied")]
 fn a_large_block_is_refused_when_one_coins_amount_is_lowered() {
-    let LargeBlock { block, coins } = large_block();
+    let LargeBlock { block, coins } = large_block(HEIGHT);
     let claimed: i64 = block.view().tx(0).outputs().map(|output| output.value()).sum();
     let fees = check_spends(&block, &coins, None).unwrap();
     // The coinbase claims as much as it may, so that a coin with one satoshi less is noticed. One

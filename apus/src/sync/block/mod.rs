@@ -2,11 +2,12 @@
 //!
 //! [`shared::Shared::checked`] reads it and checks all rules that need no coins;
 //! [`prepare::Prepared`] lays out which coins it spends and creates; with the coins that it spends,
-//! [`validate::Validation`] checks the rest and encodes the undo data. Nothing here knows where
-//! coins come from, or in which order blocks do.
+//! [`validate::Validation`] checks the rest, its scripts by [`scripts::ScriptChecker`], and encodes
+//! the undo data. Nothing here knows where coins come from, or in which order blocks do.
 
 pub(super) mod check;
 pub(super) mod prepare;
+pub(super) mod scripts;
 pub(super) mod shared;
 pub(super) mod step;
 pub(super) mod validate;

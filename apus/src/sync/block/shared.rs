@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::check::{History, check_bytes};
 use super::prepare::Prepared;
+use super::scripts::{ScriptChecker, ScriptChecks};
 use super::step::{BlockFault, Step};
-use crate::chain::Tree;
+use crate::chain::{BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::rules::CheckedBlock;
 use crate::store::BlockFiles;
@@ -26,9 +27,15 @@ pub(crate) struct Shared<'a> {
     pub clock: &'a Clock,
     pub pool: &'a rayon::ThreadPool,
     pub peers: Option<&'a Peers>,
+    pub scripts: &'a ScriptChecker,
 }
 
 impl Shared<'_> {
+    /// How the scripts of a block are checked that are not assumed valid.
+    pub fn script_checks(&self, id: BlockId) -> ScriptChecks {
+        self.scripts.checks(self.network, self.tree, id)
+    }
+
     /// Reads the block of a step and checks all rules that need no coins.
     pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
         self.checked_until(step, &AtomicBool::new(false))

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::pipeline::Workers;
 use crate::coins::{Coin, Lookup, Overwrite};
 use crate::disk::StoreError;
-use crate::rules::{Bip30Check, RuleError, bip30_check, script_flags};
+use crate::rules::{Bip30Check, RuleError, bip30_check};
 use crate::sync::assumevalid::Assumed;
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::shared::Shared;
@@ -166,7 +166,7 @@ impl<'a> Connector<'a> {
     fn help(&self, is_halted: bool) {
         if is_halted && self.shared.peers.is_some() {
             for block in &self.in_flight {
-                block.work(self.shared.network);
+                block.work(self.shared.network, self.shared.scripts);
             }
         }
     }
@@ -246,11 +246,10 @@ impl<'a> Connector<'a> {
                 StoreError::new(self.shared.chainstate.dir(), format!("the coin {error}"))
             })?;
         }
-        let node = self.shared.tree.node(step.id);
-        let flags = (!self.assumed.covers(self.shared.tree, step.id))
-            .then(|| script_flags(self.shared.network, node.height, &node.hash));
         let tree = self.shared.tree;
-        let block = Validation::new(tree, step.id, prepared, coins, flags, &self.times);
+        let is_assumed = self.assumed.covers(tree, step.id);
+        let scripts = (!is_assumed).then(|| self.shared.script_checks(step.id));
+        let block = Validation::new(tree, step.id, prepared, coins, scripts, &self.times);
         let block = Arc::new(block);
         workers.check(&block);
         self.in_flight.push_back(block);

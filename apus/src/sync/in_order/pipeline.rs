@@ -304,7 +304,7 @@ impl Worker<'_, '_> {
 
     fn check(&self, block: &Validation) -> Option<Event> {
         let _timer = self.shared.clock.start(Stage::Validate);
-        block.work(self.shared.network).then_some(Event::Checked)
+        block.work(self.shared.network, self.shared.scripts).then_some(Event::Checked)
     }
 
     fn prepare(&self, step: usize) -> Event {

@@ -10,7 +10,7 @@ use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use crate::coins::Coin;
 use crate::join::{BlockCoins, SpendSource};
-use crate::rules::{CheckedBlock, script_flags};
+use crate::rules::CheckedBlock;
 use crate::sync::block::prepare::{CoinSource, Prepared};
 use crate::sync::block::step::BlockFault;
 use crate::sync::block::validate::check_spends;
@@ -91,9 +91,9 @@ impl Checking<'_> {
         let of_block = |fault: BlockFault| Fault::of_block(step, height, fault);
         let block = shared.known(step, crc).map_err(of_block)?;
         let _timer = shared.clock.start(Stage::Validate);
-        let flags = Some(script_flags(shared.network, height, block.hash()));
+        let scripts = Some(shared.script_checks(step.id));
         let (prepared, coins) = prepare(block, coins, bucket);
-        let checked = check_spends(shared.tree, step.id, prepared, coins, flags, &plan.times);
+        let checked = check_spends(shared, step.id, prepared, coins, scripts, &plan.times);
         Ok(checked.map_err(|_| Fault::Block(height))?.into_undo())
     }
 }

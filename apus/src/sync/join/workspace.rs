@@ -257,7 +257,8 @@ fn key(node: &Node, target: BlockId) -> Key {
     let base = node.tree.node(node.tip()).hash;
     let target = node.tree.node(target).hash;
     let set = if is_in_place(node) { "in place" } else { "new" };
-    let kind = format!("{:?}, {set}", node.options.assumevalid);
+    let engine = node.options.script_engine.name();
+    let kind = format!("{:?}, {set}, {engine}", node.options.assumevalid);
     Key { base, target, kind }
 }
 

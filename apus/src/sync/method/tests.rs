@@ -266,6 +266,7 @@ fn the_estimate_grows_with_bytes_and_scripts_and_shrinks_with_cores() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Method::Join);
     node.options.threads = 1;
+    node.options.script_engine = ScriptEngine::Core;
     let waiting = Waiting { bytes: 100_000_000_000, ..Waiting::of(&node).unwrap() };
     let none = Waiting { with_scripts: 0, ..waiting };
     let seconds = |node: &Node, way, blocks| estimate(node, way, &blocks).as_secs();
@@ -273,12 +274,19 @@ fn the_estimate_grows_with_bytes_and_scripts_and_shrinks_with_cores() {
     assert_eq!(seconds(&node, join, none), (100.0 * FIGURES.join) as u64);
     assert_eq!(seconds(&node, Way::InOrder, none), (100.0 * FIGURES.in_order) as u64);
     let half = Waiting { with_scripts: 50_000_000_000, ..waiting };
-    let with_scripts = 100.0 * FIGURES.join + 50.0 * FIGURES.scripts;
+    let with_scripts = 100.0 * FIGURES.join + 50.0 * FIGURES.scripts_core;
     assert_eq!(seconds(&node, join, half), with_scripts as u64);
     // SwiftSync checks every script or none.
     assert_eq!(seconds(&node, Way::SwiftSync, half), (100.0 * FIGURES.swiftsync) as u64);
     node.options.assumevalid = AssumeValid::Nothing;
-    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts);
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
+    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    node.options.script_engine = ScriptEngine::Fast;
+    node.options.script_kernel = Some(Kernel::Avx512);
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_fast);
+    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    node.options.script_kernel = Some(Kernel::Library);
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
     assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     node.options.threads = cores + 7;

@@ -15,9 +15,9 @@ use super::tally::push_coin;
 use super::undo::{UndoAt, UndoWritten, external_coins};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
-use crate::rules::script_flags;
+use crate::hash::Elements;
 use crate::store::{FlatFilePos, IndexRecord, UndoRecord};
-use crate::swiftsync::{Aggregate, Elements, Salt};
+use crate::swiftsync::{Aggregate, Salt};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::check_spends;
@@ -179,15 +179,14 @@ fn difference<A: Aggregate>(
     used: &[u8],
     other: &[u8],
 ) -> Result<Option<A>, Fault> {
-    let node = shared.tree.node(step.id);
     let prepared = shared.prepare(step).map_err(|error| Fault::of_block(step, error))?;
     let (Ok(before), Ok(after)) =
         (external_coins(&prepared, used), external_coins(&prepared, other))
     else {
         return Ok(None);
     };
-    let flags = Some(script_flags(shared.network, node.height, &node.hash));
-    let checked = check_spends(shared.tree, step.id, prepared, after, flags, &job.times);
+    let scripts = Some(shared.script_checks(step.id));
+    let checked = check_spends(shared, step.id, prepared, after, scripts, &job.times);
     let Ok(block) = checked else { return Ok(None) };
     let (mut created, mut spent) = (Elements::default(), Elements::default());
     let outpoints = &block.prepared.external;

@@ -158,7 +158,7 @@ impl Recent {
         // An output of this block or of a later one cannot be spent here.
         let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);
         let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();
-        let block = check_spends(shared.tree, id, prepared, coins, None, times)
+        let block = check_spends(shared, id, prepared, coins, None, times)
             .map_err(|refused| Fault::Rule(step, refused.error))?;
         let prev = shared.tree.prev_hash(id);
         let stored = record.undo_pos().map(|pos| shared.files.read_undo(pos, &prev));

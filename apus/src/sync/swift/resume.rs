@@ -72,7 +72,8 @@ pub(super) fn begin<A: Aggregate>(
 ) -> Result<(Workspace, State<A>), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
-    let kind = format!("{:?} {:?}", plan.mode, node.options.aggregate);
+    let engine = node.options.script_engine.name();
+    let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.aggregate);
     let key = Key { target, kind, hints: hints.digest() };
     let recent = match plan.mode {
         Mode::AssumeValid => Some(Recent::collect(node, plan)?),

@@ -1,8 +1,8 @@
 //! What the workers of a SwiftSync sum up.
 
 use crate::coins::Coin;
-use crate::hash::Hash;
-use crate::swiftsync::{Aggregate, Elements, Salt};
+use crate::hash::{Elements, Hash};
+use crate::swiftsync::{Aggregate, Salt};
 use crate::sync::outcome::Counts;
 use crate::wire::OutPoint;
 

@@ -11,9 +11,10 @@ use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
-use crate::rules::{CheckedBlock, script_flags};
+use crate::hash::Elements;
+use crate::rules::CheckedBlock;
 use crate::store::{FlatFilePos, UndoRecord};
-use crate::swiftsync::{Aggregate, Elements};
+use crate::swiftsync::Aggregate;
 use crate::sync::block::check::History;
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::step::Step;
@@ -144,13 +145,12 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn validate(&mut self, index: usize, prepared: Prepared) -> Result<Validation, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let step = plan.steps[index];
-        let node = shared.tree.node(step.id);
-        let flags = script_flags(shared.network, node.height, &node.hash);
+        let scripts = shared.script_checks(step.id);
         let source = (step, plan.undo[index]);
         let (copies, payload) = (&plan.undo_copies, &mut self.undo);
         copies.check_with(shared, source, prepared, payload, |prepared, coins| {
             let _timer = shared.clock.start(Stage::Validate);
-            check_spends(shared.tree, step.id, prepared, coins, Some(flags), &self.job.times)
+            check_spends(shared, step.id, prepared, coins, Some(scripts), &self.job.times)
         })
     }
 

@@ -199,7 +199,7 @@ fn whoever_sends_another_block_is_dropped() {
 #[test]
 fn it_is_carried_on_with_and_without_the_option() {
     for (first, then) in [(false, true), (true, false)] {
-        let slow = server(Sends::AsAsked, Duration::from_millis(1));
+        let slow = server(Sends::AsAsked, Duration::from_millis(4));
         let place = world().place();
         let before = options(&place, first, &[&slow]);
         let stop = AtomicBool::new(false);

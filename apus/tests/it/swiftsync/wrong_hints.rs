@@ -202,7 +202,8 @@ impl Spoiler {
         let mut msb = Vec::new();
         hintsfile_msb::EliasFano::compress(&self.right[at].0).write(&mut msb).unwrap();
         let mixed = with(&self.right, at, msb);
-        let orders = Due(Blame::Hints, &["in either bit order"]);
+        // Read in the wrong order, a code is damaged or ends at another index, as it happens.
+        let orders = Due(Blame::Hints, &["block "]);
         self.add("one block in the other bit order", mixed, orders);
         let own = code(&self.right[at]);
         let mut garbage = own.clone();

@@ -13,7 +13,7 @@ use bitcoin::{Amount, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness};
 use super::prevouts;
 use crate::hash::{hash160, sha256};
 use crate::rules::tests::{assemble, outpoint};
-use crate::sighash::{TaprootExtra, TxSighash};
+use crate::sighash::{TaprootExtra, TxSighash, annex_hash};
 use crate::wire::opcodes::*;
 use crate::wire::{BlockView, Header, compact_size};
 
@@ -214,7 +214,7 @@ impl Input {
     ) -> Vec<u8> {
         let is_taproot = matches!(self.wrap, Wrap::KeyPath | Wrap::Leaf);
         if is_taproot {
-            let extra = TaprootExtra { annex: self.annex.as_deref(), leaf };
+            let extra = TaprootExtra { annex: self.annex.as_deref().map(annex_hash), leaf };
             let message = messages.taproot(input, hash_type, extra).unwrap_or_default();
             let message = Message::from_digest(message);
             let keys = Keypair::from_secret_key(&SECP, &secret(key));

@@ -3,7 +3,7 @@ const WORDS: usize = 48;
 /// Number of bytes of a number.
 pub(super) const NUM_BYTES: usize = 384;
 /// 2^3072 minus the modulus, which is the largest safe prime of 3072 bits.
-const PRIME_DIFF: u64 = 1_103_717;
+pub(super) const PRIME_DIFF: u64 = 1_103_717;
 
 /// An integer modulo 2^3072 - 1103717, least significant word first; any value below 2^3072 may
 /// stand for its remainder.

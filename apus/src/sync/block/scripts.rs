@@ -1,0 +1,338 @@
+//! Who checks a block's scripts: Bitcoin Core's engine, or the fast way with the engine for what
+//! that leaves, or both.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use secp_lanes::Kernel;
+
+use crate::chain::{BlockId, Tree};
+use crate::disk::Disk;
+use crate::hash::sha256d;
+use crate::rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
+use crate::sighash::TxSighash;
+use crate::sync::assumevalid::is_buried_below_best;
+use crate::sync::options::{Options, ScriptEngine};
+use crate::sync::outcome::ScriptCounts;
+use crate::wire::{Network, Prevout, ScriptFlags, TxView};
+
+/// Of so many inputs that the fast way finds valid, Core's engine checks one as well, chosen at
+/// random.
+const RECHECK_ONE_IN: u64 = 4096;
+
+/// How the scripts of a block are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ScriptChecks {
+    /// The flags that all its scripts are checked with.
+    pub flags: ScriptFlags,
+    /// Who checks them.
+    pub engine: ScriptEngine,
+}
+
+/// Checks scripts, and counts who did.
+pub(crate) struct ScriptChecker {
+    engine: ScriptEngine,
+    buried_seconds: i64,
+    kernel: Option<Kernel>,
+    /// Which inputs are checked twice; nobody who makes a block may know it.
+    salt: u64,
+    /// Where to save an input about which the two disagree.
+    disk: Disk,
+    directory: PathBuf,
+    fast: AtomicU64,
+    core: AtomicU64,
+    rechecked: AtomicU64,
+    signatures: AtomicU64,
+}
+
+/// Some inputs of a block, with what their transactions spend.
+pub(crate) trait Inputs {
+    /// Calls `work` with the transaction at `index` and the coins that it spends.
+    fn with_tx<T>(&self, index: usize, work: impl FnOnce(&TxView, &[Prevout]) -> T) -> T;
+}
+
+/// Transactions of a block, by their index, and of each the inputs that are meant.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub txs: Range<usize>,
+    /// The inputs of the only transaction, if they are not all of them.
+    pub inputs: Range<usize>,
+}
+
+impl Part {
+    fn inputs(&self, count: usize) -> Range<usize> {
+        self.inputs.start..self.inputs.end.min(count)
+    }
+}
+
+thread_local! {
+    /// Memory for the signatures of a part, which each thread keeps.
+    static LANES: RefCell<Option<(Option<Kernel>, FastScripts)>> = const { RefCell::new(None) };
+}
+
+impl ScriptChecker {
+    /// A checker for a data directory's blocks.
+    pub fn new(options: &Options, disk: &Disk) -> Self {
+        let mut salt = [0; 8];
+        // Without randomness the salt is known, and all else holds.
+        let _ = getrandom::fill(&mut salt);
+        Self {
+            engine: options.script_engine,
+            buried_seconds: options.fast_scripts_buried,
+            kernel: options.script_kernel,
+            salt: u64::from_le_bytes(salt),
+            disk: disk.clone(),
+            directory: options.network_dir(),
+            fast: AtomicU64::new(0),
+            core: AtomicU64::new(0),
+            rechecked: AtomicU64::new(0),
+            signatures: AtomicU64::new(0),
+        }
+    }
+
+    /// How the scripts of a block are checked: with the flags of its height, and by the fast way
+    /// only if the block is buried deep enough that nobody can have made it for a fault of ours.
+    pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
+        let node = tree.node(id);
+        let flags = script_flags(network, node.height, &node.hash);
+        let engine = match self.engine {
+            ScriptEngine::Fast if !is_buried_below_best(tree, id, self.buried_seconds) => {
+                ScriptEngine::Core
+            }
+            engine => engine,
+        };
+        ScriptChecks { flags, engine }
+    }
+
+    /// Checks the scripts of some inputs.
+    ///
+    /// # Errors
+    /// The first of them that Core's engine finds invalid.
+    ///
+    /// # Panics
+    /// If the fast way finds an input valid that Core's engine does not: a fault of Apus. What it
+    /// takes to reproduce it is saved first.
+    pub fn check(
+        &self,
+        inputs: &impl Inputs,
+        part: &Part,
+        checks: ScriptChecks,
+    ) -> Result<(), RuleError> {
+        let verdicts = match checks.engine {
+            ScriptEngine::Core => None,
+            ScriptEngine::Fast | ScriptEngine::Both => Some(self.fast(inputs, part, checks.flags)),
+        };
+        let mut verdicts = verdicts.map(Vec::into_iter);
+        let mut next_is_valid = || match &mut verdicts {
+            Some(verdicts) => verdicts.next() == Some(FastVerdict::Valid),
+            None => false,
+        };
+        for index in part.txs.clone() {
+            inputs.with_tx(index, |tx, prevouts| {
+                let mut scripts = None;
+                for input in part.inputs(prevouts.len()) {
+                    let is_valid = next_is_valid();
+                    if is_valid && checks.engine == ScriptEngine::Fast && !self.is_chosen(tx, input)
+                    {
+                        self.fast.fetch_add(1, Relaxed);
+                        continue;
+                    }
+                    let scripts = match &scripts {
+                        Some(scripts) => scripts,
+                        None => scripts.insert(TxScripts::new(tx, prevouts, checks.flags)?),
+                    };
+                    self.ask_core(scripts, tx, prevouts, input, checks, is_valid)?;
+                }
+                Ok(())
+            })?;
+        }
+        assert!(verdicts.is_none_or(|left| left.len() == 0), "a verdict for each input");
+        Ok(())
+    }
+
+    /// Has Core's engine check an input, which the fast way may have found valid.
+    fn ask_core(
+        &self,
+        scripts: &TxScripts,
+        tx: &TxView,
+        prevouts: &[Prevout],
+        input: usize,
+        checks: ScriptChecks,
+        is_valid: bool,
+    ) -> Result<(), RuleError> {
+        let verdict = scripts.check_input(input);
+        if !is_valid {
+            self.core.fetch_add(1, Relaxed);
+            return verdict;
+        }
+        if verdict.is_err() {
+            self.report_difference(tx, prevouts, input, checks.flags);
+        }
+        self.fast.fetch_add(1, Relaxed);
+        self.rechecked.fetch_add(1, Relaxed);
+        verdict
+    }
+
+    fn fast(&self, inputs: &impl Inputs, part: &Part, flags: ScriptFlags) -> Vec<FastVerdict> {
+        // Taken and put back, so that nothing of it is used again after a panic.
+        let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
+        let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
+        let before = lanes.signatures();
+        for index in part.txs.clone() {
+            inputs.with_tx(index, |tx, prevouts| {
+                let mut messages = TxSighash::new(*tx, prevouts);
+                for input in part.inputs(prevouts.len()) {
+                    lanes.add(&mut messages, input, flags);
+                }
+            });
+        }
+        let verdicts = lanes.decide();
+        self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
+        LANES.set(Some((self.kernel, lanes)));
+        verdicts
+    }
+
+    /// Whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], by the outpoint that
+    /// it spends.
+    fn is_chosen(&self, tx: &TxView, input: usize) -> bool {
+        let outpoint = tx.input(input);
+        let (txid, vout) = outpoint.outpoint_bytes().split_at(32);
+        let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let mut mixed = self.salt ^ word(&txid[..8]) ^ word(vout).rotate_left(40);
+        // The last steps of SplitMix64, in which each bit comes to depend on all others.
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
+    }
+
+    /// Saves an input that the fast way finds valid and Core's engine does not, and panics.
+    fn report_difference(
+        &self,
+        tx: &TxView,
+        prevouts: &[Prevout],
+        input: usize,
+        flags: ScriptFlags,
+    ) -> ! {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let spent = prevouts.iter().map(|prevout| {
+            format!(
+                r#"{{"amount": {}, "scriptPubKey": "{}"}}"#,
+                prevout.amount,
+                hex(prevout.script)
+            )
+        });
+        let wtxid = sha256d(tx.bytes());
+        let text = format!(
+            "{{\n\"input\": {input},\n\"flags\": {flags},\n\"tx\": \"{}\",\n\"spent\": [{}]\n}}\n",
+            hex(tx.bytes()),
+            spent.collect::<Vec<_>>().join(",\n")
+        );
+        let path = self.directory.join(format!("script-difference-{wtxid}-{input}.json"));
+        let saved = match self.disk.write_atomically(&path, text.as_bytes()) {
+            Ok(()) => format!("Saved in {}; please report it", path.display()),
+            Err(error) => format!("It could not be saved ({error}); please report it: {text}"),
+        };
+        panic!(
+            "Apus and Bitcoin Core's engine disagree about the script of input {input} of {} \
+             (wtxid {wtxid}): Apus finds it valid, and Core does not. {saved}. Blocks that were \
+             checked before may be invalid too: sync into a new directory with \
+             --script-engine=core",
+            tx.txid()
+        );
+    }
+
+    /// Who has checked how many scripts so far.
+    pub fn counts(&self) -> ScriptCounts {
+        let signatures = self.signatures.load(Relaxed);
+        let asked = self.kernel.filter(|kernel| kernel.check().is_ok());
+        ScriptCounts {
+            fast: self.fast.load(Relaxed),
+            core: self.core.load(Relaxed),
+            rechecked: self.rechecked.load(Relaxed),
+            signatures,
+            kernel: (signatures > 0).then(|| asked.unwrap_or_else(Kernel::best)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::testdata::{blocks_of, data};
+    use crate::wire::{BlockView, Chain, flags};
+
+    fn checker(directory: &std::path::Path, engine: ScriptEngine) -> ScriptChecker {
+        let network = Network::new(Chain::Regtest);
+        let options =
+            Options { script_engine: engine, ..Options::new(directory.to_path_buf(), network) };
+        std::fs::create_dir_all(options.network_dir()).unwrap();
+        ScriptChecker::new(&options, &Disk::new())
+    }
+
+    /// Any transaction that spends something.
+    fn block_with_spend() -> BlockView<Vec<u8>> {
+        let blocks = blocks_of(&data("regtest-1-206.dat")).into_iter();
+        let mut views = blocks.map(|block| BlockView::parse(block).unwrap());
+        views.find(|view| view.tx_count() > 1).expect("some block spends")
+    }
+
+    #[test]
+    fn one_in_4096_is_chosen_and_another_salt_chooses_others() {
+        let place = tempfile::tempdir().unwrap();
+        let views: Vec<_> = blocks_of(&data("mainnet-0-14131.dat"))
+            .into_iter()
+            .map(|block| BlockView::parse(block).unwrap())
+            .collect();
+        let chosen = |checker: &ScriptChecker| -> Vec<usize> {
+            let txs = views.iter().flat_map(|view| view.txs().skip(1));
+            let inputs = txs.flat_map(|tx| (0..tx.input_count()).map(move |input| (tx, input)));
+            let found = inputs.enumerate().filter(|(_, (tx, input))| checker.is_chosen(tx, *input));
+            found.map(|(index, _)| index).collect()
+        };
+        let mut counts = Vec::new();
+        let mut inputs = 0;
+        for round in 0..64 {
+            let mut checker = checker(place.path(), ScriptEngine::Fast);
+            checker.salt = round;
+            counts.push(chosen(&checker));
+            inputs = views.iter().map(|view| view.input_count() - view.tx_count()).sum();
+        }
+        let all: usize = counts.iter().map(Vec::len).sum();
+        let expected = 64 * inputs / 4096;
+        assert!(all > expected / 2 && all < expected * 2, "{all} of {expected}");
+        counts.dedup();
+        assert!(counts.len() > 10);
+    }
+
+    #[test]
+    fn a_wrong_valid_is_saved_and_ends_the_run() {
+        let place = tempfile::tempdir().unwrap();
+        let checker = checker(place.path(), ScriptEngine::Both);
+        let view = block_with_spend();
+        let tx = view.tx(1);
+        // No signature is for this script.
+        let prevout =
+            Prevout { amount: 7, script: &[0x51, 0x69, 0x00], height: 1, is_coinbase: false };
+        let prevouts = vec![prevout; tx.input_count()];
+        let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+        let checks = ScriptChecks { flags, engine: ScriptEngine::Both };
+        let scripts = TxScripts::new(&tx, &prevouts, flags).unwrap();
+        let ask = |is_valid| checker.ask_core(&scripts, &tx, &prevouts, 0, checks, is_valid);
+        assert_eq!(ask(false).unwrap_err().reason, "block-script-verify-flag-failed");
+        let panic = catch_unwind(AssertUnwindSafe(|| ask(true))).unwrap_err();
+        let words = panic.downcast_ref::<String>().unwrap();
+        assert!(words.contains("--script-engine=core"), "{words}");
+        let saved = std::fs::read_dir(place.path().join("regtest")).unwrap().next().unwrap();
+        let saved = saved.unwrap();
+        assert!(words.contains(saved.path().to_str().unwrap()), "{words}");
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(saved.path()).unwrap()).unwrap();
+        assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
+        assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
+        assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
+    }
+}

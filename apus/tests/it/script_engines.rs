@@ -1,0 +1,204 @@
+//! Who checks scripts: the fast way, Core's engine, or both come to the same in each way of
+//! syncing, and the fast way is kept from blocks that are not buried.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use apus::sync::{self, Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, UtxoHash};
+use apus::wire::Chain as Network;
+use apus_testchain::{Break, Mix, Spec};
+
+use crate::broken_rules::assert_refused_for;
+use crate::support::chains::small;
+use crate::support::outcome::Outcome;
+use crate::support::stop_when::StopWhen;
+use crate::support::swift::{Mode, World, try_sync_with};
+use crate::support::{Place, hash_of, with_genesis};
+
+const ENGINES: [ScriptEngine; 3] = [ScriptEngine::Core, ScriptEngine::Fast, ScriptEngine::Both];
+
+/// Options under which an engine checks every block, buried or not.
+fn with(engine: ScriptEngine, options: Options) -> Options {
+    Options { script_engine: engine, fast_scripts_buried: -1, ..options }
+}
+
+/// What each engine has to count, of so many inputs.
+fn assert_counts(engine: ScriptEngine, counts: ScriptCounts, inputs: u64, what: &str) {
+    let ScriptCounts { fast, core, rechecked, signatures, kernel } = counts;
+    assert_eq!(fast + core, inputs, "{what}: {counts:?}");
+    match engine {
+        ScriptEngine::Core => assert_eq!((fast, signatures, kernel), (0, 0, None), "{what}"),
+        ScriptEngine::Fast => {
+            assert!(fast * 10 > inputs * 7 && signatures > fast / 2, "{what}: {counts:?}");
+            assert!(rechecked < fast / 100 && kernel.is_some(), "{what}: {counts:?}");
+        }
+        ScriptEngine::Both => assert_eq!(fast, rechecked, "{what}: {counts:?}"),
+    }
+}
+
+#[test]
+fn each_engine_comes_to_the_same_in_each_way() {
+    let world = World::of(small(3));
+    let mut first: Option<Outcome> = None;
+    for engine in ENGINES {
+        for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
+            let place = world.place();
+            let mut options = with(engine, Options { method, join_depth: 0, ..place.options() });
+            let sources = world.sources(&place, Mode::Full, &world.file_order());
+            if method == Method::SwiftSync {
+                options.hints = Some(world.write_hints(&place, world.height()));
+            }
+            let outcome = Outcome::of_sync(&place, &options, &sources);
+            let what = format!("{engine:?}, {method:?}");
+            let inputs = outcome.summary.counts.scripts;
+            assert!(inputs > 4_000, "{what}: {inputs} inputs");
+            assert_counts(engine, outcome.summary.scripts, inputs, &what);
+            match &first {
+                Some(first) => outcome.assert_same(first, &what),
+                None => first = Some(outcome),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_with_a_wrong_script_is_refused_on_the_fast_way() {
+    let chain = small(3);
+    let base = Place::new(Network::Regtest);
+    base.sync(&[base.write("chain", &with_genesis(chain))]);
+    let mut scripts = 0;
+    for rule in Break::ALL {
+        let broken = chain.broken(*rule);
+        scripts += u32::from(broken.reason.starts_with("block-script-verify-flag-failed"));
+        let place = base.copy();
+        let options = with(ScriptEngine::Fast, place.in_order());
+        let source = place.write("broken", [&broken.block]);
+        let summary = try_sync_with(&options, &[source]).unwrap();
+        let [refusal] = &summary.refusals[..] else { panic!("{rule:?}: {:?}", summary.refusals) };
+        assert_refused_for(*rule, broken.reason, &refusal.reason);
+        assert_eq!(refusal.block, Some(hash_of(&broken.block)), "{rule:?}");
+    }
+    assert!(scripts > 5, "{scripts}");
+}
+
+#[test]
+fn blocks_with_less_than_two_weeks_of_work_on_top_are_left_to_cores_engine() {
+    let spec = |empty_blocks_after| Spec {
+        busy_blocks: 10,
+        busy_bytes: 20_000,
+        empty_blocks_after,
+        mix: Mix::varied(),
+        ..Spec::small(7)
+    };
+    // On regtest, where each block counts as ten minutes, two weeks are 2,016 blocks.
+    for (empty, buried) in [(0, 0), (2_010, 4), (2_016, 10), (2_100, 10)] {
+        let chain = apus_testchain::Chain::new(spec(empty));
+        let place = Place::new(Network::Regtest);
+        let options = Options { script_engine: ScriptEngine::Fast, ..place.in_order() };
+        let source = place.write("chain", &with_genesis(&chain));
+        let summary = try_sync_with(&options, &[source]).unwrap();
+        let ScriptCounts { fast, core, .. } = summary.scripts;
+        let all = summary.counts.scripts;
+        assert_eq!(fast + core, all);
+        match buried {
+            0 => assert_eq!(fast, 0, "{empty} empty blocks"),
+            10 => assert!(fast * 10 > all * 7, "{empty} empty blocks: {fast} of {all}"),
+            _ => assert!(fast > 0 && fast * 10 < all * 6, "{empty} empty blocks: {fast} of {all}"),
+        }
+        // A best header without the minimum work may be of anyone.
+        let place = Place::new(Network::Regtest);
+        let mut options = Options { script_engine: ScriptEngine::Fast, ..place.in_order() };
+        options.network.minimum_chain_work.0[31] = 1;
+        let source = place.write("chain", &with_genesis(&chain));
+        let summary = try_sync_with(&options, &[source]).unwrap();
+        assert_eq!(summary.scripts.fast, 0, "{empty} empty blocks");
+    }
+}
+
+#[test]
+fn progress_of_one_engine_is_not_carried_on_by_another() {
+    let world = World::of(small(3));
+    let all = {
+        let place = world.place();
+        place.sync(&[place.write("blocks", &world.blocks)]).counts.scripts
+    };
+    for method in [Method::Join, Method::SwiftSync] {
+        let place = world.place();
+        let sources = world.sources(&place, Mode::Full, &world.file_order());
+        let mut options = Options {
+            method,
+            join_depth: 0,
+            save_every: Duration::from_millis(2),
+            ..with(ScriptEngine::Fast, place.options())
+        };
+        if method == Method::SwiftSync {
+            options.hints = Some(world.write_hints(&place, world.height()));
+        }
+        let stop = AtomicBool::new(false);
+        let blocks_max = u64::from(world.height()) * 3 / 4;
+        let observer = StopWhen(&stop, |seen: &Progress| match method {
+            Method::Join => seen.phase == Phase::JoinChecking && seen.fraction > 0.5,
+            _ => seen.blocks >= blocks_max,
+        });
+        let stopped = sync::sync(&options, &sources, &observer, &stop).unwrap();
+        assert!(stopped.saved.is_some() || stopped.saved_join.is_some(), "{method:?}");
+        let copy = place.copy();
+        let carried_on = try_sync_with(&options, &sources).unwrap();
+        let checked = |counts: ScriptCounts| counts.fast + counts.core;
+        let done = checked(carried_on.scripts);
+        assert!(done > 0 && done < all, "{method:?}: {done} of {all}");
+        // What the fast way has checked is checked again.
+        let mut others = with(ScriptEngine::Core, Options { datadir: copy.datadir(), ..options });
+        others.save_every = Duration::from_secs(100);
+        let again = try_sync_with(&others, &sources).unwrap();
+        assert_eq!((checked(again.scripts), again.scripts.fast), (all, 0), "{method:?}");
+        assert_eq!(place.muhash(), copy.muhash(), "{method:?}");
+    }
+}
+
+/// Nothing of a part of a block is saved before all its signatures are verified.
+#[test]
+fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
+    let chain = small(3);
+    let rules = [Break::P2pkhSignature, Break::P2trKeySignature, Break::P2wshMultisigSignature];
+    for (rule, method) in
+        rules.into_iter().flat_map(|rule| [(rule, Method::Join), (rule, Method::SwiftSync)])
+    {
+        let mut blocks = with_genesis(chain);
+        blocks.push(chain.broken(rule).block);
+        let world = World::new(Network::Regtest, blocks);
+        let place = world.place();
+        // The wrong block is the first in its file, and so among the first that are checked.
+        let mut order = world.file_order();
+        order.rotate_right(1);
+        let sources = world.sources(&place, Mode::Full, &order);
+        let mut options = Options {
+            method,
+            join_depth: 0,
+            save_every: Duration::from_millis(2),
+            ..with(ScriptEngine::Fast, place.options())
+        };
+        if method == Method::SwiftSync {
+            options.hints = Some(world.write_hints(&place, world.height()));
+        }
+        let mut refused = false;
+        for part in 0..5 {
+            let stop = AtomicBool::new(false);
+            let until = StopWhen(&stop, |seen: &Progress| {
+                matches!(seen.phase, Phase::JoinChecking | Phase::SwiftSync)
+                    && seen.fraction > f64::from(part) / 4.0
+            });
+            let ended = match sync::sync(&options, &sources, &until, &stop) {
+                Ok(summary) => {
+                    assert_ne!(summary.best_block, world.tip(), "{rule:?}, {method:?}");
+                    format!("{:?}", summary.refusals)
+                }
+                Err(error) => error.to_string(),
+            };
+            refused |= ended.contains("block-script-verify-flag-failed");
+        }
+        assert!(refused, "{rule:?}, {method:?}");
+        let coins = place.stats(UtxoHash::None);
+        assert_ne!(coins.best_block, world.tip(), "{rule:?}, {method:?}");
+    }
+}

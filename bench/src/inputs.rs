@@ -1,0 +1,175 @@
+//! Every script of a chain: whole runs by Bitcoin Core and by each way of Apus, and what one input
+//! costs, by what it spends.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use apus::rules::{FastScripts, FastVerdict, TxScripts};
+use apus::script::signature_checks;
+use apus::sighash::TxSighash;
+use apus::wire::{InputView, Prevout, ScriptFlags, TxView};
+
+use crate::Result;
+use crate::chain::scripts::Blocks;
+use crate::join;
+use crate::process::Programs;
+use crate::report::{Cell, Report, Table};
+
+/// Blocks whose inputs are measured one kind after the other, from the last on.
+const BLOCKS: usize = 40;
+/// Inputs of a kind whose signatures are verified together.
+const TOGETHER: u64 = 2048;
+
+/// What the inputs of one kind cost on one core.
+#[derive(Default)]
+struct Cost {
+    inputs: u64,
+    left: u64,
+    /// Running scripts and hashing messages.
+    scripts: Duration,
+    /// All of the fast way, but what it leaves.
+    fast: Duration,
+    engine: Duration,
+}
+
+/// The inputs of one kind, and those whose signatures are yet to be verified.
+struct Kind {
+    cost: Cost,
+    lanes: FastScripts,
+    waiting: u64,
+}
+
+/// Runs everything on the chain, and measures the inputs of some of its blocks.
+///
+/// # Errors
+/// A run fails, or an input is invalid.
+pub fn run(size: &join::Size, programs: &Programs, dir: &Path) -> Result<Report> {
+    let mut report = join::run(size, programs, dir)?;
+    for wanted in &size.chains {
+        let blocks = Blocks::open(&join::dir_with_undo(&wanted.shape, dir))?;
+        report.tables.push(table(&measure(&blocks)?));
+    }
+    report.notes.push(format!(
+        "inputs: of {BLOCKS} blocks, on one core, {TOGETHER} of a kind at a time; scripts is their \
+         running and the hashing of messages; left are those that only Core's engine decides"
+    ));
+    Ok(report)
+}
+
+fn measure(blocks: &Blocks) -> Result<BTreeMap<&'static str, Cost>> {
+    let mut kinds = BTreeMap::new();
+    for entry in blocks.busiest(BLOCKS) {
+        let block = blocks.read(entry)?;
+        let prevouts = block.prevouts();
+        let mut first = 0;
+        for tx in block.view.txs().skip(1) {
+            let of_tx = &prevouts[first..first + tx.input_count()];
+            measure_tx(&mut kinds, tx, of_tx, block.flags)?;
+            first += tx.input_count();
+        }
+    }
+    let finish = |(name, mut kind): (_, Kind)| {
+        kind.verify();
+        (name, kind.cost)
+    };
+    Ok(kinds.into_iter().map(finish).collect())
+}
+
+/// Measures the inputs of a transaction, those of each kind together.
+fn measure_tx(
+    kinds: &mut BTreeMap<&'static str, Kind>,
+    tx: TxView,
+    prevouts: &[Prevout],
+    flags: ScriptFlags,
+) -> Result<()> {
+    let mut by_kind: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
+    for (index, input) in tx.inputs().enumerate() {
+        by_kind.entry(kind_of(&input, prevouts[index].script)).or_default().push(index);
+    }
+    for (name, inputs) in by_kind {
+        let new = || Kind { cost: Cost::default(), lanes: FastScripts::new(None), waiting: 0 };
+        let kind = kinds.entry(name).or_insert_with(new);
+        let start = Instant::now();
+        let mut messages = TxSighash::new(tx, prevouts);
+        for &input in &inputs {
+            let mut checks = Vec::with_capacity(1);
+            let _ = black_box(signature_checks(&mut messages, input, flags, &mut checks));
+        }
+        kind.cost.scripts += start.elapsed();
+        let start = Instant::now();
+        let mut messages = TxSighash::new(tx, prevouts);
+        inputs.iter().for_each(|&input| kind.lanes.add(&mut messages, input, flags));
+        kind.cost.fast += start.elapsed();
+        let start = Instant::now();
+        let scripts = TxScripts::new(&tx, prevouts, flags)?;
+        inputs.iter().try_for_each(|&input| scripts.check_input(input))?;
+        kind.cost.engine += start.elapsed();
+        kind.cost.inputs += inputs.len() as u64;
+        kind.waiting += inputs.len() as u64;
+        if kind.waiting >= TOGETHER {
+            kind.verify();
+        }
+    }
+    Ok(())
+}
+
+impl Kind {
+    fn verify(&mut self) {
+        let start = Instant::now();
+        let verdicts = self.lanes.decide();
+        self.cost.fast += start.elapsed();
+        self.waiting = 0;
+        let is_left = |verdict: &&FastVerdict| **verdict != FastVerdict::Valid;
+        self.cost.left += verdicts.iter().filter(is_left).count() as u64;
+    }
+}
+
+/// What an input spends, and how.
+fn kind_of(input: &InputView, script: &[u8]) -> &'static str {
+    let has_witness = input.witness().len() > 0;
+    match (script, script.len()) {
+        ([0, 20, ..], 22) => "P2WPKH",
+        ([0, 32, ..], 34) => match input.witness().last() {
+            Some([.., 0xae]) => "P2WSH multisig",
+            _ => "other P2WSH",
+        },
+        ([0x51, 32, ..], 34) if input.witness().len() == 1 => "P2TR key",
+        ([0x51, 32, ..], 34) => "P2TR script",
+        ([0xa9, 20, ..], 23) if has_witness => "P2SH-wrapped",
+        ([0xa9, 20, ..], 23) => "P2SH",
+        ([0x76, 0xa9, 20, ..], 25) => "P2PKH",
+        ([33, .., 0xac], 35) | ([65, .., 0xac], 67) => "P2PK",
+        ([.., 0xae], _) => "bare multisig",
+        _ => "other",
+    }
+}
+
+fn table(costs: &BTreeMap<&'static str, Cost>) -> Table {
+    let columns = [
+        ("kind", "input"),
+        ("inputs", "inputs"),
+        ("left", "left"),
+        ("scripts_ns", "scripts, ns"),
+        ("signatures_ns", "signatures, ns"),
+        ("fast_ns", "together, ns"),
+        ("engine_ns", "Core's engine, ns"),
+        ("times_as_fast", "×"),
+    ];
+    let mut table = Table::new("inputs", &columns);
+    for (kind, cost) in costs {
+        let each = |time: Duration| time.as_nanos() as u64 / cost.inputs.max(1);
+        table.push(vec![
+            Cell::text_of(*kind),
+            Cell::Count(cost.inputs),
+            Cell::Count(cost.left),
+            Cell::Count(each(cost.scripts)),
+            Cell::Count(each(cost.fast.saturating_sub(cost.scripts))),
+            Cell::Count(each(cost.fast)),
+            Cell::Count(each(cost.engine)),
+            Cell::Ratio(cost.engine.as_secs_f64() / cost.fast.as_secs_f64().max(1e-9)),
+        ]);
+    }
+    table
+}
