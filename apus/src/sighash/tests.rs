@@ -176,8 +176,11 @@ fn taproot_messages() {
                     leaf.map(|leaf| (TapLeafHash::from_byte_array(leaf), u32::MAX)),
                     TapSighashType::from_consensus_u8(hash_type).expect("a known type"),
                 );
-                let extra = TaprootExtra { annex: annex.map(annex_hash), leaf };
-                let ours = messages.taproot(input, hash_type, extra);
+                let ours = messages.taproot(
+                    input,
+                    hash_type,
+                    TaprootExtra { annex: annex.map(annex_hash), leaf },
+                );
                 assert_eq!(ours, theirs.ok().map(|theirs| theirs.to_byte_array()));
                 none += usize::from(ours.is_none());
             }

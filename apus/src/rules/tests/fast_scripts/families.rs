@@ -67,9 +67,9 @@ fn multisigs() -> Vec<Named> {
         found.push(multisig(wrap, &twice, &[1]));
         let mixed = [uncompressed(0), public(1), uncompressed(2)];
         found.push(multisig(wrap, &mixed, &[0, 2]));
-        // Keys that nobody can have signed with do no harm, if they are not tried, or have the form
-        // of a key: the number 5 is no x of a point.
-        let data = [[&[2][..], &[0; 31], &[5]].concat(), public(1), vec![], vec![5; 33]];
+        // Data in place of keys does no harm, if it has the form of one: the number 5 is no x.
+        let data = [&[2][..], &[0; 31], &[5]].concat();
+        let data = [data.clone(), public(1), data];
         found.push(multisig(wrap, &data, &[1]));
     }
     found

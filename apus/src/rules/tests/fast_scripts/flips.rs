@@ -85,11 +85,16 @@ fn transactions(spend: &Spend, random: &mut Random) -> Vec<Transaction> {
         changed(&|tx| tx.lock_time = LockTime::ZERO),
         changed(&|tx| tx.input[0].sequence.0 ^= bit),
         changed(&|tx| tx.input[0].sequence.0 = u32::MAX),
-        changed(&|tx| tx.input[0].sequence.0 -= 1),
+        changed(&|tx| tx.input[0].sequence.0 = tx.input[0].sequence.0.wrapping_sub(1)),
         changed(&|tx| tx.input[0].previous_output.vout ^= bit),
-        changed(&|tx| tx.output[0].value = Amount::from_sat(901)),
-        changed(&|tx| tx.output[0].script_pubkey = ScriptBuf::from(vec![0x52])),
-        changed(&|tx| tx.output.push(tx.output[0].clone())),
+        changed(&|tx| tx.output.iter_mut().take(1).for_each(|o| o.value = Amount::from_sat(901))),
+        changed(&|tx| {
+            tx.output
+                .iter_mut()
+                .take(1)
+                .for_each(|o| o.script_pubkey = ScriptBuf::from(vec![0x52]));
+        }),
+        changed(&|tx| tx.output.extend(tx.output.first().cloned())),
         changed(&|tx| tx.output.clear()),
         changed(&|tx| tx.input.push(tx.input[0].clone())),
     ]

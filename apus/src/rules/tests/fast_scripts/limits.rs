@@ -115,16 +115,17 @@ fn operations_201() {
             if wrap == Wrap::Leaf {
                 continue;
             }
-            for keys in [0_u8, 1, 15, 20] {
-                let nops = Asm::new().ops(&vec![OP_NOP; 200 - usize::from(keys) + over]);
-                let multisig = nops.ops(&[OP_0, OP_0]).ops(&vec![OP_0; keys.into()]);
-                let script = multisig.number(keys.into()).op(OP_CHECKMULTISIG);
-                add(&format!("{keys} keys"), script.0);
+            // An empty signature is false, whatever the keys.
+            let failing = |nops: usize, keys: u8| {
+                let asm = Asm::new().ops(&vec![OP_NOP; nops]).ops(&[OP_0, OP_0, OP_1]);
+                let asm = asm.ops(&vec![OP_0; keys.into()]).number(keys.into());
+                asm.ops(&[OP_CHECKMULTISIG, OP_NOT])
+            };
+            for keys in [1_u8, 15, 20] {
+                add(&format!("{keys} keys"), failing(199 - usize::from(keys) + over, keys).0);
             }
-            let nops = Asm::new().ops(&vec![OP_NOP; 201 - 22 - 17 + over]);
-            let two = nops.ops(&[OP_0, OP_0]).ops(&[OP_0; 20]).number(20);
-            let two = two.ops(&[OP_CHECKMULTISIGVERIFY, OP_0, OP_0]).ops(&[OP_0; 16]);
-            add("two multisigs", two.number(16).ops(&[OP_CHECKMULTISIG, OP_NOP]).0);
+            let first = failing(201 - 23 - 18 + over, 20).op(OP_VERIFY);
+            add("two multisigs", first.ops(&failing(0, 16).0).0);
         }
         // Each script has a count of its own.
         let many = vec![OP_NOP; 201];
@@ -258,8 +259,8 @@ fn numbers_elsewhere() {
         }
         for (count, expected) in [(20, Valid), (21, Refused), (-1, Refused)] {
             let keys = vec![OP_0; usize::try_from(count).unwrap_or(0)];
-            let script = Asm::new().ops(&[OP_0, OP_0]).ops(&keys).number(count);
-            let spend = Spend::run(wrap, script.op(OP_CHECKMULTISIG).0, &[]);
+            let script = Asm::new().ops(&[OP_0, OP_0, OP_1]).ops(&keys).number(count);
+            let spend = Spend::run(wrap, script.ops(&[OP_CHECKMULTISIG, OP_NOT]).0, &[]);
             cases.push(case(format!("{count} keys, {wrap:?}"), spend, expected));
         }
         for signatures in [-1, 3] {

@@ -2,13 +2,15 @@
 
 use bitcoin::consensus::serialize;
 
-use super::build::{Asm, Input, Spend, Wrap, by, bytes, p2pkh, public, with_type, x_only};
+use super::build::{
+    Asm, Input, Spend, Wrap, by, bytes, ecdsa, p2pkh, public, push, with_type, x_only,
+};
 use super::{ALL, Judged, judge, prevouts};
 use crate::rules::tests::assemble;
 use crate::rules::{FastScripts, FastVerdict};
 use crate::sighash::TxSighash;
 use crate::testdata::Random;
-use crate::wire::opcodes::OP_CHECKSIG;
+use crate::wire::opcodes::{OP_1, OP_CHECKSIG, OP_CHECKSIGVERIFY};
 use crate::wire::{BlockView, Header};
 
 /// Inputs of all kinds and types, mixed.
@@ -77,6 +79,56 @@ fn verdicts_stand_at_their_inputs() {
             assert_eq!(judged.is_fast(), index != place, "{index} of {place}");
             assert_eq!(judged.engine, index != place, "{index} of {place}");
         }
+    }
+}
+
+/// More signatures than are verified at once, where some inputs are not valid.
+#[test]
+fn verdicts_of_thousands_of_signatures() {
+    let fifteen: Vec<Vec<u8>> = (0..15).map(public).collect();
+    let spend = |needed: u8, last: u8| {
+        let script = Asm::new().multisig(needed.into(), &fifteen).0;
+        let signers = (0..needed - 1).chain([last]).map(by);
+        let items = [bytes(&[])].into_iter().chain(signers).collect();
+        Spend::one(Wrap::P2wsh, script, items)
+    };
+    let kinds =
+        [spend(15, 14), spend(15, 99), spend(2, 1), spend(2, 14), spend(15, 14), spend(2, 99)];
+    let spends: Vec<Spend> = (0..540).map(|index| kinds[index % 6].clone()).collect();
+    for (index, judged) in judge(&spends, ALL).iter().enumerate() {
+        let is_valid = index % 6 != 1 && index % 6 != 5;
+        assert_eq!((judged.is_fast(), judged.engine), (is_valid, is_valid), "{index}");
+    }
+}
+
+/// A signature of each type in one script, and signatures of one type in two scripts.
+#[test]
+fn messages_are_those_of_their_type_and_script() {
+    let types = [1, 2, 3, 0x81, 0x82, 0x83, 1, 0x83, 2];
+    let checks = |last: &[u8]| {
+        let key = Asm::new().push(&public(7)).op(OP_CHECKSIGVERIFY).0;
+        [key.repeat(types.len()), last.to_vec()].concat()
+    };
+    let items = || types.iter().map(|hash_type| with_type(7, *hash_type)).collect::<Vec<_>>();
+    let mut spends = Vec::new();
+    for wrap in Wrap::SCRIPTS {
+        spends.push(Spend::one(wrap, checks(&[OP_1]), items()));
+    }
+    let leaf_check = Asm::new().push(&x_only(7)).op(OP_CHECKSIGVERIFY).0.repeat(types.len());
+    spends.push(Spend::one(Wrap::Leaf, [leaf_check, vec![OP_1]].concat(), items()));
+    assert!(judge(&spends, ALL).iter().all(Judged::is_fast));
+    // One more in scriptSig, whose message is that of another script.
+    let single = Asm::new().push(&public(7)).op(OP_CHECKSIG).0;
+    let spend = Spend::one(Wrap::Bare, single.clone(), vec![by(7)]);
+    let code = Asm::new().push(&public(7)).op(OP_CHECKSIGVERIFY).0;
+    let other = spend.with_messages(|messages| messages.legacy(0, &code, 1)).expect("a message");
+    let wrong = spend.with_messages(|messages| messages.legacy(0, &single, 1)).expect("a message");
+    let script_sig = spend.tx.input[0].script_sig.to_bytes();
+    // The signature that scriptSig checks stands in it, so that Core would delete it there: it is
+    // left, whichever message it signs.
+    for message in [other, wrong] {
+        let checked = [&push(&ecdsa(7, message, 1))[..], &code, &script_sig].concat();
+        assert!(!judge(&[spend.clone().script_sig(checked)], ALL)[0].is_fast());
     }
 }
 
