@@ -24,7 +24,7 @@ const FUNCTION_LINES_MAX: usize = 75;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Files that contain `unsafe`, below the workspace's root.
-const UNSAFE_FILES: [&str; 7] = [
+const UNSAFE_FILES: [&str; 8] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "apus/src/hash/sha256/x86.rs",
     // The processor's prefetch instruction and advice to use huge pages, for large tables.
@@ -38,6 +38,7 @@ const UNSAFE_FILES: [&str; 7] = [
     // `wait4`, for the peak memory of a process that has ended.
     "bench/src/process.rs",
     // Vector instructions of the processor, for signatures side by side.
+    "secp-lanes/src/vector/avx2.rs",
     "secp-lanes/src/vector/avx512.rs",
 ];
 
