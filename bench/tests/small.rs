@@ -143,7 +143,7 @@ fn every_script_is_checked_by_each_engine_in_each_way_with_the_same_result() {
     let size = join::Size::scripts_small();
     let report = inputs::run(&size, &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
-    assert_eq!(found.len(), 9, "three ways, three engines");
+    assert_eq!(found.len(), 12, "three ways, and four who check scripts");
     for row in &found {
         let (all, core) = (row["scripts_checked"].as_u64(), row["scripts_core"].as_u64());
         let by_core = row["run"].as_str().unwrap().ends_with("in Core's engine");

@@ -1,5 +1,5 @@
 //! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run; with names of
-//! kernels (Avx512, Library, Portable) those alone.
+//! kernels (Avx512, Avx2, Library, Portable) those alone.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn main() {
         let count = match kernel {
             Kernel::Portable => COUNT / 16,
             Kernel::Library => COUNT / 4,
-            Kernel::Avx512 => COUNT,
+            Kernel::Avx512 | Kernel::Avx2 => COUNT,
         };
         for kind in ["ECDSA", "BIP340", "tweak"] {
             measure(kernel, kind, &all[..count]);

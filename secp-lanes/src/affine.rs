@@ -7,8 +7,8 @@
 //! again with every denominator looked at, and lanes with such a one are marked as exceptional.
 
 use crate::comb::Comb;
-use crate::field::{Fe, FeLanes};
-use crate::point::{Pair, both, in_order};
+use crate::field::{Fe, FeLanes, steps};
+use crate::point::{Pair, TripleSquare, both, in_order};
 use crate::vector::{ALL, Mask, Op, Vector, Words};
 use crate::work::{Work, grow};
 
@@ -354,7 +354,7 @@ fn table_job<V: Vector>(
     let y1 = table_part(work, vector, first, 2);
     let y2 = table_part(work, vector, second, 2);
     let numerator = if let Double(_) = job {
-        both!(|k| x1[k].square().fold().tripled().finish())
+        both!(|k| Fe::step(TripleSquare, [&x1[k]], 0))
     } else {
         both!(|k| y2[k].signed_if(negative).sub_signed(y1[k]))
     };
@@ -366,18 +366,25 @@ fn table_job<V: Vector>(
     both!(|k| y[k].store(&mut work.table[vector + k][to][2]));
 }
 
+steps! {
+    /// a^2 - x1 - x2, for the slope a
+    ThirdX(slope, x1, x2; _mask) => {
+        slope.square().fold().sub::<0>(x1).sub::<0>(x2).finish_signed()
+    };
+    /// a (x1 - x3) - y1
+    ThirdY(slope, x1, x3, y1; _mask) => {
+        slope.product(x1.sub(x3)).fold().sub::<0>(y1).finish_signed()
+    };
+}
+
 /// The sum of two points, from the slope of the line through them.
 #[inline(always)]
 fn add<V: Vector>(operands: &Operands<V>, slope: Pair<V>) -> (Pair<V>, Pair<V>) {
     let Operands { x1, x2, y1, .. } = operands;
     let mut last = slope[1];
-    let x = in_order!(last, |k| {
-        let square = slope[k].after(last).square().fold();
-        square.sub::<0>(x1[k]).sub::<0>(x2[k]).finish_signed()
-    });
+    let x = in_order!(last, |k| Fe::step(ThirdX, [&slope[k].after(last), &x1[k], &x2[k]], 0));
     let y = in_order!(last, |k| {
-        let product = slope[k].after(last).product(x1[k].sub(x[k])).fold();
-        product.sub::<0>(y1[k]).finish_signed()
+        Fe::step(ThirdY, [&slope[k].after(last), &x1[k], &x[k], &y1[k]], 0)
     });
     (x, y)
 }

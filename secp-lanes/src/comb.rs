@@ -159,27 +159,32 @@ fn first<V: Vector>(number: Fe<V>) -> Words {
     rows[0]
 }
 
+/// x and y of eight points; of the last one, where there are fewer.
+#[inline(always)]
+fn load_chunk<V: Vector>(points: &[Row], chunk: usize) -> [Fe<V>; 2] {
+    macro_rules! part {
+        ($part:literal: $($lane:literal)*) => {
+            [$(&points[(chunk * LANES + $lane).min(points.len() - 1)][$part]),*]
+        };
+    }
+    let [x, y] = [part!(0: 0 1 2 3 4 5 6 7), part!(1: 0 1 2 3 4 5 6 7)];
+    [Fe::from_words(V::from_rows(x)), Fe::from_words(V::from_rows(y))]
+}
+
 /// Adds a point to each of many, none of which has the same x.
 #[inline(always)]
 fn add_to_all<V: Vector>(points: &[Row], other: &Row, sums: &mut [Row]) {
     let [x2, y2] = other.map(Fe::<V>::constant);
     let chunks = points.len().div_ceil(LANES);
     let mut prefix: Vec<FeLanes> = vec![Default::default(); chunks];
-    let load = |chunk: usize| {
-        let at = |lane: usize| &points[(chunk * LANES + lane).min(points.len() - 1)];
-        let [p0, p1, p2, p3] = [at(0), at(1), at(2), at(3)];
-        let [p4, p5, p6, p7] = [at(4), at(5), at(6), at(7)];
-        let all = |i: usize| [&p0[i], &p1[i], &p2[i], &p3[i], &p4[i], &p5[i], &p6[i], &p7[i]];
-        [Fe::<V>::from_words(V::from_rows(all(0))), Fe::from_words(V::from_rows(all(1)))]
-    };
     let mut product = Fe::<V>::small(1);
     for (chunk, prefix) in prefix.iter_mut().enumerate() {
         product.store(prefix);
-        product = product.times(x2.sub(load(chunk)[0]));
+        product = product.times(x2.sub(load_chunk::<V>(points, chunk)[0]));
     }
     let mut inverse = product.inverse();
     for chunk in (0..chunks).rev() {
-        let [x1, y1] = load(chunk);
+        let [x1, y1] = load_chunk(points, chunk);
         let slope = y2.sub(y1).times(inverse.times(Fe::load(&prefix[chunk])));
         inverse = inverse.times(x2.sub(x1));
         let x = slope.squared().sub(x1).sub(x2);

@@ -5,7 +5,9 @@
 //! something is subtracted. The *size* of a number, in the comments below, is a bound in units of
 //! 2^256: factors may have sizes up to 15.
 
-use crate::vector::{LANES, Lanes, Mask, Op, Vector, Words};
+use crate::vector::{
+    COUNTS, LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words, half_start, start,
+};
 
 /// 2^256 mod p.
 pub const R256: u64 = 0x1_0000_03d1;
@@ -25,6 +27,9 @@ pub struct Fe<V>(pub [V; 5]);
 pub type FeLanes = [Lanes; 5];
 
 /// Sums of products, ten columns of weight 2^52 each, signed.
+///
+/// A column of a product is the sum of at most five low and five high halves, between -2.5 * 2^52
+/// and 10 * 2^52.
 #[derive(Clone, Copy)]
 pub struct Wide<V>(pub [V; 10]);
 
@@ -33,7 +38,7 @@ pub struct Wide<V>(pub [V; 10]);
 #[derive(Clone, Copy)]
 pub struct Loose<V>([V; 5], V);
 
-impl<V: Vector> Fe<V> {
+impl<V: Numbers> Fe<V> {
     /// The number, which is below 2^52, in every lane.
     #[inline(always)]
     pub fn small(number: u64) -> Self {
@@ -61,12 +66,6 @@ impl<V: Vector> Fe<V> {
         ])
     }
 
-    /// The numbers of eight rows, each below 2^256.
-    #[inline(always)]
-    pub fn from_rows([r0, r1, r2, r3, r4, r5, r6, r7]: &[Words; LANES]) -> Self {
-        Self::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
-    }
-
     /// The words of a number below 2^256, as [`Fe::below_2_256`] makes it.
     #[inline(always)]
     pub fn to_words(self) -> [V; 4] {
@@ -79,58 +78,6 @@ impl<V: Vector> Fe<V> {
         ]
     }
 
-    /// Reads from memory.
-    #[inline(always)]
-    pub fn load(from: &FeLanes) -> Self {
-        let [l0, l1, l2, l3, l4] = from;
-        Self([V::load(l0), V::load(l1), V::load(l2), V::load(l3), V::load(l4)])
-    }
-
-    /// Writes to memory.
-    #[inline(always)]
-    pub fn store(self, to: &mut FeLanes) {
-        for (limb, to) in self.0.iter().zip(to) {
-            limb.store(to);
-        }
-    }
-
-    /// The product.
-    #[inline(always)]
-    pub fn mul(self, other: Self) -> Self {
-        if V::INLINE { self.product(other).fold().finish() } else { self.times(other) }
-    }
-
-    /// The square.
-    #[inline(always)]
-    pub fn sqr(self) -> Self {
-        if V::INLINE { self.square().fold().finish() } else { self.times(self) }
-    }
-
-    /// The product, computed in a function of its own: for code that runs seldom.
-    #[inline(always)]
-    pub fn times(self, other: Self) -> Self {
-        let (mut a, mut b) = (FeLanes::default(), FeLanes::default());
-        self.store(&mut a);
-        other.store(&mut b);
-        V::call(Multiply { a: &mut a, b: &b });
-        Self::load(&a)
-    }
-
-    /// The square, computed in a function of its own.
-    #[inline(always)]
-    pub fn squared(self) -> Self {
-        self.times(self)
-    }
-
-    /// The square of the square and so on, `times` times.
-    #[inline(always)]
-    pub fn sqr_times(mut self, times: u32) -> Self {
-        for _ in 0..times {
-            self = self.sqr();
-        }
-        self
-    }
-
     /// The sum; its size is the sum of the sizes.
     #[inline(always)]
     pub fn add(self, other: Self) -> Self {
@@ -139,12 +86,6 @@ impl<V: Vector> Fe<V> {
             sum.0[i] = self.0[i].add(other.0[i]);
         }
         sum.carried()
-    }
-
-    /// The number, of which the compiler makes use only after it has computed `last`.
-    #[inline(always)]
-    pub fn after(self, last: Self) -> Self {
-        Self(V::after(self.0, last.0[4]))
     }
 
     /// Twice the number; twice the size.
@@ -214,50 +155,27 @@ impl<V: Vector> Fe<V> {
     #[inline(always)]
     pub fn carried(self) -> Self {
         let low = V::splat(LOW52);
-        let [l0, l1, l2, l3, l4] = self.0;
-        let l1 = l1.add(l0.sar::<52>());
-        let l2 = l2.add(l1.sar::<52>());
-        let l3 = l3.add(l2.sar::<52>());
-        let l4 = l4.add(l3.sar::<52>());
+        let [l0, l1, l2, l3, l4] = V::carries(self.0);
         Self([l0.and(low), l1.and(low), l2.and(low), l3.and(low), l4])
     }
 
     /// The product before any reduction.
     #[inline(always)]
     pub fn product(self, other: Self) -> Wide<V> {
-        let (a, b) = (self.0, other.0);
-        for i in 0..5 {
-            a[i].assert_limb();
-            b[i].assert_limb();
-        }
-        let mut c = [V::splat(0); 10];
-        // Five independent instructions lie between two that add to the same column.
-        macro_rules! row {
-            ($($j:literal),*) => {$(
-                c[$j] = V::mad_low(c[$j], a[0], b[$j]);
-                c[$j + 1] = V::mad_low(c[$j + 1], a[1], b[$j]);
-                c[$j + 2] = V::mad_low(c[$j + 2], a[2], b[$j]);
-                c[$j + 3] = V::mad_low(c[$j + 3], a[3], b[$j]);
-                c[$j + 4] = V::mad_low(c[$j + 4], a[4], b[$j]);
-                c[$j + 1] = V::mad_high(c[$j + 1], a[0], b[$j]);
-                c[$j + 2] = V::mad_high(c[$j + 2], a[1], b[$j]);
-                c[$j + 3] = V::mad_high(c[$j + 3], a[2], b[$j]);
-                c[$j + 4] = V::mad_high(c[$j + 4], a[3], b[$j]);
-                c[$j + 5] = V::mad_high(c[$j + 5], a[4], b[$j]);
-            )*};
-        }
-        row!(0, 1, 2, 3, 4);
-        Wide(c)
+        Wide(V::product(self.0, other.0))
     }
 
     /// The square before any reduction.
     #[inline(always)]
     pub fn square(self) -> Wide<V> {
         let a = self.0;
-        for limb in a {
-            limb.assert_limb();
-        }
         let mut c = [V::splat(0); 10];
+        for (c, (lows, highs)) in c.iter_mut().zip(COUNTS) {
+            *c = V::splat(half_start::<V>(lows, highs));
+        }
+        // These two are not doubled.
+        c[0] = c[0].add(c[0]);
+        c[9] = c[9].add(c[9]);
         macro_rules! low {
             ($($i:literal $j:literal),*) => {
                 $(c[$i + $j] = V::mad_low(c[$i + $j], a[$i], a[$j]);)*
@@ -293,7 +211,8 @@ impl<V: Vector> Fe<V> {
     fn cut(mut self) -> Self {
         let above = self.0[4].shr::<48>();
         self.0[4] = self.0[4].and(V::splat(LOW48));
-        self.0[0] = V::mad_low(self.0[0], above, V::splat(R256));
+        let limb = self.0[0].add(V::splat(start::<V>(1, 0)));
+        self.0[0] = V::mad_low(limb, above, V::splat(R256));
         self.carried()
     }
 
@@ -323,6 +242,81 @@ impl<V: Vector> Fe<V> {
     pub fn odd(self) -> Mask {
         !self.canonical().0[0].and(V::splat(1)).zeros()
     }
+}
+
+impl<V: Vector> Fe<V> {
+    /// The numbers of eight rows, each below 2^256.
+    #[inline(always)]
+    pub fn from_rows([r0, r1, r2, r3, r4, r5, r6, r7]: &[Words; LANES]) -> Self {
+        Self::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
+    }
+
+    /// Reads from memory.
+    #[inline(always)]
+    pub fn load(from: &FeLanes) -> Self {
+        let [l0, l1, l2, l3, l4] = from;
+        Self([V::load(l0), V::load(l1), V::load(l2), V::load(l3), V::load(l4)])
+    }
+
+    /// Writes to memory.
+    #[inline(always)]
+    pub fn store(self, to: &mut FeLanes) {
+        for (limb, to) in self.0.iter().zip(to) {
+            limb.store(to);
+        }
+    }
+
+    /// The result of a step.
+    #[inline(always)]
+    pub fn step<S: Step<N>, const N: usize>(_: S, inputs: [&Self; N], mask: Mask) -> Self {
+        Self(V::step::<S, N>(inputs.map(|input| &input.0), mask))
+    }
+
+    /// The product.
+    #[inline(always)]
+    pub fn mul(self, other: Self) -> Self {
+        Self::step(Product, [&self, &other], 0)
+    }
+
+    /// The square.
+    #[inline(always)]
+    pub fn sqr(self) -> Self {
+        Self::step(Square, [&self], 0)
+    }
+
+    /// The product, computed in a function of its own: for code that runs seldom.
+    #[inline(always)]
+    pub fn times(self, other: Self) -> Self {
+        if !V::INLINE {
+            return self.mul(other);
+        }
+        let (mut a, mut b) = (FeLanes::default(), FeLanes::default());
+        self.store(&mut a);
+        other.store(&mut b);
+        V::call(Multiply { a: &mut a, b: &b });
+        Self::load(&a)
+    }
+
+    /// The square, computed in a function of its own.
+    #[inline(always)]
+    pub fn squared(self) -> Self {
+        if V::INLINE { self.times(self) } else { self.sqr() }
+    }
+
+    /// The square of the square and so on, `times` times.
+    #[inline(always)]
+    pub fn sqr_times(mut self, times: u32) -> Self {
+        for _ in 0..times {
+            self = self.sqr();
+        }
+        self
+    }
+
+    /// The number, of which the compiler makes use only after it has computed `last`.
+    #[inline(always)]
+    pub fn after(self, last: Self) -> Self {
+        Self(V::after(self.0, last.0[4]))
+    }
 
     /// The inverse; zero for zero.
     #[inline(always)]
@@ -332,6 +326,33 @@ impl<V: Vector> Fe<V> {
         V::call(Invert(&mut number));
         Self::load(&number)
     }
+}
+
+/// Defines steps by their names, inputs and results.
+macro_rules! steps {
+    ($($(#[$doc:meta])* $name:ident($($input:ident),* ; $mask:ident) => $value:expr;)*) => {$(
+        $(#[$doc])*
+        pub struct $name;
+
+        impl $crate::vector::Step<{ [$(stringify!($input)),*].len() }> for $name {
+            #[inline(always)]
+            fn run<V: $crate::vector::Numbers>(
+                [$($input),*]: [[V; 5]; { [$(stringify!($input)),*].len() }],
+                $mask: $crate::vector::Mask,
+            ) -> [V; 5] {
+                $(let $input = $crate::field::Fe($input);)*
+                $value.0
+            }
+        }
+    )*};
+}
+pub(crate) use steps;
+
+steps! {
+    /// a b
+    Product(a, b; _mask) => a.product(b).fold().finish();
+    /// a^2
+    Square(a; _mask) => a.square().fold().finish();
 }
 
 /// The number to the power of p - 2, its inverse by Fermat's little theorem.
@@ -382,7 +403,24 @@ impl Op for Invert<'_> {
     }
 }
 
-impl<V: Vector> Wide<V> {
+impl<V: Numbers> Wide<V> {
+    /// Plus 64 p, where low halves may be negative, so that none of the lower columns is.
+    ///
+    /// A low half is -2^51 at least, and a column gets at most six of them: five here and one in
+    /// [`Wide::fold`] (the lowest: one here, one there, and one in [`Loose::finish`]). So
+    /// 2^262 = 4 * 2^260 is added, of which every column keeps 4 * 2^52 and takes 4 from the next;
+    /// and subtracted 64 (2^32 + 977). `Loose::carry` takes 64 * 2^256 off again.
+    #[inline(always)]
+    fn raised(mut self) -> Self {
+        if V::ROUNDS {
+            self.0[0] = self.0[0].add(V::splat((4 << 52) - 64 * R256));
+            for column in &mut self.0[1..5] {
+                *column = column.add(V::splat((4 << 52) - 4));
+            }
+        }
+        self
+    }
+
     /// This minus `2^SHIFT * other`, where both stand for products of sizes whose product is
     /// below 16 and 16 / 2^SHIFT: 2^260 * p is added, so that the number is positive.
     #[inline(always)]
@@ -398,14 +436,14 @@ impl<V: Vector> Wide<V> {
     /// Replaces 2^260 by its remainder, once.
     #[inline(always)]
     pub fn fold(self) -> Loose<V> {
-        let [mut c0, mut c1, mut c2, mut c3, mut c4, c5, c6, c7, c8, c9] = self.0;
-        let c6 = c6.add(c5.sar::<52>());
-        let c7 = c7.add(c6.sar::<52>());
-        let c8 = c8.add(c7.sar::<52>());
-        let c9 = c9.add(c8.sar::<52>());
-        let mut top = V::splat(0);
+        let [mut c0, mut c1, mut c2, mut c3, mut c4, c5, c6, c7, c8, c9] = self.raised().0;
+        let [c5, c6, c7, c8, c9] = V::carries([c5, c6, c7, c8, c9]);
+        let [c5, c6, c7, c8] = [c5.factor(), c6.factor(), c7.factor(), c8.factor()];
+        let mut top = V::splat(start::<V>(0, 1));
         let r = V::splat(R260);
-        // Of the factors' bits only the lowest 52 count, so that no carry has to be cut off.
+        for (c, highs) in [(&mut c0, 0), (&mut c1, 1), (&mut c2, 1), (&mut c3, 1), (&mut c4, 1)] {
+            *c = c.add(V::splat(start::<V>(1, highs)));
+        }
         c0 = V::mad_low(c0, c5, r);
         c1 = V::mad_high(c1, c5, r);
         c2 = V::mad_high(c2, c6, r);
@@ -420,7 +458,7 @@ impl<V: Vector> Wide<V> {
     }
 }
 
-impl<V: Vector> Loose<V> {
+impl<V: Numbers> Loose<V> {
     /// This times `2^SHIFT`, for shifts of 3 at most.
     #[inline(always)]
     pub fn shifted<const SHIFT: u32>(mut self) -> Self {
@@ -485,12 +523,13 @@ impl<V: Vector> Loose<V> {
     /// Replaces 2^256 by its remainder, adds `extra` at 2^208, and carries.
     #[inline(always)]
     fn carry(self, extra: u64) -> Fe<V> {
-        let [mut c0, mut c1, c2, c3, c4] = self.0;
+        let [mut c0, c1, c2, c3, c4] = self.0;
         let above = c4.shr::<48>().add(self.1.shl::<4>());
         let c4 = c4.and(V::splat(LOW48));
         let c4 = if extra == 0 { c4 } else { c4.or(V::splat(extra)) };
-        c0 = V::mad_low(c0, above, V::splat(R256));
-        c1 = V::mad_high(c1, above, V::splat(R256));
+        c0 = V::mad_low(c0.add(V::splat(start::<V>(1, 0))), above, V::splat(R256));
+        let c1 = c1.add(V::splat(start::<V>(0, 1)));
+        let c1 = V::mad_high(c1, above, V::splat(R256));
         Fe([c0, c1, c2, c3, c4]).carried()
     }
 }

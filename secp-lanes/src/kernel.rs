@@ -3,15 +3,17 @@
 use std::sync::OnceLock;
 
 use crate::known;
-#[cfg(target_arch = "x86_64")]
-use crate::vector::avx512;
 use crate::vector::{Op, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::vector::{avx2, avx512};
 
 /// A way to verify signatures.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
     /// Eight lanes with AVX-512 IFMA, the instructions for products of 52 bits.
     Avx512,
+    /// Eight lanes with AVX2, and products of 52 bits by multiplications in double precision (FMA).
+    Avx2,
     /// Eight lanes in plain Rust. Slow: what the others are tested against.
     Portable,
     /// libsecp256k1, one signature after another.
@@ -20,12 +22,13 @@ pub enum Kernel {
 
 impl Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 3] = [Self::Avx512, Self::Library, Self::Portable];
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Library, Self::Portable];
 
     /// A name of one word, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
+            Self::Avx2 => "avx2",
             Self::Portable => "portable",
             Self::Library => "library",
         }
@@ -35,6 +38,7 @@ impl Kernel {
     pub fn words(self) -> &'static str {
         match self {
             Self::Avx512 => "in lanes of AVX-512 IFMA",
+            Self::Avx2 => "in lanes of AVX2",
             Self::Portable => "in lanes of plain Rust",
             Self::Library => "by libsecp256k1",
         }
@@ -51,7 +55,7 @@ impl Kernel {
     /// # Errors
     /// Why it cannot.
     pub fn check(self) -> Result<(), Unusable> {
-        static CHECKED: [OnceLock<Result<(), Unusable>>; 3] = [const { OnceLock::new() }; 3];
+        static CHECKED: [OnceLock<Result<(), Unusable>>; 4] = [const { OnceLock::new() }; 4];
         if !self.is_supported() {
             return Err(Unusable::NotSupported);
         }
@@ -64,8 +68,10 @@ impl Kernel {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => avx512::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 => false,
+            Self::Avx512 | Self::Avx2 => false,
             Self::Portable | Self::Library => true,
         }
     }
@@ -74,10 +80,11 @@ impl Kernel {
     pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
         {
-            if self == Self::Avx512
-                && let Some(proof) = avx512::detect()
-            {
-                return avx512::dispatch(proof, op);
+            let (avx512, avx2) = (avx512::detect(), avx2::detect());
+            match (self, avx512, avx2) {
+                (Self::Avx512, Some(proof), _) => return avx512::dispatch(proof, op),
+                (Self::Avx2, _, Some(proof)) => return avx2::dispatch(proof, op),
+                _ => {}
             }
         }
         portable::dispatch(op)

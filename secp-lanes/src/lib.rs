@@ -1,8 +1,8 @@
 //! Batches of secp256k1 signature verifications, ECDSA and BIP340, in vector lanes.
 //!
 //! Signatures go into a [`Batch`], and a [`Verdict`] for each comes out. Eight of them are verified
-//! side by side, in the lanes of vectors (AVX-512 IFMA). [`Verdict::Valid`] is said only of what
-//! libsecp256k1 accepts, as Bitcoin's consensus uses it; what is exceptional is
+//! side by side, in the lanes of vectors (AVX-512 IFMA, or AVX2). [`Verdict::Valid`] is said only
+//! of what libsecp256k1 accepts, as Bitcoin's consensus uses it; what is exceptional is
 //! [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are
 //! public.
 //!

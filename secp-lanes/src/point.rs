@@ -8,7 +8,7 @@
 //! 30 times as long as the processor needs to start its next instruction, and the other fills the
 //! gap.
 
-use crate::field::Fe;
+use crate::field::{Fe, steps};
 use crate::vector::{Mask, Vector};
 
 /// Two vectors of field elements.
@@ -62,6 +62,35 @@ pub struct Affine<V> {
     pub y: Pair<V>,
 }
 
+steps! {
+    /// 3 a^2
+    TripleSquare(a; _mask) => a.square().fold().tripled().finish();
+    /// 2 a b
+    Double(a, b; _mask) => a.product(b).fold().shifted::<1>().finish();
+    /// 4 a b
+    Quadruple(a, b; _mask) => a.product(b).fold().shifted::<2>().finish();
+    /// E^2 - 2D
+    DoubledX(e, d; _mask) => e.square().fold().sub::<1>(d).finish_signed();
+    /// E(D - X') - 8B^2
+    DoubledY(b, e, d, x; _mask) => {
+        let bb = b.square();
+        e.product(d.sub(x)).sub_shifted::<3>(bb).fold().finish_signed()
+    };
+    /// a b - c
+    Difference(a, b, c; _mask) => a.product(b).fold().sub::<0>(c).finish_signed();
+    /// a b - c, or -a b - c in the lanes of the mask
+    SignedDifference(a, b, c; mask) => {
+        a.product(b).fold().negate_if(mask).sub::<0>(c).finish_negated()
+    };
+    /// R^2 - H^3 - 2V
+    SumX(r, hhh, v; _mask) => r.square().fold().sub::<0>(hhh).sub::<1>(v).finish_signed();
+    /// R(V - X') - YH^3
+    SumY(y, hhh, r, v, x; _mask) => {
+        let yh = y.product(hhh);
+        r.product(v.sub(x)).sub_shifted::<0>(yh).fold().finish_signed()
+    };
+}
+
 impl<V: Vector> Jacobian<V> {
     /// Twice the point. Z stays zero where it is.
     ///
@@ -70,20 +99,13 @@ impl<V: Vector> Jacobian<V> {
     #[inline(always)]
     pub fn double(&self) -> Self {
         let mut last = self.y[1];
-        let e = in_order!(last, |k| self.x[k].after(last).square().fold().tripled().finish());
+        let e = in_order!(last, |k| Fe::step(TripleSquare, [&self.x[k].after(last)], 0));
         let b = in_order!(last, |k| self.y[k].after(last).sqr());
-        let z = in_order!(last, |k| {
-            self.y[k].after(last).product(self.z[k]).fold().shifted::<1>().finish()
-        });
-        let d = in_order!(last, |k| {
-            self.x[k].after(last).product(b[k]).fold().shifted::<2>().finish()
-        });
-        let x = in_order!(last, |k| {
-            e[k].after(last).square().fold().sub::<1>(d[k]).finish_signed()
-        });
+        let z = in_order!(last, |k| Fe::step(Double, [&self.y[k].after(last), &self.z[k]], 0));
+        let d = in_order!(last, |k| Fe::step(Quadruple, [&self.x[k].after(last), &b[k]], 0));
+        let x = in_order!(last, |k| Fe::step(DoubledX, [&e[k].after(last), &d[k]], 0));
         let y = in_order!(last, |k| {
-            let bb = b[k].after(last).square();
-            e[k].product(d[k].sub(x[k])).sub_shifted::<3>(bb).fold().finish_signed()
+            Fe::step(DoubledY, [&b[k].after(last), &e[k], &d[k], &x[k]], 0)
         });
         Self { x, y, z }
     }
@@ -98,23 +120,20 @@ impl<V: Vector> Jacobian<V> {
         let mut last = self.y[1];
         let zz = in_order!(last, |k| self.z[k].after(last).sqr());
         let h = in_order!(last, |k| {
-            other.x[k].after(last).product(zz[k]).fold().sub::<0>(self.x[k]).finish_signed()
+            Fe::step(Difference, [&other.x[k].after(last), &zz[k], &self.x[k]], 0)
         });
         let zzz = in_order!(last, |k| self.z[k].after(last).mul(zz[k]));
         let hh = in_order!(last, |k| h[k].after(last).sqr());
         let r = in_order!(last, |k| {
-            let s = other.y[k].after(last).product(zzz[k]).fold().negate_if(negate[k]);
-            s.sub::<0>(self.y[k]).finish_negated()
+            let [y, own] = [other.y[k].after(last), self.y[k]];
+            Fe::step(SignedDifference, [&y, &zzz[k], &own], negate[k])
         });
         let hhh = in_order!(last, |k| h[k].after(last).mul(hh[k]));
         let v = in_order!(last, |k| self.x[k].after(last).mul(hh[k]));
-        let x = in_order!(last, |k| {
-            r[k].after(last).square().fold().sub::<0>(hhh[k]).sub::<1>(v[k]).finish_signed()
-        });
+        let x = in_order!(last, |k| Fe::step(SumX, [&r[k].after(last), &hhh[k], &v[k]], 0));
         let z = in_order!(last, |k| self.z[k].after(last).mul(h[k]));
         let y = in_order!(last, |k| {
-            let yh = self.y[k].after(last).product(hhh[k]);
-            r[k].product(v[k].sub(x[k])).sub_shifted::<0>(yh).fold().finish_signed()
+            Fe::step(SumY, [&self.y[k].after(last), &hhh[k], &r[k], &v[k], &x[k]], 0)
         });
         Self { x, y, z }
     }

@@ -2,7 +2,7 @@
 //! the product of a and b is a * b / 2^260.
 
 use crate::field::Fe;
-use crate::vector::{LANES, Lanes, Vector, Words};
+use crate::vector::{COUNTS, LANES, Lanes, Mask, Numbers, Step, Vector, Words, start};
 
 /// n in limbs of 52 bits.
 const N: [u64; 5] = [
@@ -64,24 +64,7 @@ impl<V: Vector> Scalar<V> {
     /// The product divided by 2^260; below 2^250 + n where one factor is below n.
     #[inline(always)]
     pub fn mul(self, other: Self) -> Self {
-        let mut c = Fe(self.0).product(Fe(other.0)).0;
-        // Each step adds the multiple of n that makes the lowest column a multiple of 2^52.
-        macro_rules! reduce {
-            ($($i:literal),*) => {$(
-                let q = V::mad_low(V::splat(0), c[$i], V::splat(MINUS_INVERSE));
-                reduce!(low $i q: 0 1 2 3 4);
-                reduce!(high $i q: 0 1 2 3 4);
-                c[$i + 1] = c[$i + 1].add(c[$i].shr::<52>());
-            )*};
-            (low $i:literal $q:ident: $($j:literal)*) => {
-                $(c[$i + $j] = V::mad_low(c[$i + $j], $q, V::splat(N[$j]));)*
-            };
-            (high $i:literal $q:ident: $($j:literal)*) => {
-                $(c[$i + $j + 1] = V::mad_high(c[$i + $j + 1], $q, V::splat(N[$j]));)*
-            };
-        }
-        reduce!(0, 1, 2, 3, 4);
-        Self(Fe([c[5], c[6], c[7], c[8], c[9]]).carried().0)
+        Self(V::step::<Montgomery, 2>([&self.0, &other.0], 0))
     }
 
     /// The number below n, for a number below 2n.
@@ -112,5 +95,38 @@ impl<V: Vector> Scalar<V> {
             power = power.mul(factor);
         }
         power
+    }
+}
+
+/// The product divided by 2^260.
+struct Montgomery;
+
+impl Step<2> for Montgomery {
+    #[inline(always)]
+    fn run<V: Numbers>([a, b]: [[V; 5]; 2], _: Mask) -> [V; 5] {
+        let mut c = Fe(a).product(Fe(b)).0;
+        for (column, (lows, highs)) in c.iter_mut().zip(COUNTS) {
+            *column = column.add(V::splat(start::<V>(lows, highs)));
+        }
+        // Each step adds the multiple of n that makes the lowest column a multiple of 2^52.
+        macro_rules! reduce {
+            ($($i:literal),*) => {$(
+                // The column still waits for the low half that q gives it.
+                let known = c[$i].sub(V::splat(start::<V>(1, 0))).factor();
+                let factor = V::splat(MINUS_INVERSE);
+                let q = V::mad_low(V::splat(start::<V>(1, 0)), known, factor).factor();
+                reduce!(low $i q: 0 1 2 3 4);
+                reduce!(high $i q: 0 1 2 3 4);
+                [_, c[$i + 1]] = V::carries([c[$i], c[$i + 1]]);
+            )*};
+            (low $i:literal $q:ident: $($j:literal)*) => {
+                $(c[$i + $j] = V::mad_low(c[$i + $j], $q, V::splat(N[$j]));)*
+            };
+            (high $i:literal $q:ident: $($j:literal)*) => {
+                $(c[$i + $j + 1] = V::mad_high(c[$i + $j + 1], $q, V::splat(N[$j]));)*
+            };
+        }
+        reduce!(0, 1, 2, 3, 4);
+        Fe([c[5], c[6], c[7], c[8], c[9]]).carried().0
     }
 }

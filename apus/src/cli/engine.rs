@@ -176,6 +176,7 @@ impl From<Scripts> for sync::ScriptEngine {
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ScriptKernel {
     Avx512,
+    Avx2,
     Portable,
     Library,
 }
@@ -184,6 +185,7 @@ impl From<ScriptKernel> for Kernel {
     fn from(kernel: ScriptKernel) -> Self {
         match kernel {
             ScriptKernel::Avx512 => Self::Avx512,
+            ScriptKernel::Avx2 => Self::Avx2,
             ScriptKernel::Portable => Self::Portable,
             ScriptKernel::Library => Self::Library,
         }

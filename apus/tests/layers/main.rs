@@ -40,6 +40,7 @@ const UNSAFE_FILES: [&str; 8] = [
     // `wait4`, for the peak memory of a process that has ended.
     "bench/src/process.rs",
     // Vector instructions of the processor, for signatures side by side.
+    "secp-lanes/src/vector/avx2.rs",
     "secp-lanes/src/vector/avx512.rs",
 ];
 

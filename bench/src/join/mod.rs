@@ -41,6 +41,8 @@ pub enum Scripts {
     Skipped,
     /// Every script, as `apus` does it by default.
     Every,
+    /// Every script, with signatures verified in lanes of AVX2, as where there is no AVX-512.
+    ByAvx2,
     /// Every script, with signatures verified by libsecp256k1, as where lanes are missing.
     ByLibrary,
     /// Every script, by Bitcoin Core's engine.
@@ -51,6 +53,7 @@ impl Scripts {
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Skipped | Self::Every => &[],
+            Self::ByAvx2 => &["--script-engine", "fast", "--script-kernel", "avx2"],
             Self::ByLibrary => &["--script-engine", "fast", "--script-kernel", "library"],
             Self::ByCore => &["--script-engine", "core"],
         }
@@ -60,6 +63,7 @@ impl Scripts {
         match self {
             Self::Skipped => "",
             Self::Every => ", every script",
+            Self::ByAvx2 => ", every script with AVX2",
             Self::ByLibrary => ", every script with libsecp256k1",
             Self::ByCore => ", every script in Core's engine",
         }
@@ -163,7 +167,12 @@ impl Size {
             chains: vec![Wanted::usual(shape)],
             skipped: false,
             full_ways: WAYS.to_vec(),
-            full_scripts: vec![Scripts::Every, Scripts::ByLibrary, Scripts::ByCore],
+            full_scripts: vec![
+                Scripts::Every,
+                Scripts::ByAvx2,
+                Scripts::ByLibrary,
+                Scripts::ByCore,
+            ],
             ..Self::full()
         }
     }

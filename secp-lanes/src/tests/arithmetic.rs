@@ -1,9 +1,9 @@
 use num_bigint::BigUint;
 
-use super::{Random, big, edges, kernels, rounds, words};
+use super::{Random, Vectors, big, edges, words};
 use crate::field::{Fe, P};
 use crate::scalar::{ONE, Scalar};
-use crate::vector::{ALL, LANES, Op, Vector, Words};
+use crate::vector::{ALL, LANES, Lanes, Op, Vector, Words};
 use crate::words::{self as one_by_one, N};
 use crate::work::Rows;
 
@@ -87,13 +87,13 @@ fn field_expected(a: &Words, b: &Words, chosen: bool) -> Vec<Words> {
     results.iter().map(|number| words(&(number % &p))).collect()
 }
 
-fn compare_field(kernel: crate::Kernel, a: Rows, b: Rows, mask: u8) {
-    let (results, [zeros, odd]) = kernel.run(FieldOps { a, b, mask });
+fn compare_field(vectors: Vectors, a: Rows, b: Rows, mask: u8) {
+    let (results, [zeros, odd]) = vectors.run(FieldOps { a, b, mask });
     for lane in 0..LANES {
         let expected = field_expected(&a[lane], &b[lane], mask >> lane & 1 == 1);
         for (i, expected) in expected.iter().enumerate() {
             let found = &results[i][lane];
-            assert_eq!(found, expected, "{kernel:?}, {i}: {:x?} {:x?}", a[lane], b[lane]);
+            assert_eq!(found, expected, "{vectors:?}, {i}: {:x?} {:x?}", a[lane], b[lane]);
         }
         assert_eq!(zeros >> lane & 1 == 1, expected[0] == [0; 4]);
         assert_eq!(odd >> lane & 1, expected[0][0] as u8 & 1);
@@ -102,12 +102,12 @@ fn compare_field(kernel: crate::Kernel, a: Rows, b: Rows, mask: u8) {
 
 #[test]
 fn field_operations_on_edges() {
-    for kernel in kernels() {
+    for vectors in Vectors::all() {
         let edges = edges();
         for (i, a) in edges.iter().enumerate() {
             for b in edges.chunks(LANES) {
                 let b = std::array::from_fn(|lane| b[lane % b.len()]);
-                compare_field(kernel, [*a; LANES], b, i as u8);
+                compare_field(vectors, [*a; LANES], b, i as u8);
             }
         }
     }
@@ -115,11 +115,54 @@ fn field_operations_on_edges() {
 
 #[test]
 fn field_operations_on_random_numbers() {
-    for kernel in kernels() {
+    for vectors in Vectors::all() {
         let mut random = Random(1);
-        for _ in 0..rounds(kernel, 20_000).div_ceil(LANES) {
+        for _ in 0..vectors.rounds(20_000).div_ceil(LANES) {
             let mask = random.next() as u8;
-            compare_field(kernel, random.rows(), random.rows(), mask);
+            compare_field(vectors, random.rows(), random.rows(), mask);
+        }
+    }
+}
+
+/// The halves of products, low and high, without what is added to them too much.
+struct Halves {
+    a: u64,
+    b: [u64; LANES],
+}
+
+impl Op for Halves {
+    type Output = ([Lanes; 2], bool);
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Output {
+        let [a, b] = [V::splat(self.a), V::load(&Lanes(self.b))];
+        let mut halves = [Lanes::default(); 2];
+        V::mad_low(V::splat(V::LOW_EXTRA.wrapping_neg()), a, b).store(&mut halves[0]);
+        V::mad_high(V::splat(V::HIGH_EXTRA.wrapping_neg()), a, b).store(&mut halves[1]);
+        (halves, V::ROUNDS)
+    }
+}
+
+#[test]
+fn halves_of_products() {
+    let mut limbs: Vec<u64> = (0..=52).flat_map(|bit| [1 << bit, (1 << bit) - 1]).collect();
+    limbs.extend((0..52).flat_map(|bit| [(1 << bit) + 1, (1 << 52) - (1 << bit)]));
+    let mut random = Random(5);
+    limbs.extend((0..100).map(|_| random.next() >> 12));
+    limbs.retain(|limb| *limb < 1 << 52);
+    for vectors in Vectors::all() {
+        for a in &limbs {
+            for b in limbs.chunks(LANES) {
+                let b = std::array::from_fn(|lane| b[lane % b.len()]);
+                let ([low, high], rounds) = vectors.run(Halves { a: *a, b });
+                let range = if rounds { -1 << 51..(1 << 51) + 1 } else { 0..1 << 52 };
+                for ((low, high), b) in low.0.iter().zip(high.0).zip(b) {
+                    let low = low.cast_signed();
+                    let product = i128::from(low) + (i128::from(high) << 52);
+                    assert_eq!(product, i128::from(*a) * i128::from(b), "{vectors:?}");
+                    assert!(range.contains(&low), "{vectors:?}: {a} {b}");
+                }
+            }
         }
     }
 }
@@ -143,8 +186,8 @@ impl Op for Largest {
 fn the_largest_factors() {
     let largest = (BigUint::from(1u32) << 260usize) - 1u32;
     let expected = words(&(&largest * &largest % big(&P)));
-    for kernel in kernels() {
-        let [product, square, below] = kernel.run(Largest);
+    for vectors in Vectors::all() {
+        let [product, square, below] = vectors.run(Largest);
         assert_eq!([product, square], [[expected; LANES]; 2]);
         assert_eq!(big(&below[0]) % big(&P), &largest % big(&P));
     }
@@ -170,13 +213,13 @@ impl Op for ScalarOps {
     }
 }
 
-fn compare_scalars(kernel: crate::Kernel, a: Rows, b: Rows) {
+fn compare_scalars(vectors: Vectors, a: Rows, b: Rows) {
     let n = big(&N);
     let power = (BigUint::from(1u32) << 260usize).modpow(&(&n - 2u32), &n);
-    let [products, ones, remainders] = kernel.run(ScalarOps { a, b });
+    let [products, ones, remainders] = vectors.run(ScalarOps { a, b });
     for lane in 0..LANES {
         let [a, b] = [big(&a[lane]), big(&b[lane])];
-        assert_eq!(big(&products[lane]), &a * &b * &power % &n, "{kernel:?}: {a:x} {b:x}");
+        assert_eq!(big(&products[lane]), &a * &b * &power % &n, "{vectors:?}: {a:x} {b:x}");
         assert_eq!(ones[lane], if &b % &n == BigUint::from(0u32) { [0; 4] } else { ONE });
         assert_eq!(big(&remainders[lane]), a % &n);
     }
@@ -184,17 +227,17 @@ fn compare_scalars(kernel: crate::Kernel, a: Rows, b: Rows) {
 
 #[test]
 fn scalar_operations() {
-    for kernel in kernels() {
+    for vectors in Vectors::all() {
         let edges = edges();
         for a in &edges {
             for b in edges.chunks(LANES) {
                 let b = std::array::from_fn(|lane| b[lane % b.len()]);
-                compare_scalars(kernel, [*a; LANES], b);
+                compare_scalars(vectors, [*a; LANES], b);
             }
         }
         let mut random = Random(2);
-        for _ in 0..rounds(kernel, 20_000).div_ceil(LANES) {
-            compare_scalars(kernel, random.rows(), random.rows());
+        for _ in 0..vectors.rounds(20_000).div_ceil(LANES) {
+            compare_scalars(vectors, random.rows(), random.rows());
         }
     }
 }

@@ -7,12 +7,38 @@ mod tables;
 use num_bigint::BigUint;
 
 use crate::kernel::Kernel;
-use crate::vector::{LANES, Words};
+use crate::vector::{LANES, Op, Words, portable};
 
 /// The kernels with lanes that this processor has.
 fn kernels() -> Vec<Kernel> {
-    let all = [Kernel::Avx512, Kernel::Portable];
+    let all = [Kernel::Avx512, Kernel::Avx2, Kernel::Portable];
     all.into_iter().filter(|kernel| kernel.is_supported()).collect()
+}
+
+/// Vectors that are compared with a big-integer crate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Vectors {
+    Of(Kernel),
+    /// Portable ones with the products of AVX2.
+    Rounding,
+}
+
+impl Vectors {
+    fn all() -> Vec<Self> {
+        kernels().into_iter().map(Self::Of).chain([Self::Rounding]).collect()
+    }
+
+    fn run<O: Op>(self, op: O) -> O::Output {
+        match self {
+            Self::Of(kernel) => kernel.run(op),
+            Self::Rounding => portable::dispatch_rounding(op),
+        }
+    }
+
+    /// How many random numbers a test takes.
+    fn rounds(self, default: usize) -> usize {
+        rounds(if let Self::Of(kernel) = self { kernel } else { Kernel::Portable }, default)
+    }
 }
 
 /// How many random numbers a test takes; the portable kernel takes fewer.

@@ -12,7 +12,7 @@ use std::arch::x86_64::{
     _mm512_testn_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
 };
 
-use super::{LANES, Lanes, Mask, Op, Vector, Words};
+use super::{LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words};
 
 /// A vector register of 512 bits.
 ///
@@ -73,31 +73,30 @@ fn depend([mut a, mut b, mut c, mut d, mut e]: [__m512i; 5], last: __m512i) -> [
     [a, b, c, d, e]
 }
 
-impl Vector for Avx512 {
-    const INLINE: bool = true;
+impl Numbers for Avx512 {
+    const ROUNDS: bool = false;
+    const LOW_EXTRA: u64 = 0;
+    const HIGH_EXTRA: u64 = 0;
 
     #[inline(always)]
-    fn call<O: Op>(op: O) -> O::Output {
-        // SAFETY: the features were detected (see the type).
-        unsafe { with_features(op) }
+    fn carries<const N: usize>(mut columns: [Self; N]) -> [Self; N] {
+        for i in 1..N {
+            // SAFETY: the features were detected (see the type).
+            let above = unsafe { Self(_mm512_srai_epi64::<52>(columns[i - 1].0)) };
+            columns[i] = columns[i].add(above);
+        }
+        columns
+    }
+
+    #[inline(always)]
+    fn factor(self) -> Self {
+        self
     }
 
     #[inline(always)]
     fn splat(number: u64) -> Self {
         // SAFETY: the features were detected (see the type).
         unsafe { Self(_mm512_set1_epi64(number.cast_signed())) }
-    }
-
-    #[inline(always)]
-    fn load(from: &Lanes) -> Self {
-        // SAFETY: the features were detected; `Lanes` is 64 bytes, aligned to 64.
-        unsafe { Self(_mm512_load_si512(std::ptr::from_ref(from).cast())) }
-    }
-
-    #[inline(always)]
-    fn store(self, to: &mut Lanes) {
-        // SAFETY: the features were detected; `Lanes` is 64 bytes, aligned to 64.
-        unsafe { _mm512_store_si512(std::ptr::from_mut(to).cast(), self.0) }
     }
 
     #[inline(always)]
@@ -137,12 +136,6 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn sar<const BITS: u32>(self) -> Self {
-        // SAFETY: the features were detected (see the type).
-        unsafe { Self(_mm512_srai_epi64::<BITS>(self.0)) }
-    }
-
-    #[inline(always)]
     fn mad_low(sum: Self, a: Self, b: Self) -> Self {
         // SAFETY: the features were detected (see the type).
         unsafe { Self(_mm512_madd52lo_epu64(sum.0, a.0, b.0)) }
@@ -170,6 +163,33 @@ impl Vector for Avx512 {
     fn zeros(self) -> Mask {
         // SAFETY: the features were detected (see the type).
         unsafe { _mm512_testn_epi64_mask(self.0, self.0) }
+    }
+}
+
+impl Vector for Avx512 {
+    const INLINE: bool = true;
+
+    #[inline(always)]
+    fn call<O: Op>(op: O) -> O::Output {
+        // SAFETY: the features were detected (see the type).
+        unsafe { with_features(op) }
+    }
+
+    #[inline(always)]
+    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5] {
+        S::run(inputs.map(|input| *input), mask)
+    }
+
+    #[inline(always)]
+    fn load(from: &Lanes) -> Self {
+        // SAFETY: the features were detected; `Lanes` is 64 bytes, aligned to 64.
+        unsafe { Self(_mm512_load_si512(std::ptr::from_ref(from).cast())) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut Lanes) {
+        // SAFETY: the features were detected; `Lanes` is 64 bytes, aligned to 64.
+        unsafe { _mm512_store_si512(std::ptr::from_mut(to).cast(), self.0) }
     }
 
     #[inline(always)]

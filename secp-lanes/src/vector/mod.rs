@@ -4,6 +4,8 @@
 //! features switched on for everything that is inlined into it.
 
 #[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
 pub mod avx512;
 pub mod portable;
 
@@ -24,22 +26,23 @@ pub type Mask = u8;
 /// All lanes.
 pub const ALL: Mask = 0xff;
 
-/// Eight 64-bit numbers; every operation works on each lane by itself, modulo 2^64.
+/// Unsigned 64-bit numbers side by side; every operation works on each lane by itself, modulo 2^64.
 ///
-/// A vector type of a processor feature may only be used inside that kernel's `dispatch`, which
-/// checks the feature. That is why the types are private to the crate.
-pub trait Vector: Copy {
-    /// Whether products are compiled into the code around them, which is faster, and takes a
-    /// compiler much longer.
-    const INLINE: bool;
-    /// Runs a computation as a function of its own, with the same vectors.
-    fn call<O: Op>(op: O) -> O::Output;
+/// A product of two factors, numbers below 2^52, is made in two halves, `low + 2^52 * high`.
+/// Kernels differ in how they round: `low` is at least zero and below 2^52, or, where
+/// [`Numbers::ROUNDS`] says so, from -2^51 to 2^51; `high` is at least zero, and below 2^52.
+///
+/// Types of a processor feature may only be used inside that kernel's `dispatch`, which checks the
+/// feature. That is why the types are private to the crate.
+pub trait Numbers: Copy {
+    /// Whether the high half of a product is rounded to the nearest number, and not down.
+    const ROUNDS: bool;
+    /// What [`Numbers::mad_low`] adds too much; even.
+    const LOW_EXTRA: u64;
+    /// What [`Numbers::mad_high`] adds too much; even.
+    const HIGH_EXTRA: u64;
     /// The same number in every lane.
     fn splat(number: u64) -> Self;
-    /// Reads a vector.
-    fn load(from: &Lanes) -> Self;
-    /// Writes a vector.
-    fn store(self, to: &mut Lanes);
     /// Sum modulo 2^64.
     fn add(self, other: Self) -> Self;
     /// Difference modulo 2^64.
@@ -52,11 +55,40 @@ pub trait Vector: Copy {
     fn shl<const BITS: u32>(self) -> Self;
     /// Bits shifted down, zeros from above.
     fn shr<const BITS: u32>(self) -> Self;
-    /// Bits shifted down, copies of the sign bit from above.
-    fn sar<const BITS: u32>(self) -> Self;
-    /// The sum plus the low 52 bits of `a * b`; of the factors only the low 52 bits count.
+    /// Carries of signed columns of weight 2^52 each: to every column is added what the one before
+    /// it has above its lowest 52 bits, of which it does not lose them. All but the last are right
+    /// in their lowest 52 bits only.
+    fn carries<const N: usize>(columns: [Self; N]) -> [Self; N];
+    /// The lowest 52 bits as a factor; the number as it is where products take no other bits.
+    fn factor(self) -> Self;
+    /// The product of numbers of five limbs below 2^52, in ten columns of weight 2^52 each.
+    #[inline(always)]
+    fn product(a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
+        let mut c = [Self::splat(0); 10];
+        for (c, (lows, highs)) in c.iter_mut().zip(COUNTS) {
+            *c = Self::splat(start::<Self>(lows, highs));
+        }
+        // Five independent instructions lie between two that add to the same column.
+        macro_rules! row {
+            ($($j:literal),*) => {$(
+                c[$j] = Self::mad_low(c[$j], a[0], b[$j]);
+                c[$j + 1] = Self::mad_low(c[$j + 1], a[1], b[$j]);
+                c[$j + 2] = Self::mad_low(c[$j + 2], a[2], b[$j]);
+                c[$j + 3] = Self::mad_low(c[$j + 3], a[3], b[$j]);
+                c[$j + 4] = Self::mad_low(c[$j + 4], a[4], b[$j]);
+                c[$j + 1] = Self::mad_high(c[$j + 1], a[0], b[$j]);
+                c[$j + 2] = Self::mad_high(c[$j + 2], a[1], b[$j]);
+                c[$j + 3] = Self::mad_high(c[$j + 3], a[2], b[$j]);
+                c[$j + 4] = Self::mad_high(c[$j + 4], a[3], b[$j]);
+                c[$j + 5] = Self::mad_high(c[$j + 5], a[4], b[$j]);
+            )*};
+        }
+        row!(0, 1, 2, 3, 4);
+        c
+    }
+    /// The sum plus the low half of a product of factors, and [`Numbers::LOW_EXTRA`].
     fn mad_low(sum: Self, a: Self, b: Self) -> Self;
-    /// The sum plus bits 52 to 103 of `a * b`; of the factors only the low 52 bits count.
+    /// The sum plus the high half of a product of factors, and [`Numbers::HIGH_EXTRA`].
     fn mad_high(sum: Self, a: Self, b: Self) -> Self;
     /// The lanes of `yes` where the mask has a one, those of `no` elsewhere.
     fn select(mask: Mask, yes: Self, no: Self) -> Self;
@@ -64,9 +96,20 @@ pub trait Vector: Copy {
     fn negate_if(self, mask: Mask) -> Self;
     /// The lanes that are zero.
     fn zeros(self) -> Mask;
-    /// Panics, in the tests and for vectors that can afford it, where a number is 2^52 or more: of
-    /// a factor the bits above would be lost.
-    fn assert_limb(self) {}
+}
+
+/// Eight 64-bit numbers.
+pub trait Vector: Numbers {
+    /// Whether steps are compiled into the code around them, which takes a compiler much longer.
+    const INLINE: bool;
+    /// Runs a computation as a function of its own, with the same vectors.
+    fn call<O: Op>(op: O) -> O::Output;
+    /// Runs a step.
+    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5];
+    /// Reads a vector.
+    fn load(from: &Lanes) -> Self;
+    /// Writes a vector.
+    fn store(self, to: &mut Lanes);
     /// The five numbers as they are, which the compiler must not use before it has computed `last`:
     /// so that it keeps the order of products that keeps the processor busy.
     #[inline(always)]
@@ -79,6 +122,28 @@ pub trait Vector: Copy {
     fn from_rows(rows: [&Words; LANES]) -> [Self; 4];
     /// The reverse of [`Vector::from_rows`].
     fn to_rows(words: [Self; 4], rows: &mut [Words; LANES]);
+}
+
+/// A formula with five limbs for each input and for its result, which a kernel compiles into the
+/// code around it, or as a function of its own. `run` must be `#[inline(always)]`, as for [`Op`].
+pub trait Step<const N: usize> {
+    /// Computes the result.
+    fn run<V: Numbers>(inputs: [[V; 5]; N], mask: Mask) -> [V; 5];
+}
+
+/// How many low and high halves of products are added to each column of a product.
+pub const COUNTS: [(u64, u64); 10] =
+    [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (4, 5), (3, 4), (2, 3), (1, 2), (0, 1)];
+
+/// What a column has to start with, so that it ends as the sum of so many low and high halves.
+pub fn start<V: Numbers>(lows: u64, highs: u64) -> u64 {
+    half_start::<V>(lows, highs).wrapping_mul(2)
+}
+
+/// The same for a column that is doubled on the way.
+pub fn half_start<V: Numbers>(lows: u64, highs: u64) -> u64 {
+    let low = (V::LOW_EXTRA / 2).wrapping_mul(lows);
+    low.wrapping_add((V::HIGH_EXTRA / 2).wrapping_mul(highs)).wrapping_neg()
 }
 
 /// A computation that is generic over the vectors that it uses.

@@ -1,19 +1,25 @@
 //! Lanes one after another in plain Rust: the executable specification of the other vectors.
 
-use super::{LANES, Lanes, Mask, Op, Vector, Words};
+use super::{LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words};
 
 const LOW52: u64 = (1 << 52) - 1;
 
-/// A vector that any processor has.
+/// A vector that any processor has, which rounds the high halves of products, or does not.
 #[derive(Clone, Copy, Debug)]
-pub struct Portable([u64; LANES]);
+pub struct Portable<const ROUNDS: bool>([u64; LANES]);
 
-/// Runs a computation on [`Portable`] vectors.
+/// Runs a computation on [`Portable`] vectors, with products as AVX-512 makes them.
 pub fn dispatch<O: Op>(op: O) -> O::Output {
-    op.run::<Portable>()
+    op.run::<Portable<false>>()
 }
 
-impl Portable {
+/// The same with products as AVX2 makes them.
+#[cfg(test)]
+pub fn dispatch_rounding<O: Op>(op: O) -> O::Output {
+    op.run::<Portable<true>>()
+}
+
+impl<const ROUNDS: bool> Portable<ROUNDS> {
     #[inline(always)]
     fn map(self, f: impl Fn(u64) -> u64) -> Self {
         Self(self.0.map(f))
@@ -25,34 +31,43 @@ impl Portable {
     }
 }
 
-/// The low 52 bits of the product of two numbers' low 52 bits, and the bits from there up.
+/// The halves of a product, low and high. In the tests it panics where a factor has more than 52
+/// bits: other vectors would lose them.
 #[inline(always)]
-fn product(a: u64, b: u64) -> (u64, u64) {
-    let product = u128::from(a & LOW52) * u128::from(b & LOW52);
-    (product as u64 & LOW52, (product >> 52) as u64)
+fn halves<const ROUNDS: bool>(a: u64, b: u64) -> (u64, u64) {
+    if cfg!(any(test, debug_assertions)) {
+        assert!(a <= LOW52 && b <= LOW52, "a factor has 52 bits: {a:x} {b:x}");
+    }
+    let product = u128::from(a) * u128::from(b);
+    let mut high = (product >> 52) as u64;
+    let low = product as u64 & LOW52;
+    // To the nearest number, to the even one of two.
+    high += u64::from(ROUNDS && (low > 1 << 51 || low == 1 << 51 && high & 1 == 1));
+    ((product as u64).wrapping_sub(high << 52), high)
 }
 
-impl Vector for Portable {
-    const INLINE: bool = false;
+impl<const ROUNDS: bool> Numbers for Portable<ROUNDS> {
+    const ROUNDS: bool = ROUNDS;
+    const LOW_EXTRA: u64 = 0;
+    const HIGH_EXTRA: u64 = 0;
 
     #[inline(never)]
-    fn call<O: Op>(op: O) -> O::Output {
-        op.run::<Self>()
+    fn carries<const N: usize>(mut columns: [Self; N]) -> [Self; N] {
+        for i in 1..N {
+            let above = columns[i - 1].map(|a| (a.cast_signed() >> 52).cast_unsigned());
+            columns[i] = columns[i].add(above);
+        }
+        columns
+    }
+
+    #[inline(never)]
+    fn factor(self) -> Self {
+        self.map(|a| a & LOW52)
     }
 
     #[inline(never)]
     fn splat(number: u64) -> Self {
         Self([number; LANES])
-    }
-
-    #[inline(never)]
-    fn load(from: &Lanes) -> Self {
-        Self(from.0)
-    }
-
-    #[inline(never)]
-    fn store(self, to: &mut Lanes) {
-        to.0 = self.0;
     }
 
     #[inline(never)]
@@ -86,18 +101,13 @@ impl Vector for Portable {
     }
 
     #[inline(never)]
-    fn sar<const BITS: u32>(self) -> Self {
-        self.map(|a| (a.cast_signed() >> BITS).cast_unsigned())
-    }
-
-    #[inline(never)]
     fn mad_low(sum: Self, a: Self, b: Self) -> Self {
-        sum.add(a.zip(b, |a, b| product(a, b).0))
+        sum.add(a.zip(b, |a, b| halves::<ROUNDS>(a, b).0))
     }
 
     #[inline(never)]
     fn mad_high(sum: Self, a: Self, b: Self) -> Self {
-        sum.add(a.zip(b, |a, b| product(a, b).1))
+        sum.add(a.zip(b, |a, b| halves::<ROUNDS>(a, b).1))
     }
 
     #[inline(never)]
@@ -114,12 +124,29 @@ impl Vector for Portable {
     fn zeros(self) -> Mask {
         self.0.iter().enumerate().fold(0, |mask, (i, a)| mask | u8::from(*a == 0) << i)
     }
+}
 
-    #[inline(always)]
-    fn assert_limb(self) {
-        if cfg!(any(test, debug_assertions)) {
-            assert!(self.0.iter().all(|limb| *limb <= LOW52), "a limb has 52 bits: {self:?}");
-        }
+impl<const ROUNDS: bool> Vector for Portable<ROUNDS> {
+    const INLINE: bool = false;
+
+    #[inline(never)]
+    fn call<O: Op>(op: O) -> O::Output {
+        op.run::<Self>()
+    }
+
+    #[inline(never)]
+    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5] {
+        S::run(inputs.map(|input| *input), mask)
+    }
+
+    #[inline(never)]
+    fn load(from: &Lanes) -> Self {
+        Self(from.0)
+    }
+
+    #[inline(never)]
+    fn store(self, to: &mut Lanes) {
+        to.0 = self.0;
     }
 
     #[inline(always)]

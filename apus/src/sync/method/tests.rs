@@ -283,7 +283,7 @@ fn the_estimate_grows_with_bytes_and_scripts_and_shrinks_with_cores() {
     assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
     node.options.script_engine = ScriptEngine::Fast;
     node.options.script_kernel = Some(Kernel::Avx512);
-    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_fast);
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_avx512);
     assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
     node.options.script_kernel = Some(Kernel::Library);
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);

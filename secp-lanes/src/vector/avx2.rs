@@ -1,0 +1,458 @@
+//! Vectors of AVX2, with products of 52-bit numbers by its fused multiplication (FMA).
+#![allow(unsafe_code)] // Vector instructions that not every processor has.
+
+use std::arch::asm;
+use std::arch::x86_64::{
+    __m256d, __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi64, _mm256_add_pd, _mm256_and_si256,
+    _mm256_blendv_epi8, _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64,
+    _mm256_fmadd_pd, _mm256_load_si256, _mm256_loadu_si256, _mm256_movemask_pd, _mm256_or_si256,
+    _mm256_permute2x128_si256, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256,
+    _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_store_si256, _mm256_storeu_si256,
+    _mm256_sub_epi64, _mm256_sub_pd, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
+    _mm256_xor_si256,
+};
+
+use super::{COUNTS, LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words, start};
+
+// A product in two halves, by arithmetic in double precision, which has 53 bits and rounds to the
+// nearest number (a program that changes that has undefined behaviour). The factors a and b are
+// whole and below 2^52, and so is every step exact but the first, whose error is the low half:
+//
+// - 2^104 + a b is at least 2^104 and below 2^105, where doubles are 2^52 apart: it is rounded to
+//   2^104 + 2^52 high. The bits of doubles from 2^104 to 2^105, both included, count those steps,
+//   so that they are the bits of 2^104 plus `high`.
+// - 2^104 minus that is -2^52 high, exactly.
+// - a b - 2^52 high = low, whole and from -2^51 to 2^51: exactly.
+// - low + 1.5 * 2^52 is whole, and from 2^52 to 2^53, where doubles are 1 apart: its bits are those
+//   of 1.5 * 2^52 plus `low`.
+//
+// Rounding up or down would save the last addition; but rounding is a mode of the processor, which
+// compilers take for granted. With rounding to nearest, 2^104 + 1.5 * 2^52 in place of 2^104 in the
+// second step would save it, if it were a double.
+
+/// The bits of 2^52, of 1.5 * 2^52, and of 2^104, in double precision.
+const BITS_52: u64 = 0x433 << 52;
+const BITS_52_AND_HALF: u64 = BITS_52 | 1 << 51;
+const BITS_104: u64 = 0x467 << 52;
+const LOW52: u64 = (1 << 52) - 1;
+
+/// A vector register of 256 bits: four lanes.
+///
+/// Safety of every `unsafe` block below: values are made and used only inside [`dispatch`], which
+/// runs after the processor's features were detected.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Quad(__m256i);
+
+/// Two registers: eight lanes, whose steps are done side by side. At the end of each product is a
+/// chain of carries, and what one register waits for there leaves time for the other.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Avx2([Quad; 2]);
+
+/// Proof that the processor has the instructions of [`Avx2`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof(());
+
+/// Whether this processor has the instructions.
+pub fn detect() -> Option<Proof> {
+    let found = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi2");
+    found.then_some(Proof(()))
+}
+
+/// Runs a computation on [`Avx2`] vectors.
+pub fn dispatch<O: Op>(_: Proof, op: O) -> O::Output {
+    // SAFETY: the proof says that the features were detected.
+    unsafe { with_features(op) }
+}
+
+#[target_feature(enable = "avx2,fma,bmi2")]
+#[inline(never)]
+fn with_features<O: Op>(op: O) -> O::Output {
+    op.run::<Avx2>()
+}
+
+/// Runs a step, as a function of its own: compiled into the code around them, the steps of an
+/// addition would not fit into the processor's first cache.
+#[target_feature(enable = "avx2,fma,bmi2")]
+#[inline(never)]
+fn run_step<S: Step<N>, const N: usize>(inputs: &[&[Avx2; 5]; N], mask: Mask) -> [Avx2; 5] {
+    let mut numbers = [*inputs[0]; N];
+    for i in 1..N {
+        numbers[i] = *inputs[i];
+    }
+    S::run(numbers, mask)
+}
+
+/// Makes a number depend on others, without an instruction.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn depend(mut number: __m256i, others: [__m256i; 6]) -> __m256i {
+    let [a, b, c, d, e, f] = others;
+    // SAFETY: there is no instruction.
+    unsafe {
+        asm!(
+            "/* {0} {1} {2} {3} {4} {5} {6} */",
+            inout(ymm_reg) number,
+            in(ymm_reg) a,
+            in(ymm_reg) b,
+            in(ymm_reg) c,
+            in(ymm_reg) d,
+            in(ymm_reg) e,
+            in(ymm_reg) f,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    number
+}
+
+impl Quad {
+    /// A number below 2^52 in double precision: its bits are the lowest 52 of 2^52 plus the number.
+    #[inline(always)]
+    fn double(self) -> __m256d {
+        let power = Self::splat(BITS_52);
+        // SAFETY: the features were detected (see the type).
+        unsafe { _mm256_sub_pd(self.or(power).bits(), power.bits()) }
+    }
+
+    #[inline(always)]
+    fn bits(self) -> __m256d {
+        // SAFETY: the features were detected (see the type).
+        unsafe { _mm256_castsi256_pd(self.0) }
+    }
+
+    #[inline(always)]
+    fn of_bits(double: __m256d) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_castpd_si256(double) })
+    }
+
+    /// 2^104 plus the product, to a multiple of 2^52.
+    #[inline(always)]
+    fn high(a: Self, b: Self) -> __m256d {
+        // SAFETY: the features were detected (see the type).
+        unsafe { _mm256_fmadd_pd(a.double(), b.double(), Self::splat(BITS_104).bits()) }
+    }
+
+    /// All ones in the lanes of the mask's four lowest bits.
+    #[inline(always)]
+    fn spread(mask: Mask) -> __m256i {
+        // SAFETY: the features were detected (see the type).
+        unsafe {
+            let bits = _mm256_setr_epi64x(1, 2, 4, 8);
+            _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(mask.into()), bits), bits)
+        }
+    }
+
+    /// Word `i` of each of four rows, as vector `i`; and the reverse, which is the same.
+    #[inline(always)]
+    fn transposed([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+        // SAFETY: the features were detected (see the type).
+        unsafe {
+            // Words 0 and 2, or 1 and 3, of two rows.
+            let [even_ab, odd_ab] = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)];
+            let [even_cd, odd_cd] = [_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d)];
+            [
+                _mm256_permute2x128_si256::<0x20>(even_ab, even_cd),
+                _mm256_permute2x128_si256::<0x20>(odd_ab, odd_cd),
+                _mm256_permute2x128_si256::<0x31>(even_ab, even_cd),
+                _mm256_permute2x128_si256::<0x31>(odd_ab, odd_cd),
+            ]
+        }
+    }
+}
+
+impl Numbers for Quad {
+    const ROUNDS: bool = true;
+    const LOW_EXTRA: u64 = BITS_52_AND_HALF;
+    const HIGH_EXTRA: u64 = BITS_104;
+
+    #[inline(always)]
+    fn splat(number: u64) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_set1_epi64x(number.cast_signed()) })
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_add_epi64(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_sub_epi64(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_and_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_or_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn shl<const BITS: u32>(self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_sllv_epi64(self.0, Self::splat(BITS.into()).0) })
+    }
+
+    #[inline(always)]
+    fn shr<const BITS: u32>(self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_srlv_epi64(self.0, Self::splat(BITS.into()).0) })
+    }
+
+    #[inline(always)]
+    fn carries<const N: usize>(mut columns: [Self; N]) -> [Self; N] {
+        // AVX2 has no shift of 64-bit numbers that keeps the sign. Plus 2^63 a column is not
+        // negative (columns are between -2^60 and 2^60), and has 2^11 more above its lowest 52
+        // bits, which stay as they are; the next column takes 2^11 off.
+        for i in 0..N {
+            let from_below = if i == 0 { 0 } else { 1 << 11 };
+            let offset = if i == N - 1 { 0 } else { 1 << 63 };
+            columns[i] = columns[i].add(Self::splat(u64::wrapping_sub(offset, from_below)));
+            if i > 0 {
+                columns[i] = columns[i].add(columns[i - 1].shr::<52>());
+            }
+        }
+        columns
+    }
+
+    #[inline(always)]
+    fn factor(self) -> Self {
+        self.and(Self::splat(LOW52))
+    }
+
+    #[inline(always)]
+    fn mad_low(sum: Self, a: Self, b: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        let low = unsafe {
+            let high = Self::high(a, b);
+            let minus_high = _mm256_sub_pd(Self::splat(BITS_104).bits(), high);
+            let low = _mm256_fmadd_pd(a.double(), b.double(), minus_high);
+            _mm256_add_pd(low, Self::splat(BITS_52_AND_HALF).bits())
+        };
+        sum.add(Self::of_bits(low))
+    }
+
+    #[inline(always)]
+    fn mad_high(sum: Self, a: Self, b: Self) -> Self {
+        sum.add(Self::of_bits(Self::high(a, b)))
+    }
+
+    #[inline(always)]
+    fn select(mask: Mask, yes: Self, no: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_blendv_epi8(no.0, yes.0, Self::spread(mask)) })
+    }
+
+    #[inline(always)]
+    fn negate_if(self, mask: Mask) -> Self {
+        let signs = Self::spread(mask);
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_sub_epi64(_mm256_xor_si256(self.0, signs), signs) })
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> Mask {
+        // SAFETY: the features were detected (see the type).
+        unsafe {
+            let zeros = _mm256_cmpeq_epi64(self.0, _mm256_setzero_si256());
+            _mm256_movemask_pd(_mm256_castsi256_pd(zeros)) as Mask
+        }
+    }
+}
+
+impl Avx2 {
+    /// The number as it is, which the compiler must not use before it has computed the columns.
+    #[inline(always)]
+    fn after_row(self, [a, b, c, d, e, f]: [Self; 6]) -> Self {
+        let half = |i: usize| [a.0[i].0, b.0[i].0, c.0[i].0, d.0[i].0, e.0[i].0, f.0[i].0];
+        let [low, high] = self.0;
+        // SAFETY: the features were detected (see the type).
+        unsafe { Self([Quad(depend(low.0, half(0))), Quad(depend(high.0, half(1)))]) }
+    }
+}
+
+impl Numbers for Avx2 {
+    const ROUNDS: bool = true;
+    const LOW_EXTRA: u64 = BITS_52_AND_HALF;
+    const HIGH_EXTRA: u64 = BITS_104;
+
+    #[inline(always)]
+    fn splat(number: u64) -> Self {
+        Self([Quad::splat(number); 2])
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self([self.0[0].add(other.0[0]), self.0[1].add(other.0[1])])
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Self([self.0[0].sub(other.0[0]), self.0[1].sub(other.0[1])])
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        Self([self.0[0].and(other.0[0]), self.0[1].and(other.0[1])])
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        Self([self.0[0].or(other.0[0]), self.0[1].or(other.0[1])])
+    }
+
+    #[inline(always)]
+    fn shl<const BITS: u32>(self) -> Self {
+        Self([self.0[0].shl::<BITS>(), self.0[1].shl::<BITS>()])
+    }
+
+    #[inline(always)]
+    fn shr<const BITS: u32>(self) -> Self {
+        Self([self.0[0].shr::<BITS>(), self.0[1].shr::<BITS>()])
+    }
+
+    #[inline(always)]
+    fn carries<const N: usize>(mut columns: [Self; N]) -> [Self; N] {
+        for half in 0..2 {
+            let quads = Quad::carries(columns.map(|column| column.0[half]));
+            for i in 0..N {
+                columns[i].0[half] = quads[i];
+            }
+        }
+        columns
+    }
+
+    #[inline(always)]
+    fn factor(self) -> Self {
+        Self([self.0[0].factor(), self.0[1].factor()])
+    }
+
+    /// The columns, row by row.
+    ///
+    /// Left alone the compiler computes all halves first, and stores them until it adds them up:
+    /// so a row's factor is made to depend on the columns as they are after the row before.
+    #[inline(always)]
+    fn product(a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
+        let mut c = [Self::splat(0); 10];
+        for (c, (lows, highs)) in c.iter_mut().zip(COUNTS) {
+            *c = Self::splat(start::<Self>(lows, highs));
+        }
+        macro_rules! row {
+            ($j:literal: $($i:literal)*) => {
+                let last = [c[$j], c[$j + 1], c[$j + 2], c[$j + 3], c[$j + 4], c[$j + 5]];
+                let factor = b[$j].after_row(last);
+                $(
+                    c[$i + $j] = Self::mad_low(c[$i + $j], a[$i], factor);
+                    c[$i + $j + 1] = Self::mad_high(c[$i + $j + 1], a[$i], factor);
+                )*
+            };
+        }
+        row!(0: 0 1 2 3 4);
+        row!(1: 0 1 2 3 4);
+        row!(2: 0 1 2 3 4);
+        row!(3: 0 1 2 3 4);
+        row!(4: 0 1 2 3 4);
+        c
+    }
+
+    #[inline(always)]
+    fn mad_low(sum: Self, a: Self, b: Self) -> Self {
+        let [[s0, s1], [a0, a1], [b0, b1]] = [sum.0, a.0, b.0];
+        Self([Quad::mad_low(s0, a0, b0), Quad::mad_low(s1, a1, b1)])
+    }
+
+    #[inline(always)]
+    fn mad_high(sum: Self, a: Self, b: Self) -> Self {
+        let [[s0, s1], [a0, a1], [b0, b1]] = [sum.0, a.0, b.0];
+        Self([Quad::mad_high(s0, a0, b0), Quad::mad_high(s1, a1, b1)])
+    }
+
+    #[inline(always)]
+    fn select(mask: Mask, yes: Self, no: Self) -> Self {
+        let [[y0, y1], [n0, n1]] = [yes.0, no.0];
+        Self([Quad::select(mask, y0, n0), Quad::select(mask >> 4, y1, n1)])
+    }
+
+    #[inline(always)]
+    fn negate_if(self, mask: Mask) -> Self {
+        Self([self.0[0].negate_if(mask), self.0[1].negate_if(mask >> 4)])
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> Mask {
+        self.0[0].zeros() | self.0[1].zeros() << 4
+    }
+}
+
+impl Vector for Avx2 {
+    const INLINE: bool = false;
+
+    #[inline(always)]
+    fn call<O: Op>(op: O) -> O::Output {
+        // SAFETY: the features were detected (see the type).
+        unsafe { with_features(op) }
+    }
+
+    #[inline(always)]
+    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5] {
+        // SAFETY: the features were detected (see the type).
+        unsafe { run_step::<S, N>(&inputs, mask) }
+    }
+
+    #[inline(always)]
+    fn load(from: &Lanes) -> Self {
+        let from = std::ptr::from_ref(from).cast::<__m256i>();
+        // SAFETY: the features were detected; `Lanes` is two registers, aligned.
+        unsafe { Self([Quad(_mm256_load_si256(from)), Quad(_mm256_load_si256(from.add(1)))]) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut Lanes) {
+        let to = std::ptr::from_mut(to).cast::<__m256i>();
+        // SAFETY: the features were detected; `Lanes` is two registers, aligned.
+        unsafe {
+            _mm256_store_si256(to, self.0[0].0);
+            _mm256_store_si256(to.add(1), self.0[1].0);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(from: &T) {
+        // SAFETY: every x86-64 processor has the instruction, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()) }
+    }
+
+    #[inline(always)]
+    fn from_rows(rows: [&Words; LANES]) -> [Self; 4] {
+        // SAFETY: the features were detected; each row is 32 readable bytes.
+        let row = |i: usize| unsafe { _mm256_loadu_si256(std::ptr::from_ref(rows[i]).cast()) };
+        let [a0, a1, a2, a3] = Quad::transposed([row(0), row(1), row(2), row(3)]);
+        let [b0, b1, b2, b3] = Quad::transposed([row(4), row(5), row(6), row(7)]);
+        let both = |low: __m256i, high: __m256i| Self([Quad(low), Quad(high)]);
+        [both(a0, b0), both(a1, b1), both(a2, b2), both(a3, b3)]
+    }
+
+    #[inline(always)]
+    fn to_rows([w0, w1, w2, w3]: [Self; 4], rows: &mut [Words; LANES]) {
+        for half in 0..2 {
+            let words = [w0.0[half].0, w1.0[half].0, w2.0[half].0, w3.0[half].0];
+            let transposed = Quad::transposed(words);
+            for (row, words) in rows[4 * half..].iter_mut().zip(transposed) {
+                // SAFETY: the features were detected; each row is 32 writable bytes.
+                unsafe { _mm256_storeu_si256(std::ptr::from_mut(row).cast(), words) };
+            }
+        }
+    }
+}
