@@ -75,7 +75,7 @@ pub struct Engine {
     ///
     /// Both ways have the same result. fast leaves to Bitcoin Core's engine what it does not know,
     /// blocks with less than two weeks of work on top, and one input in 4,096 to be checked by both
-    /// ways.
+    /// ways; and everything on a processor without AVX-512 IFMA and AVX2, where it is not faster.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
     /// What verifies signatures together, for tests: by default the fastest that works here.

@@ -95,7 +95,8 @@ pub enum ScriptEngine {
     /// Bitcoin Core's engine, one input after the other.
     Core,
     /// Many signatures at once, and Core's engine for what that leaves, for blocks that are not
-    /// deeply buried, and for one input in 4,096.
+    /// deeply buried, and for one input in 4,096. Where the processor has no lanes for signatures,
+    /// it is the same as `Core`.
     Fast,
     /// Both, for every input; a difference ends the run.
     Both,

@@ -78,8 +78,16 @@ impl ScriptChecker {
         let mut salt = [0; 8];
         // Without randomness the salt is known, and all else holds.
         let _ = getrandom::fill(&mut salt);
+        // Without lanes the fast way is not faster than the engine.
+        let has_lanes = || Kernel::best() != Kernel::Library;
+        let engine = match options.script_engine {
+            ScriptEngine::Fast if options.script_kernel.is_none() && !has_lanes() => {
+                ScriptEngine::Core
+            }
+            engine => engine,
+        };
         Self {
-            engine: options.script_engine,
+            engine,
             buried_seconds: options.fast_scripts_buried,
             kernel: options.script_kernel,
             salt: u64::from_le_bytes(salt),
