@@ -24,6 +24,18 @@ fn with(engine: ScriptEngine, options: Options) -> Options {
     Options { script_engine: engine, fast_scripts_buried: -1, ..options }
 }
 
+/// Options for a join or a SwiftSync to the tip by the fast way, with progress saved all the time.
+fn fast_and_saved_often(world: &World, place: &Place, method: Method) -> Options {
+    let hints = (method == Method::SwiftSync).then(|| world.write_hints(place, world.height()));
+    Options {
+        method,
+        hints,
+        join_depth: 0,
+        save_every: Duration::from_millis(2),
+        ..with(ScriptEngine::Fast, place.options())
+    }
+}
+
 /// What each engine has to count, of so many inputs.
 fn assert_counts(engine: ScriptEngine, counts: ScriptCounts, inputs: u64, what: &str) {
     let ScriptCounts { fast, core, rechecked, signatures, kernel } = counts;
@@ -127,15 +139,7 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
     for method in [Method::Join, Method::SwiftSync] {
         let place = world.place();
         let sources = world.sources(&place, Mode::Full, &world.file_order());
-        let mut options = Options {
-            method,
-            join_depth: 0,
-            save_every: Duration::from_millis(2),
-            ..with(ScriptEngine::Fast, place.options())
-        };
-        if method == Method::SwiftSync {
-            options.hints = Some(world.write_hints(&place, world.height()));
-        }
+        let options = fast_and_saved_often(&world, &place, method);
         let stop = AtomicBool::new(false);
         let blocks_max = u64::from(world.height()) * 3 / 4;
         let observer = StopWhen(&stop, |seen: &Progress| match method {
@@ -174,15 +178,7 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
         let mut order = world.file_order();
         order.rotate_right(1);
         let sources = world.sources(&place, Mode::Full, &order);
-        let mut options = Options {
-            method,
-            join_depth: 0,
-            save_every: Duration::from_millis(2),
-            ..with(ScriptEngine::Fast, place.options())
-        };
-        if method == Method::SwiftSync {
-            options.hints = Some(world.write_hints(&place, world.height()));
-        }
+        let options = fast_and_saved_often(&world, &place, method);
         let mut refused = false;
         for part in 0..5 {
             let stop = AtomicBool::new(false);
