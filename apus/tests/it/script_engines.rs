@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use apus::Kernel;
 use apus::sync::{
     self, Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved, UtxoHash,
 };
@@ -19,9 +20,11 @@ use crate::support::{Place, hash_of, with_genesis};
 
 const ENGINES: [ScriptEngine; 3] = [ScriptEngine::Core, ScriptEngine::Fast, ScriptEngine::Both];
 
-/// Options under which an engine checks every block, buried or not.
+/// Options under which an engine checks every block, buried or not, and the fast way is not left
+/// out where the processor has no lanes.
 fn with(engine: ScriptEngine, options: Options) -> Options {
-    Options { script_engine: engine, fast_scripts_buried: -1, ..options }
+    let script_kernel = Some(Kernel::best());
+    Options { script_engine: engine, fast_scripts_buried: -1, script_kernel, ..options }
 }
 
 /// Options for a join or a SwiftSync to the tip by the fast way, with progress saved all the time.
@@ -108,7 +111,9 @@ fn blocks_with_less_than_two_weeks_of_work_on_top_are_left_to_cores_engine() {
     for (empty, buried) in [(0, 0), (2_010, 4), (2_016, 10), (2_100, 10)] {
         let chain = apus_testchain::Chain::new(spec(empty));
         let place = Place::new(Network::Regtest);
-        let options = Options { script_engine: ScriptEngine::Fast, ..place.in_order() };
+        let two_weeks = place.options().fast_scripts_buried;
+        let fast = with(ScriptEngine::Fast, place.in_order());
+        let options = Options { fast_scripts_buried: two_weeks, ..fast };
         let source = place.write("chain", &with_genesis(&chain));
         let summary = try_sync_with(&options, &[source]).unwrap();
         let ScriptCounts { fast, core, .. } = summary.scripts;
@@ -121,7 +126,7 @@ fn blocks_with_less_than_two_weeks_of_work_on_top_are_left_to_cores_engine() {
         }
         // A best header without the minimum work may be of anyone.
         let place = Place::new(Network::Regtest);
-        let mut options = Options { script_engine: ScriptEngine::Fast, ..place.in_order() };
+        let mut options = with(ScriptEngine::Fast, place.in_order());
         options.network.minimum_chain_work.0[31] = 1;
         let source = place.write("chain", &with_genesis(&chain));
         let summary = try_sync_with(&options, &[source]).unwrap();
