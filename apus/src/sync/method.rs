@@ -291,6 +291,7 @@ fn estimate(node: &Node, way: Way, blocks: &Waiting) -> Duration {
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = node.options.threads.clamp(1, cores);
-    let seconds = blocks.bytes as f64 * rate + with_scripts as f64 * scripts_rate(&node.options);
+    let scripts_rate = if with_scripts > 0 { scripts_rate(&node.options) } else { 0.0 };
+    let seconds = blocks.bytes as f64 * rate + with_scripts as f64 * scripts_rate;
     Duration::from_secs_f64(seconds / 1e9 / cores as f64)
 }

@@ -78,16 +78,8 @@ impl ScriptChecker {
         let mut salt = [0; 8];
         // Without randomness the salt is known, and all else holds.
         let _ = getrandom::fill(&mut salt);
-        // Without lanes the fast way is not faster than the engine.
-        let has_lanes = || Kernel::best() != Kernel::Library;
-        let engine = match options.script_engine {
-            ScriptEngine::Fast if options.script_kernel.is_none() && !has_lanes() => {
-                ScriptEngine::Core
-            }
-            engine => engine,
-        };
         Self {
-            engine,
+            engine: options.script_engine,
             buried_seconds: options.fast_scripts_buried,
             kernel: options.script_kernel,
             salt: u64::from_le_bytes(salt),
@@ -101,14 +93,16 @@ impl ScriptChecker {
     }
 
     /// How the scripts of a block are checked: with the flags of its height, and by the fast way
-    /// only if the block is buried deep enough that nobody can have made it for a fault of ours.
+    /// only if the block is buried deep enough that nobody can have made it for a fault of ours, and
+    /// if there are lanes, without which it is not faster than the engine.
     pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
         let node = tree.node(id);
         let flags = script_flags(network, node.height, &node.hash);
+        let is_buried = || is_buried_below_best(tree, id, self.buried_seconds);
+        // Asked last, since the first to ask has the lanes' tables made and tried.
+        let has_lanes = || self.kernel.is_some() || Kernel::best() != Kernel::Library;
         let engine = match self.engine {
-            ScriptEngine::Fast if !is_buried_below_best(tree, id, self.buried_seconds) => {
-                ScriptEngine::Core
-            }
+            ScriptEngine::Fast if !(is_buried() && has_lanes()) => ScriptEngine::Core,
             engine => engine,
         };
         ScriptChecks { flags, engine }
