@@ -1,15 +1,9 @@
 //! The relative locks that sequence numbers are (BIP68).
 
 use super::block::BlockContext;
-use crate::wire::TxView;
+use crate::wire::{SEQUENCE_LOCK_DISABLED, SEQUENCE_LOCK_IN_SECONDS, SEQUENCE_LOCK_MASK, TxView};
 
-/// The bit of a sequence number which says that it is no lock.
-const DISABLE: u32 = 1 << 31;
-/// The bit which says that the lock is a time, in units of 2^[`GRANULARITY`] seconds; else it is a
-/// number of blocks.
-const TIME: u32 = 1 << 22;
-/// The bits of the time or the number.
-const MASK: u32 = 0xffff;
+/// A time is in units of two to this power in seconds.
 const GRANULARITY: u32 = 9;
 
 /// Whether the relative locks of all inputs have passed (BIP68; Core's `SequenceLocks`). `heights`
@@ -30,7 +24,7 @@ pub(super) fn sequence_locks_passed(
 pub(super) fn has_sequence_locks(tx: &TxView, context: &BlockContext) -> bool {
     context.height >= context.network.csv_height
         && tx.version() >= 2
-        && tx.inputs().any(|input| input.sequence() & DISABLE == 0)
+        && tx.inputs().any(|input| input.sequence() & SEQUENCE_LOCK_DISABLED == 0)
 }
 
 /// Whether the lock of an input with this sequence number has passed, which spends a coin of a
@@ -41,13 +35,14 @@ pub(super) fn sequence_lock_passed(
     context: &BlockContext,
     median_time_past_at: impl Fn(u32) -> i64,
 ) -> bool {
-    if sequence & DISABLE != 0 {
+    if sequence & SEQUENCE_LOCK_DISABLED != 0 {
         true
-    } else if sequence & TIME != 0 {
+    } else if sequence & SEQUENCE_LOCK_IN_SECONDS != 0 {
         let from = median_time_past_at(coin_height.saturating_sub(1));
-        let seconds = i64::from((sequence & MASK) << GRANULARITY);
+        let seconds = i64::from((sequence & SEQUENCE_LOCK_MASK) << GRANULARITY);
         from + seconds <= context.parent_median_time_past
     } else {
-        i64::from(coin_height) + i64::from(sequence & MASK) <= i64::from(context.height)
+        i64::from(coin_height) + i64::from(sequence & SEQUENCE_LOCK_MASK)
+            <= i64::from(context.height)
     }
 }

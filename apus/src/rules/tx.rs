@@ -2,10 +2,7 @@ use super::amount::money_range;
 use super::error::RuleError;
 use super::limits::WEIGHT_MAX;
 use super::sigops::WITNESS_SCALE;
-use crate::wire::TxView;
-
-/// The least lock time that is a time; those below are heights (Core's `LOCKTIME_THRESHOLD`).
-const LOCK_TIME_THRESHOLD: u32 = 500_000_000;
+use crate::wire::{LOCK_TIME_THRESHOLD, SEQUENCE_FINAL, TxView};
 
 /// The largest number of inputs of which comparing each with each is cheaper than sorting.
 const QUADRATIC_INPUTS_MAX: usize = 12;
@@ -98,7 +95,7 @@ pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
         return true;
     }
     let limit = if lock_time < LOCK_TIME_THRESHOLD { i64::from(height) } else { cutoff };
-    i64::from(lock_time) < limit || tx.inputs().all(|input| input.sequence() == u32::MAX)
+    i64::from(lock_time) < limit || tx.inputs().all(|input| input.sequence() == SEQUENCE_FINAL)
 }
 
 impl RuleError {

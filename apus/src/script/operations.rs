@@ -4,19 +4,11 @@ use super::Left;
 use super::interpreter::Interpreter;
 use super::item::Item;
 use crate::hash::{hash160, ripemd160, sha1, sha256, sha256d};
-use crate::wire::flags;
 use crate::wire::opcodes::*;
-
-/// Lock times below are heights, the others are seconds (Core's `LOCKTIME_THRESHOLD`).
-const LOCK_TIME_THRESHOLD: i64 = 500_000_000;
-/// The sequence number of an input that no lock time binds (Core's `SEQUENCE_FINAL`).
-const SEQUENCE_FINAL: u32 = u32::MAX;
-/// BIP68: the sequence number is no relative lock.
-const SEQUENCE_LOCK_DISABLED: u32 = 1 << 31;
-/// BIP68: the lock is in units of 512 seconds and not in blocks.
-const SEQUENCE_LOCK_IN_SECONDS: u32 = 1 << 22;
-/// BIP68: the bits of the lock.
-const SEQUENCE_LOCK_MASK: u32 = 0xffff;
+use crate::wire::{
+    LOCK_TIME_THRESHOLD, SEQUENCE_FINAL, SEQUENCE_LOCK_DISABLED, SEQUENCE_LOCK_IN_SECONDS,
+    SEQUENCE_LOCK_MASK, flags,
+};
 
 impl<'a> Interpreter<'_, 'a> {
     /// An opcode of a branch that is taken.
@@ -189,7 +181,8 @@ impl<'a> Interpreter<'_, 'a> {
         let asked = self.peek(0)?.time()?;
         let tx = self.messages.tx();
         let lock_time = i64::from(tx.lock_time());
-        let same_unit = (asked < LOCK_TIME_THRESHOLD) == (lock_time < LOCK_TIME_THRESHOLD);
+        let is_height = |lock_time| lock_time < i64::from(LOCK_TIME_THRESHOLD);
+        let same_unit = is_height(asked) == is_height(lock_time);
         let binds = tx.input(self.input).sequence() != SEQUENCE_FINAL;
         match asked >= 0 && same_unit && asked <= lock_time && binds {
             true => Ok(()),

@@ -8,6 +8,7 @@
 mod block;
 mod cursor;
 mod header;
+mod locks;
 mod merkle;
 pub mod message;
 mod network;
@@ -24,6 +25,10 @@ pub use cursor::{
     put_varint, put_varint_at, varint_len,
 };
 pub use header::{HEADER_BYTES, Header};
+pub use locks::{
+    LOCK_TIME_THRESHOLD, SEQUENCE_FINAL, SEQUENCE_LOCK_DISABLED, SEQUENCE_LOCK_IN_SECONDS,
+    SEQUENCE_LOCK_MASK,
+};
 pub use merkle::{MerkleRoot, merkle_root};
 pub use network::{Chain, ChainTxData, Network, ScriptFlags, flags, genesis_block};
 pub use outpoint::OutPoint;

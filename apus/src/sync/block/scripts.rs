@@ -93,8 +93,8 @@ impl ScriptChecker {
     }
 
     /// How the scripts of a block are checked: with the flags of its height, and by the fast way
-    /// only if the block is buried deep enough that nobody can have made it for a fault of ours, and
-    /// if there are lanes, without which it is not faster than the engine.
+    /// only if the block is buried deep enough that nobody can have made it for a fault of ours,
+    /// and if there are lanes, without which it is not faster than the engine.
     pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
         let node = tree.node(id);
         let flags = script_flags(network, node.height, &node.hash);
