@@ -75,6 +75,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Input => "input",
         ErrorKind::Disk => "disk",
         ErrorKind::Hints => "hints",
+        ErrorKind::Snapshot => "snapshot",
         ErrorKind::Refused => "refused",
         ErrorKind::Unproved => "unproved",
     }

@@ -25,6 +25,7 @@ mod status;
 mod verify;
 mod txoutset;
 mod hints;
+mod snapshot;
 mod demo;
 mod manual;
 mod arguments;
@@ -103,6 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Verify(command) => verify::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
+        Command::Snapshot { command } => snapshot::run(&command, quiet),
         Command::Demo { keep } => demo::run(keep, quiet),
         Command::Completions(command) => manual::complete(&command, Cli::command()),
         Command::Man(command) => manual::man(&command, Cli::command()),

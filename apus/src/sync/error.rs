@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::outcome::Refusal;
+use crate::coins::SnapshotError;
 use crate::disk::StoreError;
 use crate::swiftsync::HintsError;
 
@@ -24,6 +25,15 @@ pub enum SyncError {
         /// What is wrong with it.
         #[source]
         error: HintsError,
+    },
+    /// A UTXO snapshot cannot be right, or is not what these blocks leave.
+    #[error("{}: {error}", path.display())]
+    Snapshot {
+        /// The snapshot file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        error: SnapshotError,
     },
     /// What was asked for cannot be done with the directory or the files given.
     #[error("{0}")]
@@ -54,6 +64,8 @@ pub enum ErrorKind {
     Disk,
     /// A hints file.
     Hints,
+    /// A UTXO snapshot.
+    Snapshot,
     /// A block that breaks a rule, or undo data that is wrong.
     Refused,
     /// A chain that SwiftSync cannot prove.
@@ -68,6 +80,7 @@ impl SyncError {
             Self::Input(_) | Self::WouldShrink(_) => ErrorKind::Input,
             Self::Store(_) => ErrorKind::Disk,
             Self::Hints { .. } => ErrorKind::Hints,
+            Self::Snapshot { .. } => ErrorKind::Snapshot,
             Self::Refused(_) => ErrorKind::Refused,
             Self::Unproved(_) => ErrorKind::Unproved,
         }
@@ -78,6 +91,7 @@ impl SyncError {
         let what = match &mut self {
             Self::Store(error) => &mut error.what,
             Self::Hints { error, .. } => &mut error.what,
+            Self::Snapshot { error, .. } => &mut error.what,
             Self::Refused(refusal) => &mut refusal.reason,
             Self::Input(what)
             | Self::WrongOptions(what)

@@ -41,8 +41,10 @@ mod sealed;
 pub mod serve;
 mod shrink;
 mod sources;
+mod snapshot;
 mod space;
 mod status;
+mod stored;
 mod swift;
 mod threads;
 mod tips;
@@ -76,6 +78,7 @@ pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};
 pub use rewind::{rewind, rewind_on};
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
+pub use snapshot::{SnapshotInfo, SnapshotSummary, create_snapshot, snapshot_info};
 pub use status::{Status, Unfinished, status};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 #[cfg(feature = "cli")]

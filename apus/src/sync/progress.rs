@@ -38,6 +38,10 @@ pub enum Phase {
     MakingHints,
     /// Reading all of a hints file.
     ReadingHints,
+    /// Reading all coins of a snapshot.
+    ReadingSnapshot,
+    /// Writing coins to a snapshot.
+    WritingSnapshot,
     /// Connecting to peers, of which there is none yet.
     FindingPeers,
     /// Asking peers for headers.
@@ -72,6 +76,8 @@ impl Phase {
             Self::Verifying => "Verifying blocks",
             Self::MakingHints => "Making hints",
             Self::ReadingHints => "Reading hints",
+            Self::ReadingSnapshot => "Reading the snapshot",
+            Self::WritingSnapshot => "Writing the snapshot",
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",
             Self::DownloadingBlocks => "Downloading the blocks that come first",

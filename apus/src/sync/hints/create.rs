@@ -6,18 +6,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::assemble::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
-use super::chain::{ReadBlock, StoredChain};
 use super::number::number;
 use super::sorted::{Collector, OutputKey, SortedKeys, block_of, output_key, txid_of, vout_of};
-use super::summary::{EndedEarly, HintsSummary, Made};
-use super::workers::{check_stop, for_each_on_pool};
-use crate::coins::{CoinScan, for_each_spending_tx};
-use crate::disk::{Share, SpillFile, StoreError};
+use super::summary::{HintsSummary, Made};
+use crate::coins::CoinScan;
+use crate::disk::{SpillFile, StoreError};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::sync::error::SyncError;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::stored::{EndedEarly, StoredChain, UndoSearch, check_stop, for_each_on_pool};
 use crate::sync::{remedy, threads};
 use crate::wire::OutPoint;
 
@@ -115,13 +114,6 @@ struct UnspentSearch<'a> {
     indices: Vec<Option<u32>>,
 }
 
-/// The outputs that one thread has found in undo data, and the memory that it reads into.
-struct UndoReader<'a> {
-    found: Collector<'a>,
-    block: Vec<u8>,
-    undo: Vec<u8>,
-}
-
 impl UnspentSearch<'_> {
     /// The outputs that are unspent at the tip as well.
     fn in_chainstate<'a>(
@@ -154,43 +146,9 @@ impl UnspentSearch<'_> {
         &self,
         new: impl Fn() -> Collector<'a> + Sync,
     ) -> Result<Vec<Collector<'a>>, EndedEarly> {
-        let (task, chain) = (self.task, self.task.chain);
-        let height = chain.height();
-        let above = chain.in_file_order(self.height + 1..height + 1)?;
-        let spending =
-            above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);
-        let report =
-            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(task.observer);
-        let share = Share::new(spending.clone().count() as u64, &report);
-        let new = || UndoReader { found: new(), block: Vec::new(), undo: Vec::new() };
-        let read = |reader: &mut UndoReader, height| {
-            self.read_spent(reader, height)?;
-            share.add(1);
-            Ok(())
-        };
-        let readers = for_each_on_pool(task.pool, spending, task.stop, new, read)?;
-        Ok(readers.into_iter().map(|reader| reader.found).collect())
-    }
-
-    /// Adds the outputs of blocks up to the search's height that the block at `height` has spent.
-    fn read_spent(&self, reader: &mut UndoReader, height: u32) -> Result<(), EndedEarly> {
-        let chain = self.task.chain;
-        let UndoReader { found, block, undo } = reader;
-        let ReadBlock { view, .. } = chain.read(height, block)?;
-        let pos = chain.read_undo(height, &view.header().prev, undo)?;
-        let mut result = Ok(());
-        let read = for_each_spending_tx(undo, &view, |tx, coins| {
-            for (input, coin) in tx.inputs().zip(coins.iter()) {
-                if coin.height <= self.height && result.is_ok() {
-                    result = self.add(found, &input.outpoint(), coin.height);
-                }
-            }
-        });
-        read.map_err(|error| {
-            let path = chain.files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
-        })?;
-        result
+        let HintsTask { chain, pool, observer, stop, .. } = *self.task;
+        let search = UndoSearch { chain, height: self.height, pool, observer, stop };
+        search.for_each_spent(new, |found, outpoint, coin| self.add(found, outpoint, coin.height))
     }
 
     /// Adds a coin of the block at `height`, unless that block gets no hints.

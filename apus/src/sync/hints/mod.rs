@@ -2,7 +2,6 @@
 //! directory is locked and read, and never changed.
 
 mod assemble;
-mod chain;
 mod compress;
 mod convert;
 mod create;
@@ -10,7 +9,6 @@ mod number;
 mod sorted;
 mod summary;
 mod verify;
-mod workers;
 
 pub use compress::compress_hints;
 pub use convert::{conversion_needs_blocks, convert_hints};

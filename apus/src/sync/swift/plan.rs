@@ -8,7 +8,7 @@ use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::rules::{Bip30Check, bip30_check, bip30_repeat_of};
+use crate::rules::{Bip30Check, bip30_check, bip30_overwritten_after};
 use crate::swiftsync::HintsError;
 use crate::sync::assumevalid::vouched_for;
 use crate::sync::block::check::History;
@@ -196,18 +196,15 @@ pub(crate) fn targets(node: &Node, hints: &HintsFile) -> Result<(Mode, Vec<Block
 /// coin like any other; hints have no number for it.
 fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
     let height = chain.height().unwrap_or(0);
-    for first in 1..=height {
-        let hash = chain.at(first).map(|id| node.tree.node(id).hash);
-        let second = hash.and_then(|hash| bip30_repeat_of(first, &hash));
-        if let Some(second) = second.filter(|second| *second > height) {
-            return Err(Fault::Usage(format!(
-                "hints for height {height} cannot be complete: they have no number for the \
-                 coinbase of block {first}, which block {second} overwrites; take hints for \
-                 height {second} or above"
-            )));
-        }
+    let hash_at = |height| chain.at(height).map(|id| node.tree.node(id).hash);
+    match bip30_overwritten_after(height, hash_at) {
+        None => Ok(()),
+        Some((first, second)) => Err(Fault::Usage(format!(
+            "hints for height {height} cannot be complete: they have no number for the coinbase \
+             of block {first}, which block {second} overwrites; take hints for height {second} or \
+             above"
+        ))),
     }
-    Ok(())
 }
 
 /// The lowest height whose block is to be stored; `steps` are from height 1 up.

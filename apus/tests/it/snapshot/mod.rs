@@ -1,0 +1,3 @@
+//! UTXO snapshots: what is made, what is said of them, and what is refused.
+
+mod create;
