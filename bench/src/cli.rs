@@ -10,7 +10,9 @@ use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, inputs, join, kernels, prune, survivors, trials};
+use crate::{
+    Result, cache, chain, growth, inputs, join, kernels, prune, snapshot, survivors, trials,
+};
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -107,6 +109,15 @@ enum Command {
         /// MiB that blocks may have, as a list; 0 for any number
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         prune: Option<Vec<u64>>,
+    },
+    /// UTXO snapshots: made, proved, and synced from, with few and with many coins
+    Snapshot {
+        /// MB of blocks of the chain with few coins; that with many has 50 MB more
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
+        /// A bitcoind, whose validation in order is shown beside
+        #[arg(long, value_name = "PATH")]
+        bitcoind: Option<PathBuf>,
     },
     /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
     /// committed was lost or silently wrong
@@ -273,6 +284,17 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
         }
+        Command::Snapshot { size, bitcoind } => {
+            let mut wanted = snapshot::Size { bitcoind, ..snapshot::Size::full() };
+            let share = if common.quick { 0.1 } else { 1.0 };
+            let share = size.map_or(share, |mb| mb as f64 * 1e6 / made::SIZE_DEFAULT as f64);
+            for shape in &mut wanted.shapes {
+                let bytes = (shape.bytes as f64 * share) as u64;
+                *shape = Shape { coins: shape.coins, ..Shape::of_size(bytes) };
+            }
+            wanted.runs = common.runs;
+            common.finish(snapshot::run(&wanted, &common.programs()?, &common.dir)?)
+        }
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -298,7 +320,9 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune"] {
+    for name in
+        ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "snapshot"]
+    {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;

@@ -24,6 +24,7 @@ pub mod join;
 pub mod inputs;
 /// Pruning, with each way to sync the coins cache.
 pub mod prune;
+pub mod snapshot;
 
 /// Random trials: kills, full disks and damaged files.
 pub mod trials;

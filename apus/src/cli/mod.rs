@@ -5,6 +5,7 @@ mod numbers;
 mod output;
 mod categories;
 mod log;
+mod differences_json;
 mod failure;
 mod interrupt;
 mod progress;

@@ -12,13 +12,15 @@ use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
+use super::report_json::summary_json;
 use super::reporting::Reporting;
-use crate::sync::{self, SnapshotInfo, SnapshotSummary};
+use crate::sync::{self, AssumeValid, SnapshotInfo, SnapshotSummary, Summary};
 
 #[derive(Subcommand)]
 pub enum SnapshotCommand {
     Create(Create),
     Info(Info),
+    Verify(Verify),
 }
 
 /// Write the UTXO set of a synced directory to a file, as Bitcoin Core's dumptxoutset does.
@@ -37,6 +39,10 @@ pub struct Create {
     /// The height whose UTXO set is written [default: the directory's tip].
     #[arg(long, value_name = "N")]
     height: Option<u32>,
+    /// Take the outputs that this hints file calls unspent, for its height: of the directory the
+    /// blocks alone are used, and no undo data is needed. `apus snapshot verify` proves the result.
+    #[arg(long, value_name = "FILE", conflicts_with = "height")]
+    hints: Option<PathBuf>,
     /// The file to write, which must not exist. Until it is whole its name ends in .incomplete.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -68,11 +74,53 @@ pub struct Info {
     json: bool,
 }
 
+/// Prove that a snapshot is what the blocks up to its base block leave unspent, and keep nothing.
+///
+/// Every coin is proved, with its height, whether a coinbase made it, its amount and its script;
+/// and that there is no other. That takes one pass over the blocks in any order, on all cores,
+/// without hints or look-ups. A wrong snapshot is refused, and the coins that differ are named.
+///
+/// That the blocks are valid is another question: without --full they are taken as valid, but for
+/// the rules that need no coins.
+#[derive(Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct Verify {
+    /// The snapshot file.
+    file: PathBuf,
+    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory,
+    /// which is only read. May be given many times [default: the blocks of the data directory].
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    from: Vec<PathBuf>,
+    #[command(flatten)]
+    directory: Directory,
+    /// Check every script and rule too, with the coins that the rev files next to the blocks have.
+    #[arg(long)]
+    full: bool,
+    /// 0: the same as --full.
+    #[arg(long, hide = true, value_parser = ["0"])]
+    assumevalid: Option<String>,
+    /// MiB of memory for the snapshot's coins, 24 bytes each, at least 16; what does not fit goes to
+    /// a temporary file [default: 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  apus snapshot verify utxo.dat                        by the blocks of Bitcoin Core's own directory
+  apus snapshot verify utxo.dat --from /old/node       by the block files of another node
+  apus snapshot verify utxo.dat --from /old/node --full
+                                                       and every script in these blocks";
+
 /// Runs one of the commands.
 pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> {
     match command {
         SnapshotCommand::Create(create) => run_create(create, quiet),
         SnapshotCommand::Info(info) => run_info(info, quiet),
+        SnapshotCommand::Verify(verify) => run_verify(verify, quiet),
     }
 }
 
@@ -84,7 +132,12 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = sync::create_snapshot(&chosen.options, create.height, &path, &reporter, &stop);
+    let result = match create.hints.as_deref().map(expand_home) {
+        None => sync::create_snapshot(&chosen.options, create.height, &path, &reporter, &stop),
+        Some(hints) => {
+            sync::create_snapshot_of_hints(&chosen.options, &hints, &path, &reporter, &stop)
+        }
+    };
     reporter.finish();
     let summary = result?;
     reporting.report(|| created_json(&summary, &path), || created_text(&summary, &path))?;
@@ -109,6 +162,50 @@ fn new_file(path: &Path) -> Result<PathBuf, Failure> {
         }
         Err(_) => Ok(path),
     }
+}
+
+fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = verify.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(verify.dbcache).map_err(Failure::usage)?;
+    let from: Vec<PathBuf> = verify.from.iter().map(|path| expand_home(path)).collect();
+    let reporting = Reporting { quiet, json: verify.json };
+    chosen.announce(&from, reporting);
+    let mut options = chosen.options;
+    let is_full = verify.full || verify.assumevalid.is_some();
+    if is_full {
+        options.assumevalid = AssumeValid::Nothing;
+    }
+    let file = expand_home(&verify.file);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let result = sync::verify_snapshot(&options, &file, &from, &reporter, &stop);
+    reporter.finish();
+    let summary = result?;
+    let text = || verified_text(&summary, &file, is_full);
+    reporting.report(|| summary_json(&summary, reporter.most_memory()), text)?;
+    Ok(exit::status(summary.interrupted))
+}
+
+fn verified_text(summary: &Summary, file: &Path, is_full: bool) -> String {
+    if summary.interrupted {
+        return format!("Interrupted: {} is neither proved nor refuted", file.display());
+    }
+    let blocks = match is_full {
+        true => "Every rule and every script of these blocks was checked.",
+        false => {
+            "The blocks were taken as valid, but for rules that need no coins; --full checks \
+             everything."
+        }
+    };
+    format!(
+        "{} is what the blocks up to height {} leave unspent, block {}: {} coins, each with its \
+         height, amount and script, and no other. Proved in {}\n{blocks}",
+        file.display(),
+        thousands(summary.height.into()),
+        summary.best_block,
+        thousands(summary.coins.unwrap_or_default()),
+        precise(summary.elapsed)
+    )
 }
 
 #[derive(Serialize)]

@@ -1,8 +1,10 @@
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use memmap2::Mmap;
 
 use crate::disk::Disk;
+use crate::hash::{Hash, sha256d};
 
 use super::error::{SnapshotError, SnapshotReadError};
 use super::head::SnapshotHead;
@@ -13,6 +15,7 @@ pub struct SnapshotFile {
     path: PathBuf,
     head: SnapshotHead,
     bytes: Mmap,
+    digest: OnceLock<Hash>,
 }
 
 impl SnapshotFile {
@@ -30,7 +33,8 @@ impl SnapshotFile {
             return Err(SnapshotError::new("this is not a UTXO snapshot: the file is empty").into());
         }
         let bytes = file.map()?;
-        Ok(Self { path: path.to_path_buf(), head: SnapshotHead::parse(&bytes)?, bytes })
+        let (path, head) = (path.to_path_buf(), SnapshotHead::parse(&bytes)?);
+        Ok(Self { path, head, bytes, digest: OnceLock::new() })
     }
 
     /// The file.
@@ -46,6 +50,11 @@ impl SnapshotFile {
     /// The length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    /// The double SHA-256 of the file, computed when it is first asked for: a second for 2 GB.
+    pub fn digest(&self) -> Hash {
+        *self.digest.get_or_init(|| sha256d(&self.bytes))
     }
 
     /// All coins, in pieces.

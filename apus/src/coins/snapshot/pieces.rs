@@ -24,8 +24,6 @@ pub struct SnapshotPiece<'a> {
     bytes: &'a [u8],
     /// The offset of the first byte in the file.
     pub offset: u64,
-    /// The number of coins.
-    pub coins: u64,
 }
 
 impl<'a> SnapshotPieces<'a> {
@@ -53,17 +51,13 @@ impl<'a> SnapshotPieces<'a> {
                 )),
             };
         }
-        let (start, coins_before) = (self.at, self.coins_left);
+        let start = self.at;
         let mut cursor = Cursor::at(self.bytes, start);
         while self.coins_left > 0 && cursor.position() - start < PIECE_BYTES {
             self.pass_group(&mut cursor)?;
         }
         self.at = cursor.position();
-        Ok(Some(SnapshotPiece {
-            bytes: &self.bytes[start..self.at],
-            offset: start as u64,
-            coins: coins_before - self.coins_left,
-        }))
+        Ok(Some(SnapshotPiece { bytes: &self.bytes[start..self.at], offset: start as u64 }))
     }
 
     /// Passes over the coins of a transaction.

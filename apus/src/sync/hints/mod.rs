@@ -5,13 +5,9 @@ mod assemble;
 mod compress;
 mod convert;
 mod create;
-mod number;
-mod sorted;
 mod summary;
-mod verify;
 
 pub use compress::compress_hints;
 pub use convert::{conversion_needs_blocks, convert_hints};
-pub use create::create_hints;
+pub use create::{create_hints, create_hints_of_snapshot};
 pub use summary::HintsSummary;
-pub use verify::verify_hints;

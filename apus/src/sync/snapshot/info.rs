@@ -1,15 +1,17 @@
 //! What a snapshot file holds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::coins::{
     SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors, snapshot_stats,
     snapshot_stats_sorted,
 };
-use crate::disk::{Disk, StoreError};
+use crate::disk::Disk;
 use crate::hash::Hash;
+use crate::sync::claim::of_read;
 use crate::sync::error::SyncError;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::temporary::TemporaryDir;
 use crate::sync::threads;
 use crate::wire::{AssumeutxoData, Chain, Network};
 
@@ -76,40 +78,6 @@ pub fn snapshot_info(
     })
 }
 
-/// A directory of the system's for temporary files, removed with all that is in it.
-pub(super) struct TemporaryDir(PathBuf);
-
-impl TemporaryDir {
-    /// Makes a new directory that only its owner may enter.
-    ///
-    /// # Errors
-    /// The system's directory for temporary files (`TMPDIR`) cannot be written.
-    pub fn new() -> Result<Self, StoreError> {
-        use std::os::unix::fs::DirBuilderExt;
-        let parent = std::env::temp_dir();
-        let mut name = [0; 8];
-        getrandom::fill(&mut name)
-            .map_err(|error| StoreError::new(&parent, format!("no randomness: {error}")))?;
-        let path = parent.join(format!("apus-{:016x}", u64::from_le_bytes(name)));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|error| StoreError::io(&path, "make a temporary directory", error))?;
-        Ok(Self(path))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TemporaryDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn stats_by_sorting(
     file: &SnapshotFile,
     report: &(dyn Fn(f64) + Sync),
@@ -129,14 +97,4 @@ fn stats_by_sorting(
     let stats = snapshot_stats_sorted(&survivors, report)?;
     survivors.destroy()?;
     Ok(stats)
-}
-
-/// The error of a snapshot file that could not be read.
-pub(super) fn of_read(path: &Path, error: SnapshotReadError) -> SyncError {
-    match error {
-        SnapshotReadError::Store(error) => error.into(),
-        SnapshotReadError::Snapshot(error) => {
-            SyncError::Snapshot { path: path.to_path_buf(), error }
-        }
-    }
 }

@@ -3,5 +3,5 @@
 mod create;
 mod info;
 
-pub use create::{SnapshotSummary, create_snapshot};
+pub use create::{SnapshotSummary, create_snapshot, create_snapshot_of_hints};
 pub use info::{SnapshotInfo, snapshot_info};

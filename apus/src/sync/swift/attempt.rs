@@ -12,14 +12,19 @@ use super::job::Job;
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
+use super::unspent::{Opened, Reading};
 use crate::swiftsync::Aggregate;
 use crate::sync::checked::Checked;
+use crate::sync::claim::Claim;
 use crate::sync::coin_count::CoinsAt;
 use crate::sync::commit::Ledger;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::outcome::{Activated, Counts};
 use crate::sync::progress::{Observer, Phase, Progress};
+
+/// Of the memory for cached coins, the share that keys of a snapshot's coins may take: what the
+/// coins to be written leave.
+const KEYS_PERCENT: usize = 30;
 
 /// Builds the chainstate up to the plan's target, and makes that the best block. What an
 /// interrupted run has saved is carried on from.
@@ -29,18 +34,31 @@ use crate::sync::progress::{Observer, Phase, Progress};
 /// blocks are kept.
 pub(super) fn attempt<A: Aggregate>(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     plan: &Plan,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
-    let (work, state) = begin::<A>(node, hints, plan, &directory)?;
+    let (work, state) = begin::<A>(node, claim, plan, &directory)?;
+    let reading = Reading {
+        salt: &work.salt,
+        height: plan.chain.height().unwrap_or(0),
+        threads: node.options.threads,
+        memory: node.options.dbcache_bytes / 100 * KEYS_PERCENT,
+        beside: directory.join("snapshot"),
+        observer,
+        stop,
+    };
+    let opened = match Opened::open(claim, &reading) {
+        Err(Fault::Stopped) => return Ok(Activated::Stopped),
+        opened => opened?,
+    };
     let every = node.options.save_every;
     let before = state.gathered.tally.counts;
     let (shared, ledger) = node.split();
-    let mut job = Job::new(&shared, hints, plan, &work.salt, &state.done);
+    let mut job = Job::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
     job.survivors = Some(&work.survivors);
     job.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
     tracing::debug!(
@@ -53,7 +71,8 @@ pub(super) fn attempt<A: Aggregate>(
     if shared.serve(job.wanted(), observer, run)? == Ended::Stopped {
         return Ok(Activated::Stopped);
     }
-    let (state, ledger) = coordinator.into_parts();
+    let (mut state, ledger) = coordinator.into_parts();
+    opened.add_to(&mut state.gathered);
     complete(&job, ledger, &work, state, before, observer)?;
     work.survivors.destroy().map_err(Fault::Store)?;
     remove_directory(&disk, &directory).map_err(Fault::Store)?;
@@ -78,7 +97,7 @@ fn complete<A: Aggregate>(
     if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
         balance(job, &ledger.records, &mut gathered.aggregate, &mut undo)?;
     }
-    prove(&gathered, plan, shared)?;
+    prove(&gathered, &job.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
     if let Some(recent) = &work.recent {
@@ -109,20 +128,26 @@ fn complete<A: Aggregate>(
 /// As for [`attempt`].
 pub(crate) fn verify<A: Aggregate>(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     plan: &Plan,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Option<Tally>, Fault> {
     let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
     let threads = node.options.threads;
+    let reading = Reading::of_proof(node, plan, &salt, observer, stop);
+    let opened = match Opened::open(claim, &reading) {
+        Err(Fault::Stopped) => return Ok(None),
+        opened => opened?,
+    };
     let (shared, ledger) = node.split();
-    let job = Job::new(&shared, hints, plan, &salt, &HashSet::new());
+    let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
     let mut coordinator = Coordinator::<A>::new(&job, ledger, State::new(&salt), observer, None);
     if coordinator.run(threads, stop)? == Ended::Stopped {
         return Ok(None);
     }
-    let (State { gathered, .. }, _) = coordinator.into_parts();
-    prove(&gathered, plan, &shared)?;
+    let (State { mut gathered, .. }, _) = coordinator.into_parts();
+    opened.add_to(&mut gathered);
+    prove(&gathered, &job.unspent, plan, &shared)?;
     Ok(Some(gathered.tally))
 }

@@ -8,7 +8,8 @@ use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
-use crate::coins::{Bulk, Survivors, WriteError};
+use super::unspent::Unspent;
+use crate::coins::{Bulk, SnapshotError, Survivors, WriteError};
 use crate::disk::{OnShare, Share};
 use crate::hash::Hash;
 use crate::rules::subsidy;
@@ -29,18 +30,18 @@ const PARTS_PER_WRITER: usize = 4;
 /// and what is unspent is no more than the subsidies.
 pub(super) fn prove<A: Aggregate>(
     gathered: &Gathered<A>,
+    claimed: &Unspent,
     plan: &Plan,
     shared: &Shared,
 ) -> Result<(), Fault> {
     let height = plan.chain.height().unwrap_or(0);
     if !gathered.aggregate.is_balanced() {
-        let what = match plan.mode {
-            Mode::AssumeValid => "the hints are not those of this chain",
-            Mode::Full => "the hints are not those of this chain, or undo data is wrong",
-        };
-        return Err(Fault::Hints(HintsError::new(format!(
-            "up to height {height}, the outputs that they say are spent are not those that the \
-             blocks spend: {what}"
+        return Err(unbalanced(claimed, plan.mode, height));
+    }
+    if !gathered.coins.is_balanced() {
+        return Err(Fault::Snapshot(SnapshotError::new(format!(
+            "its coins are not those that the blocks up to height {height} leave: amounts, \
+             scripts, or which are of coinbases differ"
         ))));
     }
     let subsidies = (1..=height).map(|height| subsidy(height, shared.network).unsigned_abs());
@@ -57,6 +58,24 @@ pub(super) fn prove<A: Aggregate>(
         Some((txid, first, second)) => Err(Fault::Chain(format!(
             "the blocks at heights {first} and {second} have the same coinbase transaction {txid}: \
              whether BIP30 allows it, only a sync in order can tell"
+        ))),
+    }
+}
+
+/// The fault of outputs that are said to be spent and are not, or the other way round.
+fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
+    let or_undo = match mode {
+        Mode::AssumeValid => "",
+        Mode::Full => ", or undo data is wrong",
+    };
+    match claimed {
+        Unspent::Hints(_) => Fault::Hints(HintsError::new(format!(
+            "up to height {height}, the outputs that they say are spent are not those that the \
+             blocks spend: the hints are not those of this chain{or_undo}"
+        ))),
+        Unspent::Snapshot(_) => Fault::Snapshot(SnapshotError::new(format!(
+            "its coins are not those that the blocks up to height {height} leave unspent: some \
+             are missing, or spent{or_undo}"
         ))),
     }
 }

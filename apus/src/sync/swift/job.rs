@@ -6,20 +6,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::plan::Plan;
 use super::recent::Recent;
+use super::unspent::Unspent;
 use crate::coins::Survivors;
 use crate::store::FlatFilePos;
 use crate::swiftsync::Salt;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::peers::Wanted;
 use crate::sync::sources::Place;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Job<'a> {
     pub shared: &'a Shared<'a>,
-    pub hints: &'a HintsFile,
+    pub unspent: Unspent<'a>,
     pub plan: &'a Plan,
     pub salt: &'a Salt,
     /// Where unspent coins are kept; `None` if only the proof is wanted.
@@ -42,7 +42,7 @@ impl<'a> Job<'a> {
     /// All steps of `plan` but those of blocks at the heights in `done`; coins are not kept.
     pub fn new(
         shared: &'a Shared<'a>,
-        hints: &'a HintsFile,
+        unspent: Unspent<'a>,
         plan: &'a Plan,
         salt: &'a Salt,
         done: &HashSet<u32>,
@@ -57,7 +57,7 @@ impl<'a> Job<'a> {
         let given_back = Mutex::default();
         Self {
             shared,
-            hints,
+            unspent,
             plan,
             salt,
             survivors,
