@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Mutex;
 
 use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};

@@ -22,7 +22,10 @@ pub(super) struct Job<'a> {
     pub unspent: Unspent<'a>,
     pub plan: &'a Plan,
     pub salt: &'a Salt,
-    /// Where unspent coins are kept; `None` if only the proof is wanted.
+    /// Whether blocks and undo data are kept, and not the proof alone is wanted.
+    pub keeps: bool,
+    /// Where unspent coins are gathered; `None` if nothing is kept, or if a snapshot has them in
+    /// order.
     pub survivors: Option<&'a Survivors>,
     /// The coins that the last blocks spend; `None` if none of them is looked for.
     pub recent: Option<&'a Recent>,
@@ -53,13 +56,14 @@ impl<'a> Job<'a> {
         let todo: Vec<usize> = todo.collect();
         let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
         let from_peers = todo.iter().filter(is_theirs).count();
-        let (survivors, recent, taken) = (None, None, AtomicUsize::new(0));
+        let (keeps, survivors, recent, taken) = (false, None, None, AtomicUsize::new(0));
         let given_back = Mutex::default();
         Self {
             shared,
             unspent,
             plan,
             salt,
+            keeps,
             survivors,
             recent,
             times,

@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::plan::Plan;
 use super::tally::{Gathered, push_coin};
 use crate::coins::{
-    Coin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError,
+    Coin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError, key_order,
 };
 use crate::disk::SpillFile;
 use crate::hash::Elements;
@@ -91,11 +91,22 @@ impl Unspent<'_> {
 }
 
 /// The coins of a snapshot, as far as the proof needs them.
-pub(super) struct ReadCoins<A> {
+pub(super) struct ReadCoins<'a, A> {
     /// The key of each coin, by the height that it claims.
     pub keys: SortedKeys,
     /// All coins, as spent ones: the blocks have to create the same.
     pub sum: A,
+    /// The number of coins.
+    pub count: u64,
+    /// The pieces of the file, if its coins are in the order of the tables, each of them once.
+    pub sorted: Option<Vec<SnapshotPiece<'a>>>,
+}
+
+/// A piece that was read.
+struct ReadPiece<'a> {
+    piece: SnapshotPiece<'a>,
+    /// The first and the last outpoint; `None` if there are none, or they are not in order.
+    ends: Option<(OutPoint, OutPoint)>,
 }
 
 /// Hints or the coins of a snapshot, ready for the workers.
@@ -103,7 +114,7 @@ pub(super) enum Opened<'a, A> {
     /// Hints, of which each block's are read when it comes.
     Hints(&'a HintsFile),
     /// A snapshot's coins, all of which have been read.
-    Snapshot(ReadCoins<A>),
+    Snapshot(ReadCoins<'a, A>),
 }
 
 impl<'a, A: Aggregate> Opened<'a, A> {
@@ -123,6 +134,22 @@ impl<'a, A: Aggregate> Opened<'a, A> {
         match self {
             Self::Hints(hints) => Unspent::Hints(hints),
             Self::Snapshot(coins) => Unspent::Snapshot(&coins.keys),
+        }
+    }
+
+    /// The pieces of a snapshot whose coins can be written to tables as they stand.
+    pub fn sorted(&self) -> Option<&[SnapshotPiece<'a>]> {
+        match self {
+            Self::Hints(_) => None,
+            Self::Snapshot(coins) => coins.sorted.as_deref(),
+        }
+    }
+
+    /// The number of coins, as far as it is known.
+    pub fn coins(&self) -> u64 {
+        match self {
+            Self::Hints(_) => 0,
+            Self::Snapshot(coins) => coins.count,
         }
     }
 
@@ -174,7 +201,10 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// It is damaged, has coins that no block up to its base can have created, or the disk fails;
     /// or somebody asks to stop.
-    pub fn read<A: Aggregate>(&self, file: &SnapshotFile) -> Result<ReadCoins<A>, Fault> {
+    pub fn read<'f, A: Aggregate>(
+        &self,
+        file: &'f SnapshotFile,
+    ) -> Result<ReadCoins<'f, A>, Fault> {
         let groups: Arc<[_]> = (0..=self.height).map(|height| height..height + 1).collect();
         let spill = Arc::new(SpillFile::unlinked(&self.beside, ".heights.tmp"));
         let pieces = Mutex::new(file.pieces());
@@ -182,13 +212,17 @@ impl<'a> Reading<'a> {
         let new = || Collector::new(Arc::clone(&spill), Arc::clone(&groups), memory);
         let phase = Progress { height: self.height, ..Progress::of(Phase::ReadingSnapshot) };
         let work = |crew: &threads::Crew<f64>| -> Result<_, Fault> {
-            let (mut keys, mut sum) = (new(), A::new(self.salt));
+            let (mut keys, mut sum, mut read_pieces) = (new(), A::new(self.salt), Vec::new());
             let mut elements = Elements::default();
             while !crew.is_halted()
                 && let Some((piece, share)) = next_piece(&pieces).map_err(Fault::Snapshot)?
             {
                 elements.clear();
+                let mut ends: Option<(OutPoint, OutPoint)> = None;
+                let mut is_sorted = true;
                 let read = piece.for_each(|outpoint, coin| {
+                    is_sorted &= ends.is_none_or(|(_, last)| key_order(&last, outpoint).is_lt());
+                    ends = Some((ends.map_or(*outpoint, |(first, _)| first), *outpoint));
                     check_coin(outpoint, &coin, self.height)?;
                     keys.push(output_key(coin.height, outpoint))?;
                     push_coin(&mut elements, outpoint, &coin);
@@ -196,9 +230,10 @@ impl<'a> Reading<'a> {
                 });
                 read.map_err(reading_fault)?;
                 sum.spend_many(&elements);
+                read_pieces.push(ReadPiece { piece, ends: ends.filter(|_| is_sorted) });
                 crew.report(share);
             }
-            Ok((keys, sum))
+            Ok((keys, sum, read_pieces))
         };
         let results = threads::work_until_halt("snapshot", self.threads, work, |share| {
             if let Some(fraction) = share {
@@ -206,17 +241,33 @@ impl<'a> Reading<'a> {
             }
             self.stop.load(Relaxed)
         });
-        let (mut collectors, mut sum) = (Vec::new(), A::new(self.salt));
+        let (mut collectors, mut sum, mut all) = (Vec::new(), A::new(self.salt), Vec::new());
         for result in results {
-            let (keys, part) = result?;
+            let (keys, part, pieces) = result?;
             collectors.push(keys);
             sum.combine(&part);
+            all.extend(pieces);
         }
         if self.stop.load(Relaxed) {
             return Err(Fault::Stopped);
         }
-        Ok(ReadCoins { keys: SortedKeys::new(spill, collectors), sum })
+        let (keys, sorted) = (SortedKeys::new(spill, collectors), in_order(all));
+        Ok(ReadCoins { keys, sum, count: file.head().coins, sorted })
     }
+}
+
+/// The pieces in the order of the file, if all coins of it are in the order of the tables.
+fn in_order(mut pieces: Vec<ReadPiece>) -> Option<Vec<SnapshotPiece>> {
+    pieces.sort_unstable_by_key(|read| read.piece.offset);
+    let mut last = None;
+    let is_sorted = pieces.iter().all(|read| {
+        let follows = read
+            .ends
+            .is_some_and(|(first, _)| last.is_none_or(|last| key_order(&last, &first).is_lt()));
+        last = read.ends.map(|(_, last)| last);
+        follows
+    });
+    is_sorted.then(|| pieces.into_iter().map(|read| read.piece).collect())
 }
 
 /// The fault of a snapshot that could not be read.

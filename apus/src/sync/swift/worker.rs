@@ -254,9 +254,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        let Job { shared, plan, survivors, .. } = self.job;
+        let Job { shared, plan, keeps, .. } = self.job;
         let is_stored = matches!(step.place, Place::Stored(_));
-        if is_stored || survivors.is_none() || plan.drops(shared.tree, &step) {
+        if is_stored || !keeps || plan.drops(shared.tree, &step) {
             return Ok(None);
         }
         let _timer = shared.clock.start(Stage::Store);
@@ -278,7 +278,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
             _ => return Ok(None),
         };
-        if self.job.survivors.is_none() {
+        if !self.job.keeps {
             return Ok(None);
         }
         let shared = self.job.shared;
