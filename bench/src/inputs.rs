@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use apus::rules::{FastScripts, FastVerdict, TxScripts};
 use apus::script::signature_checks;
-use apus::sighash::TxSighash;
+use apus::sighash::{Preimages, TxSighash};
 use apus::wire::{InputView, Prevout, ScriptFlags, TxView};
 
 use crate::Result;
@@ -93,10 +93,14 @@ fn measure_tx(
         let kind = kinds.entry(name).or_insert_with(new);
         let start = Instant::now();
         let mut messages = TxSighash::new(tx, prevouts);
+        let mut preimages = Preimages::default();
         for &input in &inputs {
-            let mut checks = Vec::with_capacity(1);
-            let _ = black_box(signature_checks(&mut messages, input, flags, &mut checks));
+            let mut checks = Vec::with_capacity(2);
+            let checked =
+                signature_checks(&mut messages, input, flags, &mut preimages, &mut checks);
+            let _ = black_box((checked, checks));
         }
+        black_box(preimages.hash_all());
         kind.cost.scripts += start.elapsed();
         let start = Instant::now();
         let mut messages = TxSighash::new(tx, prevouts);
