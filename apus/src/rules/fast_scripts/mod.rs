@@ -168,13 +168,12 @@ impl FastScripts {
             match (place, *verdict) {
                 (Place::Input(input), Verdict::Valid) => self.inputs[input].open -= 1,
                 (Place::Input(input), _) => self.inputs[input].left = Some(Left::Signature),
-                (Place::Multisig { multisig, signature }, Verdict::Valid) => {
-                    self.multisigs[multisig].signatures[signature].is_valid = true;
-                }
                 (Place::Multisig { multisig, .. }, Verdict::Undecided) => {
                     self.multisigs[multisig].give_up();
                 }
-                (Place::Multisig { .. }, Verdict::Invalid) => {}
+                (Place::Multisig { multisig, signature }, verdict) => {
+                    self.multisigs[multisig].answer(signature, verdict == Verdict::Valid);
+                }
             }
         }
         for index in 0..self.multisigs.len() {
@@ -183,7 +182,7 @@ impl FastScripts {
             if multisig.is_done || input.left.is_some() {
                 continue;
             }
-            if multisig.signatures.iter().all(|signature| signature.is_valid) {
+            if multisig.holds() {
                 multisig.is_done = true;
                 input.open -= 1;
             } else if multisig.advance() {
