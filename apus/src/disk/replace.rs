@@ -2,6 +2,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Disk, File, Result, StoreError};
 
+/// The end of a name of a file that is being written by [`Disk::write_new`], as by Core's
+/// `dumptxoutset`.
+const INCOMPLETE_SUFFIX: &str = ".incomplete";
+
 impl Disk {
     /// Makes `bytes` the content of the file `path`. After a crash the file has either its old or
     /// its new content.
@@ -44,6 +48,50 @@ impl Disk {
         self.replace(path, self.create(temporary_name(path)), write)
     }
 
+    /// Makes the file `path`, which must not exist, of what `write` writes: a file of that name and
+    /// [`INCOMPLETE_SUFFIX`] is written, synced and renamed, and then the directory is synced. One
+    /// that a crash has left is written over.
+    ///
+    /// # Errors
+    /// There is such a file by now, or the disk or `write` fails; then there is no new file, and
+    /// the incomplete one is removed.
+    pub fn write_new<T, E: From<StoreError>>(
+        &self,
+        path: impl AsRef<Path>,
+        write: impl FnOnce(&File) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let path = path.as_ref();
+        self.refuse_existing(path)?;
+        let incomplete = with_suffix(path, INCOMPLETE_SUFFIX);
+        let result = self.create(&incomplete).map_err(E::from).and_then(|file| {
+            let written = write(&file)?;
+            file.sync()?;
+            self.refuse_existing(path)?;
+            self.rename(&incomplete, path)?;
+            Ok(written)
+        });
+        match &result {
+            Ok(_) => self.sync_parent(path)?,
+            // Only the first error is reported.
+            Err(_) => drop(self.remove(&incomplete)),
+        }
+        result
+    }
+
+    /// An error if there is something at `path`.
+    fn refuse_existing(&self, path: &Path) -> Result<()> {
+        match path.symlink_metadata() {
+            Ok(_) => Err(StoreError::new(path, "it exists already: name another file")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Makes a new name in the directory of `path` durable.
+    fn sync_parent(&self, path: &Path) -> Result<()> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.sync_dir(directory.unwrap_or(Path::new(".")))
+    }
+
     /// Writes the file `temporary` and renames it to `path`.
     fn replace<T, E: From<StoreError>>(
         &self,
@@ -59,8 +107,7 @@ impl Disk {
         });
         match result {
             Ok(written) => {
-                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                self.sync_dir(directory.unwrap_or(Path::new(".")))?;
+                self.sync_parent(path)?;
                 Ok(written)
             }
             Err(error) => {
@@ -74,8 +121,12 @@ impl Disk {
 
 /// Path of the temporary file that is renamed to `path`.
 fn temporary_name(path: &Path) -> PathBuf {
+    with_suffix(path, ".dbtmp")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".dbtmp");
+    name.push(suffix);
     path.with_file_name(name)
 }
 
@@ -100,5 +151,34 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(disk.list(dir.path()).unwrap(), ["file"], "nothing is left next to it");
+    }
+
+    #[test]
+    fn a_new_file_is_whole_and_takes_no_other_ones_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let disk = Disk::new();
+        std::fs::write(dir.path().join("new.incomplete"), "longer than what will be there")
+            .unwrap();
+        let write = |what: Result<()>| {
+            disk.write_new(&path, |file| file.write_all_at(b"whole", 0).and(what))
+        };
+        assert!(write(Err(StoreError::new(&path, "no more"))).is_err());
+        assert_eq!(disk.list(dir.path()).unwrap(), [""; 0]);
+        write(Ok(())).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        let error = write(Ok(())).unwrap_err().to_string();
+        assert!(error.ends_with("new: it exists already: name another file"), "{error}");
+        // One that appears meanwhile stays, too.
+        let other = dir.path().join("other");
+        let race = disk.write_new(&other, |_| -> Result<()> {
+            std::fs::write(&other, "theirs").unwrap();
+            Ok(())
+        });
+        assert!(race.is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+        assert!(disk.write_new(dir.path().join("link"), |_| -> Result<()> { Ok(()) }).is_err());
+        assert_eq!(disk.list(dir.path()).unwrap(), ["link", "new", "other"]);
     }
 }
