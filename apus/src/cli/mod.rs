@@ -25,6 +25,11 @@ mod status;
 mod verify;
 mod txoutset;
 mod hints;
+#[cfg(feature = "export")]
+mod export;
+#[cfg(not(feature = "export"))]
+#[path = "export_left_out.rs"]
+mod export;
 mod demo;
 mod manual;
 mod arguments;
@@ -103,6 +108,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Verify(command) => verify::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
+        Command::Export(command) => export::run(&command, quiet),
         Command::Demo { keep } => demo::run(keep, quiet),
         Command::Completions(command) => manual::complete(&command, Cli::command()),
         Command::Man(command) => manual::man(&command, Cli::command()),

@@ -14,6 +14,8 @@ mod coin_count;
 mod commit;
 mod commit_job;
 mod error;
+#[cfg(feature = "export")]
+mod export;
 mod hints;
 mod hints_file;
 mod in_order;
@@ -56,6 +58,8 @@ pub use checked::{Checked, NotChecked, RuleGroup};
 pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use error::{ErrorKind, SyncError};
+#[cfg(feature = "export")]
+pub use export::{Destination, Export, ExportTable, Exported, export};
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
     verify_hints,

@@ -38,6 +38,8 @@ pub enum Phase {
     MakingHints,
     /// Reading all of a hints file.
     ReadingHints,
+    /// Writing a table of coins, or of blocks and what is in them, to a file.
+    Exporting,
     /// Connecting to peers, of which there is none yet.
     FindingPeers,
     /// Asking peers for headers.
@@ -72,6 +74,7 @@ impl Phase {
             Self::Verifying => "Verifying blocks",
             Self::MakingHints => "Making hints",
             Self::ReadingHints => "Reading hints",
+            Self::Exporting => "Exporting",
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",
             Self::DownloadingBlocks => "Downloading the blocks that come first",

@@ -8,6 +8,8 @@ use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
+#[cfg(feature = "export")]
+use crate::rules::HeaderFacts;
 use crate::store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use crate::sync::error::SyncError;
 use crate::sync::node::open_directory;
@@ -16,19 +18,22 @@ use crate::wire::{BlockView, merkle_root};
 
 /// A block of the chain, and its place in the files.
 #[derive(Clone, Copy)]
-pub(super) struct StoredBlock {
+pub(crate) struct StoredBlock {
     pub hash: Hash,
     /// Where the block is stored; `None` if it was pruned.
     pub pos: Option<FlatFilePos>,
     /// Offset of the undo data in the rev file of the same number, if it is stored.
     pub undo_pos: Option<u32>,
     pub tx_count: u32,
+    /// What its header says of time and difficulty.
+    #[cfg(feature = "export")]
+    pub facts: HeaderFacts,
 }
 
 /// The chain of a synced directory, which is locked and never changed: the blocks from genesis to
-/// the best block of the chainstate. Each takes 56 bytes of memory, and 400 while the directory is
+/// the best block of the chainstate. Each takes 64 bytes of memory, and 400 while the directory is
 /// being opened.
-pub(super) struct StoredChain {
+pub(crate) struct StoredChain {
     pub files: BlockFiles,
     pub chainstate: Chainstate,
     /// The blocks, by height.
@@ -38,7 +43,7 @@ pub(super) struct StoredChain {
 }
 
 /// A block that was read, with the ids of its transactions.
-pub(super) struct ReadBlock<'a> {
+pub(crate) struct ReadBlock<'a> {
     pub view: BlockView<&'a [u8]>,
     pub txids: Vec<Hash>,
 }
@@ -190,5 +195,7 @@ fn stored(entry: &IndexEntry) -> StoredBlock {
         pos: entry.block_pos(),
         undo_pos: entry.undo_pos().map(|undo| undo.pos),
         tx_count: entry.record.tx_count,
+        #[cfg(feature = "export")]
+        facts: HeaderFacts { bits: entry.header.bits, time: entry.header.time },
     }
 }

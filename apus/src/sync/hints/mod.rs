@@ -2,15 +2,15 @@
 //! directory is locked and read, and never changed.
 
 mod assemble;
-mod chain;
+pub(super) mod chain;
 mod compress;
 mod convert;
 mod create;
 mod number;
 mod sorted;
-mod summary;
+pub(super) mod summary;
 mod verify;
-mod workers;
+pub(super) mod workers;
 
 pub use compress::compress_hints;
 pub use convert::{conversion_needs_blocks, convert_hints};

@@ -41,8 +41,8 @@ pub(super) struct Made {
     pub bytes: u64,
 }
 
-/// Why no hints file was made.
-pub(super) enum EndedEarly {
+/// Why a file was not made.
+pub(crate) enum EndedEarly {
     /// Somebody asked to stop.
     Stopped,
     /// The work failed.

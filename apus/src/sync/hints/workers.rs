@@ -40,6 +40,6 @@ pub(super) fn for_each_on_pool<T: Send, S: Send>(
 }
 
 /// Ends the work early if somebody asks to stop.
-pub(super) fn check_stop(stop: &AtomicBool) -> Result<(), EndedEarly> {
+pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), EndedEarly> {
     if stop.load(Relaxed) { Err(EndedEarly::Stopped) } else { Ok(()) }
 }
