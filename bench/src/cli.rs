@@ -10,7 +10,9 @@ use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, cache, chain, growth, inputs, join, kernels, prune, survivors, trials};
+use crate::{
+    Result, cache, chain, export, growth, inputs, join, kernels, prune, survivors, trials,
+};
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
 #[derive(Parser)]
@@ -107,6 +109,13 @@ enum Command {
         /// MiB that blocks may have, as a list; 0 for any number
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         prune: Option<Vec<u64>>,
+    },
+    /// Tables for analysis in each format, of a chain with few and of one with many coins; needs the
+    /// feature `export`
+    Export {
+        /// MB of blocks of each chain
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
     },
     /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
     /// committed was lost or silently wrong
@@ -273,6 +282,12 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
         }
+        Command::Export { size } => {
+            let quick = common.quick.then_some(made::SIZE_DEFAULT / 10);
+            let bytes = size.map(|mb| mb.saturating_mul(1_000_000)).or(quick);
+            let wanted = export::Size { runs: common.runs, ..export::Size::full(bytes) };
+            common.finish(export::run(&wanted, &common.programs()?, &common.dir)?)
+        }
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -298,7 +313,9 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune"] {
+    for name in
+        ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "export"]
+    {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;

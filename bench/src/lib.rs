@@ -24,6 +24,8 @@ pub mod join;
 pub mod inputs;
 /// Pruning, with each way to sync the coins cache.
 pub mod prune;
+/// Tables for analysis, in each format.
+pub mod export;
 
 /// Random trials: kills, full disks and damaged files.
 pub mod trials;

@@ -72,7 +72,7 @@ Examples:
   apus export inputs --start-height 840000 -o i.parquet --txid rawle --spk raw
                                                        half as large: bytes in place of hex digits
   apus export transactions --format csv -o - | gzip > transactions.csv.gz
-  duckdb -c \"SELECT height / 52560, sum(value) / 1e8 FROM 'utxos.parquet' GROUP BY 1 ORDER BY 1\"";
+  duckdb -c \"SELECT height // 52500, sum(value) / 1e8 FROM 'utxos.parquet' GROUP BY 1 ORDER BY 1\"";
 
 /// The tables of [`ExportTable`].
 #[derive(Clone, Copy, ValueEnum)]

@@ -209,3 +209,102 @@ impl<'a> State<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::path::Path;
+
+    use apus_export::{Column, Format, Forms, Kind, Target, Value};
+
+    use super::*;
+    use crate::sync::error::SyncError;
+    use crate::sync::threads::pool;
+
+    static NUMBERS: Table = Table {
+        name: "numbers",
+        about: "Numbers, ascending.",
+        columns: &[Column::new("n", Kind::I64, "A number.")],
+    };
+
+    /// Items of very different sizes, of which one may fail.
+    struct Numbers {
+        sizes: Vec<usize>,
+        failing: Option<(usize, fn() -> Result<(), EndedEarly>)>,
+    }
+
+    impl Numbers {
+        fn of(items: usize) -> Self {
+            let size = |item: usize| match item % 7 {
+                0 => 0,
+                3 => 150_000,
+                rest => rest * 1_000,
+            };
+            Self { sizes: (0..items).map(size).collect(), failing: None }
+        }
+    }
+
+    impl Source for Numbers {
+        fn items(&self) -> usize {
+            self.sizes.len()
+        }
+
+        fn read(&self, index: usize, batch: &mut Batch) -> Result<(), EndedEarly> {
+            if let Some((_, fails)) = self.failing.filter(|(item, _)| *item == index) {
+                fails()?;
+            }
+            let start: usize = self.sizes[..index].iter().sum();
+            (start..start + self.sizes[index])
+                .for_each(|number| batch.push(&[Value::Number(number as i64)]));
+            Ok(())
+        }
+    }
+
+    /// The CSV of all numbers, made by so many threads.
+    fn made(source: &Numbers, threads: usize) -> Result<(String, u64), EndedEarly> {
+        let output = Output::new(Path::new("memory"));
+        let encoder = Encoder::new(&NUMBERS, Format::Csv, Forms::default(), &[]).unwrap();
+        let (mut text, stop) = (Vec::new(), AtomicBool::new(false));
+        let writer = encoder.writer(Target::Stream(Box::new(&mut text))).unwrap();
+        let share = Share::new(1, &|_| {});
+        let (table, encoder) = (&NUMBERS, &encoder);
+        let line = Line { source, table, encoder, output: &output, share, stop: &stop };
+        let rows = line.run(writer, &pool(threads).unwrap())?;
+        Ok((String::from_utf8(text).unwrap(), rows))
+    }
+
+    #[test]
+    fn rows_come_in_order_whatever_the_items_and_threads() {
+        for items in [0, 1, 2, 9, 60] {
+            let source = Numbers::of(items);
+            let all: usize = source.sizes.iter().sum();
+            let numbers = (0..all).map(|number| format!("{number}\n"));
+            let expected: String = std::iter::once("n\n".to_string()).chain(numbers).collect();
+            for threads in [1, 2, 5] {
+                let made = made(&source, threads);
+                let (text, rows) = made.unwrap_or_else(|_| panic!("it is not stopped"));
+                assert!(text == expected && rows == all as u64, "{items} items, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failure_or_a_panic_ends_all_threads() {
+        let fails: fn() -> Result<(), EndedEarly> =
+            || Err(SyncError::Input("this item".to_string()).into());
+        let panics: fn() -> Result<(), EndedEarly> = || panic!("this item, on purpose");
+        for threads in [1, 2, 5] {
+            for item in [0, 20, 59] {
+                let source = Numbers { failing: Some((item, fails)), ..Numbers::of(60) };
+                let error = match made(&source, threads) {
+                    Err(EndedEarly::Failed(error)) => error.to_string(),
+                    _ => panic!("item {item} has not failed"),
+                };
+                assert_eq!(error, "this item");
+                let source = Numbers { failing: Some((item, panics)), ..Numbers::of(60) };
+                let caught = catch_unwind(AssertUnwindSafe(|| drop(made(&source, threads))));
+                assert!(caught.is_err());
+            }
+        }
+    }
+}
