@@ -227,10 +227,12 @@ mod tests {
         columns: &[Column::new("n", Kind::I64, "A number.")],
     };
 
+    type Read = fn() -> Result<(), EndedEarly>;
+
     /// Items of very different sizes, of which one may fail.
     struct Numbers {
         sizes: Vec<usize>,
-        failing: Option<(usize, fn() -> Result<(), EndedEarly>)>,
+        failing: Option<(usize, Read)>,
     }
 
     impl Numbers {
@@ -290,9 +292,8 @@ mod tests {
 
     #[test]
     fn a_failure_or_a_panic_ends_all_threads() {
-        let fails: fn() -> Result<(), EndedEarly> =
-            || Err(SyncError::Input("this item".to_string()).into());
-        let panics: fn() -> Result<(), EndedEarly> = || panic!("this item, on purpose");
+        let fails: Read = || Err(SyncError::Input("this item".to_string()).into());
+        let panics: Read = || panic!("this item, on purpose");
         for threads in [1, 2, 5] {
             for item in [0, 20, 59] {
                 let source = Numbers { failing: Some((item, fails)), ..Numbers::of(60) };

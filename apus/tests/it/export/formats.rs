@@ -43,7 +43,7 @@ fn parquet_rows(path: &Path) -> Vec<Vec<String>> {
 fn sqlite_rows(path: &Path, table: &str) -> Vec<Vec<String>> {
     let database = Connection::open(path).unwrap();
     let mut statement = database.prepare(&format!("SELECT * FROM {table}")).unwrap();
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_string).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_string).collect();
     let columns = names.len();
     let rows = statement.query_map([], |row| {
         let value = |index| match row.get_ref(index).unwrap() {
