@@ -3,7 +3,9 @@ CARGO ?= cargo
 RELEASE := --release --locked
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Features are those of the whole workspace in every command, so that nothing is built twice.
-BUILD := build --locked --workspace --bin apus
+# FEATURES: what the program is to have besides (export).
+FEATURES ?=
+BUILD := build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Debug assertions and overflow checks in our own packages alone: those of the C++ and of
 # dependencies stay as they are, and are not built again.
 CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertions overflow-checks,\
@@ -45,7 +47,7 @@ deny:
 check: lint test ## what a change must pass
 
 bench: setup ## benchmarks; results under docs/bench/
-	$(CARGO) run $(RELEASE) -p apus-bench
+	$(CARGO) run $(RELEASE) -p apus-bench --features export
 
 FUZZ_SECONDS ?= 60
 fuzz: setup ## random bytes to everything that is read, FUZZ_SECONDS for each target (needs cargo-fuzz)
@@ -56,11 +58,11 @@ fuzz: setup ## random bytes to everything that is read, FUZZ_SECONDS for each ta
 			-rss_limit_mb=2048 -max_len=3000 || exit 1; \
 	done
 
-build: setup ## the program, target/release/apus
+build: setup ## the program, target/release/apus (FEATURES=export: with `apus export`)
 	$(CARGO) $(BUILD) --release
 
 dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build; with manual pages
-	$(CARGO) $(BUILD) --profile dist
+	$(CARGO) $(BUILD) --features apus/export --profile dist
 	$(TARGET)/dist/apus man --dir $(TARGET)/dist/man
 
 setup:

@@ -104,7 +104,13 @@ pub use sync::{
     conversion_needs_blocks, convert_hints, create_hints, memory_in_use, reindex, reindex_files,
     status, sync, txoutset_info, verify_hints,
 };
+#[cfg(feature = "export")]
+pub use sync::{Destination, Export, ExportTable, Exported, export};
 pub use wire::{Chain, Network, OutPoint};
+
+/// Tables as files: the formats and forms of [`fn@export`].
+#[cfg(feature = "export")]
+pub use apus_export as tables;
 
 /// Runs the program `apus` with the arguments of this process.
 #[cfg(feature = "cli")]

@@ -11,7 +11,7 @@ use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
 use crate::{
-    Result, cache, chain, growth, inputs, join, kernels, prune, snapshot, survivors, trials,
+    Result, cache, chain, export, growth, inputs, join, kernels, prune, snapshot, survivors, trials,
 };
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
@@ -118,6 +118,13 @@ enum Command {
         /// A bitcoind, whose validation in order is shown beside
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
+    },
+    /// Tables for analysis in each format, of a chain with few and of one with many coins; needs the
+    /// feature `export`
+    Export {
+        /// MB of blocks of each chain
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
     },
     /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
     /// committed was lost or silently wrong
@@ -295,6 +302,12 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(snapshot::run(&wanted, &common.programs()?, &common.dir)?)
         }
+        Command::Export { size } => {
+            let quick = common.quick.then_some(made::SIZE_DEFAULT / 10);
+            let bytes = size.map(|mb| mb.saturating_mul(1_000_000)).or(quick);
+            let wanted = export::Size { runs: common.runs, ..export::Size::full(bytes) };
+            common.finish(export::run(&wanted, &common.programs()?, &common.dir)?)
+        }
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -320,9 +333,10 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in
-        ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "snapshot"]
-    {
+    for name in [
+        "kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "snapshot",
+        "export",
+    ] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;

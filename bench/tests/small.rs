@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{cache, chain, growth, inputs, join, prune, snapshot, survivors};
+use apus_bench::{cache, chain, export, growth, inputs, join, prune, snapshot, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -183,6 +183,16 @@ fn snapshots_are_made_proved_and_synced_from() {
     assert_eq!(works.len(), 10, "{works:?}");
     let hints = found.iter().find(|row| row["work"] == "hints verify").unwrap();
     assert_eq!(hints["times_hints_verify"], 1.0);
+    check_files(&report);
+}
+
+#[test]
+fn every_table_is_exported_in_every_format_with_the_same_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = export::run(&export::Size::small(), &programs(), dir.path()).unwrap();
+    let found = rows(&report, "exports");
+    assert_eq!(found.len(), 20, "5 tables, in Parquet twice");
+    assert!(found.iter().all(|row| row["rows"].as_u64() > Some(100)), "{found:?}");
     check_files(&report);
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::export::ExportCommand;
 use super::hints::HintsCommand;
 use super::manual::{CompletionsCommand, ManCommand};
 use super::prune::PruneCommand;
@@ -42,6 +43,7 @@ Examples:
   apus hints create -o mainnet.hints           which outputs are unspent, from a synced directory
   apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
                                                in any order, without look-ups, proved at the end
+  apus export coins -o utxos.parquet           the UTXO set as a table for analysis
   apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
@@ -77,6 +79,7 @@ pub enum Command {
         #[command(subcommand)]
         command: SnapshotCommand,
     },
+    Export(Box<ExportCommand>),
     /// Sync the first 14,132 blocks of mainnet, which come with this program, in all four ways.
     Demo {
         /// Put the data directory here and keep it.

@@ -41,6 +41,12 @@ impl Failure {
         Self { kind: Some(ErrorKind::Input), text: text.into(), differences: None }
     }
 
+    /// The error of standard output whose reader has gone, of which nothing is said.
+    #[cfg(feature = "export")]
+    pub fn silent() -> Self {
+        Self { kind: None, text: String::new(), differences: None }
+    }
+
     /// The same error, with a sentence added to its message.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {

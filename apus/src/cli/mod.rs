@@ -27,6 +27,11 @@ mod verify;
 mod txoutset;
 mod hints;
 mod snapshot;
+#[cfg(feature = "export")]
+mod export;
+#[cfg(not(feature = "export"))]
+#[path = "export_left_out.rs"]
+mod export;
 mod demo;
 mod manual;
 mod arguments;
@@ -106,6 +111,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
         Command::Snapshot { command } => snapshot::run(&command, quiet),
+        Command::Export(command) => export::run(&command, quiet),
         Command::Demo { keep } => demo::run(keep, quiet),
         Command::Completions(command) => manual::complete(&command, Cli::command()),
         Command::Man(command) => manual::man(&command, Cli::command()),

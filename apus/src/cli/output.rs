@@ -17,8 +17,13 @@ pub struct StdoutError(#[source] io::Error);
 impl StdoutError {
     /// Whether the write failed because the reader of a pipe has closed it.
     pub fn reader_has_gone(&self) -> bool {
-        self.0.kind() == ErrorKind::BrokenPipe
+        reader_has_gone(&self.0)
     }
+}
+
+/// Whether a write failed because the reader of a pipe has closed it.
+pub fn reader_has_gone(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe
 }
 
 /// Prints `text` and a newline to standard output.

@@ -16,6 +16,8 @@ mod commit;
 mod commit_job;
 mod differ;
 mod error;
+#[cfg(feature = "export")]
+mod export;
 mod hints;
 mod hints_file;
 mod in_order;
@@ -64,6 +66,8 @@ pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use differ::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
+#[cfg(feature = "export")]
+pub use export::{Destination, Export, ExportTable, Exported, export};
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
     create_hints_of_snapshot,

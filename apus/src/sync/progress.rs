@@ -46,6 +46,8 @@ pub enum Phase {
     NamingCoins,
     /// Writing coins to a snapshot.
     WritingSnapshot,
+    /// Writing a table of coins, or of blocks and what is in them, to a file.
+    Exporting,
     /// Connecting to peers, of which there is none yet.
     FindingPeers,
     /// Asking peers for headers.
@@ -84,6 +86,7 @@ impl Phase {
             Self::ReadingSnapshot => "Reading the snapshot",
             Self::NamingCoins => "Looking for wrong coins",
             Self::WritingSnapshot => "Writing the snapshot",
+            Self::Exporting => "Exporting",
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",
             Self::DownloadingBlocks => "Downloading the blocks that come first",

@@ -165,10 +165,15 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())
     }
 
+    /// The wtxids of all transactions, in order: double SHA-256 of each with its witnesses (BIP141).
+    pub fn wtxids(&self) -> Vec<Hash> {
+        sha256d_many(self.txs.len(), |index| [self.tx(index).bytes(), &[], &[]])
+    }
+
     /// The merkle root of the wtxids, of which the first, that of the coinbase, is taken to be zero
     /// (BIP141).
     pub fn witness_merkle_root(&self) -> MerkleRoot {
-        let mut hashes = sha256d_many(self.txs.len(), |index| [self.tx(index).bytes(), &[], &[]]);
+        let mut hashes = self.wtxids();
         if let Some(coinbase) = hashes.first_mut() {
             *coinbase = Hash::ZERO;
         }

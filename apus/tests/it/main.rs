@@ -11,6 +11,7 @@ mod crash;
 mod crash_join;
 mod debug_log;
 mod endurance;
+mod export;
 mod faults;
 mod format;
 mod fuzz;

@@ -7,7 +7,7 @@ use crate::support::program::{assert_ends, program, stdout};
 use apus::wire::Chain;
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "",
     "sync",
     "reindex",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 18] = [
     "hints convert",
     "hints compress",
     "hints verify",
+    "export",
     "demo",
     "completions",
     "man",

@@ -21,7 +21,7 @@ use crate::support::swift::{World, small_chain};
 use crate::support::{Place, blocks, regtest_chain};
 
 /// The regtest chain, with the entries of blocks below height 100 as if they were pruned.
-fn pruned() -> Place {
+pub fn pruned() -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("chain", &regtest_chain())]);
     let options = DataDirOptions::default();

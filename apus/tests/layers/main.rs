@@ -98,7 +98,7 @@ fn files_of(module: &str) -> Vec<File> {
 }
 
 fn workspace_files() -> Vec<File> {
-    let members = ["apus", "testchain", "bench", "fuzz", "secp-lanes"];
+    let members = ["apus", "testchain", "bench", "fuzz", "secp-lanes", "export"];
     members.iter().flat_map(|member| rust_files(&workspace_root().join(member))).collect()
 }
 

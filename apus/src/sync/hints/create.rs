@@ -81,7 +81,7 @@ pub fn create_hints_of_snapshot(
 /// sorted into the order of the blocks' files; then every block is read once, in that order.
 ///
 /// Memory: `dbcache_bytes` for sorting, beyond which sorted runs go to a temporary file next to
-/// `out`; 56 bytes for each block of the chain (400 while the index is read, before the rest); 50
+/// `out`; 64 bytes for each block of the chain (400 while the index is read, before the rest); 50
 /// more for each block that is hinted; 4 for each run and group of blocks (mainnet in 2026, 450
 /// MiB, 8 threads: 30 MB); and for each thread one block, and for at most 16 MiB of blocks their
 /// unspent outputs, 24 bytes each, and their hints. Temporary disk: 24 bytes for each unspent

@@ -8,6 +8,8 @@ use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
+#[cfg(feature = "export")]
+use crate::rules::HeaderFacts;
 use crate::rules::bip30_overwritten_after;
 use crate::store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use crate::sync::error::SyncError;
@@ -24,10 +26,13 @@ pub struct StoredBlock {
     /// Offset of the undo data in the rev file of the same number, if it is stored.
     pub undo_pos: Option<u32>,
     pub tx_count: u32,
+    /// What its header says of time and difficulty.
+    #[cfg(feature = "export")]
+    pub facts: HeaderFacts,
 }
 
 /// The chain of a synced directory, which is locked and never changed: the blocks from genesis to
-/// the best block of the chainstate. Each takes 56 bytes of memory, and 400 while the directory is
+/// the best block of the chainstate. Each takes 64 bytes of memory, and 400 while the directory is
 /// being opened.
 pub struct StoredChain {
     pub files: BlockFiles,
@@ -204,5 +209,7 @@ fn stored(entry: &IndexEntry) -> StoredBlock {
         pos: entry.block_pos(),
         undo_pos: entry.undo_pos().map(|undo| undo.pos),
         tx_count: entry.record.tx_count,
+        #[cfg(feature = "export")]
+        facts: HeaderFacts { bits: entry.header.bits, time: entry.header.time },
     }
 }

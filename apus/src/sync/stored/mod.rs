@@ -6,6 +6,8 @@ mod ended;
 mod undo;
 mod workers;
 
+#[cfg(feature = "export")]
+pub use chain::StoredBlock;
 pub use chain::{ReadBlock, StoredChain};
 pub use ended::EndedEarly;
 pub use undo::UndoSearch;

@@ -1,13 +1,12 @@
 //! A bitcoind on regtest, started, asked and stopped. Or a btcd.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::Place;
+use crate::support::{Place, note_skipped};
 
 /// The longest that a daemon may take to start or to stop.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -16,9 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub fn program_in(variable: &str, test: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     if path.is_none() {
-        // Not by the macro, whose output cargo keeps back.
-        let words = format!("skipped {test}: {variable} is not set (make judge sets BITCOIND)\n");
-        std::io::stderr().write_all(words.as_bytes()).unwrap();
+        note_skipped(test, &format!("{variable} is not set (make judge sets BITCOIND)"));
     }
     path
 }

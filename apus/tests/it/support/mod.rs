@@ -17,6 +17,7 @@ pub mod swift;
 #[path = "../../../src/testdata.rs"]
 mod testdata;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -140,6 +141,12 @@ impl Place {
         let stats = self.stats(UtxoHash::MuHash);
         (stats.hash.unwrap().1.to_string(), stats.txouts)
     }
+}
+
+/// Says that a test is skipped, and why.
+pub fn note_skipped(test: &str, why: &str) {
+    // Past the capture of what a passing test prints, so that whoever runs it sees this.
+    std::io::stderr().write_all(format!("skipped {test}: {why}\n").as_bytes()).unwrap();
 }
 
 /// The path of the last table in a database's directory.

@@ -1,10 +1,11 @@
 //! Small disks, overlays and read-only mounts for one test, which the rest of the machine does
 //! not see.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+
+use super::note_skipped;
 
 /// Runs a shell script in `dir` that may mount file systems; it ends at the first command that
 /// fails. `$apus` is the program, and `variables` are further names with paths.
@@ -13,9 +14,7 @@ use std::sync::OnceLock;
 pub fn run_with_mounts(dir: &Path, variables: &[(&str, &Path)], script: &str) -> Option<Output> {
     if !may_mount() {
         let test = std::thread::current().name().unwrap_or_default().to_string();
-        let why = "`unshare --map-root-user --mount` and `mount` do not work here";
-        // Past the capture of what a passing test prints, so that whoever runs it sees this.
-        std::io::stderr().write_all(format!("skipped {test}: {why}\n").as_bytes()).unwrap();
+        note_skipped(&test, "`unshare --map-root-user --mount` and `mount` do not work here");
         return None;
     }
     let variables = variables.iter().copied();

@@ -1,0 +1,311 @@
+//! `apus export`: tables for analysis.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use apus_export::{BytesForm, Format, Forms, HashForm};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::directory::Directory;
+use super::exit;
+use super::failure::Failure;
+use super::home::expand_home;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::numbers::{precise, thousands};
+use super::output;
+use super::reporting::Reporting;
+use crate::sync::{self, Destination, Export, ExportTable, Exported, SyncError};
+
+/// The file name that stands for standard output.
+const STDOUT: &str = "-";
+
+/// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file for
+/// analysis: Parquet, SQLite or CSV.
+///
+/// Coins come in the order of Bitcoin Core's chainstate, everything else by height. Each input comes
+/// with the coin that it spends, from undo data. Amounts are in satoshi, times in seconds since 1970;
+/// docs/export.md lists all columns, and a Parquet file describes them in its footer.
+///
+/// The directory, made by Bitcoin Core or by Apus, is read and not changed; other programs may read
+/// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so that it may
+/// be pruned. Everything else needs the blocks of the range, and inputs their undo data; without
+/// undo data, blocks and transactions lack fees.
+///
+/// The file is written under its name with .incomplete at the end, and renamed when all of it is on
+/// the disk. A file that exists is never replaced.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExportCommand {
+    /// The table to write.
+    #[arg(value_enum)]
+    table: TableName,
+    /// The format of the file [default: by the ending of its name, .parquet, .sqlite, .db or .csv].
+    #[arg(long, value_enum)]
+    format: Option<FormatName>,
+    /// The file to write; - is standard output, for CSV.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// How txids and other hashes are written.
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = HashName::Hex)]
+    txid: HashName,
+    /// How scripts and witnesses are written.
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = BytesName::Hex)]
+    spk: BytesName,
+    /// Begin with the block at this height; of coins, leave out those of blocks below [default: 0].
+    #[arg(long, value_name = "N")]
+    start_height: Option<u32>,
+    /// End with the block at this height [default: the tip].
+    #[arg(long, value_name = "N")]
+    stop_height: Option<u32>,
+    #[command(flatten)]
+    directory: Directory,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  apus export coins -o utxos.parquet                   the UTXO set of Bitcoin Core's own directory
+  apus export coins -o utxos.sqlite                    as Core's utxo_to_sqlite.py makes it
+  apus export inputs --start-height 840000 -o i.parquet --txid rawle --spk raw
+                                                       half as large: bytes in place of hex digits
+  apus export transactions --format csv -o - | gzip > transactions.csv.gz
+  duckdb -c \"SELECT height // 52500, sum(value) / 1e8 FROM 'utxos.parquet' GROUP BY 1 ORDER BY 1\"";
+
+/// The tables of [`ExportTable`].
+#[derive(Clone, Copy, ValueEnum)]
+enum TableName {
+    /// The UTXO set: txid, vout, value, coinbase, height, scriptpubkey.
+    Coins,
+    /// Blocks: header, sizes, counts, subsidy, reward and fees.
+    Blocks,
+    /// Transactions: place, ids, sizes, counts, value and fee.
+    Transactions,
+    /// Inputs: scripts and witness, and the coin that each spends.
+    Inputs,
+    /// Outputs, spent or not: value, kind and script.
+    Outputs,
+}
+
+/// The formats of [`Format`].
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatName {
+    /// Apache Parquet, compressed with Snappy.
+    Parquet,
+    /// A database of SQLite 3 with one table, that of coins named utxos; it has no index.
+    Sqlite,
+    /// A line of names, then one for each row; nothing is quoted, and no value is an empty field.
+    Csv,
+}
+
+/// The forms of [`HashForm`], by the names of Core's `utxo_to_sqlite.py`.
+#[derive(Clone, Copy, ValueEnum)]
+enum HashName {
+    /// Hex digits, as Bitcoin Core shows them.
+    Hex,
+    /// 32 bytes in the order in which they are hashed.
+    Raw,
+    /// 32 bytes in the order of the hex digits.
+    Rawle,
+}
+
+/// The forms of [`BytesForm`].
+#[derive(Clone, Copy, ValueEnum)]
+enum BytesName {
+    /// Hex digits.
+    Hex,
+    /// The bytes.
+    Raw,
+}
+
+#[derive(Serialize)]
+struct ExportedJson {
+    file: String,
+    table: &'static str,
+    format: String,
+    start_height: u32,
+    stop_height: u32,
+    bestblock: String,
+    rows: u64,
+    bytes: u64,
+    blocks_without_fees: u64,
+    seconds: f64,
+    interrupted: bool,
+}
+
+/// Runs `apus export`.
+pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let asked = command.asked()?;
+    let to_stdout = command.is_to_stdout();
+    let path = if to_stdout { PathBuf::from(STDOUT) } else { command.path()? };
+    let chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: command.json };
+    chosen.announce(&[], reporting);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let to = match to_stdout {
+        true => Destination::Stream("standard output", Box::new(std::io::stdout())),
+        false => Destination::File(&path),
+    };
+    let result = sync::export(&chosen.options, &asked, to, &reporter, &stop);
+    reporter.finish();
+    let exported =
+        result.map_err(|error| if to_stdout { of_stdout(error) } else { error.into() })?;
+    match to_stdout {
+        true => reporter.took(format_args!("{} rows written", thousands(exported.rows))),
+        false => reporting.report(
+            || command.json(&exported, &path, asked.format),
+            || command.text(&exported, &path),
+        )?,
+    }
+    Ok(exit::status(exported.interrupted))
+}
+
+/// The failure of an export to standard output: nothing is said if its reader has gone.
+fn of_stdout(error: SyncError) -> Failure {
+    match error {
+        SyncError::Store(error) if error.source.as_ref().is_some_and(output::reader_has_gone) => {
+            Failure::silent()
+        }
+        error => error.into(),
+    }
+}
+
+impl ExportCommand {
+    fn is_to_stdout(&self) -> bool {
+        self.output == Path::new(STDOUT)
+    }
+
+    /// What to export.
+    ///
+    /// # Errors
+    /// The format is not known, or cannot be what is asked for.
+    fn asked(&self) -> Result<Export, Failure> {
+        let format = match self.format {
+            Some(FormatName::Parquet) => Format::Parquet,
+            Some(FormatName::Sqlite) => Format::Sqlite,
+            Some(FormatName::Csv) => Format::Csv,
+            None => self.format_of_name()?,
+        };
+        let forms = Forms { hash: self.txid.into(), bytes: self.spk.into() };
+        if format == Format::Csv && !forms.are_text() {
+            return Err(Failure::usage(
+                "CSV is text, which raw bytes are not: leave out --txid and --spk, or choose \
+                 --format parquet or sqlite",
+            ));
+        }
+        if self.is_to_stdout() && format != Format::Csv {
+            return Err(Failure::usage(
+                "--output -: only CSV can be written to standard output, since other formats are \
+                 of use only when all of them is written: name a file",
+            ));
+        }
+        if self.is_to_stdout() && self.json {
+            return Err(Failure::usage(
+                "--output - and --json would both write to standard output: leave one out",
+            ));
+        }
+        let table = self.table.into();
+        let (start_height, stop_height) = (self.start_height, self.stop_height);
+        Ok(Export { table, format, forms, start_height, stop_height })
+    }
+
+    fn format_of_name(&self) -> Result<Format, Failure> {
+        let ending = self.output.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        match &*ending {
+            "parquet" => Ok(Format::Parquet),
+            "sqlite" | "sqlite3" | "db" => Ok(Format::Sqlite),
+            "csv" => Ok(Format::Csv),
+            _ => Err(Failure::usage(format!(
+                "--output {}: the name does not say which format the file is to have: add --format \
+                 parquet, sqlite or csv",
+                self.output.display()
+            ))),
+        }
+    }
+
+    /// The path of the file to write.
+    ///
+    /// # Errors
+    /// There is something at that path.
+    fn path(&self) -> Result<PathBuf, Failure> {
+        let path = expand_home(&self.output);
+        if path.is_dir() {
+            let what = format!("{} is a directory: name a file in it", path.display());
+            return Err(Failure::input(what));
+        }
+        if path.symlink_metadata().is_ok() {
+            let what = format!("{} exists already: name another file", path.display());
+            return Err(Failure::input(what));
+        }
+        Ok(path)
+    }
+
+    fn json(&self, exported: &Exported, path: &Path, format: Format) -> String {
+        let json = ExportedJson {
+            file: path.display().to_string(),
+            table: ExportTable::from(self.table).name(),
+            format: format!("{format:?}").to_lowercase(),
+            start_height: exported.heights.0,
+            stop_height: exported.heights.1,
+            bestblock: exported.best_block.to_string(),
+            rows: exported.rows,
+            bytes: exported.bytes,
+            blocks_without_fees: exported.blocks_without_fees,
+            seconds: exported.elapsed.as_secs_f64(),
+            interrupted: exported.interrupted,
+        };
+        serde_json::to_string(&json).expect("plain data")
+    }
+
+    fn text(&self, exported: &Exported, path: &Path) -> String {
+        if exported.interrupted {
+            return format!("Interrupted: {} was not written", path.display());
+        }
+        let (start, stop) = exported.heights;
+        format!(
+            "{}: {} rows of heights {} to {}, tip {}\n{} bytes in {}, written in {}",
+            ExportTable::from(self.table).name(),
+            thousands(exported.rows),
+            thousands(start.into()),
+            thousands(stop.into()),
+            exported.best_block,
+            thousands(exported.bytes),
+            path.display(),
+            precise(exported.elapsed),
+        )
+    }
+}
+
+impl From<TableName> for ExportTable {
+    fn from(name: TableName) -> Self {
+        match name {
+            TableName::Coins => Self::Coins,
+            TableName::Blocks => Self::Blocks,
+            TableName::Transactions => Self::Transactions,
+            TableName::Inputs => Self::Inputs,
+            TableName::Outputs => Self::Outputs,
+        }
+    }
+}
+
+impl From<HashName> for HashForm {
+    fn from(name: HashName) -> Self {
+        match name {
+            HashName::Hex => Self::Hex,
+            HashName::Raw => Self::Raw,
+            HashName::Rawle => Self::RawReversed,
+        }
+    }
+}
+
+impl From<BytesName> for BytesForm {
+    fn from(name: BytesName) -> Self {
+        match name {
+            BytesName::Hex => Self::Hex,
+            BytesName::Raw => Self::Raw,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `apus export` in a program that was built without it.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::failure::Failure;
+
+/// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file: not in
+/// this build.
+///
+/// It needs the cargo feature `export`, with which SQLite and a library for Parquet are built:
+/// `cargo build --release --locked --features export`.
+#[derive(Args)]
+pub struct ExportCommand {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _anything: Vec<OsString>,
+}
+
+/// Says how to build `apus export`.
+pub fn run(_: &ExportCommand, _: bool) -> Result<ExitCode, Failure> {
+    Err(Failure::usage(
+        "this apus was built without `apus export`: build it with --features export (cargo build \
+         --release --locked --features export)",
+    ))
+}

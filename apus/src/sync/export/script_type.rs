@@ -1,0 +1,44 @@
+//! The usual kinds of output scripts.
+
+use bitcoin::Script;
+
+/// The kind of an output script in a word, as the crate `bitcoin` tells them apart.
+pub(super) fn script_type(script: &[u8]) -> &'static str {
+    let script = Script::from_bytes(script);
+    match () {
+        () if script.is_p2pkh() => "p2pkh",
+        () if script.is_p2sh() => "p2sh",
+        () if script.is_p2wpkh() => "p2wpkh",
+        () if script.is_p2wsh() => "p2wsh",
+        () if script.is_p2tr() => "p2tr",
+        () if script.is_witness_program() => "witness",
+        () if script.is_op_return() => "op_return",
+        () if script.is_p2pk() => "p2pk",
+        () if script.is_multisig() => "multisig",
+        () => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_word() {
+        let of = |start: &[u8], bytes: usize, end: &[u8]| {
+            script_type(&[start, &vec![2; bytes], end].concat())
+        };
+        assert_eq!(of(&[0x76, 0xa9, 20], 20, &[0x88, 0xac]), "p2pkh");
+        assert_eq!(of(&[0xa9, 20], 20, &[0x87]), "p2sh");
+        assert_eq!(of(&[0, 20], 20, &[]), "p2wpkh");
+        assert_eq!(of(&[0, 32], 32, &[]), "p2wsh");
+        assert_eq!(of(&[0x51, 32], 32, &[]), "p2tr");
+        assert_eq!(of(&[0x52, 32], 32, &[]), "witness");
+        assert_eq!(of(&[0x51, 2], 2, &[]), "witness");
+        assert_eq!(of(&[0x6a], 7, &[]), "op_return");
+        assert_eq!(of(&[33], 33, &[0xac]), "p2pk");
+        assert_eq!(of(&[0x51, 33], 33, &[0x51, 0xae]), "multisig");
+        assert_eq!(of(&[], 0, &[]), "other");
+        assert_eq!(of(&[0x76, 0xa9, 20], 19, &[0x88, 0xac]), "other");
+    }
+}

@@ -1,0 +1,148 @@
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use crate::batch::Batch;
+use crate::csv;
+use crate::error::Error;
+use crate::forms::Forms;
+use crate::parquet::{ParquetFile, RowGroup, Schema};
+use crate::sqlite::Database;
+use crate::table::Table;
+
+/// A file format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Apache Parquet, compressed with Snappy; a row group for each batch.
+    Parquet,
+    /// A database of SQLite 3 with one table, without an index.
+    Sqlite,
+    /// Comma-separated values (RFC 4180) with a line of names; no value is an empty field.
+    Csv,
+}
+
+/// Where a file is written to.
+pub enum Target<'a> {
+    /// A stream of bytes: for Parquet and CSV, which are written from the start to the end.
+    Stream(Box<dyn Write + Send + 'a>),
+    /// A path, where an SQLite database is empty or missing, and another file is made anew.
+    Path(&'a Path),
+}
+
+/// Turns batches of one table into pieces of one file, on any thread.
+pub struct Encoder {
+    table: &'static Table,
+    forms: Forms,
+    format: Format,
+    /// For Parquet alone.
+    schema: Option<Schema>,
+}
+
+/// An encoded batch.
+pub struct Piece(Encoded);
+
+enum Encoded {
+    RowGroup(RowGroup),
+    Text(Vec<u8>),
+    Rows(Batch),
+}
+
+/// Writes pieces one after the other.
+pub struct Writer<'a>(Output<'a>);
+
+enum Output<'a> {
+    Parquet(ParquetFile<'a>),
+    Text(Box<dyn Write + Send + 'a>),
+    Database(Database),
+}
+
+impl Encoder {
+    /// An encoder of a table. Each of `facts` is a name and a value that a Parquet file's footer is
+    /// to hold, next to the columns' descriptions; other formats have no place for them.
+    ///
+    /// # Errors
+    /// The format holds text alone, and the forms are not.
+    pub fn new(
+        table: &'static Table,
+        format: Format,
+        forms: Forms,
+        facts: &[(&str, String)],
+    ) -> Result<Self, Error> {
+        if format == Format::Csv && !forms.are_text() {
+            let what = "CSV is text, which raw bytes are not: write them as hex digits";
+            return Err(Error::Usage(what.to_string()));
+        }
+        let schema = match format {
+            Format::Parquet => Some(Schema::new(table, forms, facts)?),
+            Format::Sqlite | Format::Csv => None,
+        };
+        Ok(Self { table, forms, format, schema })
+    }
+
+    /// Encodes a batch. It takes about as much memory again.
+    ///
+    /// # Errors
+    /// The batch is not of the table.
+    pub fn encode(&self, mut batch: Batch) -> Result<Piece, Error> {
+        self.forms.apply(self.table, &mut batch);
+        Ok(Piece(match (&self.schema, self.format) {
+            (Some(schema), _) => Encoded::RowGroup(schema.encode(&batch)?),
+            (None, Format::Csv) => Encoded::Text(csv::lines(&batch)),
+            (None, _) => Encoded::Rows(batch),
+        }))
+    }
+
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// The file cannot be made, or a database is to be a stream.
+    pub fn writer<'a>(&self, target: Target<'a>) -> Result<Writer<'a>, Error> {
+        let stream = match (self.format, target) {
+            (Format::Sqlite, Target::Path(path)) => {
+                let database = Database::create(path, self.table, self.forms)?;
+                return Ok(Writer(Output::Database(database)));
+            }
+            (Format::Sqlite, Target::Stream(_)) => {
+                let what = "an SQLite database is no stream: name a file";
+                return Err(Error::Usage(what.to_string()));
+            }
+            (_, Target::Stream(stream)) => stream,
+            (_, Target::Path(path)) => Box::new(File::create(path)?),
+        };
+        Ok(Writer(match &self.schema {
+            Some(schema) => Output::Parquet(ParquetFile::new(schema, stream)?),
+            None => {
+                let mut stream = stream;
+                stream.write_all(&csv::head(self.table))?;
+                Output::Text(stream)
+            }
+        }))
+    }
+}
+
+impl Writer<'_> {
+    /// Writes a piece.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the piece is of another encoder.
+    pub fn append(&mut self, piece: Piece) -> Result<(), Error> {
+        match (&mut self.0, piece.0) {
+            (Output::Parquet(file), Encoded::RowGroup(group)) => file.append(group),
+            (Output::Text(stream), Encoded::Text(text)) => Ok(stream.write_all(&text)?),
+            (Output::Database(database), Encoded::Rows(rows)) => database.insert(&rows),
+            _ => Err(Error::Usage("the piece is of another format".to_string())),
+        }
+    }
+
+    /// Ends the file. Nothing is synced.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self) -> Result<(), Error> {
+        match self.0 {
+            Output::Parquet(file) => file.finish(),
+            Output::Text(mut stream) => Ok(stream.flush()?),
+            Output::Database(database) => database.finish(),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+use std::io;
+
+/// Why rows could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or stream cannot be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The Parquet library has failed.
+    #[error(transparent)]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// SQLite has failed.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// Whether the disk is full.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Io(error) => error.kind() == io::ErrorKind::StorageFull,
+            Self::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            Self::Parquet(_) | Self::Usage(_) => false,
+        }
+    }
+}
