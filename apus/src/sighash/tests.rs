@@ -12,7 +12,12 @@ use crate::wire::{BlockView, Prevout};
 
 /// Messages that are hashed alone.
 impl TxSighash<'_> {
-    pub(crate) fn legacy_message(&mut self, input: usize, code: &[u8], hash_type: u8) -> Option<[u8; 32]> {
+    pub(crate) fn legacy_message(
+        &mut self,
+        input: usize,
+        code: &[u8],
+        hash_type: u8,
+    ) -> Option<[u8; 32]> {
         alone(|preimages| self.legacy(input, code, hash_type, preimages))
     }
 

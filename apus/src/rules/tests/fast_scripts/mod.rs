@@ -2,6 +2,7 @@
 //! only where the engine says so too.
 
 mod build;
+mod commitments;
 mod families;
 mod flips;
 mod hash_types;
