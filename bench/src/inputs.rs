@@ -54,7 +54,8 @@ pub fn run(size: &join::Size, programs: &Programs, dir: &Path) -> Result<Report>
     }
     report.notes.push(format!(
         "inputs: of {BLOCKS} blocks, on one core, {TOGETHER} of a kind at a time; scripts is their \
-         running and the hashing of messages, signatures the rest, with the hashes of keys; left are those that only Core's engine decides"
+         running and the hashing of messages, signatures the rest, with the hashes of keys; left \
+         are those that only Core's engine decides"
     ));
     Ok(report)
 }
