@@ -82,7 +82,8 @@ mod tests {
                 message
             })
             .collect();
-        let expected: Vec<[u8; 20]> = messages.iter().map(|message| ripemd160(&message.0)).collect();
+        let expected: Vec<[u8; 20]> =
+            messages.iter().map(|message| ripemd160(&message.0)).collect();
         assert_eq!(ripemd160_many(&messages), expected);
     }
 }

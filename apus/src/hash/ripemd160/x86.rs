@@ -47,8 +47,8 @@ const F3: i32 = 0x59;
 const F4: i32 = 0xe4;
 const F5: i32 = 0x2d;
 
-/// The steps of a round in one of both lines: the constant that is added, which word each takes, and
-/// by how many bits it rotates.
+/// The steps of a round in one of both lines: the constant that is added, which word each takes,
+/// and by how many bits it rotates.
 struct Round {
     constant: u32,
     words: [u8; 16],
