@@ -54,7 +54,8 @@ pub fn run(size: &join::Size, programs: &Programs, dir: &Path) -> Result<Report>
     }
     report.notes.push(format!(
         "inputs: of {BLOCKS} blocks, on one core, {TOGETHER} of a kind at a time; scripts is their \
-         running and the hashing of messages, signatures the rest, with the hashes of keys; left are those that only Core's engine decides"
+         running and the hashing of messages, signatures the rest, with the hashes of keys; left \
+         are those that only Core's engine decides"
     ));
     Ok(report)
 }
@@ -97,7 +98,7 @@ fn measure_tx(
     for (name, inputs) in by_kind {
         let kind = kinds.entry(name).or_insert_with(Kind::new);
         let start = Instant::now();
-        let mut messages = TxSighash::with_shared(tx, prevouts, shared);
+        let mut messages = TxSighash::new(tx, prevouts, shared);
         for &input in &inputs {
             let (mut checks, preimages) = (Vec::with_capacity(2), &mut kind.preimages);
             let checked = signature_checks(&mut messages, input, flags, preimages, &mut checks);
@@ -105,7 +106,7 @@ fn measure_tx(
         }
         kind.cost.scripts += start.elapsed() + each;
         let start = Instant::now();
-        let mut messages = TxSighash::with_shared(tx, prevouts, shared);
+        let mut messages = TxSighash::new(tx, prevouts, shared);
         inputs.iter().for_each(|&input| kind.lanes.add(&mut messages, input, flags));
         kind.cost.fast += start.elapsed() + each;
         let start = Instant::now();

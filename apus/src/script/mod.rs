@@ -1,12 +1,12 @@
 //! Which signatures a spend asks for. The module knows neither blocks nor where coins come from,
 //! and verifies no signature.
 //!
-//! [`signature_checks`] runs the scripts of an input as if each signature in them were valid, and the
-//! hash of a key or redeem script what the output commits to, and returns these as [`Check`]s. If all
-//! of them hold, each step was Core's, and so is the result: the spend is valid. Nothing here ever says that a spend is invalid. What a script could
-//! do otherwise, if it is rare or its rules are subtle, is [`Left`] to Core's engine; so is a
-//! script that ends false or breaks a rule, since another branch might have been taken with a
-//! signature that is not valid.
+//! [`signature_checks`] runs the scripts of an input as if each signature in them were valid, and
+//! the hash of a key or redeem script what the output commits to, and returns these as [`Check`]s.
+//! If all of them hold, each step was Core's, and so is the result: the spend is valid. Nothing
+//! here ever says that a spend is invalid. What a script could do otherwise, if it is rare or its
+//! rules are subtle, is [`Left`] to Core's engine; so is a script that ends false or breaks a rule,
+//! since another branch might have been taken with a signature that is not valid.
 //!
 //! Where a rule depends on flags, they are those that each block has since the latest soft fork
 //! that changes the meaning of any script, with few exceptions; scripts under fewer flags are left

@@ -34,7 +34,7 @@ pub fn stack_after(script: &[u8], stack: &[Vec<u8>], kind: Kind) -> Option<Vec<V
     };
     let view = BlockView::parse(&BLOCK).expect("a block");
     let prevouts = [Prevout { amount: 0, script: &[], height: 0, is_coinbase: false }];
-    let mut messages = TxSighash::new(view.tx(0), &prevouts);
+    let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
     let (mut preimages, mut checks) = (Preimages::default(), Vec::new());
     let flags = flags::CHECKLOCKTIMEVERIFY | flags::CHECKSEQUENCEVERIFY | flags::NULLDUMMY;
     let mut run = Interpreter::new(&mut messages, 0, flags, &mut preimages, &mut checks);

@@ -39,8 +39,8 @@ impl TxSighash<'_> {
         })
     }
 
-    /// The message of a type that signs all inputs and all outputs, for long ones: what comes before
-    /// the input is hashed once for all inputs that ask in their order.
+    /// The message of a type that signs all inputs and all outputs, for long ones: what comes
+    /// before the input is hashed once for all inputs that ask in their order.
     fn legacy_all(&mut self, input: usize, code: &[u8], hash_type: u8) -> Hash {
         let Self { tx, blank, .. } = self;
         let blank = blank.get_or_insert_with(|| Blank::new(tx));

@@ -3,9 +3,8 @@
 //!
 //! A [`TxSighash`] is made for each transaction whose signatures are checked. What its inputs share
 //! is hashed once, side by side with what those of other transactions share ([`SharedHashes`]), or
-//! when the first of them asks. The messages wait as [`Preimages`], and are hashed side by side too.
-//! Of long legacy ones, which repeat all inputs, the state after the inputs before the one that asks
-//! is kept.
+//! when the first of them asks. The messages wait as [`Preimages`], to be hashed side by side. Of
+//! long legacy ones, which repeat all inputs, the state after those before the input is kept.
 
 mod legacy;
 mod parts;

@@ -42,13 +42,8 @@ struct Waiting {
 
 impl Preimages {
     /// Number of messages since they were last dropped.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.messages.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
     }
 
     /// Drops all, for the next batch.

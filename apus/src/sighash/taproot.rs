@@ -66,7 +66,7 @@ impl TxSighash<'_> {
             }
             if let Some(leaf) = extra.leaf {
                 out.extend_from_slice(&leaf);
-                // The version of keys, and the position of the last OP_CODESEPARATOR: there is none.
+                // The version of keys; the position of the last OP_CODESEPARATOR: there is none.
                 out.extend([0, 0xff, 0xff, 0xff, 0xff]);
             }
         }))

@@ -38,21 +38,12 @@ pub fn annex_hash(annex: &[u8]) -> [u8; 32] {
 }
 
 impl<'a> TxSighash<'a> {
-    /// The messages of a transaction that spends `prevouts`, in the order of its inputs.
+    /// The messages of a transaction that spends `prevouts`, in the order of its inputs. What the
+    /// inputs share may be hashed already.
     ///
     /// # Panics
-    /// The others do, if there are not as many as inputs.
-    pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>]) -> Self {
-        Self::with_shared(tx, prevouts, None)
-    }
-
-    /// [`TxSighash::new`] with what the inputs share, if it is hashed already. It is of the same
-    /// transaction.
-    pub fn with_shared(
-        tx: TxView<'a>,
-        prevouts: &'a [Prevout<'a>],
-        shared: Option<SharedHashes>,
-    ) -> Self {
+    /// The others do, if there are not as many outputs as inputs.
+    pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>], shared: Option<SharedHashes>) -> Self {
         Self { tx, prevouts, shared, spent: None, blank: None }
     }
 

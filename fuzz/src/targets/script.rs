@@ -141,7 +141,7 @@ fn judge(kind: u8, tx: &Transaction, spent: &[TxOut]) {
             is_coinbase: false,
         })
         .collect();
-    let mut messages = TxSighash::new(view.tx(0), &prevouts);
+    let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
     let mut fast = FastScripts::new(None);
     (0..spent.len()).for_each(|input| fast.add(&mut messages, input, all));
     let engine = TxScripts::new(&view.tx(0), &prevouts, all);

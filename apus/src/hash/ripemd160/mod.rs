@@ -9,17 +9,10 @@ mod x86;
 use bitcoin::hashes::{Hash as _, ripemd160 as one};
 
 use super::Hash;
-use x86::Avx512;
+use x86::{Avx512, LANES};
 
-/// Messages that are hashed side by side.
-const LANES: usize = 16;
 /// The fewest messages for which all lanes together are faster than one message after the other.
 const LANES_USED_MIN: usize = 2;
-
-/// What is hashed side by side: a SHA-256.
-type Message = Hash;
-/// A hash.
-type Digest = [u8; 20];
 
 /// RIPEMD-160 of a message.
 pub fn ripemd160(bytes: &[u8]) -> [u8; 20] {
@@ -31,7 +24,7 @@ pub(super) fn ripemd160_many(messages: &[Hash]) -> Vec<[u8; 20]> {
     with_lanes(Avx512::detect(), messages)
 }
 
-fn with_lanes(lanes: Option<Avx512>, messages: &[Message]) -> Vec<Digest> {
+fn with_lanes(lanes: Option<Avx512>, messages: &[Hash]) -> Vec<[u8; 20]> {
     let mut digests = Vec::with_capacity(messages.len());
     for messages in messages.chunks(LANES) {
         match lanes {
@@ -66,9 +59,9 @@ mod tests {
     fn side_by_side_they_are_the_same() {
         let mut random = crate::testdata::Random(1);
         for count in (0..=2 * LANES + 1).chain([1000]) {
-            let messages: Vec<Message> =
+            let messages: Vec<Hash> =
                 (0..count).map(|_| Hash(random.bytes(32).try_into().unwrap())).collect();
-            let expected: Vec<Digest> =
+            let expected: Vec<[u8; 20]> =
                 messages.iter().map(|message| ripemd160(&message.0)).collect();
             assert_eq!(ripemd160_many(&messages), expected);
             assert_eq!(with_lanes(None, &messages), expected);
@@ -78,7 +71,7 @@ mod tests {
     #[test]
     fn edges_of_words() {
         let words = [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX];
-        let messages: Vec<Message> = words
+        let messages: Vec<Hash> = words
             .iter()
             .flat_map(|a| words.map(|b| [*a, b]))
             .map(|[a, b]| {
@@ -89,7 +82,8 @@ mod tests {
                 message
             })
             .collect();
-        let expected: Vec<Digest> = messages.iter().map(|message| ripemd160(&message.0)).collect();
+        let expected: Vec<[u8; 20]> =
+            messages.iter().map(|message| ripemd160(&message.0)).collect();
         assert_eq!(ripemd160_many(&messages), expected);
     }
 }

@@ -1,6 +1,9 @@
 //! The stand-in for `x86.rs` on other processors, whose instructions are never found.
 
-use super::{Digest, LANES, Message};
+use crate::hash::Hash;
+
+/// Messages that would be hashed side by side.
+pub const LANES: usize = 16;
 
 /// Proof of AVX-512, which these processors do not have.
 #[derive(Clone, Copy)]
@@ -11,7 +14,7 @@ impl Avx512 {
         None
     }
 
-    pub fn hash(self, _: &[Message; LANES]) -> [Digest; LANES] {
+    pub fn hash(self, _: &[Hash; LANES]) -> [[u8; 20]; LANES] {
         match self {}
     }
 }

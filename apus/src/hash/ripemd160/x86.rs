@@ -9,7 +9,10 @@
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::*;
 
-use super::{Digest, LANES, Message};
+use crate::hash::Hash;
+
+/// Messages that are hashed side by side.
+pub const LANES: usize = 16;
 
 /// Proof that the processor has AVX-512 (F).
 #[derive(Clone, Copy)]
@@ -21,8 +24,8 @@ impl Avx512 {
         is_x86_feature_detected!("avx512f").then_some(Self(()))
     }
 
-    /// The hashes of sixteen messages.
-    pub fn hash(self, messages: &[Message; LANES]) -> [Digest; LANES] {
+    /// RIPEMD-160 of sixteen messages of 32 bytes.
+    pub fn hash(self, messages: &[Hash; LANES]) -> [[u8; 20]; LANES] {
         // SAFETY: `self` exists only where the features were found.
         unsafe { hash_16(messages) }
     }
@@ -44,8 +47,8 @@ const F3: i32 = 0x59;
 const F4: i32 = 0xe4;
 const F5: i32 = 0x2d;
 
-/// The steps of a round in one of both lines: the constant that is added, which word each takes, and
-/// by how many bits it rotates.
+/// The steps of a round in one of both lines: the constant that is added, which word each takes,
+/// and by how many bits it rotates.
 struct Round {
     constant: u32,
     words: [u8; 16],
@@ -111,7 +114,7 @@ static RIGHT: [Round; 5] = [
 ];
 
 #[target_feature(enable = "avx512f")]
-fn hash_16(messages: &[Message; LANES]) -> [Digest; LANES] {
+fn hash_16(messages: &[Hash; LANES]) -> [[u8; 20]; LANES] {
     let words = load(messages);
     let start = INITIAL_STATE.map(|word| broadcast(word));
     let (mut left, mut right) = (start, start);
@@ -138,7 +141,7 @@ fn hash_16(messages: &[Message; LANES]) -> [Digest; LANES] {
 /// The words of the only block of each message: eight of the message, and the padding.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(messages: &[Message; LANES]) -> [Words; 16] {
+fn load(messages: &[Hash; LANES]) -> [Words; 16] {
     let mut words = [_mm512_setzero_si512(); 16];
     for (i, word) in words[..8].iter_mut().enumerate() {
         let of_lanes: [u32; LANES] =
@@ -147,7 +150,7 @@ fn load(messages: &[Message; LANES]) -> [Words; 16] {
         *word = unsafe { _mm512_loadu_si512(of_lanes.as_ptr().cast()) };
     }
     words[8] = broadcast(0x80);
-    words[14] = broadcast(8 * size_of::<Message>() as u32);
+    words[14] = broadcast(8 * size_of::<Hash>() as u32);
     words
 }
 

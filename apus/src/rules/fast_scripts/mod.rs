@@ -82,7 +82,7 @@ impl FastScripts {
         if left.is_none() {
             checks.into_iter().for_each(|check| self.held.push(index, check));
         }
-        if (self.places.len() + self.held.len()).max(self.preimages.len()) >= TOGETHER_MAX {
+        if (self.places.len() + self.held.len()).max(self.preimages.count()) >= TOGETHER_MAX {
             self.round();
         }
     }

@@ -28,7 +28,7 @@ fn share(height: u32) -> Share {
     let start = Instant::now();
     for (tx, coins) in block.view().txs().zip(&coins).skip(1) {
         let prevouts: Vec<Prevout> = coins.iter().map(Coin::prevout).collect();
-        let mut messages = TxSighash::new(tx, &prevouts);
+        let mut messages = TxSighash::new(tx, &prevouts, None);
         (0..prevouts.len()).for_each(|input| fast.add(&mut messages, input, flags));
     }
     let verdicts = fast.decide();

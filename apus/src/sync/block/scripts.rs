@@ -188,7 +188,7 @@ impl ScriptChecker {
         let txs: Vec<TxView> = part.txs.clone().map(|index| inputs.tx(index)).collect();
         for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
             inputs.with_tx(index, |tx, prevouts| {
-                let mut messages = TxSighash::with_shared(*tx, prevouts, shared);
+                let mut messages = TxSighash::new(*tx, prevouts, shared);
                 for input in part.inputs(prevouts.len()) {
                     lanes.add(&mut messages, input, flags);
                 }

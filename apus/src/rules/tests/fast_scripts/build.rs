@@ -345,7 +345,7 @@ impl Spend {
     pub fn with_messages<R>(&self, ask: impl FnOnce(&mut TxSighash) -> R) -> R {
         let block = assemble(&Header::default(), &[serialize(&self.tx)]);
         let view = BlockView::parse(&block).expect("a transaction is well-formed");
-        ask(&mut TxSighash::new(view.tx(0), &prevouts(self)))
+        ask(&mut TxSighash::new(view.tx(0), &prevouts(self), None))
     }
 
     /// Replaces the first input's scriptSig.

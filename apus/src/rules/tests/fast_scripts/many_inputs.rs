@@ -50,7 +50,7 @@ fn inputs_may_be_asked_in_any_order_and_again() {
         let prevouts = prevouts(&spend);
         let block = assemble(&Header::default(), &[serialize(&spend.tx)]);
         let view = BlockView::parse(&block).unwrap();
-        let mut messages = TxSighash::new(view.tx(0), &prevouts);
+        let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
         let mut fast = FastScripts::new(None);
         for _ in 0..3 * count {
             fast.add(&mut messages, random.below(count), ALL);
@@ -152,7 +152,7 @@ fn a_batch_remembers_nothing_of_the_last_one() {
         let prevouts = prevouts(&spend);
         let block = assemble(&Header::default(), &[serialize(&spend.tx)]);
         let view = BlockView::parse(&block).unwrap();
-        let mut messages = TxSighash::new(view.tx(0), &prevouts);
+        let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
         (0..inputs.len()).for_each(|input| fast.add(&mut messages, input, ALL));
         let verdicts = fast.decide();
         assert_eq!(verdicts.len(), inputs.len());

@@ -2,6 +2,7 @@
 //! only where the engine says so too.
 
 mod build;
+mod commitments;
 mod families;
 mod flips;
 mod hash_types;
@@ -88,7 +89,7 @@ fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     let txs: Vec<TxView> = view.txs().collect();
     let shared = SharedHashes::of_many(&txs);
     for ((tx, prevouts), shared) in txs.into_iter().zip(&prevouts).zip(shared) {
-        let mut messages = TxSighash::with_shared(tx, prevouts, shared);
+        let mut messages = TxSighash::new(tx, prevouts, shared);
         (0..prevouts.len()).for_each(|input| fast.add(&mut messages, input, flags));
     }
     let mut verdicts = fast.decide().into_iter();
