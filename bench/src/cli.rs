@@ -110,8 +110,8 @@ enum Command {
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         prune: Option<Vec<u64>>,
     },
-    /// Tables for analysis in each format, of a chain with few and of one with many coins; needs the
-    /// feature `export`
+    /// Tables for analysis in each format, of a chain with few coins and of one with many; needs
+    /// the feature `export`
     Export {
         /// MB of blocks of each chain
         #[arg(long, value_name = "MB")]
@@ -282,12 +282,7 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
         }
-        Command::Export { size } => {
-            let quick = common.quick.then_some(made::SIZE_DEFAULT / 10);
-            let bytes = size.map(|mb| mb.saturating_mul(1_000_000)).or(quick);
-            let wanted = export::Size { runs: common.runs, ..export::Size::full(bytes) };
-            common.finish(export::run(&wanted, &common.programs()?, &common.dir)?)
-        }
+        Command::Export { size } => common.exports(size),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -384,6 +379,13 @@ impl Common {
         }
         (wanted.runs, wanted.full_runs) = (self.runs, self.full_runs.max(1));
         self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
+    }
+
+    fn exports(&self, megabytes: Option<u64>) -> Result<()> {
+        let quick = self.quick.then_some(made::SIZE_DEFAULT / 10);
+        let bytes = megabytes.map(|megabytes| megabytes.saturating_mul(1_000_000)).or(quick);
+        let wanted = export::Size { runs: self.runs, ..export::Size::full(bytes) };
+        self.finish(export::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn finish(&self, report: Report) -> Result<()> {
