@@ -29,8 +29,8 @@ const STDOUT: &str = "-";
 ///
 /// The directory, made by Bitcoin Core or by Apus, is read and not changed; other programs may read
 /// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so that it
-/// may be pruned. Everything else needs the blocks of the range, and inputs their undo data; without
-/// undo data, blocks and transactions lack fees.
+/// may be pruned. Everything else needs the blocks of the range, and inputs their undo data;
+/// without undo data, blocks and transactions lack fees.
 ///
 /// The file is written under its name with .incomplete at the end, and renamed when all of it is on
 /// the disk. A file that exists is never replaced.
