@@ -11,7 +11,7 @@ use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
 use crate::{
-    Result, cache, chain, export, growth, inputs, join, kernels, prune, survivors, trials,
+    Result, cache, chain, export, growth, inputs, join, kernels, prune, snapshot, survivors, trials,
 };
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
@@ -109,6 +109,15 @@ enum Command {
         /// MiB that blocks may have, as a list; 0 for any number
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         prune: Option<Vec<u64>>,
+    },
+    /// UTXO snapshots: made, proved, and synced from, with few and with many coins
+    Snapshot {
+        /// MB of blocks of the chain with few coins; that with many has 50 MB more
+        #[arg(long, value_name = "MB")]
+        size: Option<u64>,
+        /// A bitcoind, whose validation in order is shown beside
+        #[arg(long, value_name = "PATH")]
+        bitcoind: Option<PathBuf>,
     },
     /// Tables for analysis in each format, of a chain with few coins and of one with many; needs
     /// the feature `export`
@@ -282,6 +291,7 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
         }
+        Command::Snapshot { size, bitcoind } => common.snapshots(size, bitcoind),
         Command::Export { size } => common.exports(size),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
@@ -308,9 +318,10 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in
-        ["kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "export"]
-    {
+    for name in [
+        "kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "snapshot",
+        "export",
+    ] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;
@@ -379,6 +390,18 @@ impl Common {
         }
         (wanted.runs, wanted.full_runs) = (self.runs, self.full_runs.max(1));
         self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
+    }
+
+    fn snapshots(&self, megabytes: Option<u64>, bitcoind: Option<PathBuf>) -> Result<()> {
+        let mut wanted = snapshot::Size { bitcoind, ..snapshot::Size::full() };
+        let share = if self.quick { 0.1 } else { 1.0 };
+        let share = megabytes.map_or(share, |mb| mb as f64 * 1e6 / made::SIZE_DEFAULT as f64);
+        for shape in &mut wanted.shapes {
+            let bytes = (shape.bytes as f64 * share) as u64;
+            *shape = Shape { coins: shape.coins, ..Shape::of_size(bytes) };
+        }
+        wanted.runs = self.runs;
+        self.finish(snapshot::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn exports(&self, megabytes: Option<u64>) -> Result<()> {

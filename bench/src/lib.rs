@@ -24,6 +24,8 @@ pub mod join;
 pub mod inputs;
 /// Pruning, with each way to sync the coins cache.
 pub mod prune;
+/// UTXO snapshots: made, proved, and synced from.
+pub mod snapshot;
 /// Tables for analysis, in each format.
 pub mod export;
 

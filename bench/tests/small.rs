@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{cache, chain, export, growth, inputs, join, prune, survivors};
+use apus_bench::{cache, chain, export, growth, inputs, join, prune, snapshot, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -171,6 +171,18 @@ fn pruning_comes_to_the_same_however_the_cache_is_synced() {
         let list = found.iter().find(same).unwrap();
         assert!(looked_up(emptied) >= looked_up(list), "{emptied} {list}");
     }
+    check_files(&report);
+}
+
+#[test]
+fn snapshots_are_made_proved_and_synced_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = snapshot::run(&snapshot::Size::small(), &programs(), dir.path()).unwrap();
+    let found = rows(&report, "runs");
+    let works: Vec<&str> = found.iter().map(|row| row["work"].as_str().unwrap()).collect();
+    assert_eq!(works.len(), 10, "{works:?}");
+    let hints = found.iter().find(|row| row["work"] == "hints verify").unwrap();
+    assert_eq!(hints["times_hints_verify"], 1.0);
     check_files(&report);
 }
 

@@ -10,6 +10,7 @@ use super::hints::HintsCommand;
 use super::manual::{CompletionsCommand, ManCommand};
 use super::prune::PruneCommand;
 use super::rewind::RewindCommand;
+use super::snapshot::SnapshotCommand;
 use super::status::StatusCommand;
 use super::sync::{ReindexCommand, SyncCommand};
 use super::txoutset::TxOutSetCommand;
@@ -50,8 +51,8 @@ Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some inpu
 130 interrupted (what was done is saved; the same command carries on).
 With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
 status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
-files given cannot be used), disk (a file cannot be read or written, or is damaged), hints, refused
-(a block breaks a rule), unproved (SwiftSync cannot prove the chain).
+files given cannot be used), disk (a file cannot be read or written, or is damaged), hints, snapshot,
+refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain).
 Progress and log go to standard error, with time stamps unless that is a terminal; a run continues
 if nobody reads them.";
 
@@ -72,6 +73,11 @@ pub enum Command {
     Hints {
         #[command(subcommand)]
         command: HintsCommand,
+    },
+    /// Make, read and prove UTXO snapshots, as Bitcoin Core's dumptxoutset makes them.
+    Snapshot {
+        #[command(subcommand)]
+        command: SnapshotCommand,
     },
     Export(Box<ExportCommand>),
     /// Sync the first 14,132 blocks of mainnet, which come with this program, in all four ways.

@@ -35,7 +35,8 @@ pub struct Engine {
     /// hex [default: what Bitcoin Core v31 has built in].
     #[arg(long, value_name = "HEX", hide_short_help = true)]
     minimumchainwork: Option<String>,
-    /// The way to sync [default: swiftsync with --hints; else join or order, by which is faster].
+    /// The way to sync [default: swiftsync with --hints or --snapshot; else join or
+    /// order, by which is faster].
     ///
     /// The first line of a run says which way it goes, why, and about how long it will take. All
     /// ways end with the same UTXO set; they differ in time, in the disk space that they need
@@ -68,6 +69,14 @@ pub struct Engine {
     /// blocks hold. Wrong hints cost time and nothing else.
     #[arg(long, value_name = "FILE")]
     hints: Option<PathBuf>,
+    /// SwiftSync with this UTXO snapshot in the place of hints, up to its base block.
+    ///
+    /// Its coins say which outputs are unspent there, and nothing else of it is trusted: the blocks
+    /// have to leave these very coins, with their heights, amounts and scripts, or nothing is
+    /// committed. All that --hints says of --assumevalid holds here too. The directory is complete,
+    /// with all blocks, and Bitcoin Core carries on from it.
+    #[arg(long, value_name = "FILE", conflicts_with = "hints")]
+    snapshot: Option<PathBuf>,
     /// The hash that proves the hints; muhash is slower, and there for comparison.
     #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
     aggregate: Aggregate,
@@ -110,8 +119,8 @@ pub enum Way {
     /// In any order, without hints: outputs and spends meet in temporary files. Checks all that
     /// order checks, and writes all undo data; best for many blocks.
     Join,
-    /// In any order, with the hints of --hints, and proved at the end: the fastest, if a block is
-    /// assumed valid.
+    /// In any order, with the hints of --hints or the coins of --snapshot, and proved at the end:
+    /// the fastest, if a block is assumed valid.
     Swiftsync,
 }
 
@@ -227,6 +236,7 @@ impl Engine {
         }
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         options.hints = self.hints.as_deref().map(expand_home);
+        options.snapshot = self.snapshot.as_deref().map(expand_home);
         options.aggregate = self.aggregate.into();
         options.cache_sync = self.cachesync.into();
         options.script_engine = self.script_engine.into();

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use super::differences_json::DifferencesJson;
 use super::exit;
 use super::log;
 use super::output::{self, StdoutError};
@@ -17,29 +18,33 @@ pub struct Failure {
     kind: Option<ErrorKind>,
     /// The message for the user; empty if nobody is there to read it.
     text: String,
+    /// Coins that hints or a snapshot are wrong about, if that is the error.
+    differences: Option<Box<DifferencesJson>>,
 }
 
 #[derive(Serialize)]
 struct FailureJson<'a> {
     error: &'a str,
     kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differences: Option<&'a DifferencesJson>,
 }
 
 impl Failure {
     /// An error about options.
     pub fn usage(text: impl Into<String>) -> Self {
-        Self { kind: Some(ErrorKind::Usage), text: text.into() }
+        Self { kind: Some(ErrorKind::Usage), text: text.into(), differences: None }
     }
 
     /// An error about the directory or the files that the command was given.
     pub fn input(text: impl Into<String>) -> Self {
-        Self { kind: Some(ErrorKind::Input), text: text.into() }
+        Self { kind: Some(ErrorKind::Input), text: text.into(), differences: None }
     }
 
     /// The error of standard output whose reader has gone, of which nothing is said.
     #[cfg(feature = "export")]
     pub fn silent() -> Self {
-        Self { kind: None, text: String::new() }
+        Self { kind: None, text: String::new(), differences: None }
     }
 
     /// The same error, with a sentence added to its message.
@@ -62,7 +67,8 @@ impl Failure {
     /// Like [`Failure::end`], for an error whose message standard error has already.
     pub fn end_printed(&self, json: bool) -> ExitCode {
         if let Some(kind) = self.kind.filter(|_| json) {
-            let json = FailureJson { error: &self.text, kind: name(kind) };
+            let differences = self.differences.as_deref();
+            let json = FailureJson { error: &self.text, kind: name(kind), differences };
             let text = serde_json::to_string(&json).expect("plain data");
             // If standard output cannot be written, the exit status still reports the error.
             let _ = output::line(text);
@@ -81,6 +87,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Input => "input",
         ErrorKind::Disk => "disk",
         ErrorKind::Hints => "hints",
+        ErrorKind::Snapshot => "snapshot",
         ErrorKind::Refused => "refused",
         ErrorKind::Unproved => "unproved",
     }
@@ -88,7 +95,13 @@ fn name(kind: ErrorKind) -> &'static str {
 
 impl From<SyncError> for Failure {
     fn from(error: SyncError) -> Self {
-        Self { kind: Some(error.kind()), text: error.to_string() }
+        let differences = match &error {
+            SyncError::Differs { differences, .. } => {
+                Some(Box::new(DifferencesJson::of(differences)))
+            }
+            _ => None,
+        };
+        Self { kind: Some(error.kind()), text: error.to_string(), differences }
     }
 }
 
@@ -101,6 +114,6 @@ impl From<StoreError> for Failure {
 impl From<StdoutError> for Failure {
     fn from(error: StdoutError) -> Self {
         let text = if error.reader_has_gone() { String::new() } else { error.to_string() };
-        Self { kind: None, text }
+        Self { kind: None, text, differences: None }
     }
 }

@@ -46,6 +46,10 @@ pub struct Create {
     /// The height at which outputs count as unspent [default: the directory's tip].
     #[arg(long, value_name = "N")]
     height: Option<u32>,
+    /// Take the unspent outputs from this UTXO snapshot, for the height of its base block: of the
+    /// directory the blocks alone are used, and no undo data is needed.
+    #[arg(long, value_name = "FILE", conflicts_with = "height")]
+    snapshot: Option<PathBuf>,
     /// The format of the file to write.
     #[arg(long, value_enum, default_value_t = FileFormat::Bip456)]
     format: FileFormat,
@@ -61,7 +65,8 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   apus hints create -o mainnet.hints                   at the tip of Bitcoin Core's own directory
   apus hints create --height 840000 -o 840000.hints    at a height below it; nothing is rewound
-  apus hints create --format booster -o bitmap.bin     for IBD Booster";
+  apus hints create --format booster -o bitmap.bin     for IBD Booster
+  apus hints create --snapshot utxo.dat -o utxo.hints  from a UTXO snapshot and the blocks";
 
 /// Show what a hints file holds: height, outputs, size, and how close that is to the least
 /// possible.
@@ -180,6 +185,11 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let format = create.format.into();
     create.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
+        if let Some(snapshot) = create.snapshot.as_deref().map(expand_home) {
+            return sync::create_hints_of_snapshot(
+                &options, &snapshot, format, &path, reporter, &stop,
+            );
+        }
         sync::create_hints(&options, create.height, format, &path, reporter, &stop)
     })
 }

@@ -5,6 +5,7 @@ mod numbers;
 mod output;
 mod categories;
 mod log;
+mod differences_json;
 mod failure;
 mod interrupt;
 mod progress;
@@ -25,6 +26,7 @@ mod status;
 mod verify;
 mod txoutset;
 mod hints;
+mod snapshot;
 #[cfg(feature = "export")]
 mod export;
 #[cfg(not(feature = "export"))]
@@ -108,6 +110,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Verify(command) => verify::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
+        Command::Snapshot { command } => snapshot::run(&command, quiet),
         Command::Export(command) => export::run(&command, quiet),
         Command::Demo { keep } => demo::run(keep, quiet),
         Command::Completions(command) => manual::complete(&command, Cli::command()),

@@ -15,6 +15,7 @@ mod script;
 mod shard;
 mod shards;
 mod slab;
+mod snapshot;
 mod stats;
 mod survivors;
 mod table;
@@ -39,6 +40,10 @@ pub use coin::{
 };
 pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use script::{CompactScript, compress_script};
+pub use snapshot::{
+    SnapshotCoins, SnapshotError, SnapshotFile, SnapshotHead, SnapshotPiece, SnapshotPieces,
+    SnapshotReadError, SnapshotStats, snapshot_stats, snapshot_stats_sorted,
+};
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
 pub use undo::{BlockUndo, for_each_spending_tx};

@@ -116,12 +116,13 @@ fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: 
     out.extend_from_slice(script);
 }
 
+/// Sums over coins.
 #[derive(Clone, Copy, Default)]
-struct Counts {
-    txouts: u64,
-    bogosize: u64,
-    amount: u128,
-    transactions: u64,
+pub(super) struct Counts {
+    pub txouts: u64,
+    pub bogosize: u64,
+    pub amount: u128,
+    pub transactions: u64,
 }
 
 impl Counts {
@@ -228,43 +229,78 @@ fn count<S: CoinSum>(chainstate: &Chainstate, report: OnShare) -> Result<(Counts
     scans.into_par_iter().map(of_scan).try_reduce(Default::default, combine)
 }
 
-/// Counts all coins and hashes them in order. While one batch of scans is hashed, the threads read
-/// and serialise the next.
+/// Counts all coins and hashes them in order.
 fn hash_serialized(chainstate: &Chainstate, report: OnShare) -> Result<(Counts, Hash)> {
     let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
     let scans = chainstate.scans(parts)?;
     let share = Share::new(scans.len() as u64, report);
     let mut scans = scans.into_iter();
-    let mut next_batch = || -> Result<Vec<(Counts, Vec<u8>)>> {
+    hash_in_order(|| -> Result<Vec<Serialised>> {
         let batch: Vec<_> = scans.by_ref().take(2 * rayon::current_num_threads()).collect();
+        share.add(batch.len() as u64);
         batch.into_par_iter().map(serialise).collect()
-    };
+    })
+}
+
+/// Coins that are counted, and serialised to be hashed.
+pub(super) type Serialised = (Counts, Vec<u8>);
+
+/// Counts and hashes the coins of one batch after the other, until one is empty. While a batch is
+/// hashed, the threads make the next.
+pub(super) fn hash_in_order<E: Send>(
+    mut next_batch: impl FnMut() -> std::result::Result<Vec<Serialised>, E> + Send,
+) -> std::result::Result<(Counts, Hash), E> {
     let (mut counts, mut hasher) = (Counts::default(), Sha256d::default());
     let mut batch = next_batch()?;
     while !batch.is_empty() {
         let mut hash = || batch.iter().for_each(|(_, bytes)| hasher.update(bytes));
         let ((), next) = rayon::join(&mut hash, &mut next_batch);
-        share.add(batch.len() as u64);
         counts = batch.iter().fold(counts, |sum, (counts, _)| sum.combine(*counts));
         batch = next?;
     }
     Ok((counts, hasher.finish()))
 }
 
-fn serialise(mut scan: CoinScan) -> Result<(Counts, Vec<u8>)> {
-    let (mut counts, mut bytes) = (Counts::default(), Vec::new());
-    let mut transaction = Vec::new();
-    for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
+fn serialise(mut scan: CoinScan) -> Result<Serialised> {
+    let mut serialiser = Serialiser::default();
+    while let Some((outpoint, coin)) = scan.next_coin()? {
+        serialiser.push(&outpoint, &coin);
+    }
+    Ok(serialiser.finish())
+}
+
+/// Counts and serialises coins that come in the order of their keys.
+#[derive(Default)]
+pub(super) struct Serialiser {
+    counts: Counts,
+    bytes: Vec<u8>,
+    last: Option<Hash>,
+    /// The index and the start in `bytes` of each output of the latest transaction.
+    outputs: Vec<(u32, usize)>,
+    script: Vec<u8>,
+}
+
+impl Serialiser {
+    /// Adds a coin.
+    pub fn push(&mut self, outpoint: &OutPoint, coin: &Coin) {
+        let is_new = self.last != Some(outpoint.txid);
         if is_new {
-            sort_outputs(&mut bytes, &transaction);
-            transaction.clear();
+            sort_outputs(&mut self.bytes, &self.outputs);
+            self.outputs.clear();
+            self.last = Some(outpoint.txid);
         }
-        transaction.push((outpoint.vout, bytes.len()));
-        counts.add(coin, script, is_new);
-        put_hashed_coin(&mut bytes, outpoint, coin, script);
-    })?;
-    sort_outputs(&mut bytes, &transaction);
-    Ok((counts, bytes))
+        self.outputs.push((outpoint.vout, self.bytes.len()));
+        self.script.clear();
+        coin.script.decompress_into(&mut self.script);
+        self.counts.add(coin, &self.script, is_new);
+        put_hashed_coin(&mut self.bytes, outpoint, coin, &self.script);
+    }
+
+    /// The counts, and the bytes to hash.
+    pub fn finish(mut self) -> Serialised {
+        sort_outputs(&mut self.bytes, &self.outputs);
+        (self.counts, self.bytes)
+    }
 }
 
 /// Sorts the outputs of a transaction, which are the last in `bytes`, by their indices: the order

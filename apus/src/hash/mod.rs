@@ -4,12 +4,14 @@
 mod elements;
 mod muhash;
 mod opcodes;
+mod ripemd160;
 mod sha256;
 mod value;
 
 pub use elements::Elements;
 pub use muhash::MuHash;
-pub use opcodes::{hash160, ripemd160, sha1};
+pub use opcodes::{hash160, hash160_many, sha1};
+pub use ripemd160::ripemd160;
 pub use sha256::{
     Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
     sha256d_pairs,

@@ -102,13 +102,22 @@ pub fn is_bip30_repeat(height: u32, hash: &Hash) -> bool {
 /// Whether this is one of the two blocks whose coinbase is overwritten later (Core's
 /// `IsBIP30Unspendable`).
 pub fn is_bip30_unspendable(height: u32, hash: &Hash) -> bool {
-    bip30_repeat_of(height, hash).is_some()
+    TWINS.iter().any(|twins| twins.overwritten.is(height, hash))
 }
 
-/// The height of the block that overwrites the coinbase of this one; `None` if none does.
-pub fn bip30_repeat_of(height: u32, hash: &Hash) -> Option<u32> {
-    let twins = TWINS.iter().find(|twins| twins.overwritten.is(height, hash))?;
-    Some(twins.repeat.height)
+/// The heights of two blocks with the same coinbase, of which `height` has only the first;
+/// `hash_at` tells the blocks of the chain. At this height that coinbase is a coin like any other.
+pub fn bip30_overwritten_after(
+    height: u32,
+    hash_at: impl Fn(u32) -> Option<Hash>,
+) -> Option<(u32, u32)> {
+    let is_between = |twins: &&Twins| {
+        let first = &twins.overwritten;
+        (first.height..twins.repeat.height).contains(&height)
+            && hash_at(first.height).is_some_and(|hash| hash == first.hash)
+    };
+    let twins = TWINS.iter().find(is_between)?;
+    Some((twins.overwritten.height, twins.repeat.height))
 }
 
 impl RuleError {

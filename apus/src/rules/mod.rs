@@ -85,7 +85,9 @@ mod tx;
 mod work;
 
 pub use amount::{COIN, MONEY_MAX, subsidy};
-pub use bip30::{Bip30Check, bip30_check, bip30_repeat_of, is_bip30_repeat, is_bip30_unspendable};
+pub use bip30::{
+    Bip30Check, bip30_check, bip30_overwritten_after, is_bip30_repeat, is_bip30_unspendable,
+};
 pub use block::{
     BlockContext, CheckedBlock, check_block, check_block_in_context,
     check_stripped_block_in_context,

@@ -2,7 +2,7 @@
 
 use super::item::Item;
 use super::{Check, Left};
-use crate::sighash::TxSighash;
+use crate::sighash::{Message, Preimages, TxSighash};
 use crate::wire::ScriptFlags;
 
 /// The most bytes of an element (Core's `MAX_SCRIPT_ELEMENT_SIZE`).
@@ -32,6 +32,7 @@ pub(super) struct Interpreter<'r, 'a> {
     pub messages: &'r mut TxSighash<'a>,
     pub input: usize,
     pub flags: ScriptFlags,
+    pub preimages: &'r mut Preimages,
     pub checks: &'r mut Vec<Check<'a>>,
     pub stack: Vec<Item<'a>>,
     pub altstack: Vec<Item<'a>>,
@@ -40,7 +41,7 @@ pub(super) struct Interpreter<'r, 'a> {
     pub operations: usize,
     pub leaf: Leaf,
     /// The messages that the script has asked for so far, by the type of their signatures.
-    pub signed: Vec<(u8, [u8; 32])>,
+    pub signed: Vec<(u8, Message)>,
     /// How many messages all scripts of the input have asked for.
     messages_made: usize,
 }
@@ -91,12 +92,14 @@ impl<'r, 'a> Interpreter<'r, 'a> {
         messages: &'r mut TxSighash<'a>,
         input: usize,
         flags: ScriptFlags,
+        preimages: &'r mut Preimages,
         checks: &'r mut Vec<Check<'a>>,
     ) -> Self {
         Self {
             messages,
             input,
             flags,
+            preimages,
             checks,
             stack: Vec::with_capacity(8),
             altstack: Vec::new(),
@@ -114,8 +117,8 @@ impl<'r, 'a> Interpreter<'r, 'a> {
     pub fn message(
         &mut self,
         hash_type: u8,
-        make: impl FnOnce(&mut Self) -> Option<[u8; 32]>,
-    ) -> Result<[u8; 32], Left> {
+        make: impl FnOnce(&mut Self) -> Option<Message>,
+    ) -> Result<Message, Left> {
         if let Some((_, message)) = self.signed.iter().find(|(known, _)| *known == hash_type) {
             return Ok(*message);
         }

@@ -1,9 +1,9 @@
 //! Which signatures a spend asks for. The module knows neither blocks nor where coins come from,
 //! and verifies no signature.
 //!
-//! [`signature_checks`] runs the scripts of an input as if each signature in them were valid, and
-//! returns these signatures as [`Check`]s. If all of them hold, each step was Core's, and so is the
-//! result: the spend is valid. Nothing here ever says that a spend is invalid. What a script could
+//! [`signature_checks`] runs the scripts of an input as if each signature in them were valid, and the
+//! hash of a key or redeem script what the output commits to, and returns these as [`Check`]s. If all
+//! of them hold, each step was Core's, and so is the result: the spend is valid. Nothing here ever says that a spend is invalid. What a script could
 //! do otherwise, if it is rare or its rules are subtle, is [`Left`] to Core's engine; so is a
 //! script that ends false or breaks a rule, since another branch might have been taken with a
 //! signature that is not valid.
@@ -25,9 +25,18 @@ pub mod tests;
 
 pub use spend::{flags_allow, signature_checks};
 
+use crate::sighash::Message;
+
 /// Something that must hold for a spend to be valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Check<'a> {
+    /// That HASH160 of some bytes, a key or a redeem script, is what the output commits to.
+    Hash160 {
+        /// The bytes.
+        bytes: &'a [u8],
+        /// The hash.
+        hash: &'a [u8; 20],
+    },
     /// An ECDSA signature, without the byte for its type.
     Ecdsa {
         /// The key.
@@ -35,14 +44,14 @@ pub enum Check<'a> {
         /// The signature, in whatever encoding.
         signature: &'a [u8],
         /// What it signs.
-        message: [u8; 32],
+        message: Message,
     },
     /// As many ECDSA signatures, each by another one of the keys, in the same order.
     Multisig {
         /// The keys; empty where there is none of a form that is read here.
         keys: Vec<&'a [u8]>,
         /// Signatures without the byte for their type, and what they sign.
-        signatures: Vec<(&'a [u8], [u8; 32])>,
+        signatures: Vec<(&'a [u8], Message)>,
     },
     /// A BIP340 signature.
     Schnorr {
@@ -51,7 +60,7 @@ pub enum Check<'a> {
         /// The signature.
         signature: &'a [u8; 64],
         /// What it signs.
-        message: [u8; 32],
+        message: Message,
     },
     /// That an output key is an internal key plus `tweak` times the base point (BIP341).
     Tweak {

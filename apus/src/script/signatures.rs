@@ -3,7 +3,7 @@
 use super::interpreter::{Interpreter, Version};
 use super::item::Item;
 use super::{Check, Left};
-use crate::sighash::TaprootExtra;
+use crate::sighash::{Message, TaprootExtra};
 use crate::wire::flags;
 use crate::wire::opcodes::*;
 
@@ -73,23 +73,24 @@ impl<'a> Interpreter<'_, 'a> {
         signature: Item<'a>,
         script: &[u8],
         version: Version,
-    ) -> Result<(&'a [u8], [u8; 32]), Left> {
+    ) -> Result<(&'a [u8], Message), Left> {
         let whole = signature.found().ok_or(Left::Encoding)?;
         let (hash_type, signature) = whole.split_last().ok_or(Left::EmptySignature)?;
         // Core hashes no message for what cannot be a signature.
         if !(DER_BYTES_MIN..=DER_BYTES_MAX).contains(&signature.len()) {
             return Err(Left::Encoding);
         }
-        let message = if version == Version::V0 {
-            let make = |run: &mut Self| Some(run.messages.v0(run.input, script, *hash_type));
-            self.message(*hash_type, make)?
-        } else {
-            // Core deletes the push of the signature from the script that is signed.
-            if contains(script, whole) {
-                return Err(Left::SignatureInScript);
+        // Core deletes the push of the signature from the script that is signed.
+        if version == Version::Base && contains(script, whole) {
+            return Err(Left::SignatureInScript);
+        }
+        let message = self.message(*hash_type, |run| {
+            let Self { messages, input, preimages, .. } = run;
+            match version {
+                Version::V0 => Some(messages.v0(*input, script, *hash_type, preimages)),
+                _ => messages.legacy(*input, script, *hash_type, preimages),
             }
-            self.message(*hash_type, |run| run.messages.legacy(run.input, script, *hash_type))?
-        };
+        })?;
         Ok((signature, message))
     }
 
@@ -162,8 +163,9 @@ impl<'a> Interpreter<'_, 'a> {
             [hash_type] if *hash_type != 0 => *hash_type,
             _ => return Err(Left::Encoding),
         };
-        let make = |run: &mut Self| run.messages.taproot(run.input, hash_type, extra);
-        let message = self.message(hash_type, make)?;
+        let message = self.message(hash_type, |run| {
+            run.messages.taproot(run.input, hash_type, extra, run.preimages)
+        })?;
         self.checks.push(Check::Schnorr { key, signature, message });
         Ok(())
     }

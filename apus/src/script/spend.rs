@@ -4,8 +4,8 @@ use super::interpreter::{ELEMENT_BYTES_MAX, Interpreter, Leaf, STACK_MAX, Versio
 use super::item::Item;
 use super::taproot::{Control, LEAF_TAPSCRIPT};
 use super::{Check, Left};
-use crate::hash::{hash160, sha256};
-use crate::sighash::{TaprootExtra, TxSighash, annex_hash};
+use crate::hash::sha256;
+use crate::sighash::{Preimages, TaprootExtra, TxSighash, annex_hash};
 use crate::wire::opcodes::*;
 use crate::wire::{InputView, Ops, ScriptFlags, compact_size_len, flags};
 
@@ -23,7 +23,8 @@ pub fn flags_allow(flags: ScriptFlags) -> bool {
 }
 
 /// Runs the scripts of the input at `input` as if each signature in them were valid, and appends
-/// what must hold to `checks`. If all of that holds, the spend is valid.
+/// what must hold to `checks`, and what signatures sign to `preimages`. If all of that holds, the
+/// spend is valid.
 ///
 /// # Errors
 /// Why the input is left to Core's engine. What was appended then has no meaning.
@@ -31,6 +32,7 @@ pub fn signature_checks<'a>(
     messages: &mut TxSighash<'a>,
     input: usize,
     flags: ScriptFlags,
+    preimages: &mut Preimages,
     checks: &mut Vec<Check<'a>>,
 ) -> Result<(), Left> {
     if !flags_allow(flags) {
@@ -38,7 +40,7 @@ pub fn signature_checks<'a>(
     }
     let script = messages.prevouts()[input].script;
     let view = messages.tx().input(input);
-    let mut run = Interpreter::new(messages, input, flags, checks);
+    let mut run = Interpreter::new(messages, input, flags, preimages, checks);
     if let Some(program) = Program::of(script) {
         return match view.script_sig().is_empty() {
             true => run.program(program, &view),
@@ -46,9 +48,10 @@ pub fn signature_checks<'a>(
         };
     }
     run.run(view.script_sig(), Version::Base)?;
-    match p2sh_hash(script) {
-        None => run.run(script, Version::Base)?,
-        Some(hash) => {
+    match Commitment::of(script) {
+        Commitment::None => run.run(script, Version::Base)?,
+        Commitment::Key(hash) => run.p2pkh(script, hash)?,
+        Commitment::Redeem(hash) => {
             let redeem = run.redeem_script(view.script_sig(), hash)?;
             if let Some(program) = Program::of(redeem) {
                 let sole_push = Some((&(redeem.len() as u8), redeem));
@@ -86,26 +89,39 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The hash of the redeem script, if an output's script asks for one (BIP16; Core's
-/// `IsPayToScriptHash`).
-fn p2sh_hash(script: &[u8]) -> Option<&[u8; 20]> {
-    match script {
-        [OP_HASH160, 20, hash @ .., OP_EQUAL] => hash.try_into().ok(),
-        _ => None,
+/// The hash that an output's script commits to.
+enum Commitment<'a> {
+    /// Of a key: the script is P2PKH.
+    Key(&'a [u8; 20]),
+    /// Of a redeem script (BIP16; Core's `IsPayToScriptHash`).
+    Redeem(&'a [u8; 20]),
+    /// None that is known here.
+    None,
+}
+
+impl<'a> Commitment<'a> {
+    fn of(script: &'a [u8]) -> Self {
+        match script {
+            [OP_DUP, OP_HASH160, 20, hash @ .., OP_EQUALVERIFY, OP_CHECKSIG] => {
+                hash.try_into().map_or(Self::None, Self::Key)
+            }
+            [OP_HASH160, 20, hash @ .., OP_EQUAL] => {
+                hash.try_into().map_or(Self::None, Self::Redeem)
+            }
+            _ => Self::None,
+        }
     }
 }
 
 impl<'a> Interpreter<'_, 'a> {
     /// What a scriptSig that was run has left on the stack for P2SH with this hash.
-    fn redeem_script(&mut self, script_sig: &[u8], hash: &[u8; 20]) -> Result<&'a [u8], Left> {
+    fn redeem_script(&mut self, script_sig: &[u8], hash: &'a [u8; 20]) -> Result<&'a [u8], Left> {
         // The output's script puts the hash on the stack for a moment.
         if self.stack.len() + 1 > STACK_MAX {
             return Err(Left::Limit);
         }
         let redeem = self.pop()?.found().ok_or(Left::Program)?;
-        if hash160(redeem) != *hash {
-            return Err(Left::False);
-        }
+        self.checks.push(Check::Hash160 { bytes: redeem, hash });
         match Ops::new(script_sig).all(|op| op.code <= OP_16) {
             true => Ok(redeem),
             false => Err(Left::Program),
@@ -122,28 +138,52 @@ impl<'a> Interpreter<'_, 'a> {
         self.signed.clear();
         self.stack.extend(input.witness().map(Item::Found));
         match (program.version, program.bytes.len()) {
-            (0, 20) => self.key_hash(program.bytes),
+            (0, 20) => self.p2wpkh(program.bytes.try_into().map_err(|_| Left::Program)?),
             (0, 32) => self.script_hash(program.bytes),
             (1, 32) => self.taproot(program.bytes.try_into().map_err(|_| Left::Program)?, input),
             _ => Err(Left::Program),
         }
     }
 
+    /// P2PKH: what its script does, on what scriptSig has left.
+    fn p2pkh(&mut self, script: &[u8], hash: &'a [u8; 20]) -> Result<(), Left> {
+        // The script puts the key and the hash on the stack for a moment.
+        if self.stack.len() + 2 > STACK_MAX {
+            return Err(Left::Limit);
+        }
+        self.signed.clear();
+        let (key, signature) = (self.pop()?, self.pop()?);
+        let valid = self.by_key_hash(signature, key, hash, script, Version::Base)?;
+        self.stack.push(Item::of_bool(valid));
+        Ok(())
+    }
+
     /// P2WPKH: a signature and a key with this hash.
-    fn key_hash(&mut self, hash: &[u8]) -> Result<(), Left> {
+    fn p2wpkh(&mut self, hash: &'a [u8; 20]) -> Result<(), Left> {
         let &[signature, key] = &self.stack[..] else { return Err(Left::Program) };
         self.elements_are_short()?;
-        if hash160(key.bytes()) != *hash {
-            return Err(Left::False);
-        }
         let mut script = [0; 25];
         script[..3].copy_from_slice(&[OP_DUP, OP_HASH160, 20]);
         script[3..23].copy_from_slice(hash);
         script[23..].copy_from_slice(&[OP_EQUALVERIFY, OP_CHECKSIG]);
-        match self.ecdsa(signature, key, &script, Version::V0)? {
+        match self.by_key_hash(signature, key, hash, &script, Version::V0)? {
             true => Ok(()),
             false => Err(Left::False),
         }
+    }
+
+    /// A signature by a key with this hash.
+    fn by_key_hash(
+        &mut self,
+        signature: Item<'a>,
+        key: Item<'a>,
+        hash: &'a [u8; 20],
+        script: &[u8],
+        version: Version,
+    ) -> Result<bool, Left> {
+        let bytes = key.found().ok_or(Left::Encoding)?;
+        self.checks.push(Check::Hash160 { bytes, hash });
+        self.ecdsa(signature, key, script, version)
     }
 
     /// P2WSH: a script with this hash, on what is below it.

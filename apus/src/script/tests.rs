@@ -7,7 +7,7 @@ use super::interpreter::{Interpreter, Leaf, Version};
 use super::item::Item;
 use super::taproot::Control;
 use super::{Check, Left};
-use crate::sighash::TxSighash;
+use crate::sighash::{Preimages, TxSighash};
 use crate::testdata::{from_hex, vectors};
 use crate::wire::{BlockView, Prevout, flags};
 
@@ -35,9 +35,9 @@ pub fn stack_after(script: &[u8], stack: &[Vec<u8>], kind: Kind) -> Option<Vec<V
     let view = BlockView::parse(&BLOCK).expect("a block");
     let prevouts = [Prevout { amount: 0, script: &[], height: 0, is_coinbase: false }];
     let mut messages = TxSighash::new(view.tx(0), &prevouts);
-    let mut checks = Vec::new();
+    let (mut preimages, mut checks) = (Preimages::default(), Vec::new());
     let flags = flags::CHECKLOCKTIMEVERIFY | flags::CHECKSEQUENCEVERIFY | flags::NULLDUMMY;
-    let mut run = Interpreter::new(&mut messages, 0, flags, &mut checks);
+    let mut run = Interpreter::new(&mut messages, 0, flags, &mut preimages, &mut checks);
     run.leaf = Leaf { weight_left: 1_000_000, ..Leaf::default() };
     run.stack.extend(stack.iter().map(|element| Item::Found(element)));
     let version = match kind {

@@ -2,33 +2,46 @@
 
 use super::parts::{
     BLANK_INPUT_BYTES, Blank, OUTPUT_MASK, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE,
-    update_script,
+    put_script, update_script,
 };
+use super::preimages::{Message, Preimages, WAITING_BYTES_MAX};
 use super::tx::TxSighash;
-use crate::hash::Sha256d;
+use crate::hash::Hash;
 use crate::wire::{TxView, put_compact_size};
 
 impl TxSighash<'_> {
     /// The message that a signature with this type in the input at `input` signs, if `code` is the
-    /// script that asks for it, without OP_CODESEPARATOR and without the signature itself.
+    /// script that asks for it, without OP_CODESEPARATOR and without the signature itself. It is
+    /// added to `preimages`.
     ///
     /// `None` for SIGHASH_SINGLE without an output of the input's index, where the message is the
     /// number 1.
-    pub fn legacy(&mut self, input: usize, code: &[u8], hash_type: u8) -> Option<[u8; 32]> {
+    pub fn legacy(
+        &mut self,
+        input: usize,
+        code: &[u8],
+        hash_type: u8,
+        preimages: &mut Preimages,
+    ) -> Option<Message> {
         let outputs = hash_type & OUTPUT_MASK;
         if outputs == SIGHASH_SINGLE && input >= self.tx.output_count() {
             return None;
         }
-        let of_all = outputs != SIGHASH_SINGLE && outputs != SIGHASH_NONE;
-        Some(if of_all && hash_type & SIGHASH_ANYONECANPAY == 0 {
-            self.legacy_all(input, code, hash_type)
+        let signs_all = outputs != SIGHASH_SINGLE
+            && outputs != SIGHASH_NONE
+            && hash_type & SIGHASH_ANYONECANPAY == 0;
+        let inputs_bytes = self.tx.input_count() * BLANK_INPUT_BYTES;
+        let is_long = inputs_bytes + self.tx.outputs_bytes().len() + code.len() > WAITING_BYTES_MAX;
+        Some(if signs_all && is_long {
+            preimages.push_hashed(self.legacy_all(input, code, hash_type))
         } else {
-            self.legacy_other(input, code, hash_type)
+            preimages.push_twice(|out| self.put_legacy(input, code, hash_type, out))
         })
     }
 
-    /// The message of a type that signs all inputs and all outputs.
-    fn legacy_all(&mut self, input: usize, code: &[u8], hash_type: u8) -> [u8; 32] {
+    /// The message of a type that signs all inputs and all outputs, for long ones: what comes before
+    /// the input is hashed once for all inputs that ask in their order.
+    fn legacy_all(&mut self, input: usize, code: &[u8], hash_type: u8) -> Hash {
         let Self { tx, blank, .. } = self;
         let blank = blank.get_or_insert_with(|| Blank::new(tx));
         let mut message = blank.before(tx, input);
@@ -40,17 +53,16 @@ impl TxSighash<'_> {
         let (count, len) = &blank.output_count;
         message.update(&count[..*len]);
         message.update(tx.outputs_bytes());
-        end(message, tx, hash_type)
+        end(tx, hash_type).iter().for_each(|bytes| message.update(bytes));
+        message.finish()
     }
 
-    /// The message of a type that leaves inputs or outputs out.
-    fn legacy_other(&mut self, index: usize, code: &[u8], hash_type: u8) -> [u8; 32] {
-        let tx = self.tx;
+    /// Appends the preimage of a message of any type.
+    fn put_legacy(&self, index: usize, code: &[u8], hash_type: u8, out: &mut Vec<u8>) {
+        let tx = &self.tx;
         let outputs = hash_type & OUTPUT_MASK;
         let anyone_can_pay = hash_type & SIGHASH_ANYONECANPAY != 0;
         let signs_all_outputs = outputs != SIGHASH_SINGLE && outputs != SIGHASH_NONE;
-        let out = &mut self.scratch;
-        out.clear();
         out.extend(tx.version().to_le_bytes());
         put_compact_size(out, if anyone_can_pay { 1 } else { tx.input_count() as u64 });
         for (i, input) in tx.inputs().enumerate() {
@@ -58,10 +70,7 @@ impl TxSighash<'_> {
                 continue;
             }
             out.extend_from_slice(input.outpoint_bytes());
-            update_script(
-                &mut |bytes| out.extend_from_slice(bytes),
-                if i == index { code } else { &[] },
-            );
+            put_script(out, if i == index { code } else { &[] });
             let sequence = if i == index || signs_all_outputs { input.sequence() } else { 0 };
             out.extend(sequence.to_le_bytes());
         }
@@ -81,15 +90,11 @@ impl TxSighash<'_> {
                 out.extend_from_slice(tx.outputs_bytes());
             }
         }
-        let mut message = Sha256d::default();
-        message.update(out);
-        end(message, &tx, hash_type)
+        out.extend(end(tx, hash_type).as_flattened());
     }
 }
 
-/// Ends a message with lock time and type.
-fn end(mut message: Sha256d, tx: &TxView, hash_type: u8) -> [u8; 32] {
-    message.update(&tx.lock_time().to_le_bytes());
-    message.update(&u32::from(hash_type).to_le_bytes());
-    message.finish().0
+/// What preimages end with: lock time and type.
+fn end(tx: &TxView, hash_type: u8) -> [[u8; 4]; 2] {
+    [tx.lock_time().to_le_bytes(), u32::from(hash_type).to_le_bytes()]
 }

@@ -1,7 +1,7 @@
 //! What messages are made of: types, scripts, and the inputs of legacy messages.
 
 use crate::hash::Sha256d;
-use crate::wire::{TxView, compact_size};
+use crate::wire::{TxView, compact_size, put_compact_size};
 
 /// Signs all inputs and all outputs.
 pub(super) const SIGHASH_ALL: u8 = 1;
@@ -64,6 +64,12 @@ impl Blank {
 pub(super) fn update_script(update: &mut impl FnMut(&[u8]), script: &[u8]) {
     update_compact_size(update, script.len());
     update(script);
+}
+
+/// Appends a script as it is serialised.
+pub(super) fn put_script(out: &mut Vec<u8>, script: &[u8]) {
+    put_compact_size(out, script.len() as u64);
+    out.extend_from_slice(script);
 }
 
 fn update_compact_size(update: &mut impl FnMut(&[u8]), value: usize) {

@@ -6,9 +6,40 @@ use bitcoin::sighash::{Annex, EcdsaSighashType, Prevouts, SighashCache, TapSigha
 use bitcoin::{Amount, Script, ScriptBuf, TapLeafHash, Transaction, TxOut};
 use serde_json::Value;
 
-use super::{TaprootExtra, TxSighash, annex_hash};
+use super::{Message, Preimages, TaprootExtra, TxSighash, annex_hash};
 use crate::testdata::{Random, from_hex, vectors};
 use crate::wire::{BlockView, Prevout};
+
+/// Messages that are hashed alone.
+impl TxSighash<'_> {
+    pub(crate) fn legacy_message(
+        &mut self,
+        input: usize,
+        code: &[u8],
+        hash_type: u8,
+    ) -> Option<[u8; 32]> {
+        alone(|preimages| self.legacy(input, code, hash_type, preimages))
+    }
+
+    pub(crate) fn v0_message(&mut self, input: usize, code: &[u8], hash_type: u8) -> [u8; 32] {
+        alone(|all| Some(self.v0(input, code, hash_type, all))).expect("there is always one")
+    }
+
+    pub(crate) fn taproot_message(
+        &mut self,
+        input: usize,
+        hash_type: u8,
+        extra: TaprootExtra,
+    ) -> Option<[u8; 32]> {
+        alone(|preimages| self.taproot(input, hash_type, extra, preimages))
+    }
+}
+
+fn alone(add: impl FnOnce(&mut Preimages) -> Option<Message>) -> Option<[u8; 32]> {
+    let mut preimages = Preimages::default();
+    let message = add(&mut preimages)?;
+    Some(*preimages.hash_all().of(message))
+}
 
 /// Calls with the messages of a transaction that spends these outputs.
 fn with_messages<R>(tx: &Transaction, spent: &[TxOut], ask: impl FnOnce(&mut TxSighash) -> R) -> R {
@@ -57,7 +88,7 @@ fn legacy_messages_of_core() {
         let few = [0, 1, 2, 3, 4, 0x1f, 0x20, 0x41, 0x62, 0x80, 0x81, 0x82, 0x83, 0xa3, 0xff];
         with_messages(&tx, &[], |messages| {
             for hash_type in few.into_iter().chain([hash_type as u8]) {
-                let Some(ours) = messages.legacy(input, &code, hash_type) else {
+                let Some(ours) = messages.legacy_message(input, &code, hash_type) else {
                     let one: [u8; 32] = std::array::from_fn(|i| u8::from(i == 0));
                     assert_eq!(theirs(hash_type.into()), one);
                     single_without_output += 1;
@@ -89,7 +120,7 @@ fn key_path_messages_of_bip341() {
         for input in inputs.iter().chain(inputs.iter().rev()) {
             let index = input["given"]["txinIndex"].as_u64().expect("a number") as usize;
             let hash_type = input["given"]["hashType"].as_u64().expect("a number") as u8;
-            let message = messages.taproot(index, hash_type, TaprootExtra::default());
+            let message = messages.taproot_message(index, hash_type, TaprootExtra::default());
             let message = message.expect("a known type").to_vec();
             assert_eq!(message, text(&input["intermediary"]["sigHash"]));
         }
@@ -146,7 +177,7 @@ fn version_0_messages() {
                 let script = Script::from_bytes(&code);
                 let theirs =
                     cache.p2wsh_signature_hash(input, script, spent[input].value, known).unwrap();
-                assert_eq!(messages.v0(input, &code, hash_type), theirs.to_byte_array());
+                assert_eq!(messages.v0_message(input, &code, hash_type), theirs.to_byte_array());
             }
         });
     }
@@ -176,7 +207,7 @@ fn taproot_messages() {
                     leaf.map(|leaf| (TapLeafHash::from_byte_array(leaf), u32::MAX)),
                     TapSighashType::from_consensus_u8(hash_type).expect("a known type"),
                 );
-                let ours = messages.taproot(
+                let ours = messages.taproot_message(
                     input,
                     hash_type,
                     TaprootExtra { annex: annex.map(annex_hash), leaf },
@@ -195,8 +226,55 @@ fn types_that_taproot_does_not_know() {
     with_messages(&tx, &spent, |messages| {
         for hash_type in 0..=255 {
             let is_known = matches!(hash_type, 0..=3 | 0x81..=0x83);
-            let message = messages.taproot(1, hash_type, TaprootExtra::default());
+            let message = messages.taproot_message(1, hash_type, TaprootExtra::default());
             assert_eq!(message.is_some(), is_known, "{hash_type:#x}");
         }
     });
+}
+
+/// Messages of all kinds, short ones and long ones, that are hashed side by side and in several
+/// batches.
+#[test]
+fn messages_side_by_side_are_those_hashed_alone() {
+    let mut random = Random(14);
+    let mut preimages = Preimages::default();
+    for batch in [1, 2, 15, 16, 17, 33, 500] {
+        let mut expected: Vec<(Message, [u8; 32])> = Vec::new();
+        while expected.len() < batch {
+            let (inputs, outputs) = random.one_of(&SHAPES);
+            let (tx, spent) = random_tx(inputs, outputs, &mut random);
+            with_messages(&tx, &spent, |messages| {
+                for _ in 0..random.below(5_usize) {
+                    let input = random.below(inputs);
+                    let len = random.one_of(&[0, 25, 105, 252, 253, 9000]);
+                    let (code, hash_type) = (random.bytes(len), random.one_of(&[1, 2, 3, 0x81]));
+                    let (message, alone) = match random.below(3_u8) {
+                        0 => (
+                            messages.legacy(input, &code, hash_type, &mut preimages),
+                            messages.legacy_message(input, &code, hash_type),
+                        ),
+                        1 => (
+                            Some(messages.v0(input, &code, hash_type, &mut preimages)),
+                            Some(messages.v0_message(input, &code, hash_type)),
+                        ),
+                        _ => {
+                            let leaf = random.bytes(32).try_into().ok();
+                            let extra = TaprootExtra { annex: None, leaf };
+                            (
+                                messages.taproot(input, hash_type, extra, &mut preimages),
+                                messages.taproot_message(input, hash_type, extra),
+                            )
+                        }
+                    };
+                    assert_eq!(message.is_some(), alone.is_some());
+                    expected.extend(message.zip(alone));
+                }
+            });
+        }
+        assert_eq!(preimages.len(), expected.len());
+        let found = preimages.hash_all();
+        assert!(expected.iter().all(|(message, alone)| found.of(*message) == alone));
+        preimages.clear();
+        assert!(preimages.is_empty());
+    }
 }

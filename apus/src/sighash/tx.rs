@@ -1,27 +1,17 @@
 //! What the messages of a transaction have in common.
 
 use super::parts::{Blank, update_script};
-use crate::hash::{Sha256Pieces, sha256};
-use crate::wire::{InputView, Prevout, TxView};
+use super::shared::SharedHashes;
+use crate::hash::Sha256Pieces;
+use crate::wire::{Prevout, TxView};
 
 /// The messages of one transaction.
 pub struct TxSighash<'a> {
     pub(super) tx: TxView<'a>,
     pub(super) prevouts: &'a [Prevout<'a>],
-    shared: Option<Shared>,
-    /// Hashes of the [`Shared`] ones, for BIP143.
-    doubled: Option<Shared>,
+    shared: Option<SharedHashes>,
     spent: Option<Spent>,
     pub(super) blank: Option<Blank>,
-    pub(super) scratch: Vec<u8>,
-}
-
-/// SHA-256 of what the messages of all inputs have in common.
-#[derive(Clone, Copy)]
-pub(super) struct Shared {
-    pub prevouts: [u8; 32],
-    pub sequences: [u8; 32],
-    pub outputs: [u8; 32],
 }
 
 /// SHA-256 of what Taproot's messages say of the outputs that are spent.
@@ -53,8 +43,17 @@ impl<'a> TxSighash<'a> {
     /// # Panics
     /// The others do, if there are not as many as inputs.
     pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>]) -> Self {
-        let scratch = Vec::new();
-        Self { tx, prevouts, shared: None, doubled: None, spent: None, blank: None, scratch }
+        Self::with_shared(tx, prevouts, None)
+    }
+
+    /// [`TxSighash::new`] with what the inputs share, if it is hashed already. It is of the same
+    /// transaction.
+    pub fn with_shared(
+        tx: TxView<'a>,
+        prevouts: &'a [Prevout<'a>],
+        shared: Option<SharedHashes>,
+    ) -> Self {
+        Self { tx, prevouts, shared, spent: None, blank: None }
     }
 
     /// The transaction.
@@ -67,29 +66,10 @@ impl<'a> TxSighash<'a> {
         self.prevouts
     }
 
-    pub(super) fn shared(&mut self) -> Shared {
-        let Self { tx, scratch, .. } = self;
-        *self.shared.get_or_insert_with(|| {
-            let mut hash_each = |put: fn(&mut Vec<u8>, &InputView)| {
-                scratch.clear();
-                tx.inputs().for_each(|input| put(scratch, &input));
-                sha256(scratch)
-            };
-            Shared {
-                prevouts: hash_each(|out, input| out.extend_from_slice(input.outpoint_bytes())),
-                sequences: hash_each(|out, input| out.extend(input.sequence().to_le_bytes())),
-                outputs: sha256(tx.outputs_bytes()),
-            }
-        })
-    }
-
-    pub(super) fn doubled(&mut self) -> Shared {
-        if let Some(doubled) = self.doubled {
-            return doubled;
-        }
-        let Shared { prevouts, sequences, outputs } = self.shared();
-        let [prevouts, sequences, outputs] = [prevouts, sequences, outputs].map(|h| sha256(&h));
-        *self.doubled.insert(Shared { prevouts, sequences, outputs })
+    pub(super) fn shared(&mut self) -> SharedHashes {
+        let tx = std::slice::from_ref(&self.tx);
+        let hash = || SharedHashes::of_all(tx).next().expect("one for each transaction");
+        *self.shared.get_or_insert_with(hash)
     }
 
     pub(super) fn spent(&mut self) -> Spent {

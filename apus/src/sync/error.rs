@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::differ::Differences;
 use super::outcome::Refusal;
+use crate::coins::SnapshotError;
 use crate::disk::StoreError;
 use crate::swiftsync::HintsError;
 
@@ -24,6 +26,24 @@ pub enum SyncError {
         /// What is wrong with it.
         #[source]
         error: HintsError,
+    },
+    /// A UTXO snapshot cannot be right, or is not what these blocks leave.
+    #[error("{}: {error}", path.display())]
+    Snapshot {
+        /// The snapshot file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        error: SnapshotError,
+    },
+    /// Hints or a snapshot are wrong, and it was found out about which coins.
+    #[error("{error}{differences}")]
+    Differs {
+        /// The error that says so.
+        #[source]
+        error: Box<SyncError>,
+        /// The coins.
+        differences: Differences,
     },
     /// What was asked for cannot be done with the directory or the files given.
     #[error("{0}")]
@@ -54,6 +74,8 @@ pub enum ErrorKind {
     Disk,
     /// A hints file.
     Hints,
+    /// A UTXO snapshot.
+    Snapshot,
     /// A block that breaks a rule, or undo data that is wrong.
     Refused,
     /// A chain that SwiftSync cannot prove.
@@ -68,6 +90,8 @@ impl SyncError {
             Self::Input(_) | Self::WouldShrink(_) => ErrorKind::Input,
             Self::Store(_) => ErrorKind::Disk,
             Self::Hints { .. } => ErrorKind::Hints,
+            Self::Snapshot { .. } => ErrorKind::Snapshot,
+            Self::Differs { error, .. } => error.kind(),
             Self::Refused(_) => ErrorKind::Refused,
             Self::Unproved(_) => ErrorKind::Unproved,
         }
@@ -75,10 +99,15 @@ impl SyncError {
 
     /// The same error, with `note` at the end of what it says is wrong.
     pub(super) fn with_note(mut self, note: &str) -> Self {
+        if let Self::Differs { error, differences } = self {
+            return Self::Differs { error: Box::new(error.with_note(note)), differences };
+        }
         let what = match &mut self {
             Self::Store(error) => &mut error.what,
             Self::Hints { error, .. } => &mut error.what,
+            Self::Snapshot { error, .. } => &mut error.what,
             Self::Refused(refusal) => &mut refusal.reason,
+            Self::Differs { .. } => unreachable!("it has returned above"),
             Self::Input(what)
             | Self::WrongOptions(what)
             | Self::Unproved(what)

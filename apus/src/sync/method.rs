@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use secp_lanes::Kernel;
 
+use super::claim::Claim;
 use super::error::SyncError;
-use super::hints_file::HintsFile;
 use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
 use super::node::Node;
 use super::options::{AssumeValid, Method, Options, ScriptEngine};
@@ -103,12 +103,12 @@ impl Way {
 /// # Errors
 /// The options contradict each other; a join was asked for, and a disk has no room for it; or
 /// blocks are missing of one that was interrupted, and no way is forced.
-pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, SyncError> {
+pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
     options.check_witness().map_err(SyncError::WrongOptions)?;
-    if let Some(hints) = hints.filter(|hints| !swift::build::is_past(node, hints)) {
-        return Ok(Choice::swiftsync(node, hints));
+    if let Some(claim) = claim.filter(|claim| !swift::build::is_past(node, claim)) {
+        return Ok(Choice::swiftsync(node, claim));
     }
     if options.method == Method::Auto
         && let Some(height) = blocks_lacking(node)?
@@ -145,9 +145,9 @@ pub(super) fn choose(node: &Node, hints: Option<&HintsFile>) -> Result<Choice, S
         Some(lack) => return in_order(&lack.to_string()),
         None => {}
     }
-    let hints = match hints {
+    let hints = match claim.and_then(|claim| Some((claim.name(), claim.height(&node.tree)?))) {
         None => "no hints".to_string(),
-        Some(hints) => format!("the hints end at height {}", hints.reader.height()),
+        Some((name, height)) => format!("{name} end at height {height}"),
     };
     let set = match node.tip() == node.tree.genesis() {
         true => "an empty UTXO set".to_string(),
@@ -222,11 +222,16 @@ impl Choice {
         }
     }
 
-    fn swiftsync(node: &Node, hints: &HintsFile) -> Self {
-        let (best, height) = (node.tree.best_header(), hints.reader.height());
+    fn swiftsync(node: &Node, claim: &Claim) -> Self {
+        let best = node.tree.best_header();
+        let height = claim.height(&node.tree).unwrap_or(0);
         let target = node.tree.ancestor(best, height).unwrap_or(best);
         let blocks = Waiting::between(node, 1, target);
-        let why = format!("{} has hints up to height {height}", hints.path.display());
+        let what = match claim {
+            Claim::Hints(_) => "hints up to",
+            Claim::Snapshot(_) => "the coins of",
+        };
+        let why = format!("{} has {what} height {height}", claim.path().display());
         Self::new(node, Way::SwiftSync, blocks, why)
     }
 

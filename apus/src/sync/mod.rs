@@ -9,10 +9,12 @@
 mod assumevalid;
 mod block;
 mod checked;
+mod claim;
 mod clock;
 mod coin_count;
 mod commit;
 mod commit_job;
+mod differ;
 mod error;
 #[cfg(feature = "export")]
 mod export;
@@ -29,6 +31,7 @@ mod options;
 mod outcome;
 mod peers;
 mod progress;
+mod proof;
 mod prune;
 mod pruner;
 mod pruning;
@@ -43,12 +46,16 @@ mod sealed;
 pub mod serve;
 mod shrink;
 mod sources;
+mod snapshot;
 mod space;
 mod status;
+mod stored;
 mod swift;
+mod temporary;
 mod threads;
 mod tips;
 mod unfinished;
+mod unspent;
 mod verify;
 mod waiting;
 mod ways;
@@ -57,12 +64,13 @@ mod words;
 pub use checked::{Checked, NotChecked, RuleGroup};
 pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
+pub use differ::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
 #[cfg(feature = "export")]
 pub use export::{Destination, Export, ExportTable, Exported, export};
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
-    verify_hints,
+    create_hints_of_snapshot,
 };
 pub use hints_file::HintsFile;
 pub use info::txoutset_info;
@@ -75,11 +83,15 @@ pub use outcome::{
 };
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};
+pub use proof::{verify_hints, verify_snapshot};
 pub use prune::prune;
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};
 pub use rewind::{rewind, rewind_on};
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
+pub use snapshot::{
+    SnapshotInfo, SnapshotSummary, create_snapshot, create_snapshot_of_hints, snapshot_info,
+};
 pub use status::{Status, Unfinished, status};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 #[cfg(feature = "cli")]

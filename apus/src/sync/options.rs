@@ -55,6 +55,8 @@ pub struct Options {
     pub stop_at_height: Option<u32>,
     /// A hints file, with which SwiftSync goes up to its height.
     pub hints: Option<PathBuf>,
+    /// A UTXO snapshot, by whose coins SwiftSync goes to its base block, in the place of hints.
+    pub snapshot: Option<PathBuf>,
     /// The sums that prove the hints.
     pub aggregate: AggregateKind,
     /// Time from one save of SwiftSync's progress to the next, and so about the most work that is
@@ -160,6 +162,11 @@ impl Method {
 }
 
 impl Options {
+    /// Whether a file says which outputs are unspent, until the blocks prove it.
+    pub(super) fn has_claim(&self) -> bool {
+        self.hints.is_some() || self.snapshot.is_some()
+    }
+
     /// Core's defaults, with a thread for each core.
     pub fn new(datadir: PathBuf, network: Network) -> Self {
         Self {
@@ -175,6 +182,7 @@ impl Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
             hints: None,
+            snapshot: None,
             aggregate: AggregateKind::Sha256,
             save_every: SAVE_EVERY,
             allow_shrink: false,
@@ -222,20 +230,33 @@ impl Options {
         digest.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Checks that the method, the hints and the directory for the join's files agree.
+    /// Checks that the method, the hints or snapshot and the directory for the join's files agree.
     ///
     /// # Errors
     /// Words for the contradiction, and what to do.
     pub(crate) fn check_method(&self) -> Result<(), String> {
         let name = self.method.name();
-        match (self.method, &self.hints) {
-            (Method::InOrder | Method::Join, Some(_)) => {
+        let claim = match (&self.hints, &self.snapshot) {
+            (Some(_), Some(_)) => {
+                return Err("--hints and --snapshot both say which outputs are unspent: give one \
+                            of them"
+                    .to_string());
+            }
+            (Some(_), None) => Some(("--hints", "hints")),
+            (None, Some(_)) => Some(("--snapshot", "snapshot")),
+            (None, None) => None,
+        };
+        match (self.method, claim) {
+            (Method::InOrder | Method::Join, Some((option, what))) => {
                 return Err(format!(
-                    "--hints is for SwiftSync, and --method={name} uses no hints: leave one out"
+                    "{option} is for SwiftSync, and --method={name} uses no {what}: leave one out"
                 ));
             }
             (Method::SwiftSync, None) => {
-                return Err(format!("--method={name} needs a hints file: name one with --hints"));
+                return Err(format!(
+                    "--method={name} needs a hints file or a snapshot: name one with --hints or \
+                     --snapshot"
+                ));
             }
             _ => {}
         }
@@ -244,9 +265,9 @@ impl Options {
                 "--method=join needs the blocks that --prune deletes: leave one out".to_string()
             );
         }
-        let may_join = matches!(self.method, Method::Auto | Method::Join) && self.hints.is_none();
+        let may_join = matches!(self.method, Method::Auto | Method::Join) && !self.has_claim();
         if self.spill_dir.is_some() && !may_join {
-            let other = if self.hints.is_some() { "SwiftSync" } else { "a sync in order" };
+            let other = if self.has_claim() { "SwiftSync" } else { "a sync in order" };
             return Err(format!(
                 "--spilldir is for the temporary files of a join, and {other} makes none: leave \
                  it out"
@@ -262,7 +283,7 @@ impl Options {
     pub(crate) fn check_witness(&self) -> Result<(), String> {
         let lacks = match () {
             () if self.witness => return Ok(()),
-            () if self.hints.is_none() => "--hints",
+            () if !self.has_claim() => "--hints or --snapshot",
             () if self.assumevalid == AssumeValid::Nothing => "--assumevalid",
             () if !matches!(self.prune, Some(Prune::Target(_))) => "--prune with a number of MiB",
             () if self.peers.is_none() => "peers",
@@ -321,7 +342,7 @@ mod tests {
             (Join, false, true, None),
             (Join, true, false, Some("--method=join uses no hints")),
             (SwiftSync, true, false, None),
-            (SwiftSync, false, false, Some("--method=swiftsync needs a hints file")),
+            (SwiftSync, false, false, Some("--method=swiftsync needs a hints file or a snapshot")),
             (SwiftSync, true, true, Some("SwiftSync makes none")),
         ] {
             let hints = hints.then(|| PathBuf::from("h"));
@@ -350,7 +371,7 @@ mod tests {
             assert!(what.contains(&format!("without {word}")), "{what}");
             assert_eq!(Options { witness: true, ..options }.check_witness(), Ok(()));
         };
-        wrong(Options { hints: None, ..base.clone() }, "--hints");
+        wrong(Options { hints: None, ..base.clone() }, "--hints or --snapshot");
         wrong(Options { assumevalid: AssumeValid::Nothing, ..base.clone() }, "--assumevalid");
         wrong(Options { prune: None, ..base.clone() }, "--prune");
         wrong(Options { prune: Some(Prune::Manual), ..base.clone() }, "--prune");

@@ -38,6 +38,14 @@ pub enum Phase {
     MakingHints,
     /// Reading all of a hints file.
     ReadingHints,
+    /// Reading blocks for the outputs that hints call unspent.
+    ReadingBlocks,
+    /// Reading all coins of a snapshot.
+    ReadingSnapshot,
+    /// Reading all blocks again to name the coins that hints or a snapshot are wrong about.
+    NamingCoins,
+    /// Writing coins to a snapshot.
+    WritingSnapshot,
     /// Writing a table of coins, or of blocks and what is in them, to a file.
     Exporting,
     /// Connecting to peers, of which there is none yet.
@@ -74,6 +82,10 @@ impl Phase {
             Self::Verifying => "Verifying blocks",
             Self::MakingHints => "Making hints",
             Self::ReadingHints => "Reading hints",
+            Self::ReadingBlocks => "Reading blocks",
+            Self::ReadingSnapshot => "Reading the snapshot",
+            Self::NamingCoins => "Looking for wrong coins",
+            Self::WritingSnapshot => "Writing the snapshot",
             Self::Exporting => "Exporting",
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",

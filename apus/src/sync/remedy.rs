@@ -42,15 +42,19 @@ pub(super) fn of_damage(options: &Options, is_pruned: bool, mut error: StoreErro
     named(options, error)
 }
 
-/// [`naming`], for work with a hints file: adds what to do if that file is to blame.
+/// [`naming`], for work with a hints file or a snapshot: adds what to do if that file is to blame.
 pub(super) fn naming_with_hints<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
 ) -> Result<T, SyncError> {
     naming(options, work).map_err(|error| match error {
-        SyncError::Hints { .. } => {
+        SyncError::Hints { .. } | SyncError::Differs { .. } => {
             error.with_note(". Nothing was committed: get the right hints, or sync without --hints")
         }
+        SyncError::Snapshot { .. } => error.with_note(
+            ". Nothing was committed: `apus snapshot verify` names coins that differ; get a right \
+             snapshot, or sync without --snapshot",
+        ),
         other => other,
     })
 }

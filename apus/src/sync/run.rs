@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::claim::Claim;
 use super::clock::Stage;
 use super::error::SyncError;
-use super::hints_file::HintsFile;
 use super::in_order::side::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options, Prune};
@@ -51,7 +51,7 @@ pub fn sync_on(
 ) -> Result<Summary, SyncError> {
     remedy::naming_with_hints(options, || {
         let started = Instant::now();
-        let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+        let claim = Claim::open(options)?;
         let has_peers = Peers::wanted(options).is_some();
         if sources.is_empty() && !has_peers && !holds_blocks(options) {
             return Err(nothing_to_sync(options));
@@ -63,8 +63,8 @@ pub fn sync_on(
             return Err(nothing_to_sync(options));
         }
         let mut rebuild = None;
-        if hints.as_ref().is_some_and(|hints| swift::build::has_to_start_over(&node, hints)) {
-            refuse_pruned(&node)?;
+        if claim.as_ref().is_some_and(|claim| swift::build::has_to_start_over(&node, claim)) {
+            refuse_pruned(&node, claim.as_ref().map_or("", Claim::option))?;
             refuse_stripped(options)?;
             drop(node);
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
@@ -76,11 +76,11 @@ pub fn sync_on(
         let summary = match node.peers.clone() {
             None => {
                 scan_and_mend(&mut node, &opened, observer, stop)?;
-                run(&mut node, hints.as_ref(), started, observer, stop)
+                run(&mut node, claim.as_ref(), started, observer, stop)
             }
             Some(peers) => {
                 let observer = peers.observer(observer);
-                let from = (&opened[..], hints.as_ref());
+                let from = (&opened[..], claim.as_ref());
                 run_with_peers(&mut node, &peers, from, started, &observer, stop)
             }
         };
@@ -106,12 +106,12 @@ fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summ
 }
 
 /// An error if blocks are pruned, where all are needed for a new UTXO set.
-fn refuse_pruned(node: &Node) -> Result<(), SyncError> {
+fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
     match node.ledger.pruning.is_pruned {
         false => Ok(()),
         true => Err(SyncError::Input(format!(
-            "hints make a new UTXO set from all blocks, and those of {} below height {} are \
-             pruned: leave --hints out, or sync into an empty directory",
+            "{option} makes a new UTXO set from all blocks, and those of {} below height {} are \
+             pruned: leave {option} out, or sync into an empty directory",
             node.dir.path().display(),
             node.ledger.blocks_from()
         ))),
@@ -188,7 +188,7 @@ fn begin_peers(
 fn run_with_peers(
     node: &mut Node,
     peers: &Arc<Peers>,
-    (opened, hints): (&[BlockSource], Option<&HintsFile>),
+    (opened, claim): (&[BlockSource], Option<&Claim>),
     started: Instant,
     observer: &dyn Observer,
     stop: &AtomicBool,
@@ -201,8 +201,11 @@ fn run_with_peers(
         let search = Search {
             is_last,
             // Hints may need blocks that the files lack.
-            has_files: !opened.is_empty() && hints.is_none() && done.is_none(),
-            height: hints.filter(|_| done.is_none()).map_or(0, |hints| hints.reader.height()),
+            has_files: !opened.is_empty() && claim.is_none() && done.is_none(),
+            height: claim
+                .filter(|_| done.is_none())
+                .and_then(|claim| claim.height(&node.tree))
+                .unwrap_or(0),
         };
         if find_headers(node, peers, search, observer, stop)? == Activated::Stopped {
             break;
@@ -227,7 +230,7 @@ fn run_with_peers(
         }
         match &mut done {
             None => {
-                let summary = done.insert(run(node, hints, started, observer, stop)?);
+                let summary = done.insert(run(node, claim, started, observer, stop)?);
                 if summary.interrupted {
                     break;
                 }
@@ -324,7 +327,7 @@ pub fn reindex_on(
 ) -> Result<Summary, SyncError> {
     remedy::naming_with_hints(options, || {
         let started = Instant::now();
-        let hints = options.hints.as_deref().map(HintsFile::open).transpose()?;
+        let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
         let mut node = Node::open(options, disk, Coins::New(&rebuild))?;
         if let Err(error) = shrink::check_reach(&node) {
@@ -338,7 +341,7 @@ pub fn reindex_on(
             return Err(error);
         }
         bound_cache(&mut node);
-        let summary = run(&mut node, hints.as_ref(), started, observer, stop)?;
+        let summary = run(&mut node, claim.as_ref(), started, observer, stop)?;
         end(node, Some(rebuild), summary)
     })
 }
@@ -394,7 +397,7 @@ fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary
 /// Connects the best chain, and merges the tables. What the sources have is known already.
 fn run(
     node: &mut Node,
-    hints: Option<&HintsFile>,
+    claim: Option<&Claim>,
     started: Instant,
     observer: &dyn Observer,
     stop: &AtomicBool,
@@ -407,7 +410,7 @@ fn run(
     }
     let mut went = None;
     if !interrupted {
-        let went = went.insert(connect_all(node, hints, observer, stop)?);
+        let went = went.insert(connect_all(node, claim, observer, stop)?);
         interrupted = went.interrupted;
     }
     if !interrupted {
@@ -420,18 +423,18 @@ fn run(
         let _timer = node.clock.start(Stage::Merge);
         node.pool.install(|| node.chainstate.settle_reporting(&report))?;
     }
-    let may_carry_on = hints.is_none() && node.options.method != Method::InOrder;
+    let may_carry_on = claim.is_none() && node.options.method != Method::InOrder;
     let saved_join = match interrupted && may_carry_on {
         true => join::directory::unfinished(node.dir.disk(), &node.options)?,
         false => None,
     };
     let summary = Summary { saved_join, ..summary(node, started, interrupted) };
-    Ok(match (went, hints) {
+    Ok(match (went, claim) {
         (Some(Went { chosen, saved, spilled_bytes, .. }), _) => {
             Summary { chosen: Some(chosen), saved, spilled_bytes, ..summary }
         }
-        (None, Some(hints)) if !swift::build::is_past(node, hints) => {
-            Summary { saved: Some(swift::build::saved_blocks(node, hints)?), ..summary }
+        (None, Some(claim)) if !swift::build::is_past(node, claim) => {
+            Summary { saved: Some(swift::build::saved_blocks(node, claim)?), ..summary }
         }
         (None, _) => summary,
     })

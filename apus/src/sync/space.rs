@@ -259,22 +259,21 @@ fn estimate(node: &Node) -> Estimate {
         }
         // A block that is neither stored nor in a source is not connected, nor are its descendants.
         let is_known = stored || place.is_some();
-        let in_order = node.options.hints.is_none();
+        let in_order = !node.options.has_claim();
         if is_known && in_order && is_new(&id) && entry.undo_pos().is_none() {
             estimate.undo += u64::from(UNDO_DATA_DISK_OVERHEAD) + 1;
         }
         all += place.map_or(0, |place| u64::from(place.len));
     }
     // A SwiftSync that checks everything deletes at its end.
-    let stores_all =
-        node.options.hints.is_some() && node.options.assumevalid == AssumeValid::Nothing;
+    let stores_all = node.options.has_claim() && node.options.assumevalid == AssumeValid::Nothing;
     if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
         estimate.blocks = estimate.blocks.min(target);
         estimate.undo = estimate.undo.min(target);
     }
-    estimate.undo_likely = estimate.undo.max(match node.options.hints {
-        None => estimate.blocks / BLOCKS_TO_UNDO,
-        Some(_) => 0,
+    estimate.undo_likely = estimate.undo.max(match node.options.has_claim() {
+        false => estimate.blocks / BLOCKS_TO_UNDO,
+        true => 0,
     });
     estimate.coins_likely = all / BLOCKS_TO_COINS;
     let present = node.dir.chainstate_path();

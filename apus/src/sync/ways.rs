@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::claim::Claim;
 use super::error::SyncError;
-use super::hints_file::HintsFile;
 use super::in_order::activate::{activate_best_chain, return_to_fork};
 use super::join::build::Joined;
 use super::method::{Choice, Way, choose};
@@ -33,21 +33,21 @@ pub(super) struct Went {
 /// As for [`super::sync`].
 pub(super) fn connect_all(
     node: &mut Node,
-    hints: Option<&HintsFile>,
+    claim: Option<&Claim>,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Went, SyncError> {
-    let choice = choose(node, hints)?;
+    let choice = choose(node, claim)?;
     announce(&choice, observer);
     let (chosen, before) = (choice.chosen(), node.tip());
     let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
-    match (choice.way, hints) {
-        (Way::SwiftSync, Some(hints)) => {
+    match (choice.way, claim) {
+        (Way::SwiftSync, Some(claim)) => {
             join::build::forget(node)?;
             went.interrupted =
-                swift::build::build(node, hints, observer, stop)? == Activated::Stopped;
+                swift::build::build(node, claim, observer, stop)? == Activated::Stopped;
             if went.interrupted {
-                went.saved = Some(swift::build::saved_blocks(node, hints)?);
+                went.saved = Some(swift::build::saved_blocks(node, claim)?);
             } else if node.tip() != before {
                 show_tip(node, observer);
             }

@@ -345,6 +345,11 @@ impl<'a> TxView<'a> {
         self.span.base_size()
     }
 
+    /// Whether any input has a witness.
+    pub fn has_witness(&self) -> bool {
+        self.span.has_witness
+    }
+
     /// Number of inputs.
     pub fn input_count(&self) -> usize {
         self.span.input_count as usize

@@ -8,6 +8,9 @@ pub struct ParseError {
     pub what: &'static str,
 }
 
+/// [`ParseError::what`] of bytes that end before what they begin.
+pub const ENDS: &str = "the data ends too early";
+
 /// Core's `MAX_SIZE`: the largest CompactSize that is accepted as a count or a length.
 const MAX_SIZE: u64 = 0x0200_0000;
 
@@ -52,7 +55,7 @@ impl<'a> Cursor<'a> {
                 self.at += n;
                 Ok(taken)
             }
-            None => Err(self.error("the data ends too early")),
+            None => Err(self.error(ENDS)),
         }
     }
 
@@ -72,7 +75,7 @@ impl<'a> Cursor<'a> {
                 self.at += 1;
                 Ok(*byte)
             }
-            None => Err(self.error("the data ends too early")),
+            None => Err(self.error(ENDS)),
         }
     }
 

@@ -5,6 +5,7 @@
 //! of the block, and hashing it serialises nothing again. Making the views of the 2.1 GB of blocks
 //! in docs/budget.md takes 0.13 s, which is 5 % of the time aimed at for SwiftSync.
 
+mod assumeutxo;
 mod block;
 mod cursor;
 mod header;
@@ -19,9 +20,10 @@ mod packed;
 mod prevout;
 mod script;
 
+pub use assumeutxo::AssumeutxoData;
 pub use block::{BlockView, InputView, OutputView, TxView, WITNESS_COMMITMENT_HEADER, Witness};
 pub use cursor::{
-    Cursor, ParseError, VARINT_BYTES_MAX, compact_size, compact_size_len, put_compact_size,
+    Cursor, ENDS, ParseError, VARINT_BYTES_MAX, compact_size, compact_size_len, put_compact_size,
     put_varint, put_varint_at, varint_len,
 };
 pub use header::{HEADER_BYTES, Header};

@@ -28,11 +28,13 @@ impl Chain {
         }
     }
 
+    /// All networks.
+    pub const ALL: [Self; 5] =
+        [Self::Main, Self::Test, Self::Testnet4, Self::Signet, Self::Regtest];
+
     /// The network with the name that Core's `-chain=NAME` takes; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Main, Self::Test, Self::Testnet4, Self::Signet, Self::Regtest]
-            .into_iter()
-            .find(|chain| chain.name() == name)
+        Self::ALL.into_iter().find(|chain| chain.name() == name)
     }
 }
 
@@ -432,7 +434,7 @@ mod tests {
 
     #[test]
     fn every_genesis_block_hashes_to_its_constant() {
-        for chain in [Chain::Main, Chain::Test, Chain::Testnet4, Chain::Signet, Chain::Regtest] {
+        for chain in Chain::ALL {
             let network = Network::new(chain);
             let bytes = genesis_block(&network);
             let block = BlockView::parse(&bytes).unwrap();

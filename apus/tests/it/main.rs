@@ -33,6 +33,7 @@ mod repairs;
 mod resources;
 mod script_engines;
 mod side_branches;
+mod snapshot;
 mod support;
 mod swiftsync;
 mod tie_breaks;

@@ -24,9 +24,11 @@ const FUNCTION_LINES_MAX: usize = 75;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Files that contain `unsafe`, below the workspace's root.
-const UNSAFE_FILES: [&str; 9] = [
+const UNSAFE_FILES: [&str; 10] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "apus/src/hash/sha256/x86.rs",
+    // Vector instructions of the processor, for RIPEMD-160 of many hashes side by side.
+    "apus/src/hash/ripemd160/x86.rs",
     // Vector instructions of the processor, for the MuHash of many elements side by side.
     "apus/src/hash/muhash/x86/mod.rs",
     // The processor's prefetch instruction and advice to use huge pages, for large tables.

@@ -93,6 +93,11 @@ impl Base {
         Ok(())
     }
 
+    /// The directory of the last run.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
     /// Removes the directory of the last run.
     pub fn remove_work(&self) -> Result<()> {
         remove(&self.work)

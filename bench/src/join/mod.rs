@@ -302,7 +302,12 @@ fn chain_note(shape: &Shape, base: &Base) -> String {
 }
 
 /// Bitcoin Core, which rebuilds the UTXO set, ends and has everything on disk then.
-fn core_command(bitcoind: &Path, datadir: &Path, dbcache: usize, assumevalid: &str) -> Command {
+pub(crate) fn core_command(
+    bitcoind: &Path,
+    datadir: &Path,
+    dbcache: usize,
+    assumevalid: &str,
+) -> Command {
     let mut command = Command::new(bitcoind);
     command.arg("-regtest").arg(format!("-datadir={}", datadir.display()));
     command.args(["-reindex-chainstate", "-stopafterblockimport", "-checkblockindex=0"]);

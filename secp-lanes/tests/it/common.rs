@@ -1,6 +1,8 @@
 //! What the tests share: random numbers, signers, and a list of checks with libsecp256k1's
 //! verdicts.
 
+pub mod cheap;
+
 use secp_lanes::{Batch, Kernel, Options, Verdict};
 use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey, XOnlyPublicKey};
 
@@ -74,6 +76,14 @@ impl Check {
             Self::Tweak { internal, tweak, output, odd } => {
                 batch.push_tweak(internal, tweak, output, *odd)
             }
+        }
+    }
+
+    /// What a signature signs.
+    pub fn message_mut(&mut self) -> &mut [u8; 32] {
+        match self {
+            Self::Ecdsa { message, .. } | Self::Schnorr { message, .. } => message,
+            Self::Tweak { .. } => panic!("a commitment signs nothing"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Random signatures, good and spoiled, against libsecp256k1.
 
-use super::common::{Check, Random, batch, compare, kernels, rounds};
+use super::common::{Check, Random, batch, cheap::Pool, compare, kernels, rounds};
 use secp_lanes::{Batch, CHUNK, Kernel, Options, Verdict};
 
 /// The portable kernel is 50 times as slow as the others.
@@ -196,4 +196,40 @@ fn the_library_as_a_kernel() {
         spoil(&mut random, check, other);
     }
     compare(&mut batch, &checks);
+}
+
+/// A hundred times as many as libsecp256k1 could judge in the same time, of which each eighth signs
+/// another message.
+#[test]
+fn cheaply_made_signatures_are_what_they_were_made_to_be() {
+    for kernel in kernels() {
+        let mut random = Random(8);
+        let pool = Pool::new(&mut random);
+        let mut batch = batch(kernel);
+        for _ in 0..share(kernel, rounds(20_000)).div_ceil(1_000) {
+            let (mut checks, mut expected) = (Vec::new(), Vec::new());
+            for _ in 0..1_000 {
+                let mut check = pool.signed(&mut random);
+                let is_valid = random.below(8) > 0;
+                if !is_valid {
+                    let bit = random.below(256);
+                    check.message_mut()[bit / 8] ^= 1 << (bit % 8);
+                }
+                check.push(&mut batch);
+                checks.push(check);
+                expected.push(if is_valid { Verdict::Valid } else { Verdict::Invalid });
+            }
+            let found = batch.verify().iter().zip(&expected);
+            for ((found, expected), check) in found.zip(&checks) {
+                assert_eq!(found, expected, "{kernel:?}: {check:?}, {:?}", check.expected());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_library_finds_cheaply_made_signatures_valid() {
+    let mut random = Random(9);
+    let pool = Pool::new(&mut random);
+    assert!((0..2_000).all(|_| pool.signed(&mut random).expected() == Some(true)));
 }

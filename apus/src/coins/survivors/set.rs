@@ -43,6 +43,9 @@ pub enum WriteError {
 }
 
 impl Survivors {
+    /// The most ranges of slots ([`Survivors::ranges`]).
+    pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
+
     /// No coins yet. They may take up to `memory_bytes_max` of memory, at least 4 MiB; each writer
     /// takes 4 MiB more. Coins without room go to a file in `dir`, which is made when it is first
     /// needed. Slots have equal shares of the memory but not equal numbers of coins: to keep all in
@@ -141,11 +144,27 @@ impl Survivors {
         range: Range<usize>,
         writer: &mut CoinWriter,
     ) -> Result<(), WriteError> {
+        self.for_each_in(range, |key, value| writer.put_raw(key, value))
+    }
+
+    /// Sorts the slots of `range` one after the other, calls `each` with the key in the chainstate
+    /// and the value before obfuscation of every coin, in order, and frees the memory of the slots.
+    ///
+    /// # Errors
+    /// The disk fails, the same outpoint was pushed twice, or what `each` returns.
+    ///
+    /// # Panics
+    /// If a writer was dropped with coins that it had not flushed.
+    pub fn for_each_in(
+        &self,
+        range: Range<usize>,
+        mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<(), WriteError> {
         self.assert_none_lost();
         let (mut order, mut buffer) = (Order::default(), PartBuffer::new());
         for slot in range {
             self.slots.with_part(slot, &mut buffer, |records, pieces| {
-                self.write_slot(records, pieces, &mut order, writer)
+                self.visit_slot(records, pieces, &mut order, &mut each)
             })??;
             self.slots.forget(slot);
         }
@@ -157,14 +176,14 @@ impl Survivors {
         self.slots.destroy()
     }
 
-    /// Sorts the records that `pieces` of `bytes` hold, which are those of one slot, and writes
+    /// Sorts the records that `pieces` of `bytes` hold, which are those of one slot, and visits
     /// them.
-    fn write_slot(
+    fn visit_slot(
         &self,
         bytes: &mut [u8],
         pieces: &[Range<usize>],
         order: &mut Order,
-        writer: &mut CoinWriter,
+        each: &mut impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
     ) -> Result<(), WriteError> {
         order.clear();
         for piece in pieces {
@@ -177,7 +196,7 @@ impl Survivors {
                 return Err(WriteError::Twice(outpoint));
             }
             let (key, value) = record.parts(bytes);
-            writer.put_raw(key, value)?;
+            each(key, value)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 use super::engine::{Constant, Engine};
 use super::lanes;
+use super::one::sha256;
 use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
 use crate::hash::Hash;
 
@@ -12,6 +13,19 @@ impl Midstate {
         let mut state = INITIAL_STATE;
         Engine::best().compress(std::slice::from_mut(&mut state), &[&[*block]]);
         Self { state, bytes: 64 }
+    }
+
+    /// The state for messages with this tag (BIP340): they start with its hash, twice.
+    pub fn tagged(tag: &str) -> Self {
+        let mut block = [0; 64];
+        block.as_chunks_mut().0.fill(sha256(tag.as_bytes()));
+        Self::after(&block)
+    }
+
+    /// SHA-256 of `count` messages, in order. `message` returns what follows the common start of a
+    /// message, by its index.
+    pub fn hashes<'a>(&self, count: usize, message: impl Fn(usize) -> Pieces<'a>) -> Vec<Hash> {
+        hashes(Engine::best(), self, count, message)
     }
 
     /// Computes SHA-256 of `count` messages. `message` returns what follows the common start of a
@@ -49,15 +63,25 @@ pub(super) fn double_many<'a>(
     count: usize,
     message: impl Fn(usize) -> Pieces<'a>,
 ) -> Vec<Hash> {
-    let mut hashes = vec![Hash::ZERO; count];
-    let once = |i: usize, state: &State| hashes[i] = hash_of(state);
-    lanes::hash_many(engine, &Midstate::INITIAL, count, message, once);
+    let mut hashes = hashes(engine, &Midstate::INITIAL, count, message);
     for hashes in hashes.chunks_mut(LANES) {
         let mut states = [INITIAL_STATE; LANES];
         let mut blocks = Blocks::<32>::new(0);
         let states = blocks.compress(engine, &mut states, hashes.iter().map(|hash| &hash.0));
         hashes.iter_mut().zip(states).for_each(|(hash, state)| *hash = hash_of(state));
     }
+    hashes
+}
+
+fn hashes<'a>(
+    engine: Engine,
+    start: &Midstate,
+    count: usize,
+    message: impl Fn(usize) -> Pieces<'a>,
+) -> Vec<Hash> {
+    let mut hashes = vec![Hash::ZERO; count];
+    let once = |i: usize, state: &State| hashes[i] = hash_of(state);
+    lanes::hash_many(engine, start, count, message, once);
     hashes
 }
 

@@ -61,6 +61,9 @@ fn share(height: u32) -> Share {
     share
 }
 
+/// The one that is left is input 0 of fe806654…8469e in block 866342. Its witness script is a
+/// signature, SWAP and CHECKSIG; the signature has r = s = 2, and the key was computed so that it
+/// fits. So u2 = r / s = 1: a multiple of the key that the ladder of `secp_lanes` leaves undecided.
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs mainnet blocks that may not be copied")]
 fn of_blocks_of_mainnet_hardly_an_input_is_left_to_cores_engine() {

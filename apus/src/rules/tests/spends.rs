@@ -294,8 +294,10 @@ fn bip30() {
     assert_eq!(check(1_983_702, hash(1), true), Bip30Check::LookUp);
     assert_eq!(bip30_check(&regtest(), 300, &hash(1), false), Bip30Check::Implied);
     assert_eq!(bip30_check(&regtest(), 1_983_702, &hash(1), false), Bip30Check::LookUp);
-    assert_eq!(bip30_repeat_of(91_722, &unspendable), Some(91_880));
-    assert_eq!(bip30_repeat_of(91_842, &repeat), None);
+    let hash_at = |height| (height == 91_722).then_some(unspendable);
+    let between = [91_721, 91_722, 91_879, 91_880].map(|at| bip30_overwritten_after(at, hash_at));
+    assert_eq!(between, [None, Some((91_722, 91_880)), Some((91_722, 91_880)), None]);
+    assert_eq!(bip30_overwritten_after(91_730, |_| Some(repeat)), None);
     assert!(is_bip30_repeat(91_842, &repeat) && !is_bip30_repeat(91_880, &repeat));
     assert!(is_bip30_unspendable(91_722, &unspendable));
     assert!(!is_bip30_unspendable(91_812, &unspendable) && !is_bip30_unspendable(91_722, &repeat));

@@ -12,7 +12,7 @@ use crate::chain::{BlockId, Tree};
 use crate::disk::Disk;
 use crate::hash::sha256d;
 use crate::rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
-use crate::sighash::TxSighash;
+use crate::sighash::{SharedHashes, TxSighash};
 use crate::sync::assumevalid::is_buried_below_best;
 use crate::sync::options::{Options, ScriptEngine};
 use crate::sync::outcome::ScriptCounts;
@@ -49,6 +49,9 @@ pub(crate) struct ScriptChecker {
 
 /// Some inputs of a block, with what their transactions spend.
 pub(crate) trait Inputs {
+    /// The transaction at `index`.
+    fn tx(&self, index: usize) -> TxView<'_>;
+
     /// Calls `work` with the transaction at `index` and the coins that it spends.
     fn with_tx<T>(&self, index: usize, work: impl FnOnce(&TxView, &[Prevout]) -> T) -> T;
 }
@@ -182,9 +185,10 @@ impl ScriptChecker {
         let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
         let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
         let before = lanes.signatures();
-        for index in part.txs.clone() {
+        let txs: Vec<TxView> = part.txs.clone().map(|index| inputs.tx(index)).collect();
+        for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
             inputs.with_tx(index, |tx, prevouts| {
-                let mut messages = TxSighash::new(*tx, prevouts);
+                let mut messages = TxSighash::with_shared(*tx, prevouts, shared);
                 for input in part.inputs(prevouts.len()) {
                     lanes.add(&mut messages, input, flags);
                 }

@@ -94,6 +94,10 @@ enum Chunk {
 }
 
 impl Inputs for Validation {
+    fn tx(&self, index: usize) -> TxView<'_> {
+        self.prepared.block.view().tx(index)
+    }
+
     fn with_tx<T>(&self, index: usize, work: impl FnOnce(&TxView, &[Prevout]) -> T) -> T {
         self.with_prevouts(index, &mut Vec::new(), work)
     }

@@ -13,9 +13,7 @@ use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::rules::{Ancestry, HeaderFacts, subsidy};
-use crate::sync::hints::chain::{ReadBlock, StoredBlock, StoredChain};
-use crate::sync::hints::summary::EndedEarly;
-use crate::sync::hints::workers::check_stop;
+use crate::sync::stored::{EndedEarly, ReadBlock, StoredBlock, StoredChain, check_stop};
 use crate::wire::{BlockView, InputView, Network, TxView, put_compact_size};
 
 /// About how many bytes of blocks an item has.

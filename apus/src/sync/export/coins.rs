@@ -10,8 +10,7 @@ use super::rows::CoinRow;
 use super::source::Source;
 use crate::coins::{Chainstate, CoinScan};
 use crate::disk::StoreError;
-use crate::sync::hints::summary::EndedEarly;
-use crate::sync::hints::workers::check_stop;
+use crate::sync::stored::{EndedEarly, check_stop};
 
 /// Bytes of tables for each scan: some 60,000 coins.
 const SCAN_BYTES: u64 = 4 << 20;

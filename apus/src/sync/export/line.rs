@@ -22,8 +22,7 @@ use rayon::ThreadPool;
 use super::output::Output;
 use super::source::Source;
 use crate::disk::Share;
-use crate::sync::hints::summary::EndedEarly;
-use crate::sync::hints::workers::check_stop;
+use crate::sync::stored::{EndedEarly, check_stop};
 use crate::sync::threads::RaiseOnDrop;
 
 /// Items for each thread that may be read before the first that is missing.

@@ -17,10 +17,9 @@ use super::tables::ExportTable;
 use crate::disk::{Disk, File, Share};
 use crate::hash::Hash;
 use crate::sync::error::SyncError;
-use crate::sync::hints::chain::StoredChain;
-use crate::sync::hints::summary::EndedEarly;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::stored::{EndedEarly, StoredChain};
 use crate::sync::{remedy, threads};
 
 /// What to export, and how.

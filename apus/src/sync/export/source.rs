@@ -2,7 +2,7 @@
 
 use apus_export::Batch;
 
-use crate::sync::hints::summary::EndedEarly;
+use crate::sync::stored::EndedEarly;
 
 /// Rows in order, in items that any thread may read, each by itself.
 pub(super) trait Source: Sync {

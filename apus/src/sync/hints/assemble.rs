@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::ThreadPool;
 
-use super::chain::{ReadBlock, StoredChain};
-use super::summary::EndedEarly;
-use super::workers::{check_stop, for_each_on_pool};
 use crate::disk::{Disk, File, SpillFile};
 use crate::hash::Hash;
 use crate::rules::is_bip30_unspendable;
 use crate::swiftsync::{HintsEncoder, HintsError};
 use crate::sync::error::SyncError;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::stored::{EndedEarly, ReadBlock, StoredChain, check_stop, for_each_on_pool};
 use crate::wire::BlockView;
 
 /// The most bytes of blocks that a thread takes at once: enough that the work done once for all of

@@ -10,8 +10,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::assemble::Sink;
-use super::summary::{EndedEarly, HintsSummary, Made};
-use super::workers::{check_stop, for_each_on_pool};
+use super::summary::{HintsSummary, Made};
 use crate::disk::Disk;
 use crate::swiftsync::HintsError;
 use crate::swiftsync::hints::Numbering;
@@ -19,6 +18,7 @@ use crate::swiftsync::hints::compressed::{Compressor, Survey, ranges};
 use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::stored::{EndedEarly, check_stop, for_each_on_pool};
 use crate::sync::threads;
 
 /// Ranges for each thread that are compressed before they are written, so that threads seldom wait.

@@ -7,9 +7,7 @@ use std::time::Instant;
 use super::assemble::{
     FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
 };
-use super::chain::StoredChain;
-use super::summary::{EndedEarly, HintsSummary, Made};
-use super::workers::check_stop;
+use super::summary::{HintsSummary, Made};
 use crate::disk::SpillFile;
 use crate::swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
 use crate::swiftsync::{Format, Hints, HintsError};
@@ -17,6 +15,7 @@ use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::stored::{EndedEarly, StoredChain, check_stop};
 use crate::sync::{remedy, threads};
 
 /// Bytes of encoded hints that are held before they are written.

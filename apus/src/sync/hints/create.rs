@@ -2,22 +2,23 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::assemble::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
-use super::chain::{ReadBlock, StoredChain};
-use super::number::number;
-use super::sorted::{Collector, OutputKey, SortedKeys, block_of, output_key, txid_of, vout_of};
-use super::summary::{EndedEarly, HintsSummary, Made};
-use super::workers::{check_stop, for_each_on_pool};
-use crate::coins::{CoinScan, for_each_spending_tx};
-use crate::disk::{Share, SpillFile, StoreError};
+use super::summary::{HintsSummary, Made};
+use crate::coins::{CoinScan, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError};
+use crate::disk::{SpillFile, StoreError};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{Numbering, encoder};
+use crate::sync::claim::{Claim, of_read};
 use crate::sync::error::SyncError;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::stored::{EndedEarly, StoredChain, UndoSearch, check_stop, for_each_on_pool};
+use crate::sync::unspent::{
+    Collector, OutputKey, SortedKeys, block_of, number, output_key, txid_of, vout_of,
+};
 use crate::sync::{remedy, threads};
 use crate::wire::OutPoint;
 
@@ -25,6 +26,52 @@ use crate::wire::OutPoint;
 const SCANS_PER_THREAD: usize = 16;
 /// Coins that are read before the flag to stop is looked at again.
 const COINS_PER_LOOK: usize = 1 << 16;
+
+/// What says which outputs are unspent.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    /// The chainstate, and undo data of the blocks above the height.
+    Chainstate,
+    /// A snapshot, whose base block is that at the height.
+    Snapshot(&'a SnapshotFile),
+}
+
+/// Makes a hints file of the coins of a UTXO snapshot and the blocks of a synced directory, which
+/// may or may not have undo data. The hints are as right as the snapshot is: whoever uses them
+/// proves that. Everything else is as for [`create_hints`].
+///
+/// # Errors
+/// The snapshot is damaged, of another network, or has a coin that its block does not create; its
+/// base block is not of the directory's chain; or as for [`create_hints`].
+pub fn create_hints_of_snapshot(
+    options: &Options,
+    snapshot: &Path,
+    format: Format,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<HintsSummary, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let claim = Claim::open_snapshot(snapshot, &options.network)?;
+        let Claim::Snapshot(file) = &claim else { unreachable!("a snapshot was opened") };
+        let pool = threads::pool(options.threads)?;
+        let chain = StoredChain::open(options, &pool)?;
+        let base = file.head().base;
+        let height = chain.blocks.iter().rposition(|block| block.hash == base).ok_or_else(|| {
+            claim.error(format!(
+                "its base block {base} is not of the directory's chain, which ends at height {}",
+                chain.height()
+            ))
+        })? as u32;
+        let encoder = encoder(format);
+        let target = Target { path: out, encoder: encoder.as_ref() };
+        let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+        let given = Given::Snapshot(file);
+        let made = create(&task, options, height, format.numbering(), given);
+        HintsSummary::of(height, started, made)
+    })
+}
 
 /// Makes a hints file from a synced directory: which outputs of blocks 1 to `height` are unspent
 /// at `height`, by default the directory's tip. The directory is locked and read, not changed.
@@ -68,7 +115,8 @@ pub fn create_hints(
         let encoder = encoder(format);
         let target = Target { path: out, encoder: encoder.as_ref() };
         let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
-        HintsSummary::of(height, started, create(&task, options, height, format.numbering()))
+        let made = create(&task, options, height, format.numbering(), Given::Chainstate);
+        HintsSummary::of(height, started, made)
     })
 }
 
@@ -77,6 +125,7 @@ fn create(
     options: &Options,
     height: u32,
     numbering: Numbering,
+    given: Given,
 ) -> Result<Made, EndedEarly> {
     let chain = task.chain;
     let order = FileOrder::new(chain, height, options.threads)?;
@@ -84,21 +133,28 @@ fn create(
     for (index, height) in (0..).zip(&order.heights) {
         indices[*height as usize] = Some(index);
     }
-    let spill = SpillFile::unlinked(task.target.path, ".unspent.tmp");
+    let spill = Arc::new(SpillFile::unlinked(task.target.path, ".unspent.tmp"));
+    let groups: Arc<[_]> = order.groups.clone().into();
     // The keys that the first search leaves in memory are still there during the second.
     let searches = if height == chain.height() { 1 } else { 2 };
     let held_max = options.dbcache_bytes / options.threads.max(1) / searches;
-    let new = || Collector::new(&spill, &order.groups, held_max);
+    let new = || Collector::new(Arc::clone(&spill), Arc::clone(&groups), held_max);
     let search = UnspentSearch { task, height, indices };
-    let mut collectors = search.in_chainstate(options.threads, new)?;
-    collectors.extend(search.spent_above(new)?);
-    let groups = order.groups.len();
+    let collectors = match given {
+        Given::Snapshot(file) => search.in_snapshot(file, new)?,
+        Given::Chainstate => {
+            let mut collectors = search.in_chainstate(options.threads, new)?;
+            collectors.extend(search.spent_above(new)?);
+            collectors
+        }
+    };
+    let groups = groups.len();
     tracing::debug!(
         target: "coindb",
         blocks = height, groups, spilled = spill.bytes_written(), "sorted"
     );
-    let keys = task.pool.install(|| SortedKeys::new(&spill, collectors));
-    let totals = write_hints(task, &order, &CollectedOutputs { keys, numbering, chain })?;
+    let keys = task.pool.install(|| SortedKeys::new(spill, collectors));
+    let totals = write_hints(task, &order, &CollectedOutputs { keys, numbering, chain, given })?;
     Ok(Made {
         best_block: Some(chain.blocks[height as usize].hash),
         outputs: Some(totals.outputs),
@@ -115,20 +171,13 @@ struct UnspentSearch<'a> {
     indices: Vec<Option<u32>>,
 }
 
-/// The outputs that one thread has found in undo data, and the memory that it reads into.
-struct UndoReader<'a> {
-    found: Collector<'a>,
-    block: Vec<u8>,
-    undo: Vec<u8>,
-}
-
 impl UnspentSearch<'_> {
     /// The outputs that are unspent at the tip as well.
-    fn in_chainstate<'a>(
+    fn in_chainstate(
         &self,
         threads: usize,
-        new: impl Fn() -> Collector<'a> + Sync,
-    ) -> Result<Vec<Collector<'a>>, EndedEarly> {
+        new: impl Fn() -> Collector + Sync,
+    ) -> Result<Vec<Collector>, EndedEarly> {
         let task = self.task;
         let scans = task.chain.chainstate.scans(SCANS_PER_THREAD * threads)?;
         let (total, done) = (scans.len(), Mutex::new(0));
@@ -149,48 +198,59 @@ impl UnspentSearch<'_> {
         for_each_on_pool(task.pool, scans.into_iter(), task.stop, new, read)
     }
 
-    /// The outputs that blocks above the height have spent.
-    fn spent_above<'a>(
+    /// The outputs that a snapshot has.
+    fn in_snapshot(
         &self,
-        new: impl Fn() -> Collector<'a> + Sync,
-    ) -> Result<Vec<Collector<'a>>, EndedEarly> {
-        let (task, chain) = (self.task, self.task.chain);
-        let height = chain.height();
-        let above = chain.in_file_order(self.height + 1..height + 1)?;
-        let spending =
-            above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);
-        let report =
-            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(task.observer);
-        let share = Share::new(spending.clone().count() as u64, &report);
-        let new = || UndoReader { found: new(), block: Vec::new(), undo: Vec::new() };
-        let read = |reader: &mut UndoReader, height| {
-            self.read_spent(reader, height)?;
-            share.add(1);
-            Ok(())
+        file: &SnapshotFile,
+        new: impl Fn() -> Collector + Sync,
+    ) -> Result<Vec<Collector>, EndedEarly> {
+        let mut pieces = file.pieces();
+        let pieces = std::iter::from_fn(|| {
+            let piece = pieces.next_piece().transpose()?;
+            Some(piece.map(|piece| (piece, pieces.share())))
+        });
+        let begun = Progress { height: self.height, ..Progress::of(Phase::ReadingSnapshot) };
+        let read = |found: &mut Collector, piece: Result<(SnapshotPiece, f64), SnapshotError>| {
+            let wrong = |error| EndedEarly::from(of_read(file.path(), error));
+            let (piece, fraction) = piece.map_err(|error| wrong(error.into()))?;
+            let mut result = Ok(());
+            let read = piece.for_each(|outpoint, coin| {
+                if result.is_ok() {
+                    result = self.add_of_snapshot(file, found, outpoint, coin.height);
+                }
+                Ok::<(), SnapshotReadError>(())
+            });
+            read.map_err(wrong)?;
+            self.task.observer.observe(&Progress { fraction, ..begun.clone() });
+            result
         };
-        let readers = for_each_on_pool(task.pool, spending, task.stop, new, read)?;
-        Ok(readers.into_iter().map(|reader| reader.found).collect())
+        for_each_on_pool(self.task.pool, pieces, self.task.stop, new, read)
     }
 
-    /// Adds the outputs of blocks up to the search's height that the block at `height` has spent.
-    fn read_spent(&self, reader: &mut UndoReader, height: u32) -> Result<(), EndedEarly> {
-        let chain = self.task.chain;
-        let UndoReader { found, block, undo } = reader;
-        let ReadBlock { view, .. } = chain.read(height, block)?;
-        let pos = chain.read_undo(height, &view.header().prev, undo)?;
-        let mut result = Ok(());
-        let read = for_each_spending_tx(undo, &view, |tx, coins| {
-            for (input, coin) in tx.inputs().zip(coins.iter()) {
-                if coin.height <= self.height && result.is_ok() {
-                    result = self.add(found, &input.outpoint(), coin.height);
-                }
-            }
-        });
-        read.map_err(|error| {
-            let path = chain.files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+    /// Adds a coin of a snapshot.
+    fn add_of_snapshot(
+        &self,
+        file: &SnapshotFile,
+        found: &mut Collector,
+        outpoint: &OutPoint,
+        height: u32,
+    ) -> Result<(), EndedEarly> {
+        let block = self.indices.get(height as usize).copied().flatten();
+        let block = block.ok_or_else(|| {
+            let what = format!("it has a coin {outpoint} of block {height}, which creates none");
+            of_read(file.path(), SnapshotError::new(what).into())
         })?;
-        result
+        Ok(found.push(output_key(block, outpoint))?)
+    }
+
+    /// The outputs that blocks above the height have spent.
+    fn spent_above(
+        &self,
+        new: impl Fn() -> Collector + Sync,
+    ) -> Result<Vec<Collector>, EndedEarly> {
+        let HintsTask { chain, pool, observer, stop, .. } = *self.task;
+        let search = UndoSearch { chain, height: self.height, pool, observer, stop };
+        search.for_each_spent(new, |found, outpoint, coin| self.add(found, outpoint, coin.height))
     }
 
     /// Adds a coin of the block at `height`, unless that block gets no hints.
@@ -224,9 +284,10 @@ impl UnspentSearch<'_> {
 
 /// The unspent outputs that a search has collected.
 struct CollectedOutputs<'a> {
-    keys: SortedKeys<'a>,
+    keys: SortedKeys,
     numbering: Numbering,
     chain: &'a StoredChain,
+    given: Given<'a>,
 }
 
 impl UnspentSource for CollectedOutputs<'_> {
@@ -252,15 +313,21 @@ impl UnspentSource for CollectedOutputs<'_> {
 
 impl CollectedOutputs<'_> {
     /// The error for a coin that is not an output of the block that it names.
-    fn disagreement(&self, height: u32, missing: &OutputKey) -> StoreError {
+    fn disagreement(&self, height: u32, missing: &OutputKey) -> SyncError {
         // Txids are written with their last byte first.
         let end: String = txid_of(missing).iter().rev().map(|b| format!("{b:02x}")).collect();
         let what = format!(
-            "chainstate, undo data and blocks do not agree: block {height} has no output {} of a \
-             transaction whose txid ends in {end}; `apus reindex` rebuilds the chainstate from \
-             the blocks",
+            "block {height} has no output {} of a transaction whose txid ends in {end}",
             vout_of(missing)
         );
-        StoreError::new(self.chain.chainstate.dir(), what)
+        if let Given::Snapshot(file) = self.given {
+            let what = format!("it has a coin that is none, or has it twice: {what}");
+            return of_read(file.path(), SnapshotError::new(what).into());
+        }
+        let what = format!(
+            "chainstate, undo data and blocks do not agree: {what}; `apus reindex` rebuilds the \
+             chainstate from the blocks"
+        );
+        StoreError::new(self.chain.chainstate.dir(), what).into()
     }
 }

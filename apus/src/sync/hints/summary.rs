@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::sync::error::SyncError;
+use crate::sync::stored::EndedEarly;
 
 /// How a hints file was made.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,14 +41,6 @@ pub(super) struct Made {
     pub bytes: u64,
 }
 
-/// Why a file was not made.
-pub(crate) enum EndedEarly {
-    /// Somebody asked to stop.
-    Stopped,
-    /// The work failed.
-    Failed(SyncError),
-}
-
 impl HintsSummary {
     /// The summary of work on hints for `height` that began at `started`.
     ///
@@ -67,17 +59,5 @@ impl HintsSummary {
         let Made { best_block, outputs, unspent, bytes } = made;
         let (blocks, elapsed) = (height, started.elapsed());
         Ok(Self { height, best_block, blocks, outputs, unspent, bytes, elapsed, interrupted })
-    }
-}
-
-impl From<SyncError> for EndedEarly {
-    fn from(error: SyncError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<StoreError> for EndedEarly {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.into())
     }
 }

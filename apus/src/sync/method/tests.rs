@@ -225,7 +225,7 @@ fn hints_above_the_tip_decide_for_swiftsync() {
     encoder.put_head(100, &mut bytes);
     (0..100).for_each(|_| encoder.put_block(&[], 1, &mut bytes).unwrap());
     std::fs::write(&file, bytes).unwrap();
-    let hints = HintsFile::open(&file).unwrap();
+    let hints = Claim::Hints(HintsFile::open(&file).unwrap());
     let mut node = node(place.path(), Method::Auto);
     node.options.hints = Some(file.clone());
     for method in [Method::Auto, Method::SwiftSync] {

@@ -7,19 +7,28 @@ use super::alternatives::balance;
 use super::coordinator::{Coordinator, Ended, Saving};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
 use super::fault::Fault;
-use super::finish::{WRITERS_PER_CORE, commit, prove};
+use super::finish::{commit, prove};
 use super::job::Job;
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::resume::{State, Workspace, begin, new_salt};
+use super::tables::{Tables, WRITERS_PER_CORE};
 use super::tally::Tally;
+use super::unspent::{Opened, Reading};
+use crate::disk::OnShare;
 use crate::swiftsync::Aggregate;
+use crate::sync::block::shared::Shared;
 use crate::sync::checked::Checked;
+use crate::sync::claim::Claim;
 use crate::sync::coin_count::CoinsAt;
 use crate::sync::commit::Ledger;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::outcome::{Activated, Counts};
 use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::threads::{self, RaiseOnDrop};
+
+/// Of the memory for cached coins, the share that keys of a snapshot's coins may take: what the
+/// coins to be written leave.
+const KEYS_PERCENT: usize = 30;
 
 /// Builds the chainstate up to the plan's target, and makes that the best block. What an
 /// interrupted run has saved is carried on from.
@@ -29,19 +38,33 @@ use crate::sync::progress::{Observer, Phase, Progress};
 /// blocks are kept.
 pub(super) fn attempt<A: Aggregate>(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     plan: &Plan,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
-    let (work, state) = begin::<A>(node, hints, plan, &directory)?;
+    let (work, state) = begin::<A>(node, claim, plan, &directory)?;
+    let reading = Reading {
+        salt: &work.salt,
+        height: plan.chain.height().unwrap_or(0),
+        threads: node.options.threads,
+        memory: node.options.dbcache_bytes / 100 * KEYS_PERCENT,
+        beside: directory.join("snapshot"),
+        observer,
+        stop,
+    };
+    let opened = match Opened::open(claim, &reading) {
+        Err(Fault::Stopped) => return Ok(Activated::Stopped),
+        opened => opened?,
+    };
     let every = node.options.save_every;
     let before = state.gathered.tally.counts;
     let (shared, ledger) = node.split();
-    let mut job = Job::new(&shared, hints, plan, &work.salt, &state.done);
-    job.survivors = Some(&work.survivors);
+    let mut job = Job::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
+    job.keeps = true;
+    job.survivors = opened.sorted().is_none().then_some(&work.survivors);
     job.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
     tracing::debug!(
         target: "validation",
@@ -49,15 +72,55 @@ pub(super) fn attempt<A: Aggregate>(
     );
     let saving = Saving { work: &work, disk: &disk, path: saved_path(&directory), every };
     let mut coordinator = Coordinator::new(&job, ledger, state, observer, Some(saving));
-    let run = || coordinator.run(work.share.workers, stop);
-    if shared.serve(job.wanted(), observer, run)? == Ended::Stopped {
+    let tables = match opened.sorted() {
+        None => None,
+        Some(pieces) => {
+            let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+            Some(Tables::of_snapshot(pieces, bulk))
+        }
+    };
+    let writers = table_writers(&shared, &work, opened.coins());
+    let height = plan.chain.height().unwrap_or(0);
+    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
+    let run = || shared.serve(job.wanted(), observer, || coordinator.run(work.share.workers, stop));
+    if beside(tables.as_ref(), (writers, &report), run)? == Ended::Stopped {
         return Ok(Activated::Stopped);
     }
-    let (state, ledger) = coordinator.into_parts();
-    complete(&job, ledger, &work, state, before, observer)?;
+    let (mut state, ledger) = coordinator.into_parts();
+    opened.add_to(&mut state.gathered);
+    complete(&job, ledger, &work, state, before, tables, &report)?;
     work.survivors.destroy().map_err(Fault::Store)?;
     remove_directory(&disk, &directory).map_err(Fault::Store)?;
     Ok(Activated::Best)
+}
+
+/// Threads that write the tables of so many coins.
+fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
+    work.share.table_writers(shared.pool.current_num_threads() * WRITERS_PER_CORE, coins)
+}
+
+/// Does `work` while another thread writes tables, if there are any to write; once it has ended
+/// well, all threads write what is left. What was written is of no use if the work fails or is
+/// stopped.
+fn beside(
+    tables: Option<&Tables>,
+    (writers, report): (usize, OnShare),
+    work: impl FnOnce() -> Result<Ended, Fault>,
+) -> Result<Ended, Fault> {
+    let Some(tables) = tables else { return work() };
+    let halt = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ending = RaiseOnDrop(&halt);
+        let write = || tables.write(&halt, None);
+        let writer = threads::spawn(scope, "apus-table", write);
+        let ended = work()?;
+        if ended == Ended::Finished {
+            tables.write_all(writers, report)?;
+            std::mem::forget(ending);
+        }
+        writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(ended)
+    })
 }
 
 /// Proves what is done, which is everything, and commits it. `before` is what earlier runs did.
@@ -67,31 +130,43 @@ fn complete<A: Aggregate>(
     work: &Workspace,
     state: State<A>,
     before: Counts,
-    observer: &dyn Observer,
+    tables: Option<Tables>,
+    report: OnShare,
 ) -> Result<(), Fault> {
     let State { mut gathered, mut undo, done, stripped_below } = state;
     let (shared, plan) = (job.shared, job.plan);
     let (tally, blocks) = (&gathered.tally, plan.steps.len());
     assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
-    let held = (work.survivors.count(), work.survivors.amount());
-    assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
+    if tables.is_none() {
+        let held = (work.survivors.count(), work.survivors.amount());
+        assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
+    }
     if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
         balance(job, &ledger.records, &mut gathered.aggregate, &mut undo)?;
     }
-    prove(&gathered, plan, shared)?;
+    prove(&gathered, &job.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
     if let Some(recent) = &work.recent {
         undo = recent.write_undo(shared, &ledger.records, &job.times)?;
     }
-    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
-    report(0.0);
     let tally = &gathered.tally;
-    let writers = shared.pool.current_num_threads() * WRITERS_PER_CORE;
-    let writers = work.share.table_writers(writers, tally.coins);
     let next = CoinsAt { block: shared.tree.node(plan.target).hash, coins: tally.coins };
     ledger.write_coin_count(shared, next).map_err(Fault::Store)?;
-    commit(shared, ledger, plan, &work.survivors, &undo, writers, &report)?;
+    commit(shared, ledger, plan, &undo, || {
+        let tables = match tables {
+            Some(tables) => tables,
+            None => {
+                let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+                let writers = table_writers(shared, work, tally.coins);
+                let tables = Tables::of_gathered(&work.survivors, bulk, writers);
+                report(0.0);
+                tables.write_all(writers, report)?;
+                tables
+            }
+        };
+        Ok(tables.into_bulk())
+    })?;
     let coins = Some(tally.coins as i64);
     ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
@@ -109,20 +184,26 @@ fn complete<A: Aggregate>(
 /// As for [`attempt`].
 pub(crate) fn verify<A: Aggregate>(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     plan: &Plan,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Option<Tally>, Fault> {
     let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
     let threads = node.options.threads;
+    let reading = Reading::of_proof(node, plan, &salt, observer, stop);
+    let opened = match Opened::open(claim, &reading) {
+        Err(Fault::Stopped) => return Ok(None),
+        opened => opened?,
+    };
     let (shared, ledger) = node.split();
-    let job = Job::new(&shared, hints, plan, &salt, &HashSet::new());
+    let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
     let mut coordinator = Coordinator::<A>::new(&job, ledger, State::new(&salt), observer, None);
     if coordinator.run(threads, stop)? == Ended::Stopped {
         return Ok(None);
     }
-    let (State { gathered, .. }, _) = coordinator.into_parts();
-    prove(&gathered, plan, &shared)?;
+    let (State { mut gathered, .. }, _) = coordinator.into_parts();
+    opened.add_to(&mut gathered);
+    prove(&gathered, &job.unspent, plan, &shared)?;
     Ok(Some(gathered.tally))
 }

@@ -9,10 +9,10 @@ use super::plan;
 use super::plan::{Mode, Plan};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
-use crate::swiftsync::{HintsError, MuHashAggregate, SumAggregate};
+use crate::swiftsync::{MuHashAggregate, SumAggregate};
 use crate::sync::block::step::Step;
+use crate::sync::claim::Claim;
 use crate::sync::error::SyncError;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::options::AggregateKind;
@@ -21,7 +21,7 @@ use crate::sync::peers::{download, store_left_from};
 use crate::sync::progress::Observer;
 use crate::sync::sources::Place;
 
-/// Builds the chainstate of `node`, which has no coins yet, up to the height of `hints`, and makes
+/// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
 /// the block there the tip. Interrupted, it carries on when it is called again.
 ///
 /// If no block is assumed valid, every block that is available at that height is tried.
@@ -31,23 +31,23 @@ use crate::sync::sources::Place;
 /// then; stored blocks are kept.
 pub(crate) fn build(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, SyncError> {
-    let (mode, mut targets) = plan::targets(node, hints)?;
+    let (mode, mut targets) = plan::targets(node, claim)?;
     // The branches before the one that an interrupted run was at have failed in it.
-    let saved = saved(node, hints)?.map(|saved| saved.key.target);
+    let saved = saved(node, claim)?.map(|saved| saved.key.target);
     let at = targets.iter().position(|id| Some(node.tree.node(*id).hash) == saved);
     targets.rotate_left(at.unwrap_or(0));
     let mut first_error = None;
     for target in &targets {
-        let fault = match build_branch(node, hints, *target, mode, observer, stop) {
+        let fault = match build_branch(node, claim, *target, mode, observer, stop) {
             Ok(activated) => return Ok(activated),
             Err(fault) => fault,
         };
         let (ends, keeps) = (!fault.is_of_branch(), fault.keeps_progress(node));
-        let error = fault.into_error(node, hints);
+        let error = fault.into_error(node, claim);
         if !ends {
             // The blocks are good whatever the hints are.
             node.ledger.write_index(&node.files, &node.tree)?;
@@ -62,16 +62,18 @@ pub(crate) fn build(
         tracing::debug!(target: "validation", %block, %error, "not what the hints are for");
         first_error.get_or_insert(error);
     }
-    let error = first_error
-        .unwrap_or_else(|| hints.error(HintsError::new("there is no block at the hints' height")));
-    let height = hints.reader.height();
+    let error = first_error.unwrap_or_else(|| {
+        claim.error(format!("there is no block at the height of {}", claim.name()))
+    });
+    let height = claim.height(&node.tree).unwrap_or(0);
+    let name = claim.name();
     let note = match (mode, &targets[..]) {
         (_, [_, _, ..]) => format!(
             " (this is of the first branch tried; {} branches reach height {height}, and none of \
-             them fits the hints)",
+             them fits {name})",
             targets.len()
         ),
-        (Mode::AssumeValid, [target]) if matches!(error, SyncError::Hints { .. }) => format!(
+        (Mode::AssumeValid, [target]) if is_of_claim(&error) => format!(
             " (tried on the chain of the block assumed valid, up to block {} at height {height})",
             node.tree.node(*target).hash
         ),
@@ -83,7 +85,7 @@ pub(crate) fn build(
 /// [`build`] for one block at the hints' height.
 fn build_branch(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     target: BlockId,
     mode: Mode,
     observer: &dyn Observer,
@@ -98,8 +100,8 @@ fn build_branch(
         let words = plan.words_on_pruning(node).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| observer.note(words));
         let result = match node.options.aggregate {
-            AggregateKind::Sha256 => attempt::<SumAggregate>(node, hints, &plan, observer, stop),
-            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, hints, &plan, observer, stop),
+            AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, observer, stop),
+            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, claim, &plan, observer, stop),
         };
         store_left_from(node, plan.stored_from).map_err(Fault::Store)?;
         match result {
@@ -141,19 +143,26 @@ fn may_have_another_copy(node: &Node, step: &Step) -> bool {
 }
 
 /// How much of a SwiftSync is saved.
-pub(crate) fn saved_blocks(node: &Node, hints: &HintsFile) -> Result<SavedBlocks, StoreError> {
-    let saved = saved(node, hints)?;
+pub(crate) fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
+    let saved = saved(node, claim)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
-    Ok(SavedBlocks { done, total: hints.reader.height() })
+    Ok(SavedBlocks { done, total: claim.height(&node.tree).unwrap_or(0) })
 }
 
-/// Whether the tip is at the hints' height or above, so that the hints are of no more use.
-pub(crate) fn is_past(node: &Node, hints: &HintsFile) -> bool {
-    node.ledger.active.height().is_some_and(|height| height >= hints.reader.height())
+/// Whether the error says that hints or a snapshot are wrong.
+fn is_of_claim(error: &SyncError) -> bool {
+    matches!(error, SyncError::Hints { .. } | SyncError::Snapshot { .. })
 }
 
-/// Whether there are coins already, but not up to the hints' height: SwiftSync then builds a whole
+/// Whether the tip is at the height of the hints or the snapshot or above, so that they are of no
+/// more use.
+pub(crate) fn is_past(node: &Node, claim: &Claim) -> bool {
+    let wanted = claim.height(&node.tree);
+    node.ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
+}
+
+/// Whether there are coins already, but not up to the height of the hints or the snapshot: SwiftSync then builds a whole
 /// new set next to them.
-pub(crate) fn has_to_start_over(node: &Node, hints: &HintsFile) -> bool {
-    node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, hints)
+pub(crate) fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
+    node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
 }

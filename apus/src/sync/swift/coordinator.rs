@@ -164,6 +164,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             key: work.key.clone(),
             salt: work.salt.as_bytes().to_vec(),
             aggregate: self.state.gathered.aggregate.to_bytes(),
+            coins: self.state.gathered.coins.to_bytes(),
             tally: self.state.gathered.tally.clone(),
             done: Saved::bits(&self.state.done),
             stripped_below: self.state.stripped_below,
@@ -215,6 +216,7 @@ mod tests {
     use crate::sync::progress::Unobserved;
     use crate::sync::sources::{Place, SourcePlace};
     use crate::sync::swift::plan::{Mode, Plan};
+    use crate::sync::swift::unspent::Unspent;
     use crate::wire::{Chain, Network};
 
     #[test]
@@ -235,7 +237,7 @@ mod tests {
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
         let salt = Salt::new([0; 64]);
         let (shared, ledger) = node.split();
-        let job = Job::new(&shared, &hints, &plan, &salt, &Default::default());
+        let job = Job::new(&shared, Unspent::Hints(&hints), &plan, &salt, &Default::default());
         let state = State::<SumAggregate>::new(&salt);
         let stop = AtomicBool::new(false);
         let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, &stop);

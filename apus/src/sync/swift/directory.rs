@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::saved::Saved;
 use crate::disk::{Disk, StoreError};
-use crate::sync::hints_file::HintsFile;
+use crate::sync::claim::Claim;
 use crate::sync::node::Node;
 
 /// The directory, next to Core's `chainstate`, that a SwiftSync works in.
@@ -32,10 +32,10 @@ pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), Stor
     disk.remove_empty_dir(directory)
 }
 
-/// The progress that an interrupted SwiftSync with the same hints has saved.
-pub(super) fn saved(node: &Node, hints: &HintsFile) -> Result<Option<Saved>, StoreError> {
+/// The progress that an interrupted SwiftSync with the same hints or snapshot has saved.
+pub(super) fn saved(node: &Node, claim: &Claim) -> Result<Option<Saved>, StoreError> {
     let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
-    Ok(saved.filter(|saved| saved.key.hints == hints.digest()))
+    Ok(saved.filter(|saved| saved.key.hints == claim.digest()))
 }
 
 pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {

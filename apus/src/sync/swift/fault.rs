@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use super::directory::DIRECTORY;
 use crate::chain::BlockId;
+use crate::coins::SnapshotError;
 use crate::disk::StoreError;
 use crate::rules::RuleError;
 use crate::swiftsync::HintsError;
 use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::claim::Claim;
 use crate::sync::error::SyncError;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::mend::stored_damage;
 use crate::sync::node::Node;
 use crate::sync::outcome::Refusal;
@@ -21,6 +22,8 @@ pub(crate) enum Fault {
     Store(StoreError),
     /// The hints are to blame.
     Hints(HintsError),
+    /// The snapshot is to blame.
+    Snapshot(SnapshotError),
     /// The bytes at the step's place are not its block; another copy may be good.
     Damaged(Step, String),
     /// The block breaks a rule, or its undo data is wrong.
@@ -56,6 +59,7 @@ impl Fault {
         match self {
             Self::Store(_) | Self::Usage(_) | Self::Memory(_) | Self::Stopped => false,
             Self::Hints(_)
+            | Self::Snapshot(_)
             | Self::Damaged(..)
             | Self::Rule(..)
             | Self::NoUndo(_)
@@ -76,13 +80,14 @@ impl Fault {
     }
 
     /// The error for the caller.
-    pub fn into_error(self, node: &Node, hints: &HintsFile) -> SyncError {
+    pub fn into_error(self, node: &Node, claim: &Claim) -> SyncError {
         let block = |id: BlockId| Some(node.tree.node(id).hash);
         match self {
             Self::Store(error) | Self::NoUndo(error) => SyncError::Store(error),
             Self::Usage(what) | Self::Memory(what) => SyncError::Input(what),
             Self::Stopped => SyncError::Input("a block that peers were to send is missing".into()),
-            Self::Hints(error) => hints.error(error),
+            Self::Hints(error) => claim.of_hints(error),
+            Self::Snapshot(error) => claim.of_snapshot(error),
             Self::Chain(what) => SyncError::Unproved(what),
             Self::Damaged(step, what) => match step.place {
                 Place::Stored(pos) => stored_damage(node, step.id, pos, &what).into(),

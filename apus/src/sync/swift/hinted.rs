@@ -1,9 +1,11 @@
 //! A block's outputs together with what its hints say of them.
 
 use super::fault::Fault;
+use super::unspent::Unspent;
+use crate::coins::SnapshotError;
 use crate::rules::{CheckedBlock, is_bip30_unspendable};
+use crate::swiftsync::HintsError;
 use crate::swiftsync::hints::{OutputCounter, OutputFate};
-use crate::swiftsync::{Hints, HintsError};
 use crate::wire::{OutPoint, OutputView};
 
 /// Where an output goes in a SwiftSync.
@@ -30,10 +32,18 @@ pub(super) struct HintedOutput<'a> {
 }
 
 impl HintedOutput<'_> {
-    /// The fault of hints that call this output unspent, though a block up to their height spends
-    /// it.
-    pub fn is_spent(&self) -> Fault {
-        wrong_hint(self.height, self.index, "a block up to the hints' height spends it")
+    /// The fault of hints or a snapshot that call this output unspent, though a block up to their
+    /// height spends it.
+    pub fn is_spent(&self, claimed: &Unspent) -> Fault {
+        match claimed {
+            Unspent::Hints(_) => {
+                wrong_hint(self.height, self.index, "a block up to the hints' height spends it")
+            }
+            Unspent::Snapshot(_) => Fault::Snapshot(SnapshotError::new(format!(
+                "it has the coin {} of block {}, which a block up to its base block spends",
+                self.outpoint, self.height
+            ))),
+        }
     }
 }
 
@@ -46,12 +56,12 @@ impl HintedOutput<'_> {
 pub(super) fn for_each_output<B: AsRef<[u8]>>(
     block: &CheckedBlock<B>,
     height: u32,
-    hints: &dyn Hints,
+    claimed: &Unspent,
     unspent: &[u32],
     mut each: impl FnMut(&HintedOutput) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let is_overwritten = is_bip30_unspendable(height, block.hash());
-    let mut counter = OutputCounter::new(hints.format().numbering(), is_overwritten);
+    let mut counter = OutputCounter::new(claimed.numbering(), is_overwritten);
     let mut hinted = unspent.iter().copied().peekable();
     for (tx, (view, txid)) in block.view().txs().zip(block.txids()).enumerate() {
         for (vout, output) in (0..).zip(view.outputs()) {
@@ -77,7 +87,7 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
     if let Some(index) = hinted.next() {
         return Err(wrong_hint(height, index, &format!("the block has {outputs} outputs")));
     }
-    match hints.output_count(height).filter(|announced| *announced != outputs) {
+    match claimed.output_count(height).filter(|announced| *announced != outputs) {
         None => Ok(()),
         Some(announced) => {
             let what = format!("hints for {announced} outputs, and the block has {outputs}");

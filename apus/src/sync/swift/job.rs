@@ -6,23 +6,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::plan::Plan;
 use super::recent::Recent;
+use super::unspent::Unspent;
 use crate::coins::Survivors;
 use crate::store::FlatFilePos;
 use crate::swiftsync::Salt;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::peers::Wanted;
 use crate::sync::sources::Place;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Job<'a> {
     pub shared: &'a Shared<'a>,
-    pub hints: &'a HintsFile,
+    pub unspent: Unspent<'a>,
     pub plan: &'a Plan,
     pub salt: &'a Salt,
-    /// Where unspent coins are kept; `None` if only the proof is wanted.
+    /// Whether blocks and undo data are kept, and not the proof alone is wanted.
+    pub keeps: bool,
+    /// Where unspent coins are gathered; `None` if nothing is kept, or if a snapshot has them in
+    /// order.
     pub survivors: Option<&'a Survivors>,
     /// The coins that the last blocks spend; `None` if none of them is looked for.
     pub recent: Option<&'a Recent>,
@@ -42,7 +45,7 @@ impl<'a> Job<'a> {
     /// All steps of `plan` but those of blocks at the heights in `done`; coins are not kept.
     pub fn new(
         shared: &'a Shared<'a>,
-        hints: &'a HintsFile,
+        unspent: Unspent<'a>,
         plan: &'a Plan,
         salt: &'a Salt,
         done: &HashSet<u32>,
@@ -53,13 +56,14 @@ impl<'a> Job<'a> {
         let todo: Vec<usize> = todo.collect();
         let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
         let from_peers = todo.iter().filter(is_theirs).count();
-        let (survivors, recent, taken) = (None, None, AtomicUsize::new(0));
+        let (keeps, survivors, recent, taken) = (false, None, None, AtomicUsize::new(0));
         let given_back = Mutex::default();
         Self {
             shared,
-            hints,
+            unspent,
             plan,
             salt,
+            keeps,
             survivors,
             recent,
             times,

@@ -8,13 +8,12 @@ use super::undo::{UndoAt, UndoCopies};
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::rules::{Bip30Check, bip30_check, bip30_repeat_of};
-use crate::swiftsync::HintsError;
+use crate::rules::{Bip30Check, bip30_check, bip30_overwritten_after};
 use crate::sync::assumevalid::vouched_for;
 use crate::sync::block::check::History;
 use crate::sync::block::step::Step;
+use crate::sync::claim::Claim;
 use crate::sync::error::SyncError;
-use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::options::{AssumeValid, Prune};
 use crate::sync::sources::Place;
@@ -160,28 +159,46 @@ impl Plan {
 ///
 /// # Errors
 /// The hints go beyond the headers, or nobody vouches for the blocks.
-pub(crate) fn targets(node: &Node, hints: &HintsFile) -> Result<(Mode, Vec<BlockId>), SyncError> {
-    let (height, best) = (hints.reader.height(), node.tree.best_header());
+pub(crate) fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
+    let best = node.tree.best_header();
+    let best_height = node.tree.node(best).height;
+    let Some(height) = claim.height(&node.tree) else {
+        return Err(claim.error(format!(
+            "its base block is not among the headers, which end at height {best_height}: bring \
+             more blocks, or a snapshot of a lower height of this chain"
+        )));
+    };
     let beyond = || {
-        hints.error(HintsError::new(format!(
-            "the hints are for height {height}, and the best chain of headers ends at {}: \
-             bring more blocks, or hints for a lower height",
-            node.tree.node(best).height
-        )))
+        claim.error(format!(
+            "the hints are for height {height}, and the best chain of headers ends at \
+             {best_height}: bring more blocks, or hints for a lower height"
+        ))
     };
     if node.options.stop_at_height.is_some_and(|stop| stop < height) {
         return Err(SyncError::WrongOptions(format!(
-            "--stopatheight is below the hints' height of {height}: sync without --hints"
+            "--stopatheight is below {} height of {height}: sync without {}",
+            claim.whose(),
+            claim.option()
         )));
     }
+    let base = match claim {
+        Claim::Hints(_) => None,
+        Claim::Snapshot(file) => node.tree.find(&file.head().base),
+    };
     let header = node.tree.ancestor(best, height);
     let option = node.options.assumevalid;
     if option != AssumeValid::Nothing {
         return match vouched_for(option, &node.tree, height) {
+            Ok(target) if base.is_some_and(|base| base != target) => Err(claim.error(format!(
+                "its base block at height {height} is not on the chain of the block assumed valid"
+            ))),
             Ok(target) => Ok((Mode::AssumeValid, vec![target])),
             Err(_) if header.is_none() => Err(beyond()),
             Err(unmet) => Err(SyncError::Input(unmet)),
         };
+    }
+    if let Some(base) = base {
+        return Ok((Mode::Full, vec![base]));
     }
     let branches = node.tree.branches_at(height);
     match (branches.is_empty(), header) {
@@ -196,18 +213,15 @@ pub(crate) fn targets(node: &Node, hints: &HintsFile) -> Result<(Mode, Vec<Block
 /// coin like any other; hints have no number for it.
 fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
     let height = chain.height().unwrap_or(0);
-    for first in 1..=height {
-        let hash = chain.at(first).map(|id| node.tree.node(id).hash);
-        let second = hash.and_then(|hash| bip30_repeat_of(first, &hash));
-        if let Some(second) = second.filter(|second| *second > height) {
-            return Err(Fault::Usage(format!(
-                "hints for height {height} cannot be complete: they have no number for the \
-                 coinbase of block {first}, which block {second} overwrites; take hints for \
-                 height {second} or above"
-            )));
-        }
+    let hash_at = |height| chain.at(height).map(|id| node.tree.node(id).hash);
+    match bip30_overwritten_after(height, hash_at) {
+        None => Ok(()),
+        Some((first, second)) => Err(Fault::Usage(format!(
+            "hints for height {height} cannot be complete: they have no number for the coinbase \
+             of block {first}, which block {second} overwrites; take hints for height {second} or \
+             above"
+        ))),
     }
-    Ok(())
 }
 
 /// The lowest height whose block is to be stored; `steps` are from height 1 up.

@@ -14,7 +14,7 @@ use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
 use crate::swiftsync::{Aggregate, Salt};
 use crate::sync::block::step::Step;
-use crate::sync::hints_file::HintsFile;
+use crate::sync::claim::Claim;
 use crate::sync::node::Node;
 use crate::sync::resources::SwiftShare;
 use crate::sync::sources::Place;
@@ -66,7 +66,7 @@ impl<A: Aggregate> State<A> {
 /// One of the last blocks breaks a rule, the disk fails, or there is too little memory.
 pub(super) fn begin<A: Aggregate>(
     node: &mut Node,
-    hints: &HintsFile,
+    claim: &Claim,
     plan: &Plan,
     directory: &Path,
 ) -> Result<(Workspace, State<A>), Fault> {
@@ -74,7 +74,7 @@ pub(super) fn begin<A: Aggregate>(
     let target = node.tree.node(plan.target).hash;
     let engine = node.options.script_engine.name();
     let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.aggregate);
-    let key = Key { target, kind, hints: hints.digest() };
+    let key = Key { target, kind, hints: claim.digest() };
     let recent = match plan.mode {
         Mode::AssumeValid => Some(Recent::collect(node, plan)?),
         Mode::Full => None,
@@ -133,6 +133,7 @@ fn take_up<A: Aggregate>(
 ) -> Option<(Salt, Survivors, State<A>)> {
     let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
     let aggregate = A::from_bytes(&salt, &saved.aggregate)?;
+    let coins = A::from_bytes(&salt, &saved.coins)?;
     let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
     let survivors = Survivors::resume(disk, directory, memory, &survivors)
         .inspect_err(|error| tracing::warn!("SwiftSync starts over: {error}"))
@@ -145,7 +146,7 @@ fn take_up<A: Aggregate>(
     let written =
         |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, pos: undo.pos });
     let undo = saved.undo.iter().filter_map(written).collect();
-    let gathered = Gathered { aggregate, tally: saved.tally.clone() };
+    let gathered = Gathered { aggregate, coins, tally: saved.tally.clone() };
     let stripped_below = saved.stripped_below;
     Some((salt, survivors, State { gathered, done, stripped_below, undo }))
 }

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
-use super::tally::{Gathered, Tally, push_coin};
+use super::tally::{Gathered, Tally, push_coin, push_parts};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use crate::hash::Elements;
@@ -23,6 +23,7 @@ use crate::sync::block::validate::check_spends;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
+use crate::sync::unspent::OutputKey;
 
 /// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a, A> {
@@ -31,7 +32,10 @@ pub(super) struct Worker<'a, A> {
     survivors: Option<SurvivorWriter<'a>>,
     gathered: Gathered<A>,
     /// Scratch space of one block, kept so that the next one need not allocate.
+    keys: Vec<OutputKey>,
     unspent: Vec<u32>,
+    /// The unspent coins of the block, if coins are summed.
+    kept: Elements,
     undo: Vec<u8>,
     script: Vec<u8>,
     created: Batch,
@@ -60,7 +64,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             halt,
             survivors: job.survivors.map(SurvivorWriter::new),
             gathered: Gathered::empty(job.salt),
+            keys: Vec::new(),
             unspent: Vec::new(),
+            kept: Elements::default(),
             undo: Vec::new(),
             script: Vec::new(),
             created: Batch::default(),
@@ -98,7 +104,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let height = shared.tree.node(step.id).height;
         {
             let _timer = shared.clock.start(Stage::Sum);
-            self.take_hints(height)?;
+            self.find_unspent(height, &block)?;
             self.created.clear();
             self.spent.clear();
             self.split_outpoints(&block, height)?;
@@ -107,6 +113,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             }
             self.gathered.aggregate.create_outpoints(&self.created.outpoints);
             self.gathered.aggregate.spend_outpoints(&self.spent.outpoints);
+            self.gathered.coins.create_many(&self.kept);
         }
         let stored = self.store(step, &block)?;
         let inputs = self.spent.outpoints.len() as u64;
@@ -124,7 +131,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let prepared = &block.prepared;
         {
             let _timer = shared.clock.start(Stage::Sum);
-            self.take_hints(prepared.height)?;
+            self.find_unspent(prepared.height, &prepared.block)?;
             self.created.clear();
             self.spent.clear();
             self.split_coins(prepared)?;
@@ -133,6 +140,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             }
             self.gathered.aggregate.create_many(&self.created.coins);
             self.gathered.aggregate.spend_many(&self.spent.coins);
+            self.gathered.coins.create_many(&self.kept);
         }
         let stored = self.store(step, &prepared.block)?;
         let undo_pos = self.store_undo(index, stored, block.undo())?;
@@ -154,9 +162,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         })
     }
 
-    fn take_hints(&mut self, height: u32) -> Result<(), Fault> {
-        let unspent = self.job.hints.reader.unspent(height, &mut self.unspent);
-        unspent.map_err(Fault::Hints)
+    fn find_unspent(&mut self, height: u32, block: &CheckedBlock<BlockBytes>) -> Result<(), Fault> {
+        self.kept.clear();
+        self.job.unspent.of_block(height, block, &mut self.keys, &mut self.unspent)
     }
 
     /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.
@@ -168,9 +176,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let recent = self.job.recent;
         // Set if an output of the present transaction may be wanted.
         let mut recent_of_tx = None;
-        let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
-        let hints = self.job.hints.reader.as_ref();
-        for_each_output(block, height, hints, unspent, |output| {
+        let Self { survivors, gathered, script: scratch, created, unspent, kept, .. } = self;
+        let claimed = &self.job.unspent;
+        for_each_output(block, height, claimed, unspent, |output| {
             let outpoint = &output.outpoint;
             if outpoint.vout == 0 {
                 recent_of_tx = recent.filter(|recent| recent.may_want(&outpoint.txid));
@@ -187,13 +195,19 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                 }
                 HintedFate::Unspent => {
                     if recent_of_tx.is_some_and(|recent| recent.wants(outpoint)) {
-                        return Err(output.is_spent());
+                        return Err(output.is_spent(claimed));
                     }
                     gathered.tally.add_coin(amount);
+                    if survivors.is_none() && !claimed.sums_coins() {
+                        return Ok(());
+                    }
+                    let code = height << 1 | u32::from(is_coinbase);
+                    let script = compress_script(script, scratch);
+                    let coin = CoinParts { amount, code, script };
+                    if claimed.sums_coins() {
+                        push_parts(kept, outpoint, &coin);
+                    }
                     if let Some(survivors) = survivors {
-                        let code = height << 1 | u32::from(is_coinbase);
-                        let script = compress_script(script, scratch);
-                        let coin = CoinParts { amount, code, script };
                         let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin);
                         pushed.map_err(Fault::Store)?;
                     }
@@ -207,9 +221,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
         let (block, height) = (&prepared.block, prepared.height);
         let mut left = prepared.created.iter().peekable();
-        let Self { survivors, gathered, created, unspent, .. } = self;
-        let hints = self.job.hints.reader.as_ref();
-        for_each_output(block, height, hints, unspent, |output| {
+        let Self { survivors, gathered, created, unspent, kept, .. } = self;
+        let claimed = &self.job.unspent;
+        for_each_output(block, height, claimed, unspent, |output| {
             let outpoint = &output.outpoint;
             let coin = left.next_if(|(created, _)| created == outpoint);
             match (output.fate, coin) {
@@ -218,9 +232,12 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                 (HintedFate::Spent, Some((_, coin))) => {
                     push_coin(&mut created.coins, outpoint, coin);
                 }
-                (HintedFate::Unspent, None) => return Err(output.is_spent()),
+                (HintedFate::Unspent, None) => return Err(output.is_spent(claimed)),
                 (HintedFate::Unspent, Some((_, coin))) => {
                     gathered.tally.add_coin(coin.amount);
+                    if claimed.sums_coins() {
+                        push_coin(kept, outpoint, coin);
+                    }
                     if let Some(survivors) = survivors {
                         let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin.parts());
                         pushed.map_err(Fault::Store)?;
@@ -237,9 +254,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        let Job { shared, plan, survivors, .. } = self.job;
+        let Job { shared, plan, keeps, .. } = self.job;
         let is_stored = matches!(step.place, Place::Stored(_));
-        if is_stored || survivors.is_none() || plan.drops(shared.tree, &step) {
+        if is_stored || !keeps || plan.drops(shared.tree, &step) {
             return Ok(None);
         }
         let _timer = shared.clock.start(Stage::Store);
@@ -261,7 +278,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
             _ => return Ok(None),
         };
-        if self.job.survivors.is_none() {
+        if !self.job.keeps {
             return Ok(None);
         }
         let shared = self.job.shared;

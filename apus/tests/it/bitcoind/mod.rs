@@ -4,5 +4,6 @@
 mod daemon;
 mod debug_log;
 mod pruning;
+mod snapshot;
 mod sync;
 mod verify;

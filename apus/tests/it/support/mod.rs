@@ -11,6 +11,7 @@ pub mod mounts;
 pub mod outcome;
 pub mod power;
 pub mod program;
+pub mod snapshot;
 pub mod stop_when;
 pub mod swift;
 #[path = "../../../src/testdata.rs"]

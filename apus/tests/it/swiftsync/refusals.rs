@@ -22,7 +22,9 @@ pub enum Blame {
 impl Blame {
     pub fn of(error: &SyncError) -> Self {
         match error {
-            SyncError::Hints { .. } => Self::Hints,
+            SyncError::Hints { .. } | SyncError::Snapshot { .. } | SyncError::Differs { .. } => {
+                Self::Hints
+            }
             SyncError::Refused(_) => Self::Block,
             SyncError::Store(_) => Self::Disk,
             SyncError::Input(_) | SyncError::WrongOptions(_) | SyncError::WouldShrink(_) => {

@@ -215,7 +215,7 @@ impl Input {
         let is_taproot = matches!(self.wrap, Wrap::KeyPath | Wrap::Leaf);
         if is_taproot {
             let extra = TaprootExtra { annex: self.annex.as_deref().map(annex_hash), leaf };
-            let message = messages.taproot(input, hash_type, extra).unwrap_or_default();
+            let message = messages.taproot_message(input, hash_type, extra).unwrap_or_default();
             let message = Message::from_digest(message);
             let keys = Keypair::from_secret_key(&SECP, &secret(key));
             let mut signature = SECP.sign_schnorr_no_aux_rand(&message, &keys).serialize().to_vec();
@@ -224,9 +224,9 @@ impl Input {
         }
         let message = match self.wrap {
             Wrap::Bare | Wrap::P2sh => {
-                messages.legacy(input, &self.script, hash_type).unwrap_or(sighash_one())
+                messages.legacy_message(input, &self.script, hash_type).unwrap_or(sighash_one())
             }
-            _ => messages.v0(input, &self.script, hash_type),
+            _ => messages.v0_message(input, &self.script, hash_type),
         };
         ecdsa(key, message, hash_type)
     }

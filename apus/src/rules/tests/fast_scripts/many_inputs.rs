@@ -121,8 +121,10 @@ fn messages_are_those_of_their_type_and_script() {
     let single = Asm::new().push(&public(7)).op(OP_CHECKSIG).0;
     let spend = Spend::one(Wrap::Bare, single.clone(), vec![by(7)]);
     let code = Asm::new().push(&public(7)).op(OP_CHECKSIGVERIFY).0;
-    let other = spend.with_messages(|messages| messages.legacy(0, &code, 1)).expect("a message");
-    let wrong = spend.with_messages(|messages| messages.legacy(0, &single, 1)).expect("a message");
+    let other =
+        spend.with_messages(|messages| messages.legacy_message(0, &code, 1)).expect("a message");
+    let wrong =
+        spend.with_messages(|messages| messages.legacy_message(0, &single, 1)).expect("a message");
     let script_sig = spend.tx.input[0].script_sig.to_bytes();
     // The signature that scriptSig checks stands in it, so that Core would delete it there: it is
     // left, whichever message it signs.

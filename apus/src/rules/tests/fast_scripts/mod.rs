@@ -21,8 +21,8 @@ use build::Spend;
 use super::assemble;
 use crate::rules::{FastScripts, FastVerdict, TxScripts};
 use crate::script::Left;
-use crate::sighash::TxSighash;
-use crate::wire::{BlockView, Header, Prevout, ScriptFlags, flags};
+use crate::sighash::{SharedHashes, TxSighash};
+use crate::wire::{BlockView, Header, Prevout, ScriptFlags, TxView, flags};
 
 /// The flags of each block since the latest soft fork.
 const ALL: ScriptFlags = flags::P2SH
@@ -85,8 +85,10 @@ fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     let view = BlockView::parse(&block).expect("transactions are well-formed");
     let prevouts: Vec<Vec<Prevout>> = spends.iter().map(prevouts).collect();
     let mut fast = FastScripts::new(None);
-    for (tx, prevouts) in view.txs().zip(&prevouts) {
-        let mut messages = TxSighash::new(tx, prevouts);
+    let txs: Vec<TxView> = view.txs().collect();
+    let shared = SharedHashes::of_many(&txs);
+    for ((tx, prevouts), shared) in txs.into_iter().zip(&prevouts).zip(shared) {
+        let mut messages = TxSighash::with_shared(tx, prevouts, shared);
         (0..prevouts.len()).for_each(|input| fast.add(&mut messages, input, flags));
     }
     let mut verdicts = fast.decide().into_iter();

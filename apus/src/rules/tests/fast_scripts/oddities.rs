@@ -417,7 +417,7 @@ fn signatures_in_their_own_script() {
     for (wrap, expected) in [(Wrap::Bare, Expected::Left), (Wrap::P2sh, Expected::Left)] {
         let blank = Spend::unsigned(vec![vec![OP_1]]);
         let signature = blank.with_messages(|messages| {
-            ecdsa(1, messages.legacy(0, &rest, 1).expect("a message"), 1)
+            ecdsa(1, messages.legacy_message(0, &rest, 1).expect("a message"), 1)
         });
         let script = [&push(&signature)[..], &rest].concat();
         let spend = Spend::one(wrap, script.clone(), vec![bytes(&signature)]);
@@ -432,7 +432,7 @@ fn signatures_in_their_own_script() {
         let multisig = Asm::new().multisig(1, &[public(1)]);
         let code = [&[OP_DROP][..], &multisig.0].concat();
         let signature = blank.with_messages(|messages| {
-            ecdsa(1, messages.legacy(0, &code, 1).expect("a message"), 1)
+            ecdsa(1, messages.legacy_message(0, &code, 1).expect("a message"), 1)
         });
         let script = [&push(&signature)[..], &code].concat();
         let spend = Spend::one(wrap, script, vec![bytes(&[]), bytes(&signature)]);

@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 
-use super::summary::EndedEarly;
+use super::ended::EndedEarly;
 
 /// Hands `items` to all threads of the pool, one at a time and in their order. Each thread has a
 /// state of its own, `new` at first and changed by `work` with each item; returns these states.
 ///
 /// # Errors
 /// The first of `work`; or `stop` became true. Items that were not handed out by then are not.
-pub(super) fn for_each_on_pool<T: Send, S: Send>(
+pub fn for_each_on_pool<T: Send, S: Send>(
     pool: &ThreadPool,
     items: impl Iterator<Item = T> + Send,
     stop: &AtomicBool,
@@ -40,6 +40,6 @@ pub(super) fn for_each_on_pool<T: Send, S: Send>(
 }
 
 /// Ends the work early if somebody asks to stop.
-pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), EndedEarly> {
+pub fn check_stop(stop: &AtomicBool) -> Result<(), EndedEarly> {
     if stop.load(Relaxed) { Err(EndedEarly::Stopped) } else { Ok(()) }
 }

@@ -1,10 +1,15 @@
 //! Scripts whose signatures are verified many at a time.
 
+mod held;
+mod multisig;
+
 use secp_lanes::{Batch, Kernel, Verdict};
 
-use crate::script::{Check, Left, signature_checks};
-use crate::sighash::TxSighash;
+use crate::script::{Left, signature_checks};
+use crate::sighash::{Preimages, TxSighash};
 use crate::wire::ScriptFlags;
+use held::{Held, HeldSignature};
+use multisig::Multisig;
 
 /// What is known of an input's scripts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,15 +20,19 @@ pub enum FastVerdict {
     Left(Left),
 }
 
-/// The most signatures that are verified together. Crafted inputs have hundreds each.
+/// The most signatures that are verified together, and the most messages and hashes that wait for
+/// them. Crafted inputs have hundreds each.
 const TOGETHER_MAX: usize = 4096;
 
-/// Checks the scripts of many inputs at once: `script` says which signatures they ask for, and
-/// these are verified together. Says only that a spend is valid, or that Core's engine has to be
-/// asked.
+/// Checks the scripts of many inputs at once: `script` says which hashes and signatures they ask
+/// for. What signatures sign and what outputs commit to is hashed together, and then the signatures
+/// are verified together. Says only that a spend is valid, or that Core's engine has to be asked.
 ///
-/// The memory stays from one batch to the next: 3 MB, for at most 4,096 signatures.
+/// The memory stays from one batch to the next: 7 MB, for at most 4,096 signatures.
 pub struct FastScripts {
+    preimages: Preimages,
+    /// Checks that no verdict of the batch is about yet, since their messages may not be hashed.
+    held: Held,
     batch: Batch,
     /// What each verdict of the batch is about.
     places: Vec<Place>,
@@ -48,28 +57,12 @@ enum Place {
     Multisig { multisig: usize, signature: usize },
 }
 
-/// A CHECKMULTISIG: an assignment of keys to its signatures is looked for, in which both are in the
-/// same order.
-struct Multisig {
-    input: usize,
-    keys: Vec<Box<[u8]>>,
-    signatures: Vec<Signature>,
-    is_done: bool,
-}
-
-struct Signature {
-    der: Box<[u8]>,
-    message: [u8; 32],
-    /// The index of the key that it is tried with.
-    key: usize,
-    /// Whether it was found to be by that key.
-    is_valid: bool,
-}
-
 impl FastScripts {
     /// For signatures that are verified with this kernel, or with the fastest one.
     pub fn new(kernel: Option<Kernel>) -> Self {
         Self {
+            preimages: Preimages::default(),
+            held: Held::default(),
             batch: Batch::new(secp_lanes::Options { kernel, ..secp_lanes::Options::default() }),
             places: Vec::new(),
             multisigs: Vec::new(),
@@ -80,40 +73,61 @@ impl FastScripts {
 
     /// Adds the input at `input` of a transaction.
     pub fn add(&mut self, messages: &mut TxSighash, input: usize, flags: ScriptFlags) {
-        let mut checks = Vec::with_capacity(1);
-        let left = signature_checks(messages, input, flags, &mut checks).err();
+        // P2WPKH and P2PKH have two: the hash of the key, and the signature.
+        let mut checks = Vec::with_capacity(2);
+        let left = signature_checks(messages, input, flags, &mut self.preimages, &mut checks).err();
         let index = self.inputs.len();
         let open = if left.is_none() { checks.len() } else { 0 };
         self.inputs.push(Input { left, open });
         if left.is_none() {
-            checks.into_iter().for_each(|check| self.push(index, check));
+            checks.into_iter().for_each(|check| self.held.push(index, check));
         }
-        if self.places.len() >= TOGETHER_MAX {
+        if (self.places.len() + self.held.len()).max(self.preimages.len()) >= TOGETHER_MAX {
             self.round();
         }
     }
 
-    fn push(&mut self, input: usize, check: Check) {
-        match check {
-            Check::Ecdsa { key, signature, message } => {
-                self.batch.push_ecdsa(key, signature, &message);
+    /// Hashes what the checks are about that are held, and adds their signatures to the batch.
+    fn release(&mut self) {
+        let Self { preimages, held, batch, places, multisigs, inputs, .. } = self;
+        held.decide_hashes(|input, holds| match holds {
+            true => inputs[input].open -= 1,
+            false => inputs[input].left = Some(Left::False),
+        });
+        let messages = preimages.hash_all();
+        let first_new = multisigs.len();
+        for (input, signature) in held.signatures.drain(..) {
+            if inputs[input].left.is_some() {
+                continue;
             }
-            Check::Schnorr { key, signature, message } => {
-                self.batch.push_schnorr(key, signature, &message);
-            }
-            Check::Tweak { internal, tweak, output, odd } => {
-                self.batch.push_tweak(internal, &tweak, output, odd);
-            }
-            Check::Multisig { keys, signatures } => {
-                let mut multisig = Multisig::new(input, &keys, &signatures);
-                if multisig.advance() {
-                    self.multisigs.push(multisig);
-                    self.push_untried(self.multisigs.len() - 1);
+            match signature {
+                HeldSignature::Ecdsa { key, signature, message } => {
+                    let (key, signature) = (&held.bytes[key], &held.bytes[signature]);
+                    batch.push_ecdsa(key, signature, messages.of(message));
                 }
-                return;
+                HeldSignature::Schnorr { key, signature, message } => {
+                    batch.push_schnorr(&key, &signature, messages.of(message));
+                }
+                HeldSignature::Tweak { internal, tweak, output, odd } => {
+                    batch.push_tweak(&internal, &tweak, &output, odd);
+                }
+                HeldSignature::Multisig { keys, signatures } => {
+                    let hashed = |(der, message)| (der, *messages.of(message));
+                    let mut multisig =
+                        Multisig::new(input, keys, signatures.into_iter().map(hashed));
+                    if multisig.advance() {
+                        multisigs.push(multisig);
+                    }
+                    continue;
+                }
             }
+            places.push(Place::Input(input));
         }
-        self.places.push(Place::Input(input));
+        held.clear();
+        preimages.clear();
+        for new in first_new..self.multisigs.len() {
+            self.push_untried(new);
+        }
     }
 
     /// Adds the signatures of a CHECKMULTISIG that are not known to be valid, each with its key.
@@ -131,9 +145,10 @@ impl FastScripts {
     /// were. What is added next starts a new batch.
     pub fn decide(&mut self) -> Vec<FastVerdict> {
         // A key that does not fit only suggests the next one, so there are more rounds than one.
-        while !self.places.is_empty() {
+        while !self.places.is_empty() || self.held.len() > 0 {
             self.round();
         }
+        self.preimages.clear();
         self.multisigs.clear();
         let verdict = |input: Input| match (input.left, input.open) {
             (None, 0) => FastVerdict::Valid,
@@ -143,8 +158,9 @@ impl FastScripts {
         self.inputs.drain(..).map(verdict).collect()
     }
 
-    /// Verifies what waits, and adds the next keys of each CHECKMULTISIG.
+    /// Hashes and verifies what waits, and adds the next keys of each CHECKMULTISIG.
     fn round(&mut self) {
+        self.release();
         let verdicts = self.batch.verify();
         assert_eq!(verdicts.len(), self.places.len(), "a verdict for each signature");
         self.signatures += verdicts.len() as u64;
@@ -152,13 +168,12 @@ impl FastScripts {
             match (place, *verdict) {
                 (Place::Input(input), Verdict::Valid) => self.inputs[input].open -= 1,
                 (Place::Input(input), _) => self.inputs[input].left = Some(Left::Signature),
-                (Place::Multisig { multisig, signature }, Verdict::Valid) => {
-                    self.multisigs[multisig].signatures[signature].is_valid = true;
-                }
                 (Place::Multisig { multisig, .. }, Verdict::Undecided) => {
                     self.multisigs[multisig].give_up();
                 }
-                (Place::Multisig { .. }, Verdict::Invalid) => {}
+                (Place::Multisig { multisig, signature }, verdict) => {
+                    self.multisigs[multisig].answer(signature, verdict == Verdict::Valid);
+                }
             }
         }
         for index in 0..self.multisigs.len() {
@@ -167,7 +182,7 @@ impl FastScripts {
             if multisig.is_done || input.left.is_some() {
                 continue;
             }
-            if multisig.signatures.iter().all(|signature| signature.is_valid) {
+            if multisig.holds() {
                 multisig.is_done = true;
                 input.open -= 1;
             } else if multisig.advance() {
@@ -181,43 +196,5 @@ impl FastScripts {
     /// The number of signatures and commitments that were verified so far.
     pub fn signatures(&self) -> u64 {
         self.signatures
-    }
-}
-
-impl Multisig {
-    /// No key has been tried; the last ones will be first, as by Core.
-    fn new(input: usize, keys: &[&[u8]], signatures: &[(&[u8], [u8; 32])]) -> Self {
-        let untried = |(der, message): &(&[u8], [u8; 32])| Signature {
-            der: Box::from(*der),
-            message: *message,
-            key: keys.len(),
-            is_valid: false,
-        };
-        Self {
-            input,
-            keys: keys.iter().map(|key| Box::from(*key)).collect(),
-            signatures: signatures.iter().map(untried).collect(),
-            is_done: false,
-        }
-    }
-
-    /// Has no other key tried.
-    fn give_up(&mut self) {
-        self.keys.clear();
-    }
-
-    /// Moves each signature that is not by its key to the one before, and those before it so that
-    /// the order stays. Returns whether there are keys enough.
-    fn advance(&mut self) -> bool {
-        // The keys below are left for the signatures that come before.
-        let mut left = self.keys.len();
-        for signature in self.signatures.iter_mut().rev() {
-            let end = (signature.key + usize::from(signature.is_valid)).min(left);
-            let is_key = |key: &usize| !self.keys[*key].is_empty();
-            let Some(key) = (0..end).rev().find(is_key) else { return false };
-            signature.is_valid &= key == signature.key;
-            (signature.key, left) = (key, key);
-        }
-        true
     }
 }

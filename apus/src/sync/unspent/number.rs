@@ -11,8 +11,8 @@ use crate::wire::BlockView;
 ///
 /// # Errors
 /// The first key that is of no output of this block, or of one that cannot be spent.
-pub(super) fn number(
-    block: &BlockView<&[u8]>,
+pub fn number<B: AsRef<[u8]>>(
+    block: &BlockView<B>,
     txids: &[Hash],
     overwritten: bool,
     numbering: Numbering,
@@ -64,7 +64,7 @@ fn stranger(keys: &[OutputKey], txids: &[Hash]) -> OutputKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::hints::sorted::output_key;
+    use crate::sync::unspent::output_key;
     use crate::testdata::{blocks_of, data};
     use crate::wire::OutPoint;
 

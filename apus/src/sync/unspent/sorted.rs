@@ -1,7 +1,8 @@
-//! An external sort of the unspent outputs into the order in which the blocks that created them
-//! lie in the files.
+//! An external sort of unspent outputs by the blocks that created them, in whatever order those are
+//! numbered: by their places in the files, or by height.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -14,12 +15,11 @@ const TXID_BYTES: usize = 16;
 /// The bytes of an [`OutputKey`].
 const KEY_BYTES: usize = 4 + TXID_BYTES + 4;
 
-/// The sort key of an unspent output: index of its block in file order, start of the txid, index of
-/// the output. The numbers are big endian, so that keys sort as bytes do.
-pub(super) type OutputKey = [u8; KEY_BYTES];
+/// The sort key of an unspent output: index of its block, start of the txid, index of the output. The numbers are big endian, so that keys sort as bytes do.
+pub type OutputKey = [u8; KEY_BYTES];
 
-/// The key of an output of the block at index `block` in file order.
-pub(super) fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
+/// The key of an output of the block at index `block`.
+pub fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
     let mut bytes = [0; KEY_BYTES];
     bytes[..4].copy_from_slice(&block.to_be_bytes());
     bytes[4..20].copy_from_slice(txid_start(&outpoint.txid));
@@ -27,30 +27,30 @@ pub(super) fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
     bytes
 }
 
-/// The index in file order of an output's block.
-pub(super) fn block_of(key: &OutputKey) -> u32 {
+/// The index of an output's block.
+pub fn block_of(key: &OutputKey) -> u32 {
     u32::from_be_bytes([key[0], key[1], key[2], key[3]])
 }
 
 /// The start of an output's txid.
-pub(super) fn txid_of(key: &OutputKey) -> &[u8] {
+pub fn txid_of(key: &OutputKey) -> &[u8] {
     &key[4..20]
 }
 
 /// The index of an output in its transaction.
-pub(super) fn vout_of(key: &OutputKey) -> u32 {
+pub fn vout_of(key: &OutputKey) -> u32 {
     u32::from_be_bytes([key[20], key[21], key[22], key[23]])
 }
 
 /// The start of a txid that keys hold, which [`txid_of`] returns.
-pub(super) fn txid_start(txid: &Hash) -> &[u8] {
+pub fn txid_start(txid: &Hash) -> &[u8] {
     &txid.0[..TXID_BYTES]
 }
 
 /// The keys that one thread has collected: sorted runs on disk, and the latest keys in memory.
-pub(super) struct Collector<'a> {
-    spill: &'a SpillFile,
-    groups: &'a [Range<u32>],
+pub struct Collector {
+    spill: Arc<SpillFile>,
+    groups: Arc<[Range<u32>]>,
     /// Keys that are in no run yet.
     held: Vec<OutputKey>,
     /// The most keys that are held.
@@ -73,10 +73,10 @@ enum RunKeys {
     Spilled { offset: u64 },
 }
 
-impl<'a> Collector<'a> {
+impl Collector {
     /// A collector that never holds more than `bytes_max` of keys, but at least one. `groups` are
-    /// ranges of blocks' indices in file order, one after the other.
-    pub fn new(spill: &'a SpillFile, groups: &'a [Range<u32>], bytes_max: usize) -> Self {
+    /// ranges of blocks' indices, one after the other.
+    pub fn new(spill: Arc<SpillFile>, groups: Arc<[Range<u32>]>, bytes_max: usize) -> Self {
         let held_max = (bytes_max / KEY_BYTES).clamp(1, u32::MAX as usize);
         Self { spill, groups, held: Vec::new(), held_max, runs: Vec::new() }
     }
@@ -124,14 +124,14 @@ impl<'a> Collector<'a> {
 }
 
 /// All keys, in order, a group of blocks at a time.
-pub(super) struct SortedKeys<'a> {
-    spill: &'a SpillFile,
+pub struct SortedKeys {
+    spill: Arc<SpillFile>,
     runs: Vec<Run>,
 }
 
-impl<'a> SortedKeys<'a> {
+impl SortedKeys {
     /// The keys that all threads have collected. Those in memory are sorted on the caller's pool.
-    pub fn new(spill: &'a SpillFile, collectors: Vec<Collector>) -> Self {
+    pub fn new(spill: Arc<SpillFile>, collectors: Vec<Collector>) -> Self {
         let runs = collectors.into_par_iter().flat_map_iter(Collector::into_runs).collect();
         Self { spill, runs }
     }
@@ -172,20 +172,20 @@ mod tests {
     #[test]
     fn collected_keys_come_back_sorted_whatever_the_bound() {
         let dir = tempfile::tempdir().unwrap();
-        let groups = [0..3, 3..4, 4..90, 90..100];
+        let groups: Arc<[_]> = Arc::from([0..3, 3..4, 4..90, 90..100]);
         let made = |n: u32| {
             let txid = Hash(sha256(&(n / 3).to_le_bytes()));
             output_key(txid.0[0] as u32 * 100 / 256, &OutPoint { txid, vout: n % 3 })
         };
         for (bytes_max, threads) in [(0, 1), (24 * 7, 3), (24 * 100, 2), (1 << 20, 8)] {
-            let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
-            let collector = || Collector::new(&spill, &groups, bytes_max);
+            let spill = Arc::new(SpillFile::unlinked(&dir.path().join("out"), ".test"));
+            let collector = || Collector::new(Arc::clone(&spill), Arc::clone(&groups), bytes_max);
             let mut collectors: Vec<_> = (0..threads).map(|_| collector()).collect();
             for n in 0..1_000 {
                 collectors[n as usize % threads].push(made(n)).unwrap();
             }
             assert_eq!(spill.bytes_written() == 0, bytes_max > 24_000);
-            let sorted = SortedKeys::new(&spill, collectors);
+            let sorted = SortedKeys::new(spill, collectors);
             let (mut all, mut loaded) = (Vec::new(), Vec::new());
             for (index, group) in groups.iter().enumerate() {
                 sorted.load(index, &mut loaded).unwrap();

@@ -10,6 +10,7 @@ use crate::hash::Hash;
 use crate::leveldb;
 #[cfg(feature = "export")]
 use crate::rules::HeaderFacts;
+use crate::rules::bip30_overwritten_after;
 use crate::store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use crate::sync::error::SyncError;
 use crate::sync::node::open_directory;
@@ -18,7 +19,7 @@ use crate::wire::{BlockView, merkle_root};
 
 /// A block of the chain, and its place in the files.
 #[derive(Clone, Copy)]
-pub(crate) struct StoredBlock {
+pub struct StoredBlock {
     pub hash: Hash,
     /// Where the block is stored; `None` if it was pruned.
     pub pos: Option<FlatFilePos>,
@@ -33,7 +34,7 @@ pub(crate) struct StoredBlock {
 /// The chain of a synced directory, which is locked and never changed: the blocks from genesis to
 /// the best block of the chainstate. Each takes 64 bytes of memory, and 400 while the directory is
 /// being opened.
-pub(crate) struct StoredChain {
+pub struct StoredChain {
     pub files: BlockFiles,
     pub chainstate: Chainstate,
     /// The blocks, by height.
@@ -43,7 +44,7 @@ pub(crate) struct StoredChain {
 }
 
 /// A block that was read, with the ids of its transactions.
-pub(crate) struct ReadBlock<'a> {
+pub struct ReadBlock<'a> {
     pub view: BlockView<&'a [u8]>,
     pub txids: Vec<Hash>,
 }
@@ -75,6 +76,19 @@ impl StoredChain {
         self.blocks.len().saturating_sub(1) as u32
     }
 
+    /// An error if one of the two coinbases that a later block overwrote was unspent at `height`
+    /// and is overwritten now (BIP30): neither the chainstate nor undo data has it.
+    pub fn refuse_between_bip30_twins(&self, height: u32) -> Result<(), SyncError> {
+        let hash_at = |height: u32| Some(self.blocks.get(height as usize)?.hash);
+        match bip30_overwritten_after(height, hash_at) {
+            Some((first, second)) if second <= self.height() => Err(SyncError::Input(format!(
+                "the UTXO set of height {height} is not known: it had the coinbase of block \
+                 {first}, which block {second} has overwritten; take height {second} or above"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The heights of a range of blocks in the order in which they lie in the files.
     ///
     /// # Errors
@@ -84,8 +98,8 @@ impl StoredChain {
         for height in heights {
             let pos = self.blocks[height as usize].pos.ok_or_else(|| {
                 SyncError::Input(format!(
-                    "block {height} is not stored here, its file was pruned: hints are made from \
-                     all blocks, so use a directory that holds them"
+                    "block {height} is not stored here, its file was pruned, and this is made from \
+                     all blocks: use a directory that holds them"
                 ))
             })?;
             placed.push((pos, height));
@@ -141,14 +155,14 @@ impl StoredChain {
         Ok(pos)
     }
 
-    /// The error for a block without undo data: hints cannot be made for a height below its own.
-    /// The message names the heights for which they can.
+    /// The error for a block without undo data: which coins were unspent below its height is
+    /// unknown. The message names the heights for which it is known.
     fn no_undo(&self, height: u32) -> SyncError {
         let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
         let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);
         SyncError::Input(format!(
             "block {height} has no undo data here, without which the heights of the coins that it \
-             spent are unknown: make hints for height {lowest} or above"
+             spent are unknown: take height {lowest} or above"
         ))
     }
 }

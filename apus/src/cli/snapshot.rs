@@ -1,0 +1,348 @@
+//! `apus snapshot …`: makes, describes and proves UTXO snapshots.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::directory::Directory;
+use super::exit;
+use super::failure::Failure;
+use super::home::expand_home;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::numbers::{precise, thousands};
+use super::report_json::summary_json;
+use super::reporting::Reporting;
+use crate::sync::{self, AssumeValid, SnapshotInfo, SnapshotSummary, Summary};
+
+#[derive(Subcommand)]
+pub enum SnapshotCommand {
+    Create(Create),
+    Info(Info),
+    Verify(Verify),
+}
+
+/// Write the UTXO set of a synced directory to a file, as Bitcoin Core's dumptxoutset does.
+///
+/// The file is the same as Core's, byte for byte, at the tip and at every height below it: there,
+/// the coins that later blocks have spent come from their undo data, and nothing is rewound. Core
+/// loads it with loadtxoutset if its chain parameters list the height.
+///
+/// The directory, made by Bitcoin Core or by `apus sync`, is read and not changed; bitcoind must
+/// not be running on it.
+#[derive(Args)]
+#[command(after_help = CREATE_EXAMPLES)]
+pub struct Create {
+    #[command(flatten)]
+    directory: Directory,
+    /// The height whose UTXO set is written [default: the directory's tip].
+    #[arg(long, value_name = "N")]
+    height: Option<u32>,
+    /// Take the outputs that this hints file calls unspent, for its height: of the directory the
+    /// blocks alone are used, and no undo data is needed. `apus snapshot verify` proves the result.
+    #[arg(long, value_name = "FILE", conflicts_with = "height")]
+    hints: Option<PathBuf>,
+    /// The file to write, which must not exist. Until it is whole its name ends in .incomplete.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// MiB of memory for coins that undo data has, at least 16; what does not fit goes to a
+    /// temporary file [default: 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  apus snapshot create -o utxo.dat                     at the tip of Bitcoin Core's own directory
+  apus snapshot create --height 935000 -o utxo.dat     at a height that Core 31 loads";
+
+/// Show what a snapshot file holds: base block, coins, and the hash that Core knows for some
+/// heights.
+#[derive(Args)]
+pub struct Info {
+    /// The snapshot file.
+    file: PathBuf,
+    /// Number of threads [default: one for each core].
+    #[arg(long, value_name = "N")]
+    par: Option<usize>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prove that a snapshot is what the blocks up to its base block leave unspent, and keep nothing.
+///
+/// Every coin is proved, with its height, whether a coinbase made it, its amount and its script;
+/// and that there is no other. That takes one pass over the blocks in any order, on all cores,
+/// without hints or look-ups. A wrong snapshot is refused, and the coins that differ are named.
+///
+/// That the blocks are valid is another question: without --full they are taken as valid, but for
+/// the rules that need no coins.
+#[derive(Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct Verify {
+    /// The snapshot file.
+    file: PathBuf,
+    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory,
+    /// which is only read. May be given many times [default: the blocks of the data directory].
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    from: Vec<PathBuf>,
+    #[command(flatten)]
+    directory: Directory,
+    /// Check every script and rule too, with the coins that the rev files next to the blocks have.
+    #[arg(long)]
+    full: bool,
+    /// 0: the same as --full.
+    #[arg(long, hide = true, value_parser = ["0"])]
+    assumevalid: Option<String>,
+    /// MiB of memory for the snapshot's coins, 24 bytes each, at least 16; what does not fit goes to
+    /// a temporary file [default: 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  apus snapshot verify utxo.dat                        by the blocks of Bitcoin Core's own directory
+  apus snapshot verify utxo.dat --from /old/node       by the block files of another node
+  apus snapshot verify utxo.dat --from /old/node --full
+                                                       and every script in these blocks";
+
+/// Runs one of the commands.
+pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    match command {
+        SnapshotCommand::Create(create) => run_create(create, quiet),
+        SnapshotCommand::Info(info) => run_info(info, quiet),
+        SnapshotCommand::Verify(verify) => run_verify(verify, quiet),
+    }
+}
+
+fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
+    let path = new_file(&create.output)?;
+    let mut chosen = create.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(create.dbcache).map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: create.json };
+    chosen.announce(&[], reporting);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let result = match create.hints.as_deref().map(expand_home) {
+        None => sync::create_snapshot(&chosen.options, create.height, &path, &reporter, &stop),
+        Some(hints) => {
+            sync::create_snapshot_of_hints(&chosen.options, &hints, &path, &reporter, &stop)
+        }
+    };
+    reporter.finish();
+    let summary = result?;
+    reporting.report(|| created_json(&summary, &path), || created_text(&summary, &path))?;
+    Ok(exit::status(summary.interrupted))
+}
+
+/// The path of a file that is to be made.
+///
+/// # Errors
+/// There is something already, or it is standard output.
+fn new_file(path: &Path) -> Result<PathBuf, Failure> {
+    if path == Path::new("-") {
+        return Err(Failure::usage(
+            "--output -: the file is renamed once it is whole, which standard output does not \
+             allow: name a file",
+        ));
+    }
+    let path = expand_home(path);
+    match path.symlink_metadata() {
+        Ok(_) => {
+            Err(Failure::input(format!("{} exists already: name another file", path.display())))
+        }
+        Err(_) => Ok(path),
+    }
+}
+
+fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = verify.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(verify.dbcache).map_err(Failure::usage)?;
+    let from: Vec<PathBuf> = verify.from.iter().map(|path| expand_home(path)).collect();
+    let reporting = Reporting { quiet, json: verify.json };
+    chosen.announce(&from, reporting);
+    let mut options = chosen.options;
+    let is_full = verify.full || verify.assumevalid.is_some();
+    if is_full {
+        options.assumevalid = AssumeValid::Nothing;
+    }
+    let file = expand_home(&verify.file);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let result = sync::verify_snapshot(&options, &file, &from, &reporter, &stop);
+    reporter.finish();
+    let summary = result?;
+    let text = || verified_text(&summary, &file, is_full);
+    reporting.report(|| summary_json(&summary, reporter.most_memory()), text)?;
+    Ok(exit::status(summary.interrupted))
+}
+
+fn verified_text(summary: &Summary, file: &Path, is_full: bool) -> String {
+    if summary.interrupted {
+        return format!("Interrupted: {} is neither proved nor refuted", file.display());
+    }
+    let blocks = match is_full {
+        true => "Every rule and every script of these blocks was checked.",
+        false => {
+            "The blocks were taken as valid, but for rules that need no coins; --full checks \
+             everything."
+        }
+    };
+    format!(
+        "{} is what the blocks up to height {} leave unspent, block {}: {} coins, each with its \
+         height, amount and script, and no other. Proved in {}\n{blocks}",
+        file.display(),
+        thousands(summary.height.into()),
+        summary.best_block,
+        thousands(summary.coins.unwrap_or_default()),
+        precise(summary.elapsed)
+    )
+}
+
+#[derive(Serialize)]
+struct CreatedJson {
+    coins_written: u64,
+    base_hash: String,
+    base_height: u32,
+    path: String,
+    bytes: u64,
+    seconds: f64,
+    interrupted: bool,
+}
+
+/// The object of Core's `dumptxoutset`, as far as it is known without a pass over all coins, and
+/// what Apus adds.
+fn created_json(summary: &SnapshotSummary, path: &Path) -> String {
+    let json = CreatedJson {
+        coins_written: summary.coins,
+        base_hash: summary.base.to_string(),
+        base_height: summary.height,
+        path: path.display().to_string(),
+        bytes: summary.bytes,
+        seconds: summary.elapsed.as_secs_f64(),
+        interrupted: summary.interrupted,
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+fn created_text(summary: &SnapshotSummary, path: &Path) -> String {
+    if summary.interrupted {
+        return format!("Interrupted: {} was not written", path.display());
+    }
+    format!(
+        "UTXO set of height {}, block {}\n{} coins, {} bytes in {}, made in {}",
+        thousands(summary.height.into()),
+        summary.base,
+        thousands(summary.coins),
+        thousands(summary.bytes),
+        path.display(),
+        precise(summary.elapsed),
+    )
+}
+
+fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
+    let path = expand_home(&info.file);
+    let reporter = Reporting { quiet, json: info.json }.reporter();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = info.par.filter(|threads| *threads > 0).unwrap_or(cores);
+    let result = sync::snapshot_info(&path, threads, &reporter);
+    reporter.finish();
+    let found = result?;
+    // --quiet does not suppress what was asked for.
+    let reporting = Reporting { quiet: false, json: info.json };
+    reporting.report(|| info_json(&found, &path), || info_text(&found))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct InfoJson {
+    file: String,
+    base_hash: String,
+    base_height: Option<u32>,
+    chain: Option<&'static str>,
+    magic: String,
+    coins: u64,
+    transactions: u64,
+    total_amount: serde_json::Number,
+    hash_serialized_3: String,
+    listed: Option<bool>,
+    sorted: bool,
+    bytes: u64,
+}
+
+fn info_json(info: &SnapshotInfo, path: &Path) -> String {
+    let json = InfoJson {
+        file: path.display().to_string(),
+        base_hash: info.base.to_string(),
+        base_height: info.listed.map(|listed| listed.height),
+        chain: info.chain.map(|chain| chain.name()),
+        magic: hex(&info.magic),
+        coins: info.stats.coins,
+        transactions: info.stats.transactions,
+        total_amount: bitcoins(info.stats.total_amount).parse().expect("digits"),
+        hash_serialized_3: info.stats.hash_serialized.to_string(),
+        listed: info.is_as_listed(),
+        sorted: info.is_sorted,
+        bytes: info.bytes,
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+fn info_text(info: &SnapshotInfo) -> String {
+    let height = match info.listed {
+        Some(listed) => format!(" at height {}", thousands(listed.height.into())),
+        None => String::new(),
+    };
+    let chain = match info.chain {
+        Some(chain) => chain.name().to_string(),
+        None => format!("unknown, with the magic bytes {}", hex(&info.magic)),
+    };
+    let listed = match info.is_as_listed() {
+        Some(true) => "the one that Bitcoin Core's chain parameters list for this block",
+        Some(false) => {
+            "WRONG: Bitcoin Core's chain parameters list another hash for this block, and Core \
+             refuses this file"
+        }
+        None => {
+            "Bitcoin Core's chain parameters list none for this block, and Core loads no such file"
+        }
+    };
+    let order = match info.is_sorted {
+        true => "that of Bitcoin Core",
+        false => "another one than Bitcoin Core's",
+    };
+    format!(
+        "network            {chain}\n\
+         base block         {}{height}\n\
+         coins              {} of {} transactions\n\
+         total amount       {} BTC\n\
+         hash_serialized_3  {}\n\
+         that hash          {listed}\n\
+         order of coins     {order}\n\
+         bytes              {}",
+        info.base,
+        thousands(info.stats.coins),
+        thousands(info.stats.transactions),
+        bitcoins(info.stats.total_amount),
+        info.stats.hash_serialized,
+        thousands(info.bytes),
+    )
+}
+
+/// An amount in bitcoins with eight decimals, as Core prints it.
+fn bitcoins(satoshi: u128) -> String {
+    format!("{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,64 @@
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use memmap2::Mmap;
+
+use crate::disk::Disk;
+use crate::hash::{Hash, sha256d};
+
+use super::error::{SnapshotError, SnapshotReadError};
+use super::head::SnapshotHead;
+use super::pieces::SnapshotPieces;
+
+/// A snapshot file, mapped into memory.
+pub struct SnapshotFile {
+    path: PathBuf,
+    head: SnapshotHead,
+    bytes: Mmap,
+    digest: OnceLock<Hash>,
+}
+
+impl SnapshotFile {
+    /// Maps the file and reads its head.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no snapshot.
+    pub fn open(path: &Path) -> Result<Self, SnapshotReadError> {
+        let file = Disk::new().open_read(path)?;
+        let none = || SnapshotError::new("this is not a UTXO snapshot, and no regular file");
+        if !path.is_file() {
+            return Err(none().into());
+        }
+        if file.is_empty()? {
+            return Err(SnapshotError::new("this is not a UTXO snapshot: the file is empty").into());
+        }
+        let bytes = file.map()?;
+        let (path, head) = (path.to_path_buf(), SnapshotHead::parse(&bytes)?);
+        Ok(Self { path, head, bytes, digest: OnceLock::new() })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its head.
+    pub fn head(&self) -> &SnapshotHead {
+        &self.head
+    }
+
+    /// The length of the file in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The double SHA-256 of the file, computed when it is first asked for: a second for 2 GB.
+    pub fn digest(&self) -> Hash {
+        *self.digest.get_or_init(|| sha256d(&self.bytes))
+    }
+
+    /// All coins, in pieces.
+    pub fn pieces(&self) -> SnapshotPieces<'_> {
+        SnapshotPieces::new(&self.bytes, self.head.coins)
+    }
+}

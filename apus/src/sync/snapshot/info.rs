@@ -1,0 +1,100 @@
+//! What a snapshot file holds.
+
+use std::path::Path;
+
+use crate::coins::{
+    SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors, snapshot_stats,
+    snapshot_stats_sorted,
+};
+use crate::disk::Disk;
+use crate::hash::Hash;
+use crate::sync::claim::of_read;
+use crate::sync::error::SyncError;
+use crate::sync::progress::{Observer, Phase, Progress};
+use crate::sync::temporary::TemporaryDir;
+use crate::sync::threads;
+use crate::wire::{AssumeutxoData, Chain, Network};
+
+/// Bytes of coins that are sorted in memory; the others go to a temporary file.
+const SORTING_BYTES_MAX: usize = 200 << 20;
+
+/// What a snapshot file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Hash of the base block, after which its coins are unspent.
+    pub base: Hash,
+    /// The network whose magic bytes the head has; `None` if it is one that is not known.
+    pub chain: Option<Chain>,
+    /// The network's magic bytes.
+    pub magic: [u8; 4],
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Sums over its coins.
+    pub stats: SnapshotStats,
+    /// Whether its coins are in the order in which Core writes them.
+    pub is_sorted: bool,
+    /// What Core's chain parameters list for the base block, if they do.
+    pub listed: Option<AssumeutxoData>,
+}
+
+impl SnapshotInfo {
+    /// Whether the hash of all coins is the one that Core's chain parameters list for the base
+    /// block; `None` if they list none.
+    pub fn is_as_listed(&self) -> Option<bool> {
+        self.listed.map(|listed| listed.hash_serialized == self.stats.hash_serialized)
+    }
+}
+
+/// Reads all of a snapshot file, whose coins are counted and hashed on `threads` threads. Coins
+/// that are in another order than Core's are sorted first, with a temporary file.
+///
+/// # Errors
+/// The file cannot be read, is not a snapshot, or is damaged.
+pub fn snapshot_info(
+    path: &Path,
+    threads: usize,
+    observer: &dyn Observer,
+) -> Result<SnapshotInfo, SyncError> {
+    let wrong = |error| of_read(path, error);
+    let file = SnapshotFile::open(path).map_err(wrong)?;
+    let report = Progress::of(Phase::ReadingSnapshot).share_to(observer);
+    let pool = threads::pool(threads)?;
+    let sorted = pool.install(|| snapshot_stats(&file, &report)).map_err(wrong)?;
+    let stats = match sorted {
+        Some(stats) => stats,
+        None => pool.install(|| stats_by_sorting(&file, &report)).map_err(wrong)?,
+    };
+    let head = file.head();
+    let networks = Chain::ALL.map(Network::new);
+    let network = networks.iter().find(|network| network.magic == head.network);
+    Ok(SnapshotInfo {
+        base: head.base,
+        chain: network.map(|network| network.chain),
+        magic: head.network,
+        bytes: file.bytes(),
+        stats,
+        is_sorted: sorted.is_some(),
+        listed: network.and_then(|network| network.assumeutxo_at(&head.base)).copied(),
+    })
+}
+
+fn stats_by_sorting(
+    file: &SnapshotFile,
+    report: &(dyn Fn(f64) + Sync),
+) -> Result<SnapshotStats, SnapshotReadError> {
+    let dir = TemporaryDir::new()?;
+    let survivors = Survivors::new(&Disk::new(), dir.path(), SORTING_BYTES_MAX);
+    let mut writer = SurvivorWriter::new(&survivors);
+    let mut pieces = file.pieces();
+    while let Some(piece) = pieces.next_piece()? {
+        piece.for_each(|outpoint, coin| -> Result<(), SnapshotReadError> {
+            Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
+        })?;
+        report(pieces.share());
+    }
+    writer.flush()?;
+    drop(writer);
+    let stats = snapshot_stats_sorted(&survivors, report)?;
+    survivors.destroy()?;
+    Ok(stats)
+}

@@ -1,0 +1,7 @@
+//! UTXO snapshots: made, described, and proved against the blocks. Knows no bytes of the format.
+
+mod create;
+mod info;
+
+pub use create::{SnapshotSummary, create_snapshot, create_snapshot_of_hints};
+pub use info::{SnapshotInfo, snapshot_info};

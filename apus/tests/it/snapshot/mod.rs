@@ -1,0 +1,34 @@
+//! UTXO snapshots: made, described, proved, synced from, and refused.
+
+mod create;
+mod proof;
+mod wrong;
+
+use std::sync::atomic::AtomicBool;
+
+use apus::hash::Hash;
+use apus::sync::{self, AssumeValid, Options, Unobserved};
+
+use crate::support::Place;
+use crate::support::snapshot::Snapshot;
+use crate::support::swift::Mode;
+
+/// The snapshot of a directory at a height.
+fn made(place: &Place, height: u32) -> Snapshot {
+    let out = place.root().join("made.dat");
+    let stop = AtomicBool::new(false);
+    sync::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop).unwrap();
+    let bytes = std::fs::read(&out).unwrap();
+    std::fs::remove_file(&out).unwrap();
+    Snapshot::parse(&bytes)
+}
+
+/// The options of a proof that checks everything, or takes blocks as valid.
+fn options_of(place: &Place, mode: Mode) -> Options {
+    let mut options = place.options();
+    if mode == Mode::AssumeValid {
+        options.assumevalid = AssumeValid::BuiltIn;
+        options.network.minimum_chain_work = Hash::ZERO;
+    }
+    options
+}

@@ -1,0 +1,91 @@
+//! UTXO snapshots in tests: read, made of a chain that is played, and written with faults.
+
+use std::collections::BTreeMap;
+
+use apus::coins::Coin;
+use apus::hash::Hash;
+use apus::wire::{Cursor, OutPoint, put_compact_size};
+
+/// The length of a snapshot's head: `utxo`, ff, version, magic, base block, number of coins.
+const HEAD_BYTES: usize = 51;
+
+/// A snapshot in parts, each of which a test may change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    pub magic: [u8; 4],
+    pub base: Hash,
+    /// The number of coins in the head.
+    pub count: u64,
+    /// The coins in the order of the file.
+    pub coins: Vec<(OutPoint, Coin)>,
+    /// Bytes after the last coin.
+    pub tail: Vec<u8>,
+}
+
+impl Snapshot {
+    /// Reads a file that is well-formed.
+    pub fn parse(bytes: &[u8]) -> Self {
+        assert_eq!(bytes[..7], *b"utxo\xff\x02\x00");
+        let mut cursor = Cursor::at(bytes, 7);
+        let (magic, base) = (cursor.array().unwrap(), Hash(cursor.array().unwrap()));
+        let count = cursor.u64().unwrap();
+        assert_eq!(cursor.position(), HEAD_BYTES);
+        let mut coins = Vec::new();
+        while cursor.remaining() > 0 {
+            let txid = Hash(cursor.array().unwrap());
+            for _ in 0..cursor.compact_size().unwrap() {
+                let vout = cursor.compact_size().unwrap() as u32;
+                coins.push((OutPoint { txid, vout }, Coin::decode(&mut cursor).unwrap()));
+            }
+        }
+        assert_eq!(coins.len() as u64, count);
+        Self { magic, base, count, coins, tail: Vec::new() }
+    }
+
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = b"utxo\xff\x02\x00".to_vec();
+        bytes.extend(self.magic);
+        bytes.extend(self.base.0);
+        bytes.extend(self.count.to_le_bytes());
+        for group in self.coins.chunk_by(|a, b| a.0.txid == b.0.txid) {
+            bytes.extend(group[0].0.txid.0);
+            put_compact_size(&mut bytes, group.len() as u64);
+            for (outpoint, coin) in group {
+                put_compact_size(&mut bytes, outpoint.vout.into());
+                coin.encode(&mut bytes);
+            }
+        }
+        bytes.extend(&self.tail);
+        bytes
+    }
+
+    /// The coins by outpoint.
+    pub fn by_outpoint(&self) -> BTreeMap<OutPoint, Coin> {
+        self.coins.iter().cloned().collect()
+    }
+}
+
+/// The UTXO set at a height, found by playing the blocks, genesis first, into a map.
+pub fn unspent_at(blocks: &[Vec<u8>], height: u32) -> BTreeMap<OutPoint, Coin> {
+    let mut coins = BTreeMap::new();
+    for (height, bytes) in (0..=height).zip(blocks).skip(1) {
+        let block: bitcoin::Block = bitcoin::consensus::deserialize(bytes).unwrap();
+        for (index, tx) in block.txdata.iter().enumerate() {
+            for input in tx.input.iter().filter(|_| index > 0) {
+                let spent = input.previous_output;
+                let txid = Hash(bitcoin::hashes::Hash::to_byte_array(spent.txid));
+                coins.remove(&OutPoint { txid, vout: spent.vout }).unwrap();
+            }
+            let txid = Hash(bitcoin::hashes::Hash::to_byte_array(tx.compute_txid()));
+            for (vout, output) in (0..).zip(&tx.output) {
+                let script = output.script_pubkey.as_bytes();
+                if script.first() != Some(&0x6a) && script.len() <= 10_000 {
+                    let coin = Coin::new(output.value.to_sat(), script, height, index == 0);
+                    coins.insert(OutPoint { txid, vout }, coin);
+                }
+            }
+        }
+    }
+    coins
+}
