@@ -112,7 +112,7 @@ enum Command {
     },
     /// UTXO snapshots: made, proved, and synced from, with few and with many coins
     Snapshot {
-        /// MB of blocks of the chain with few coins; that with many has 50 MB more
+        /// MB of blocks of the chain with few coins; that with many is about as large
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
         /// A bitcoind, whose validation in order is shown beside

@@ -16,7 +16,7 @@ use crate::svg::{Bars, Lines, Series};
 use crate::{Result, machine};
 
 pub use base::dir_with_undo;
-use base::{Base, Undo};
+pub(crate) use base::{Base, Undo};
 
 /// A way to the UTXO set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

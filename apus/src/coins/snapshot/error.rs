@@ -4,7 +4,7 @@ use crate::wire::ParseError;
 
 /// What is wrong with a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{what}", at(offset))]
+#[error("{}{what}", at(*offset))]
 pub struct SnapshotError {
     /// Offset in the file, in bytes, if the error has one.
     pub offset: Option<u64>,
@@ -12,7 +12,7 @@ pub struct SnapshotError {
     pub what: String,
 }
 
-fn at(offset: &Option<u64>) -> String {
+fn at(offset: Option<u64>) -> String {
     offset.map_or(String::new(), |offset| format!("at byte {offset}: "))
 }
 

@@ -46,7 +46,7 @@ pub fn snapshot_stats(
         report(pieces.share());
         let done: Vec<_> = batch.into_par_iter().map(serialise).collect::<Result<_, _>>()?;
         for piece in done.iter().map(|piece| &piece.range) {
-            is_sorted &= piece.as_ref().is_some_and(|(first, _)| comes_after(first, &last));
+            is_sorted &= piece.as_ref().is_some_and(|(first, _)| comes_after(first, last.as_ref()));
             last = piece.map(|(_, last)| last);
         }
         Ok(if is_sorted {
@@ -69,7 +69,7 @@ fn serialise(piece: SnapshotPiece) -> Result<SerialisedPiece, SnapshotError> {
     let mut serialiser = Serialiser::default();
     let (mut range, mut is_sorted): (Option<(OutPoint, OutPoint)>, _) = (None, true);
     piece.for_each(|outpoint, coin| -> Result<(), SnapshotError> {
-        is_sorted &= comes_after(outpoint, &range.map(|(_, last)| last));
+        is_sorted &= comes_after(outpoint, range.as_ref().map(|(_, last)| last));
         range = Some((range.map_or(*outpoint, |(first, _)| first), *outpoint));
         serialiser.push(outpoint, &coin);
         Ok(())
@@ -78,8 +78,8 @@ fn serialise(piece: SnapshotPiece) -> Result<SerialisedPiece, SnapshotError> {
     Ok(SerialisedPiece { serialised: serialiser.finish(), range })
 }
 
-fn comes_after(outpoint: &OutPoint, last: &Option<OutPoint>) -> bool {
-    last.is_none_or(|last| key_order(&last, outpoint).is_lt())
+fn comes_after(outpoint: &OutPoint, last: Option<&OutPoint>) -> bool {
+    last.is_none_or(|last| key_order(last, outpoint).is_lt())
 }
 
 /// [`snapshot_stats`] of coins that were sorted.

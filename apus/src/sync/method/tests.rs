@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::store::BlockStatus;
 use crate::swiftsync::hints::{Format, encoder};
 use crate::sync::error::ErrorKind;
+use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Coins;
 use crate::sync::options::Options;
 use crate::sync::progress::Unobserved;

@@ -19,7 +19,7 @@ use crate::support::program::{apus, assert_ends, program, stdout};
 use crate::support::snapshot::{Snapshot, unspent_at};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World};
-use crate::support::{Place, regtest_chain, with_genesis};
+use crate::support::{Place, regtest_chain};
 
 fn try_create(
     options: &Options,
@@ -44,7 +44,7 @@ fn info(path: &Path) -> SnapshotInfo {
 
 #[test]
 fn at_every_height_the_coins_that_are_unspent_there() {
-    let world = World::new(Network::Regtest, with_genesis(small(5)));
+    let world = World::of(small(5));
     let place = world.in_order();
     let out = place.root().join("utxo.dat");
     let heights = [0, 1, 120, 151, 170, world.height() - 1, world.height()];
@@ -77,7 +77,7 @@ fn key(outpoint: &OutPoint) -> Vec<u8> {
 
 #[test]
 fn info_says_what_txoutset_info_says_whatever_the_order() {
-    let world = World::new(Network::Regtest, with_genesis(small(5)));
+    let world = World::of(small(5));
     let place = world.in_order();
     let out = place.root().join("utxo.dat");
     try_create(&place.options(), None, &out).unwrap();
@@ -138,7 +138,7 @@ fn with_many_outputs(count: u64) -> Vec<Vec<u8>> {
 
 #[test]
 fn what_cannot_be_made_is_refused_and_leaves_nothing() {
-    let world = World::new(Network::Regtest, with_genesis(small(5)));
+    let world = World::of(small(5));
     let place = world.swift(Mode::AssumeValid, world.height());
     let out = place.root().join("utxo.dat");
     let refused = |height, words: &[&str]| {
@@ -161,7 +161,7 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
 
 #[test]
 fn asked_to_stop_it_leaves_nothing() {
-    let world = World::new(Network::Regtest, with_genesis(small(5)));
+    let world = World::of(small(5));
     let place = world.in_order();
     let out = place.root().join("utxo.dat");
     for (phase, height) in [(Phase::ReadingUndo, 140), (Phase::WritingSnapshot, world.height())] {

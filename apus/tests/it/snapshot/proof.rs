@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use apus::coins::compress_amount;
 use apus::swiftsync::{Format, Numbering};
 use apus::sync::{self, AssumeValid, Options, Phase, Progress, RuleGroup, Summary, Unobserved};
-use apus::wire::{Chain as Network, put_compact_size, put_varint};
+use apus::wire::{put_compact_size, put_varint};
 
 use super::{made, options_of};
 use crate::support::chains::small;
@@ -18,14 +18,13 @@ use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::snapshot::Snapshot;
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain};
-use crate::support::{Place, with_genesis};
 
 fn verified(options: &Options, path: &std::path::Path, from: &[PathBuf]) -> Summary {
     sync::verify_snapshot(options, path, from, &Unobserved, &AtomicBool::new(false)).unwrap()
 }
 
 fn world() -> World {
-    World::new(Network::Regtest, with_genesis(small(5)))
+    World::of(small(5))
 }
 
 #[test]

@@ -8,7 +8,7 @@ use apus::coins::Coin;
 use apus::hash::Hash;
 use apus::swiftsync::{Format, Numbering};
 use apus::sync::{self, CoinDifference, Options, SyncError, Unobserved};
-use apus::wire::{Chain as Network, OutPoint};
+use apus::wire::OutPoint;
 
 use super::{made, options_of};
 use crate::support::Place;
@@ -16,11 +16,10 @@ use crate::support::chains::small;
 use crate::support::model::encode;
 use crate::support::snapshot::Snapshot;
 use crate::support::swift::{MODES, Mode, World};
-use crate::support::with_genesis;
 
 /// A world, a directory with its chain, and the right snapshot of its tip.
 static RIGHT: LazyLock<(World, Place, Snapshot)> = LazyLock::new(|| {
-    let world = World::new(Network::Regtest, with_genesis(small(5)));
+    let world = World::of(small(5));
     let place = world.in_order();
     let snapshot = made(&place, world.height());
     (world, place, snapshot)
