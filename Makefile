@@ -3,7 +3,7 @@ CARGO ?= cargo
 RELEASE := --release --locked
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Features are those of the whole workspace in every command, so that nothing is built twice.
-# FEATURES: what the program is to have besides (export).
+# What the program is to have besides: FEATURES=export.
 FEATURES ?=
 BUILD := build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Debug assertions and overflow checks in our own packages alone: those of the C++ and of
@@ -62,7 +62,7 @@ build: setup ## the program, target/release/apus (FEATURES=export: with `apus ex
 	$(CARGO) $(BUILD) --release
 
 dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build; with manual pages
-	$(CARGO) $(BUILD) --features apus/export --profile dist
+	$(CARGO) $(BUILD) --profile dist
 	$(TARGET)/dist/apus man --dir $(TARGET)/dist/man
 
 setup:

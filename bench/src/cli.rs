@@ -119,8 +119,8 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
     },
-    /// Tables for analysis in each format, of a chain with few and of one with many coins; needs the
-    /// feature `export`
+    /// Tables for analysis in each format, of a chain with few coins and of one with many; needs
+    /// the feature `export`
     Export {
         /// MB of blocks of each chain
         #[arg(long, value_name = "MB")]
@@ -291,23 +291,8 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
         }
-        Command::Snapshot { size, bitcoind } => {
-            let mut wanted = snapshot::Size { bitcoind, ..snapshot::Size::full() };
-            let share = if common.quick { 0.1 } else { 1.0 };
-            let share = size.map_or(share, |mb| mb as f64 * 1e6 / made::SIZE_DEFAULT as f64);
-            for shape in &mut wanted.shapes {
-                let bytes = (shape.bytes as f64 * share) as u64;
-                *shape = Shape { coins: shape.coins, ..Shape::of_size(bytes) };
-            }
-            wanted.runs = common.runs;
-            common.finish(snapshot::run(&wanted, &common.programs()?, &common.dir)?)
-        }
-        Command::Export { size } => {
-            let quick = common.quick.then_some(made::SIZE_DEFAULT / 10);
-            let bytes = size.map(|mb| mb.saturating_mul(1_000_000)).or(quick);
-            let wanted = export::Size { runs: common.runs, ..export::Size::full(bytes) };
-            common.finish(export::run(&wanted, &common.programs()?, &common.dir)?)
-        }
+        Command::Snapshot { size, bitcoind } => common.snapshots(size, bitcoind),
+        Command::Export { size } => common.exports(size),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };
@@ -405,6 +390,25 @@ impl Common {
         }
         (wanted.runs, wanted.full_runs) = (self.runs, self.full_runs.max(1));
         self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
+    }
+
+    fn snapshots(&self, megabytes: Option<u64>, bitcoind: Option<PathBuf>) -> Result<()> {
+        let mut wanted = snapshot::Size { bitcoind, ..snapshot::Size::full() };
+        let share = if self.quick { 0.1 } else { 1.0 };
+        let share = megabytes.map_or(share, |mb| mb as f64 * 1e6 / made::SIZE_DEFAULT as f64);
+        for shape in &mut wanted.shapes {
+            let bytes = (shape.bytes as f64 * share) as u64;
+            *shape = Shape { coins: shape.coins, ..Shape::of_size(bytes) };
+        }
+        wanted.runs = self.runs;
+        self.finish(snapshot::run(&wanted, &self.programs()?, &self.dir)?)
+    }
+
+    fn exports(&self, megabytes: Option<u64>) -> Result<()> {
+        let quick = self.quick.then_some(made::SIZE_DEFAULT / 10);
+        let bytes = megabytes.map(|megabytes| megabytes.saturating_mul(1_000_000)).or(quick);
+        let wanted = export::Size { runs: self.runs, ..export::Size::full(bytes) };
+        self.finish(export::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn finish(&self, report: Report) -> Result<()> {

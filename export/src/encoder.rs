@@ -146,3 +146,81 @@ impl Writer<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Value;
+    use crate::forms::{BytesForm, HashForm};
+    use crate::table::{Column, Kind};
+
+    static TABLE: Table = Table {
+        name: "things",
+        about: "Things.",
+        columns: &[
+            Column::new("n", Kind::U32, "A number, or none.").nullable(),
+            Column::new("bytes", Kind::Bytes, "Bytes."),
+        ],
+    };
+
+    fn batch() -> Batch {
+        let mut batch = Batch::new(&TABLE);
+        batch.push(&[Value::Null, Value::Bytes(&[])]);
+        batch.push(&[Value::from(u32::MAX), Value::Bytes(&[1, 0xf0])]);
+        batch
+    }
+
+    fn write(format: Format, forms: Forms, target: Target) -> Result<(), Error> {
+        let encoder = Encoder::new(&TABLE, format, forms, &[("fact", "so".to_string())])?;
+        let mut writer = encoder.writer(target)?;
+        writer.append(encoder.encode(batch())?)?;
+        writer.append(encoder.encode(batch())?)?;
+        writer.finish()
+    }
+
+    #[test]
+    fn a_path_and_a_stream_get_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        for format in [Format::Parquet, Format::Csv] {
+            let (path, mut stream) = (dir.path().join("file"), Vec::new());
+            write(format, Forms::default(), Target::Path(&path)).unwrap();
+            write(format, Forms::default(), Target::Stream(Box::new(&mut stream))).unwrap();
+            assert!(std::fs::read(&path).unwrap() == stream, "{format:?}");
+            let text = "n,bytes\n,\n4294967295,01f0\n,\n4294967295,01f0\n";
+            assert_eq!(format == Format::Csv, stream == text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let error = write(Format::Sqlite, Forms::default(), Target::Stream(Box::new(Vec::new())));
+        assert!(error.unwrap_err().to_string().contains("no stream"));
+        for forms in [
+            Forms { hash: HashForm::Raw, ..Forms::default() },
+            Forms { bytes: BytesForm::Raw, ..Forms::default() },
+        ] {
+            let error = write(Format::Csv, forms, Target::Stream(Box::new(Vec::new())));
+            assert!(error.unwrap_err().to_string().contains("CSV is text"));
+        }
+        let csv = Encoder::new(&TABLE, Format::Csv, Forms::default(), &[]).unwrap();
+        let parquet = Encoder::new(&TABLE, Format::Parquet, Forms::default(), &[]).unwrap();
+        let mut writer = csv.writer(Target::Stream(Box::new(Vec::new()))).unwrap();
+        let error = writer.append(parquet.encode(batch()).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("another format"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_or_is_full_is_told_apart() {
+        let nowhere = std::path::Path::new("/no/such/directory/file");
+        for format in [Format::Parquet, Format::Csv, Format::Sqlite] {
+            let error = write(format, Forms::default(), Target::Path(nowhere)).unwrap_err();
+            assert!(!error.is_full(), "{error}");
+        }
+        let full =
+            || Target::Stream(Box::new(File::options().write(true).open("/dev/full").unwrap()));
+        let error = write(Format::Csv, Forms::default(), full()).unwrap_err();
+        assert!(error.is_full(), "{error}");
+        let error = write(Format::Parquet, Forms::default(), full()).unwrap_err();
+        assert!(error.is_full(), "{error}");
+    }
+}

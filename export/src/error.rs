@@ -23,6 +23,10 @@ impl Error {
         match self {
             Self::Io(error) => error.kind() == io::ErrorKind::StorageFull,
             Self::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            Self::Parquet(parquet::errors::ParquetError::External(error)) => {
+                let error = error.downcast_ref::<io::Error>();
+                error.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull)
+            }
             Self::Parquet(_) | Self::Usage(_) => false,
         }
     }

@@ -23,14 +23,14 @@ const STDOUT: &str = "-";
 /// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file for
 /// analysis: Parquet, SQLite or CSV.
 ///
-/// Coins come in the order of Bitcoin Core's chainstate, everything else by height. Each input comes
-/// with the coin that it spends, from undo data. Amounts are in satoshi, times in seconds since 1970;
-/// docs/export.md lists all columns, and a Parquet file describes them in its footer.
+/// Coins come in the order of Bitcoin Core's chainstate, everything else by height. Each input
+/// comes with the coin that it spends, from undo data. Amounts are in satoshi, times in seconds
+/// since 1970; docs/export.md lists all columns, and a Parquet file describes them in its footer.
 ///
 /// The directory, made by Bitcoin Core or by Apus, is read and not changed; other programs may read
-/// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so that it may
-/// be pruned. Everything else needs the blocks of the range, and inputs their undo data; without
-/// undo data, blocks and transactions lack fees.
+/// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so that it
+/// may be pruned. Everything else needs the blocks of the range, and inputs their undo data;
+/// without undo data, blocks and transactions lack fees.
 ///
 /// The file is written under its name with .incomplete at the end, and renamed when all of it is on
 /// the disk. A file that exists is never replaced.
@@ -72,7 +72,7 @@ Examples:
   apus export inputs --start-height 840000 -o i.parquet --txid rawle --spk raw
                                                        half as large: bytes in place of hex digits
   apus export transactions --format csv -o - | gzip > transactions.csv.gz
-  duckdb -c \"SELECT height // 52500, sum(value) / 1e8 FROM 'utxos.parquet' GROUP BY 1 ORDER BY 1\"";
+  duckdb -c \"SELECT height // 52500, sum(value) / 1e8 FROM 'utxos.parquet' GROUP BY 1\"";
 
 /// The tables of [`ExportTable`].
 #[derive(Clone, Copy, ValueEnum)]

@@ -165,7 +165,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())
     }
 
-    /// The wtxids of all transactions, in order: double SHA-256 of each with its witnesses (BIP141).
+    /// The wtxids of all transactions, in order: double SHA-256 of each with witnesses (BIP141).
     pub fn wtxids(&self) -> Vec<Hash> {
         sha256d_many(self.txs.len(), |index| [self.tx(index).bytes(), &[], &[]])
     }

@@ -66,7 +66,7 @@ pub struct Exported {
 ///
 /// Memory: 64 bytes for each block of the chain (400 while the index is read, before the rest), and
 /// for each thread up to four items of some 4 MiB and two batches of rows of 16 MiB, which grow to
-/// three times as much while they are encoded.
+/// three times as much while they are encoded. Of Parquet, some kilobytes for each row group.
 ///
 /// # Errors
 /// There is no such directory, or another program has it open for writing; the range is not in the
