@@ -115,6 +115,9 @@ enum Command {
         /// MB of blocks of the chain with few coins; that with many is about as large
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
+        /// The kinds of chains, as a list [default: both]
+        #[arg(long, value_enum, value_delimiter = ',')]
+        coins: Option<Vec<Coins>>,
         /// A bitcoind, whose validation in order is shown beside
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
@@ -291,7 +294,7 @@ fn run(cli: Cli) -> Result<()> {
             wanted.runs = common.runs;
             common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
         }
-        Command::Snapshot { size, bitcoind } => common.snapshots(size, bitcoind),
+        Command::Snapshot { size, coins, bitcoind } => common.snapshots(size, coins, bitcoind),
         Command::Export { size } => common.exports(size),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
@@ -392,8 +395,15 @@ impl Common {
         self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
-    fn snapshots(&self, megabytes: Option<u64>, bitcoind: Option<PathBuf>) -> Result<()> {
+    fn snapshots(
+        &self,
+        megabytes: Option<u64>,
+        coins: Option<Vec<Coins>>,
+        bitcoind: Option<PathBuf>,
+    ) -> Result<()> {
         let mut wanted = snapshot::Size { bitcoind, ..snapshot::Size::full() };
+        let kinds = coins.unwrap_or(vec![Coins::Few, Coins::Many]);
+        wanted.shapes.retain(|shape| kinds.contains(&shape.coins));
         let share = if self.quick { 0.1 } else { 1.0 };
         let share = megabytes.map_or(share, |mb| mb as f64 * 1e6 / made::SIZE_DEFAULT as f64);
         for shape in &mut wanted.shapes {
