@@ -13,15 +13,17 @@ mod options;
 mod peers;
 mod script;
 mod signatures;
+mod snapshot;
 mod undo;
 
 /// A target's name, which its corpus and its program in `fuzz_targets/` share, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
+    ("snapshot", snapshot::run),
     ("hints_bip456", hints::bip456),
     ("hints_bitmap", hints::bitmap),
     ("hints_compressed", hints::compressed),

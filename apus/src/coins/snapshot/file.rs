@@ -59,6 +59,6 @@ impl SnapshotFile {
 
     /// All coins, in pieces.
     pub fn pieces(&self) -> SnapshotPieces<'_> {
-        SnapshotPieces::new(&self.bytes, self.head.coins)
+        SnapshotPieces::new(&self.bytes, &self.head)
     }
 }

@@ -27,9 +27,9 @@ pub struct SnapshotPiece<'a> {
 }
 
 impl<'a> SnapshotPieces<'a> {
-    /// The pieces of a whole file with so many coins.
-    pub(super) fn new(bytes: &'a [u8], coins: u64) -> Self {
-        Self { bytes, at: SnapshotHead::BYTES, coins_left: coins }
+    /// The pieces of a whole file, which begins with this head.
+    pub fn new(bytes: &'a [u8], head: &SnapshotHead) -> Self {
+        Self { bytes, at: SnapshotHead::BYTES, coins_left: head.coins }
     }
 
     /// The share of the file that is cut, from 0 to 1.
