@@ -169,7 +169,9 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.take_cache(verify.dbcache).map_err(Failure::usage)?;
     let from: Vec<PathBuf> = verify.from.iter().map(|path| expand_home(path)).collect();
     let reporting = Reporting { quiet, json: verify.json };
-    chosen.announce(&from, reporting);
+    if from.is_empty() {
+        chosen.announce(&from, reporting);
+    }
     let mut options = chosen.options;
     let is_full = verify.full || verify.assumevalid.is_some();
     if is_full {

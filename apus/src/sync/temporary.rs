@@ -22,7 +22,7 @@ impl TemporaryDir {
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .map_err(|error| StoreError::io(&path, "make a temporary directory", error))?;
+            .map_err(|error| StoreError::io(&path, "make a temporary directory (TMPDIR names another place for it)", error))?;
         Ok(Self(path))
     }
 
