@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use apus::sync::{self, Unobserved};
 use apus::wire::{Chain as Network, Network as Parameters, genesis_block};
 use apus_testchain::Parent;
+use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
 
 use super::Place;
@@ -66,6 +67,17 @@ impl Listed {
             sync::load_snapshot(&place.options(), &out, sources, &Unobserved, &stop).unwrap();
         assert_eq!((loaded.height, loaded.base), (self.height(), self.world.tip()));
         (place, blocks)
+    }
+
+    /// The block at `height` as the parent of others.
+    pub fn parent(&self, height: u32) -> Parent {
+        let up_to = &self.world.blocks[..=height as usize];
+        let first = up_to.len().saturating_sub(11);
+        let header = |bytes: &Vec<u8>| -> bitcoin::block::Header {
+            bitcoin::consensus::deserialize(&bytes[..80]).unwrap()
+        };
+        let times = up_to[first..].iter().map(|block| header(block).time).collect();
+        Parent::new(header(&up_to[height as usize]).block_hash(), height, times)
     }
 
     /// A directory that was synced in order up to the base block, and the snapshot made of it.
