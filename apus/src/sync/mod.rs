@@ -91,7 +91,8 @@ pub use resources::{MemoryInUse, memory_in_use};
 pub use rewind::{rewind, rewind_on};
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
 pub use snapshot::{
-    SnapshotInfo, SnapshotSummary, create_snapshot, create_snapshot_of_hints, snapshot_info,
+    SnapshotInfo, SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints,
+    load_snapshot, load_snapshot_on, snapshot_info,
 };
 pub use snapshot_chainstate::{
     BASE_FILE as SNAPSHOT_BASE_FILE, DIRECTORY as SNAPSHOT_DIRECTORY,

@@ -91,6 +91,13 @@ impl SnapshotChainstate {
     }
 }
 
+/// Makes the tables in [`DIRECTORY`], which are whole and durable, the second UTXO set, whose best
+/// block is `base`.
+pub(super) fn mark_whole(disk: &Disk, network_dir: &Path, base: &Hash) -> Result<(), StoreError> {
+    disk.sync_dir(network_dir)?;
+    disk.write_atomically(network_dir.join(BASE_FILE), &base.0)
+}
+
 /// Removes the tables of a set that was given up, and at last the mark that says so.
 fn remove_tables(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
     let directory = network_dir.join(DIRECTORY);

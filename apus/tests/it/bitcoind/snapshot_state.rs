@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use apus::sync::{
-    self, Method, Options, Progress, SNAPSHOT_DIRECTORY, SnapshotStatus, Status, Unobserved,
+    self, Method, Options, PeerOptions, Progress, SNAPSHOT_DIRECTORY, SnapshotStatus, Status,
+    Target, Unobserved,
 };
 
 use super::daemon::{Daemon, program_in};
@@ -208,4 +210,61 @@ fn other_commands_leave_a_directory_that_core_starts_on() {
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
     assert_eq!(status(&place).snapshot, None);
     assert_core_starts(&bitcoind, &place, 150, None);
+}
+
+/// What Apus loads: bitcoind works with it, gets the blocks below, and ends with one UTXO set.
+#[test]
+fn core_validates_what_apus_has_loaded() {
+    let test = "core_validates_what_apus_has_loaded";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    for listed in Listed::all() {
+        let (place, _) = listed.loaded();
+        let (synced, base) = (listed.world.in_order(), listed.height());
+        let daemon = Daemon::start(&bitcoind, &place, &[]);
+        let states = daemon.ask_json(&["getchainstates"]);
+        let [below, works_with] = &states["chainstates"].as_array().unwrap()[..] else {
+            panic!("{states}")
+        };
+        assert_eq!((&below["blocks"], &below["validated"]), (&0.into(), &true.into()));
+        assert_eq!(works_with["snapshot_blockhash"], listed.world.tip().to_string());
+        assert_eq!(
+            (&works_with["blocks"], &works_with["validated"]),
+            (&base.into(), &false.into())
+        );
+        daemon.submit_blocks(&listed.more(2));
+        assert_eq!(daemon.ask(&["getblockcount"]), (base + 2).to_string());
+        daemon.submit_blocks(&listed.world.blocks[1..]);
+        let begun = Instant::now();
+        while daemon.ask_json(&["getchainstates"])["chainstates"][0]["validated"] != true
+            || daemon.ask_json(&["getchainstates"])["chainstates"].as_array().unwrap().len() > 1
+        {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        daemon.stop();
+        // Only its next start removes the other set, and the block that both have is one.
+        let daemon = Daemon::start(&bitcoind, &place, &[]);
+        daemon.stop();
+        synced.sync(&[synced.write("more", &listed.more(2))]);
+        assert_eq!(place.muhash(), synced.muhash(), "base {base}");
+        assert_core_starts(&bitcoind, &place, base + 2, None);
+    }
+}
+
+#[test]
+fn headers_for_a_snapshot_come_from_core() {
+    let test = "headers_for_a_snapshot_come_from_core";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let listed = Listed::with_payments();
+    let (server_place, out) = listed.with_snapshot();
+    let server = Daemon::start(&bitcoind, &server_place, &[]);
+    let place = listed.world.place();
+    let connect = vec![Target::parse(&server.address(), 0).unwrap()];
+    let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
+    let options = Options { peers, ..place.options() };
+    let stop = AtomicBool::new(false);
+    let loaded = sync::load_snapshot(&options, &out, &[], &Unobserved, &stop).unwrap();
+    assert_eq!(loaded.base, listed.world.tip());
+    server.stop();
+    assert_core_starts(&bitcoind, &place, 0, Some(listed.height()));
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use apus::sync::{self, Unobserved};
 use apus::wire::{Chain as Network, Network as Parameters, genesis_block};
 use apus_testchain::Parent;
-use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
 
 use super::Place;
@@ -58,26 +57,22 @@ impl Listed {
 
     /// A fresh directory with the snapshot loaded, and the blocks up to the base block in a file.
     pub fn loaded(&self) -> (Place, PathBuf) {
-        let (_made, out) = self.with_snapshot();
         let place = self.world.place();
+        let blocks = self.load_into(&place);
+        (place, blocks)
+    }
+
+    /// Loads the snapshot into a directory, with the headers of a file of the blocks up to the base
+    /// block, which it returns.
+    pub fn load_into(&self, place: &Place) -> PathBuf {
+        let (_made, out) = self.with_snapshot();
         let blocks = place.write("blocks", &self.world.blocks);
         let stop = AtomicBool::new(false);
         let sources = std::slice::from_ref(&blocks);
         let loaded =
             sync::load_snapshot(&place.options(), &out, sources, &Unobserved, &stop).unwrap();
         assert_eq!((loaded.height, loaded.base), (self.height(), self.world.tip()));
-        (place, blocks)
-    }
-
-    /// The block at `height` as the parent of others.
-    pub fn parent(&self, height: u32) -> Parent {
-        let up_to = &self.world.blocks[..=height as usize];
-        let first = up_to.len().saturating_sub(11);
-        let header = |bytes: &Vec<u8>| -> bitcoin::block::Header {
-            bitcoin::consensus::deserialize(&bytes[..80]).unwrap()
-        };
-        let times = up_to[first..].iter().map(|block| header(block).time).collect();
-        Parent::new(header(&up_to[height as usize]).block_hash(), height, times)
+        blocks
     }
 
     /// A directory that was synced in order up to the base block, and the snapshot made of it.
