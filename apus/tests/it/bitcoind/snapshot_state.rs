@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use apus::hash::Hash;
 use apus::sync::{
-    self, Method, Options, PeerOptions, Progress, SNAPSHOT_DIRECTORY, SnapshotStatus, Status,
-    Target, Unobserved,
+    self, AssumeValid, Method, Options, PeerOptions, Progress, SNAPSHOT_DIRECTORY, SnapshotStatus,
+    Status, Target, Unobserved,
 };
 
 use super::daemon::{Daemon, program_in};
@@ -148,6 +149,64 @@ fn core_starts_whatever_blocks_have_come() {
     }
 }
 
+/// Blocks of a peer, which come in any order and are indexed as they come.
+#[test]
+fn peers_bring_the_blocks_below() {
+    let test = "peers_bring_the_blocks_below";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let listed = Listed::with_payments();
+    let world = &listed.world;
+    let top = listed.height() + ON_TOP as u32;
+    let (server_place, snapshot) = listed.with_snapshot();
+    server_place.sync(&[server_place.write("more", &listed.more(ON_TOP))]);
+    let server = Daemon::start(&bitcoind, &server_place, &[]);
+    let left = left_by_core(&bitcoind, &listed, ON_TOP);
+    for way in [Method::InOrder, Method::Join, Method::SwiftSync] {
+        let place = left.copy();
+        let connect = vec![Target::parse(&server.address(), 0).unwrap()];
+        let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
+        // The index is written as often as it can be.
+        let options = Options { peers, save_every: Duration::ZERO, ..place.options() };
+        let options = match way {
+            Method::SwiftSync => {
+                let mut options = Options { snapshot: Some(snapshot.clone()), ..options };
+                options.assumevalid = AssumeValid::Block(world.tip());
+                options.network.minimum_chain_work = Hash::ZERO;
+                options
+            }
+            _ => Options { method: way, ..options },
+        };
+        let mut interrupted = 0;
+        for blocks in [100, 290, u64::MAX] {
+            let stop = AtomicBool::new(false);
+            let late = |progress: &Progress| progress.blocks > blocks;
+            let summary = sync::sync(&options, &[], &StopWhen(&stop, late), &stop).unwrap();
+            println!("{way:?}: {} at {}", summary.interrupted, summary.height);
+            if summary.interrupted && summary.height <= listed.height() {
+                interrupted += 1;
+                let copy = place.copy();
+                if summary.height < listed.height() {
+                    assert_core_starts(&bitcoind, &copy, summary.height, Some(top));
+                }
+            }
+        }
+        assert!(interrupted > 0, "{way:?}: never stopped in time");
+        assert_eq!(status(&place).height, top, "{way:?}");
+        assert_core_starts_at(&bitcoind, &place, top);
+    }
+    server.stop();
+}
+
+/// Panics unless bitcoind mines a block, after which it holds its block index against itself.
+#[track_caller]
+fn assert_core_mines(bitcoind: &Path, place: &Place) {
+    let daemon = Daemon::start(bitcoind, place, &[]);
+    let height: u32 = daemon.ask(&["getblockcount"]).parse().unwrap();
+    daemon.mine(1, '4');
+    assert_eq!(daemon.ask(&["getblockcount"]), (height + 1).to_string());
+    daemon.stop();
+}
+
 /// Panics unless bitcoind starts, and ends with one UTXO set at this height.
 #[track_caller]
 fn assert_core_starts_at(bitcoind: &Path, place: &Place, height: u32) {
@@ -176,6 +235,7 @@ fn a_better_chain_without_the_base_block_ends_the_state() {
         assert_eq!(place.sync_blocks("fork", &blocks).height, 320);
         assert_eq!(status(&place).snapshot, None);
         assert_core_starts(&bitcoind, &place, 320, None);
+        assert_core_mines(&bitcoind, &place);
     }
 }
 
@@ -210,6 +270,32 @@ fn other_commands_leave_a_directory_that_core_starts_on() {
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
     assert_eq!(status(&place).snapshot, None);
     assert_core_starts(&bitcoind, &place, 150, None);
+    assert_core_mines(&bitcoind, &place);
+}
+
+/// A rebuild that passes the base block: until its end bitcoind finds both sets as they were.
+#[test]
+fn a_rebuild_gives_the_second_set_up_at_its_end() {
+    let test = "a_rebuild_gives_the_second_set_up_at_its_end";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let listed = Listed::with_payments();
+    let (base, top) = (listed.height(), listed.height() + ON_TOP as u32);
+    let place = left_by_core(&bitcoind, &listed, ON_TOP);
+    let blocks = place.write("blocks", &listed.world.blocks);
+    let to_base = Options { stop_at_height: Some(base), ..place.options() };
+    assert_eq!(run(&to_base, &[blocks]).height, base);
+    let stop = AtomicBool::new(false);
+    let is_past = |progress: &Progress| progress.height > base + 1;
+    // Commits after every block.
+    let options = Options { dbcache_bytes: 1, ..place.options() };
+    let summary = sync::reindex(&options, &StopWhen(&stop, is_past), &stop).unwrap();
+    assert!(summary.interrupted && summary.height > base, "{}", summary.height);
+    assert!(status(&place).snapshot.is_some());
+    let interrupted = place.copy();
+    assert_core_starts_at(&bitcoind, &interrupted, top);
+    assert_eq!(place.try_reindex().unwrap().height, top);
+    assert_eq!(status(&place).snapshot, None);
+    assert_core_starts(&bitcoind, &place, top, None);
 }
 
 /// What Apus loads: bitcoind works with it, gets the blocks below, and ends with one UTXO set.
