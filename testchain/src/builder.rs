@@ -35,6 +35,11 @@ impl Parent {
         median_time(&self.times)
     }
 
+    /// The block's time.
+    pub fn time(&self) -> u32 {
+        self.times.last().copied().expect("a block has a time")
+    }
+
     /// `block`, which was built on this one, as the parent of another.
     pub fn child(&self, block: &Block) -> Parent {
         let skip = (self.times.len() + 1).saturating_sub(11);
@@ -60,9 +65,8 @@ pub struct Builder {
 impl Builder {
     /// An empty block on `parent`, ten minutes after it, that claims the subsidy to `OP_TRUE`.
     pub fn block_on(parent: &Parent) -> Self {
-        let last = parent.times.last().copied().unwrap_or(0);
         Builder {
-            time: last.saturating_add(600).max(parent.median_time_past() + 1),
+            time: parent.time().saturating_add(600).max(parent.median_time_past() + 1),
             coinbase_value: subsidy(parent.height + 1),
             extra: vec![0; 4],
             txs: Vec::new(),
@@ -152,7 +156,8 @@ pub fn remerkle(block: &mut Block) {
     mine(&mut block.header, true);
 }
 
-fn witness_root(txs: &[Transaction]) -> [u8; 32] {
+/// The merkle root over the witness hashes of `txs`, with zeros for the coinbase's own.
+pub(crate) fn witness_root(txs: &[Transaction]) -> [u8; 32] {
     let own = txs.iter().skip(1).map(|tx| tx.compute_wtxid().to_byte_array());
     merkle_root(std::iter::once([0; 32]).chain(own).collect())
 }

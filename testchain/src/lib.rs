@@ -1,12 +1,13 @@
 //! A seeded, deterministic generator of valid Bitcoin regtest chains that knows its own UTXO set.
 //!
-//! It shares no code with `apus`, so that it can judge it. Two ways in:
+//! It shares no code with `apus`, so that it can judge it. Three ways in:
 //!
 //! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]);
 //!   [`mod@write`] puts one into files. [`Wide`] makes one that leaves many coins.
 //! * [`Chain`] holds a small one ([`Spec::small`]; [`Spec::odd`] has rare scripts) in memory, with
 //!   forks ([`Chain::fork`]), hand-made blocks ([`Builder`]) and blocks that break a chosen rule
 //!   ([`Chain::broken`]).
+//! * [`mod@assumeutxo`] makes the chains whose UTXO sets Bitcoin Core's chain parameters list.
 //!
 //! ```
 //! use apus_testchain::{Chain, Spec};
@@ -15,6 +16,7 @@
 //! assert_eq!(chain.utxos().count() as u64, chain.totals().unspent);
 //! ```
 
+pub mod assumeutxo;
 pub mod block;
 mod breaks;
 

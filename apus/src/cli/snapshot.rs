@@ -11,16 +11,19 @@ use super::exit;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
+use super::log_args::LogArgs;
 use super::numbers::{precise, thousands};
+use super::peers::PeerArgs;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
-use crate::sync::{self, AssumeValid, SnapshotInfo, SnapshotSummary, Summary};
+use crate::sync::{self, AssumeValid, SnapshotInfo, SnapshotLoaded, SnapshotSummary, Summary};
 
 #[derive(Subcommand)]
 pub enum SnapshotCommand {
     Create(Create),
     Info(Info),
     Verify(Verify),
+    Load(Box<Load>),
 }
 
 /// Write the UTXO set of a synced directory to a file, as Bitcoin Core's dumptxoutset does.
@@ -115,12 +118,51 @@ Examples:
   apus snapshot verify utxo.dat --from /old/node --full
                                                        and every script in these blocks";
 
+/// Load a snapshot that Bitcoin Core's chain parameters list, as Core's loadtxoutset does.
+///
+/// bitcoind then starts on the directory at the snapshot's height, fetches the blocks after it, and
+/// validates those up to it in the background. Nothing is proved here: the snapshot is trusted if
+/// its hash is the one that Core's chain parameters list for its block. `apus sync --from` a node
+/// with the blocks goes on with the validation, in far less time than bitcoind.
+///
+/// The directory needs the headers up to the snapshot's block: those that bitcoind has left, those
+/// of the blocks given with --from, or those of peers, who are asked if any are missing.
+#[derive(Args)]
+#[command(after_help = LOAD_EXAMPLES)]
+pub struct Load {
+    /// The snapshot file.
+    file: PathBuf,
+    #[command(flatten)]
+    directory: Directory,
+    /// A file of blocks, or a Bitcoin Core data or blocks directory, for its headers alone. May be
+    /// given many times.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    from: Vec<PathBuf>,
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// MiB of memory for coins that are in another order than Core's, at least 16; what does not
+    /// fit goes to a temporary file [default: 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+const LOAD_EXAMPLES: &str = "\
+Examples:
+  apus snapshot load utxo.dat                         with headers of peers, if they are missing
+  apus snapshot load utxo.dat --from /old/node --datadir new";
+
 /// Runs one of the commands.
 pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> {
     match command {
         SnapshotCommand::Create(create) => run_create(create, quiet),
         SnapshotCommand::Info(info) => run_info(info, quiet),
         SnapshotCommand::Verify(verify) => run_verify(verify, quiet),
+        SnapshotCommand::Load(load) => run_load(load, quiet),
     }
 }
 
@@ -279,6 +321,68 @@ struct InfoJson {
     listed: Option<bool>,
     sorted: bool,
     bytes: u64,
+}
+
+fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
+    let path = expand_home(&load.file);
+    let from: Vec<_> = load.from.iter().map(|path| expand_home(path)).collect();
+    let mut chosen = load.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(load.dbcache).map_err(Failure::usage)?;
+    load.peers.choose(&mut chosen, !from.is_empty()).map_err(Failure::usage)?;
+    if chosen.options.peers.as_ref().is_some_and(|peers| peers.follow) {
+        return Err(Failure::usage(
+            "--follow: loading a snapshot ends; bitcoind follows the chain",
+        ));
+    }
+    load.log.begin(&mut chosen)?;
+    let reporting = Reporting { quiet, json: load.json };
+    chosen.announce(&from, reporting);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let result = sync::load_snapshot(&chosen.options, &path, &from, &reporter, &stop);
+    reporter.finish();
+    let loaded = result?;
+    reporting.report(|| loaded_json(&loaded, &path), || loaded_text(&loaded, &path))?;
+    Ok(exit::status(loaded.interrupted))
+}
+
+#[derive(Serialize)]
+struct LoadedJson {
+    coins_loaded: u64,
+    tip_hash: String,
+    base_height: u32,
+    path: String,
+    seconds: f64,
+    interrupted: bool,
+}
+
+/// The object of Core's `loadtxoutset`, and what Apus adds.
+fn loaded_json(loaded: &SnapshotLoaded, path: &Path) -> String {
+    let json = LoadedJson {
+        coins_loaded: loaded.coins,
+        tip_hash: loaded.base.to_string(),
+        base_height: loaded.height,
+        path: path.display().to_string(),
+        seconds: loaded.elapsed.as_secs_f64(),
+        interrupted: loaded.interrupted,
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+fn loaded_text(loaded: &SnapshotLoaded, path: &Path) -> String {
+    if loaded.interrupted {
+        return format!("Interrupted: {} was not loaded", path.display());
+    }
+    format!(
+        "Loaded {} coins in {}: the UTXO set of height {}, block {}\n\
+         Trusted, not proved: its hash is the one that Bitcoin Core's chain parameters list.\n\
+         bitcoind starts at this height and validates the blocks up to it in the background; \
+         `apus sync --from` a node that has them goes on with that",
+        thousands(loaded.coins),
+        precise(loaded.elapsed),
+        thousands(loaded.height.into()),
+        loaded.base,
+    )
 }
 
 fn info_json(info: &SnapshotInfo, path: &Path) -> String {

@@ -12,7 +12,7 @@ use super::output;
 use super::report::join_words;
 use super::report_json::JoinJson;
 use super::reporting::Reporting;
-use crate::sync::{self, Status, Unfinished};
+use crate::sync::{self, SnapshotStatus, Status, Unfinished};
 
 /// Show what a data directory holds: network, height, best block, and unfinished work.
 ///
@@ -40,6 +40,15 @@ struct StatusJson {
     blocks_from: u32,
     undo_from: u32,
     unfinished: Vec<UnfinishedJson>,
+    snapshot: Option<SnapshotJson>,
+    unused: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SnapshotJson {
+    base_hash: String,
+    base_height: Option<u32>,
+    blocks: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -81,8 +90,43 @@ fn json(status: &Status) -> String {
         blocks_from: status.blocks_from,
         undo_from: status.undo_from,
         unfinished: unfinished.collect(),
+        snapshot: status.snapshot.as_ref().map(|snapshot| SnapshotJson {
+            base_hash: snapshot.base.to_string(),
+            base_height: snapshot.base_height,
+            blocks: snapshot.height,
+        }),
+        unused: status.unused.iter().map(|path| path.display().to_string()).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
+}
+
+/// The line about the second UTXO set. `height` is that of the first one.
+fn snapshot_text(snapshot: &SnapshotStatus, height: u32) -> String {
+    let at = |height: Option<u32>| match height {
+        Some(height) => format!("at height {}", thousands(height.into())),
+        None => "at a height that cannot be read now".to_string(),
+    };
+    let what_next = match snapshot.base_height {
+        Some(base) if height >= base => {
+            "validated up to that block; bitcoind replaces the one by the other at its next start"
+                .to_string()
+        }
+        Some(base) => format!(
+            "all of the above is about the validated UTXO set, which has {} blocks to go; \
+             `apus sync` goes on with it",
+            thousands((base - height).into())
+        ),
+        None => "and no header of that block is known, without which bitcoind does not start; \
+                 `apus sync` goes on with the other UTXO set"
+            .to_string(),
+    };
+    format!(
+        "\nsnapshot    bitcoind works with a second UTXO set {}, from a snapshot of block {} {}: \
+         {what_next}",
+        at(snapshot.height),
+        snapshot.base,
+        at(snapshot.base_height),
+    )
 }
 
 fn text(status: &Status) -> String {
@@ -117,6 +161,12 @@ fn text(status: &Status) -> String {
         status.best_block,
         date(status.time.into()),
     );
+    if let Some(snapshot) = &status.snapshot {
+        text += &snapshot_text(snapshot, status.height);
+    }
+    for path in &status.unused {
+        text += &format!("\nunused      {}: bitcoind has left it; remove it", path.display());
+    }
     for work in &status.unfinished {
         let what = match work {
             Unfinished::Rebuild { height } => {

@@ -54,8 +54,8 @@ impl DataDir {
     ///
     /// # Errors
     /// Another program holds the lock; the directory cannot be written; its block files are
-    /// missing, or those of another network; it holds a chainstate from a snapshot; its `xor.dat`
-    /// is too short, or holds a key although [`DataDirOptions::use_xor`] is off.
+    /// missing, or those of another network; its `xor.dat` is too short, or holds a key although
+    /// [`DataDirOptions::use_xor`] is off.
     pub fn open(
         disk: &Disk,
         root: &Path,
@@ -83,12 +83,6 @@ impl DataDir {
                 [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?]
             }
         };
-        let snapshot = path.join("chainstate_snapshot");
-        if snapshot.exists() {
-            let what = "this chainstate comes from a UTXO snapshot that is not validated yet; \
-                let Bitcoin Core finish that, or delete the directory";
-            return Err(StoreError::new(snapshot, what));
-        }
         let obfuscation = match options.read_only {
             true => read_xor_key(&blocks)?.unwrap_or(Obfuscation::NONE),
             false => init_xor_key(disk, &blocks, options.use_xor)?,

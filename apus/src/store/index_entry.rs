@@ -58,6 +58,11 @@ impl BlockStatus {
         !self.is_failed() && self.0 & Self::BLOCK_VALID_MASK >= level
     }
 
+    /// Lowers the level to `level`, which it has reached.
+    pub fn lower_validity(&mut self, level: u32) {
+        self.0 = self.0 & !Self::BLOCK_VALID_MASK | level;
+    }
+
     /// Raises the level, unless the block failed, and returns whether that changed it (Core's
     /// `RaiseValidity`).
     pub fn raise_validity(&mut self, level: u32) -> bool {

@@ -39,18 +39,7 @@ impl Claim {
     /// # Errors
     /// The file cannot be read, is not a snapshot, or is of another network.
     pub fn open_snapshot(path: &Path, network: &Network) -> Result<Self, SyncError> {
-        let file = SnapshotFile::open(path).map_err(|error| of_read(path, error))?;
-        let magic = file.head().network;
-        if magic != network.magic {
-            let hex: String = magic.iter().map(|byte| format!("{byte:02x}")).collect();
-            let what = format!(
-                "it is of another network than {}: its head has the magic bytes {hex}; --chain \
-                 names the network",
-                network.chain.name()
-            );
-            return Err(of_read(path, SnapshotError::new(what).into()));
-        }
-        Ok(Self::Snapshot(file))
+        Ok(Self::Snapshot(open_snapshot_of(path, network)?))
     }
 
     /// The height at which the outputs are unspent; `None` if it is that of a block whose header is
@@ -119,6 +108,25 @@ impl Claim {
     pub fn of_snapshot(&self, error: SnapshotError) -> SyncError {
         SyncError::Snapshot { path: self.path().to_path_buf(), error }
     }
+}
+
+/// A snapshot file of this network.
+///
+/// # Errors
+/// As for [`Claim::open_snapshot`].
+pub(crate) fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, SyncError> {
+    let file = SnapshotFile::open(path).map_err(|error| of_read(path, error))?;
+    let magic = file.head().network;
+    if magic != network.magic {
+        let hex: String = magic.iter().map(|byte| format!("{byte:02x}")).collect();
+        let what = format!(
+            "it is of another network than {}: its head has the magic bytes {hex}; --chain names \
+             the network",
+            network.chain.name()
+        );
+        return Err(of_read(path, SnapshotError::new(what).into()));
+    }
+    Ok(file)
 }
 
 /// The error of a snapshot file that could not be read.

@@ -20,6 +20,7 @@ use super::options::CacheSync;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
+use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::BlockBytes;
 use super::tips::Tips;
 use crate::chain::{ActiveChain, BlockId, Tree};
@@ -76,6 +77,10 @@ pub(super) struct Ledger {
     /// Whether nothing is ever written: the directory is only read.
     pub is_read_only: bool,
     pub tips: Tips,
+    /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
+    pub snapshot: Option<SnapshotChainstate>,
+    /// Whether commits go to a new UTXO set, which takes the place of `chainstate` at the end.
+    pub builds_anew: bool,
 }
 
 /// What a commit leaves durable, and what it writes for that.
@@ -107,6 +112,8 @@ impl Ledger {
             pruning: Pruning::default(),
             is_read_only: false,
             tips: Tips::default(),
+            snapshot: None,
+            builds_anew: false,
         }
     }
 
@@ -306,7 +313,9 @@ impl Ledger {
     /// may be in flight now.
     pub fn begin_commit<'a>(&mut self, shared: &Shared<'a>) -> Result<CommitJob<'a>, StoreError> {
         let height = self.active.height().unwrap_or(0);
-        let entries = self.take_dirty()?;
+        let tip = self.active.tip();
+        let left = tip.and_then(|tip| self.leave_snapshot(shared.tree, tip));
+        let entries = self.take_dirty(shared.tree)?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
         let mut kept_bytes = self.cache_bytes_max / 100 * KEPT_PERCENT;
         match self.cache_sync {
@@ -319,7 +328,8 @@ impl Ledger {
             index: Arc::clone(&self.index),
             coin_count: Arc::clone(&self.coin_count),
             entries,
-            best: self.active.tip().map(|tip| shared.tree.node(tip).hash),
+            left,
+            best: tip.map(|tip| shared.tree.node(tip).hash),
             coins: self.coins.map(|coins| coins as u64),
             changes: shared.pool.install(|| shared.cache.begin_sync()),
             kept_bytes,
@@ -327,13 +337,47 @@ impl Ledger {
     }
 
     /// Takes the entries that are not in the index yet, or not as they are now.
-    fn take_dirty(&mut self) -> Result<Vec<(BlockId, IndexRecord)>, StoreError> {
+    fn take_dirty(&mut self, tree: &Tree) -> Result<Vec<(BlockId, IndexRecord)>, StoreError> {
         // The flag comes before entries of blocks that were never stored.
         if self.pruning.has_dropped {
             self.note_pruned()?;
         }
-        let dirty = std::mem::take(&mut self.dirty).into_iter();
-        Ok(dirty.map(|id| (id, *self.record(id))).collect())
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
+        Ok(dirty.into_iter().map(|id| (id, *self.record(id))).collect())
+    }
+
+    /// The base block of the second UTXO set, if it is stored and has no undo data yet. bitcoind
+    /// stops at its start where the index has that block and lacks blocks below it, or its undo
+    /// data.
+    fn unconnected_base(&self, tree: &Tree) -> Option<BlockId> {
+        let base = self.snapshot.as_ref().and_then(|snapshot| tree.find(&snapshot.base))?;
+        let record = self.record(base);
+        (record.tx_count > 0 && record.undo_pos().is_none()).then_some(base)
+    }
+
+    /// Takes the second UTXO set that bitcoind has loaded from a snapshot, if `chainstate` is about
+    /// to have a best block with which bitcoind would not start next to it. It is to be given up
+    /// after the index is written, and before that best block.
+    pub fn leave_snapshot(&mut self, tree: &Tree, tip: BlockId) -> Option<SnapshotChainstate> {
+        if self.builds_anew {
+            return None;
+        }
+        let left = self.snapshot.take_if(|snapshot| !snapshot.allows(tree, tip))?;
+        // Core took blocks above the base block as valid whose ancestors it had not checked.
+        let proved = |ledger: &Self, id: BlockId| {
+            ledger.record(id).status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS)
+        };
+        for id in tree.ids().filter(|id| *id != tree.genesis()) {
+            let is_based = tree
+                .ancestors(id)
+                .nth(1)
+                .is_some_and(|at| at == tree.genesis() || proved(self, at));
+            if proved(self, id) && !is_based {
+                self.change(id).status.lower_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
+            }
+        }
+        Some(left)
     }
 
     /// Ends a commit, of which `written` is what came of it.
@@ -395,7 +439,7 @@ impl Ledger {
     pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
         assert!(!self.is_committing(), "the index is written by one at a time");
         self.last_index = Instant::now();
-        let entries = self.take_dirty()?;
+        let entries = self.take_dirty(tree)?;
         write_index(&self.index, files, tree, &entries)
             .inspect_err(|_| self.dirty.extend(entries.iter().map(|(id, _)| *id)))
     }

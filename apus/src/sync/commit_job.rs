@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
+use super::snapshot_chainstate::SnapshotChainstate;
 use crate::chain::{BlockId, Tree};
 use crate::coins::Changes;
 use crate::disk::{OnShare, StoreError};
@@ -22,6 +23,8 @@ pub(super) struct CommitJob<'a> {
     pub coin_count: Arc<CoinCount>,
     /// The index entries to be written.
     pub entries: Vec<(BlockId, IndexRecord)>,
+    /// A second UTXO set that bitcoind cannot start with next to the new best block.
+    pub left: Option<SnapshotChainstate>,
     /// The tip, whose coins the changes lead to; `None` if there is nothing to write about coins.
     pub best: Option<Hash>,
     /// The number of coins at the tip, if known.
@@ -33,7 +36,8 @@ pub(super) struct CommitJob<'a> {
 
 impl CommitJob<'_> {
     /// Makes stored blocks and undo data durable, then their index entries, and then the changed
-    /// coins with their best block. Then clean coins make room in the cache.
+    /// coins with their best block, before which a second UTXO set is given up that bitcoind cannot
+    /// start with next to it. Then clean coins make room in the cache.
     pub fn write(self, shared: &Shared, report: OnShare) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
         let changed = self.changes.len();
@@ -44,6 +48,9 @@ impl CommitJob<'_> {
             "writing changed coins"
         );
         write_index(&self.index, shared.files, shared.tree, &self.entries)?;
+        if let Some(left) = self.left {
+            left.give_up()?;
+        }
         let Some(best) = self.best else { return Ok(()) };
         // Without anything new, another table would only have to be merged.
         let before = shared.chainstate.best_block()?;

@@ -21,6 +21,7 @@ use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::rebuild::{self, MARK};
 use super::scan::{Findings, ScanEnd, scan};
+use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::disk::{Disk, StoreError};
@@ -108,6 +109,15 @@ pub(super) fn rebuild(
     let entries = inventory.entries(checked, &files, options.network.segwit_height)?;
     // An interrupted rebuild or SwiftSync relies on undo data that the new index will not name.
     rebuild::give_up(disk, dir.path())?;
+    // bitcoind cannot start with a snapshot whose base block the index may not have.
+    if let Some(snapshot) = SnapshotChainstate::find_or_clear(disk, dir.path())? {
+        observer.note(&format!(
+            "The UTXO set that bitcoind has loaded from a snapshot of block {} is removed, as by \
+             bitcoind -reindex",
+            snapshot.base
+        ));
+        snapshot.give_up()?;
+    }
     swift::directory::remove_directory(disk, &dir.path().join(swift::directory::DIRECTORY))?;
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;

@@ -6,7 +6,7 @@ use super::error::SyncError;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::Options;
 use super::progress::{Observer, Phase};
-use super::remedy;
+use super::{remedy, snapshot_chainstate};
 use crate::coins::{HashType, UtxoStats};
 use crate::disk::Disk;
 
@@ -22,6 +22,7 @@ pub fn txoutset_info(
 ) -> Result<UtxoStats, SyncError> {
     remedy::naming(options, || {
         let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
+        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
         observe(observer, Phase::ReadingCoins, &node);
         let height = node.tree.node(node.tip()).height;
         let report = share_of(observer, Phase::ReadingCoins, &node);

@@ -47,6 +47,7 @@ pub mod serve;
 mod shrink;
 mod sources;
 mod snapshot;
+mod snapshot_chainstate;
 mod space;
 mod status;
 mod stored;
@@ -90,9 +91,14 @@ pub use resources::{MemoryInUse, memory_in_use};
 pub use rewind::{rewind, rewind_on};
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
 pub use snapshot::{
-    SnapshotInfo, SnapshotSummary, create_snapshot, create_snapshot_of_hints, snapshot_info,
+    SnapshotInfo, SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints,
+    load_snapshot, load_snapshot_on, snapshot_info,
 };
-pub use status::{Status, Unfinished, status};
+pub use snapshot_chainstate::{
+    BASE_FILE as SNAPSHOT_BASE_FILE, DIRECTORY as SNAPSHOT_DIRECTORY,
+    GIVEN_UP_FILE as SNAPSHOT_GIVEN_UP_FILE,
+};
+pub use status::{SnapshotStatus, Status, Unfinished, status};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 #[cfg(feature = "cli")]
 pub use threads::spawn_free;

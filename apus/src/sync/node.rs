@@ -1,5 +1,6 @@
 //! An opened data directory, with everything that is kept in memory for it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rayon::ThreadPool;
@@ -15,6 +16,7 @@ use super::peers::{Peers, Sizes};
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
 use super::rebuild::Rebuild;
+use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
@@ -82,14 +84,7 @@ impl Node {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
             Coins::New(rebuild) => rebuild.prepare(disk)?,
         };
-        let create_if_missing = !read_only;
-        let keep = match read_only {
-            true => Vec::new(),
-            false => pending_tables(disk, options)?,
-        };
-        let tables =
-            leveldb::Options { create_if_missing, read_only, keep, ..leveldb::Options::default() };
-        let chainstate = Chainstate::open(disk.clone(), &chainstate_path, tables)?;
+        let chainstate = open_chainstate(options, disk, &chainstate_path, read_only)?;
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let mut node = Self {
@@ -116,6 +111,10 @@ impl Node {
         node.ledger.pruning = Pruning::new(options, index.pruned);
         node.ledger.cache_sync = options.cache_sync;
         node.ledger.is_read_only = read_only;
+        node.ledger.builds_anew = matches!(coins, Coins::New(_));
+        if !read_only {
+            node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
+        }
         node.load(index)?;
         let genesis_id = node.tree.genesis();
         node.ledger.follow(&node.tree);
@@ -263,6 +262,23 @@ impl Node {
     pub fn record(&self, id: BlockId) -> &IndexRecord {
         self.ledger.record(id)
     }
+}
+
+/// Opens the UTXO set in the directory `path`, for reading alone or for all.
+fn open_chainstate(
+    options: &Options,
+    disk: &Disk,
+    path: &Path,
+    read_only: bool,
+) -> Result<Chainstate, SyncError> {
+    let keep = match read_only {
+        true => Vec::new(),
+        false => pending_tables(disk, options)?,
+    };
+    let create_if_missing = !read_only;
+    let tables =
+        leveldb::Options { create_if_missing, read_only, keep, ..leveldb::Options::default() };
+    Ok(Chainstate::open(disk.clone(), path, tables)?)
 }
 
 /// Opens the directory that `options` name, for reading alone or for all.

@@ -19,7 +19,7 @@ use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, space, swift};
-use crate::disk::Disk;
+use crate::disk::{Disk, StoreError};
 use crate::store::BlockSource;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -59,6 +59,7 @@ pub fn sync_on(
         // A source that cannot be opened is an error before anything is made in the data directory.
         let opened = open_sources(options, sources)?;
         let mut node = Node::open(options, disk, Coins::InPlace)?;
+        announce_snapshot(&node, observer);
         if sources.is_empty() && !has_peers && node.tree.len() == 1 {
             return Err(nothing_to_sync(options));
         }
@@ -92,6 +93,21 @@ pub fn sync_on(
             _ => Ok(summary),
         }
     })
+}
+
+/// Says what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
+fn announce_snapshot(node: &Node, observer: &dyn Observer) {
+    let Some(snapshot) = &node.ledger.snapshot else { return };
+    let height = match node.tree.find(&snapshot.base) {
+        Some(base) => format!(" at height {}", node.tree.node(base).height),
+        None => String::new(),
+    };
+    observer.note(&format!(
+        "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync goes on \
+         with the one in chainstate, which is validated from the first block on; when that passes \
+         the snapshot's block, the other one is removed",
+        snapshot.base
+    ));
 }
 
 /// Deletes what was kept for the UTXO set that has been replaced.
@@ -381,9 +397,10 @@ pub fn reindex_files_on(
 }
 
 /// Closes the data directory, after putting a rebuilt chainstate in its place.
-fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
+fn end(mut node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
+        leave_snapshot(&mut node)?;
     }
     let Node { chainstate, dir, .. } = node;
     drop(chainstate);
@@ -392,6 +409,17 @@ fn end(node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary
     }
     drop(dir);
     Ok(summary)
+}
+
+/// Gives up a second UTXO set, if bitcoind could not start with it next to the rebuilt one.
+fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
+    node.ledger.builds_anew = false;
+    let tip = node.tip();
+    if let Some(left) = node.ledger.leave_snapshot(&node.tree, tip) {
+        node.ledger.write_index(&node.files, &node.tree)?;
+        left.give_up()?;
+    }
+    Ok(())
 }
 
 /// Connects the best chain, and merges the tables. What the sources have is known already.

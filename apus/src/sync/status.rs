@@ -6,6 +6,7 @@ use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::Options;
 use super::outcome::SavedJoin;
+use super::snapshot_chainstate::{self, SnapshotChainstate};
 use super::{join, rebuild, remedy, swift};
 use crate::disk::Disk;
 use crate::hash::Hash;
@@ -38,6 +39,34 @@ pub struct Status {
     pub pruned: bool,
     /// Work that was interrupted.
     pub unfinished: Vec<Unfinished>,
+    /// The second UTXO set, which bitcoind has loaded from a snapshot; all else is about the first.
+    pub snapshot: Option<SnapshotStatus>,
+    /// Directories of UTXO sets that nobody uses, and that can be removed.
+    pub unused: Vec<PathBuf>,
+}
+
+/// The UTXO set that bitcoind has loaded from a snapshot and works with, while it validates the
+/// snapshot's base block with the other one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotStatus {
+    /// The base block, after which the snapshot's coins were unspent.
+    pub base: Hash,
+    /// Height of the base block; `None` if no header of it is known.
+    pub base_height: Option<u32>,
+    /// Height of the set's best block by now; `None` if it cannot be read, as after a flush of
+    /// bitcoind's that was cut short.
+    pub height: Option<u32>,
+}
+
+impl SnapshotStatus {
+    fn of(node: &Node, snapshot: &SnapshotChainstate) -> Self {
+        let height = |hash: &Hash| node.tree.find(hash).map(|id| node.tree.node(id).height);
+        Self {
+            base: snapshot.base,
+            base_height: height(&snapshot.base),
+            height: snapshot.best_block().and_then(|best| height(&best)),
+        }
+    }
 }
 
 /// Work that was interrupted and that the command which began it carries on.
@@ -96,7 +125,10 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
         }
         let join = join::directory::unfinished(&disk, options)?;
         unfinished.extend(join.map(Unfinished::Join));
+        let snapshot = SnapshotChainstate::find(&disk, &directory)?;
         Ok(Status {
+            snapshot: snapshot.map(|snapshot| SnapshotStatus::of(&node, &snapshot)),
+            unused: snapshot_chainstate::unused(&directory),
             chain: options.network.chain,
             height: tip.height,
             best_block: tip.hash,

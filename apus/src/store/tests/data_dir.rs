@@ -78,11 +78,6 @@ fn mistakes_are_named() {
     assert!(error.contains("testnet4") && error.contains("--chain testnet4"), "{error}");
 
     fs::remove_file(root.join("blocks/blk00000.dat")).unwrap();
-    fs::create_dir(root.join("chainstate_snapshot")).unwrap();
-    let error = refusal(open(root, &mainnet(), DataDirOptions::default()));
-    assert!(error.contains("snapshot"), "{error}");
-    fs::remove_dir(root.join("chainstate_snapshot")).unwrap();
-
     let elsewhere = Some(root.join("missing"));
     let options = DataDirOptions { blocks_dir: elsewhere, ..DataDirOptions::default() };
     assert!(refusal(open(root, &mainnet(), options)).contains("does not exist"));

@@ -20,7 +20,7 @@ use crate::sync::error::SyncError;
 use crate::sync::options::Options;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::stored::{EndedEarly, StoredChain};
-use crate::sync::{remedy, threads};
+use crate::sync::{remedy, snapshot_chainstate, threads};
 
 /// What to export, and how.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,7 @@ pub fn export(
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
         let heights = range(asked, chain.height())?;
         check_stored(&chain, asked.table, &heights)?;
         let blocks_without_fees = without_fees(&chain, asked.table, &heights);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::assemble::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
 use super::summary::{HintsSummary, Made};
 use crate::coins::{CoinScan, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError};
-use crate::disk::{SpillFile, StoreError};
+use crate::disk::{Disk, SpillFile, StoreError};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{Numbering, encoder};
 use crate::sync::claim::{Claim, of_read};
@@ -19,7 +19,7 @@ use crate::sync::stored::{EndedEarly, StoredChain, UndoSearch, check_stop, for_e
 use crate::sync::unspent::{
     Collector, OutputKey, SortedKeys, block_of, number, output_key, txid_of, vout_of,
 };
-use crate::sync::{remedy, threads};
+use crate::sync::{remedy, snapshot_chainstate, threads};
 use crate::wire::OutPoint;
 
 /// Scans of the chainstate for each thread, so that all threads end together.
@@ -105,6 +105,7 @@ pub fn create_hints(
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
         let tip = chain.height();
         let height = height.unwrap_or(tip);
         if height > tip {

@@ -54,11 +54,15 @@ pub(super) fn commit(
     }
     let coins = ledger.coins.map(|before| coins_after(before, &state.paired.counts));
     let best = plan.chain.tip().expect("a plan has blocks");
+    let left = ledger.leave_snapshot(shared.tree, best);
     let best = shared.tree.node(best).hash;
     if let Some(coins) = coins {
         ledger.write_coin_count(shared, CoinsAt { block: best, coins: coins as u64 })?;
     }
     ledger.write_index(shared.files, shared.tree)?;
+    if let Some(left) = left {
+        left.give_up()?;
+    }
     bulk.commit(&best)?;
     for (index, step) in plan.steps.iter().enumerate() {
         let with_scripts = !plan.assumed.covers(shared.tree, step.id);

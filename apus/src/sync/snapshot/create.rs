@@ -27,7 +27,7 @@ use crate::sync::stored::{
     EndedEarly, ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool,
 };
 use crate::sync::temporary::TemporaryDir;
-use crate::sync::{remedy, threads};
+use crate::sync::{remedy, snapshot_chainstate, threads};
 use crate::wire::{BlockView, OutPoint};
 
 /// Parts of the UTXO set, by the first bits of the txids. On mainnet one has 11 MB, and each thread
@@ -99,6 +99,7 @@ pub fn create_snapshot(
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
         let tip = chain.height();
         let height = height.unwrap_or(tip);
         if height > tip {

@@ -97,8 +97,12 @@ pub(super) fn commit<'t>(
         entry.undo_pos = *pos;
         entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
     }
+    let left = ledger.leave_snapshot(shared.tree, plan.target);
     ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
     let bulk = tables()?;
+    if let Some(left) = left {
+        left.give_up().map_err(Fault::Store)?;
+    }
     let best = shared.tree.node(plan.target).hash;
     bulk.commit(&best).map_err(Fault::Store)
 }

@@ -28,7 +28,7 @@ use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::resources::cpu_time;
 use super::sources::Place;
-use super::{remedy, resources};
+use super::{remedy, resources, snapshot_chainstate};
 use crate::chain::ActiveChain;
 use crate::disk::{Disk, StoreError};
 use disconnect::Disconnector;
@@ -58,6 +58,7 @@ pub fn verify(
     remedy::naming(options, || {
         let (started, cpu) = (Instant::now(), cpu_time());
         let mut node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
+        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
         let tip = node.tree.node(node.tip());
         let mut found = Verified {
             asked: Verify { level: asked.level.min(4), ..asked },

@@ -41,6 +41,7 @@ impl Daemon {
     /// It does not start: its log is in the message.
     pub fn start(program: &Path, place: &Place, options: &[&str]) -> Self {
         let (port, rpcport) = (free_port(), free_port());
+        std::fs::create_dir_all(place.datadir()).unwrap();
         let mut daemon = Self {
             child: Command::new(program)
                 .args(["-regtest", "-listen=1", "-bind=127.0.0.1", "-connect=0", "-server=1"])
@@ -76,16 +77,45 @@ impl Daemon {
         self.try_ask(arguments).unwrap_or_else(|| panic!("bitcoind refuses {arguments:?}"))
     }
 
+    /// The answer of an RPC, which is JSON.
+    #[track_caller]
+    pub fn ask_json(&self, arguments: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.ask(arguments)).unwrap()
+    }
+
     fn try_ask(&self, arguments: &[&str]) -> Option<String> {
-        let output = Command::new(&self.cli)
-            .arg("-regtest")
-            .arg(path_option("-datadir=", &self.datadir))
-            .arg(format!("-rpcport={}", self.rpcport))
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output = self.cli().args(arguments).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
         output.status.success().then_some(text)
+    }
+
+    fn cli(&self) -> Command {
+        let mut command = Command::new(&self.cli);
+        command.arg("-regtest").arg(path_option("-datadir=", &self.datadir));
+        command.arg(format!("-rpcport={}", self.rpcport));
+        command
+    }
+
+    /// The message of the error with which an RPC answers.
+    #[track_caller]
+    pub fn refuses(&self, arguments: &[&str]) -> String {
+        let output = self.cli().args(arguments).output().unwrap();
+        assert!(!output.status.success(), "bitcoind accepts {arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Gives it the headers of blocks, which come in order of height.
+    pub fn submit_headers<'a>(&self, blocks: impl IntoIterator<Item = &'a Vec<u8>>) {
+        for block in blocks {
+            self.ask(&["submitheader", &hex(&block[..80])]);
+        }
+    }
+
+    /// Gives it blocks.
+    pub fn submit_blocks<'a>(&self, blocks: impl IntoIterator<Item = &'a Vec<u8>>) {
+        for block in blocks {
+            self.ask(&["submitblock", &hex(block)]);
+        }
     }
 
     /// Mines blocks without transactions, whose coinbases pay to an output key named by `digit`.
@@ -124,4 +154,8 @@ fn path_option(name: &str, path: &Path) -> OsString {
     let mut option = OsString::from(name);
     option.push(path);
     option
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

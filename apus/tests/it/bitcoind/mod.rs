@@ -5,5 +5,6 @@ mod daemon;
 mod debug_log;
 mod pruning;
 mod snapshot;
+mod snapshot_state;
 mod sync;
 mod verify;

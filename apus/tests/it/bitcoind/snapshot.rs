@@ -6,6 +6,7 @@ use apus::sync::{self, Unobserved};
 use apus::wire::Chain as Network;
 
 use super::daemon::{Daemon, program_in};
+use crate::support::listed::Listed;
 use crate::support::swift::{World, small_chain};
 
 #[test]
@@ -48,5 +49,35 @@ fn byte_for_byte_those_of_core_at_the_tip_and_below() {
         assert_eq!(answer["txoutset_hash"], info.stats.hash_serialized.to_string());
         assert_eq!((info.chain, info.is_sorted), (Some(Network::Regtest), true));
         std::fs::remove_file(&out).unwrap();
+    }
+}
+
+/// bitcoind loads what Apus has made, at every base that its chain parameters list, and the other
+/// way round.
+#[test]
+fn core_loads_what_apus_makes_and_apus_reads_what_core_makes() {
+    let test = "core_loads_what_apus_makes_and_apus_reads_what_core_makes";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    for listed in Listed::all() {
+        let (place, out) = listed.with_snapshot();
+        let info = sync::snapshot_info(&out, 2, &Unobserved).unwrap();
+        assert_eq!(info.is_as_listed(), Some(true), "base {}", listed.height());
+        let path = out.display().to_string();
+        let fresh = listed.world.place();
+        let daemon = Daemon::start(&bitcoind, &fresh, &[]);
+        assert!(daemon.refuses(&["loadtxoutset", &path]).contains("must appear in the headers"));
+        daemon.submit_headers(&listed.world.blocks[1..]);
+        let loaded = daemon.ask_json(&["loadtxoutset", &path]);
+        assert_eq!(loaded["coins_loaded"], info.stats.coins);
+        assert_eq!(loaded["base_height"], listed.height());
+        let states = daemon.ask_json(&["getchainstates"]);
+        assert_eq!(states["chainstates"][1]["snapshot_blockhash"], info.base.to_string());
+        daemon.stop();
+
+        let theirs = place.root().join("core.dat");
+        let daemon = Daemon::start(&bitcoind, &place, &[]);
+        daemon.ask(&["dumptxoutset", &theirs.display().to_string(), "latest"]);
+        daemon.stop();
+        assert_eq!(sync::snapshot_info(&theirs, 2, &Unobserved).unwrap(), info);
     }
 }

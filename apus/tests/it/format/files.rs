@@ -11,6 +11,7 @@ use apus::sync::{
 use apus::wire::Chain;
 
 use super::document::Document;
+use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, regtest_chain};
@@ -55,10 +56,28 @@ fn assert_files(files: &BTreeSet<String>, times: &[&str]) {
 }
 
 #[test]
+fn the_document_names_the_files_of_a_second_utxo_set() {
+    let listed = Listed::with_payments();
+    let place = listed.world.place();
+    place.sync_blocks("some", &listed.world.blocks[..21]);
+    listed.load_into(&place);
+    assert_files(&files_below(&place.network_dir()), &["always", "snapshot"]);
+}
+
+#[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
-        let times =
-            ["always", "rebuild", "damage", "log", "peers", "swiftsync", "join", "spilldir"];
+        let times = [
+            "always",
+            "rebuild",
+            "damage",
+            "log",
+            "peers",
+            "swiftsync",
+            "join",
+            "spilldir",
+            "snapshot",
+        ];
         let is_known = when == "moment" || times.contains(&when.as_str());
         assert!(is_known, "{pattern} is there {when}");
     }

@@ -15,6 +15,7 @@ use apus_testchain::seal;
 
 use crate::support::blocks::{block, bytes, genesis_parent};
 use crate::support::chains::small;
+use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends, program, stdout};
 use crate::support::snapshot::{Snapshot, unspent_at};
 use crate::support::stop_when::StopWhen;
@@ -73,6 +74,17 @@ fn key(outpoint: &OutPoint) -> Vec<u8> {
     let mut key = Vec::new();
     put_coin_key(&mut key, outpoint);
     key
+}
+
+/// The hashes that Core's chain parameters list.
+#[test]
+fn the_listed_utxo_sets_have_their_hashes() {
+    for listed in Listed::all() {
+        let (_place, out) = listed.with_snapshot();
+        let found = info(&out);
+        assert_eq!(found.is_as_listed(), Some(true), "base {}", listed.height());
+        assert_eq!(found.listed.unwrap().height, listed.height());
+    }
 }
 
 #[test]

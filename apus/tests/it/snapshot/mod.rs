@@ -1,6 +1,7 @@
 //! UTXO snapshots: made, described, proved, synced from, and refused.
 
 mod create;
+mod load;
 mod proof;
 mod wrong;
 

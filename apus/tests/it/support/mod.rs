@@ -6,6 +6,7 @@ pub mod chains;
 pub mod damage;
 pub mod faults;
 pub mod judge;
+pub mod listed;
 pub mod model;
 pub mod mounts;
 pub mod outcome;

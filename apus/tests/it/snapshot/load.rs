@@ -1,0 +1,231 @@
+//! `apus snapshot load`: a listed snapshot becomes the UTXO set that Core works with, whole or not
+//! at all, and a sync makes one of two again. With bitcoind: `bitcoind/snapshot_state.rs`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use apus::disk::Disk;
+use apus::hash::Hash;
+use apus::sync::{
+    self, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
+    SnapshotLoaded, SyncError, Unobserved,
+};
+
+use crate::support::Place;
+use crate::support::judge::Judge;
+use crate::support::listed::Listed;
+use crate::support::power::{counted, failing, power_cuts};
+use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::snapshot::Snapshot;
+use crate::support::stop_when::StopWhen;
+
+fn load_on(
+    disk: &Disk,
+    options: &Options,
+    snapshot: &Path,
+    sources: &[PathBuf],
+) -> Result<SnapshotLoaded, SyncError> {
+    let stop = AtomicBool::new(false);
+    sync::load_snapshot_on(disk, options, snapshot, sources, &Unobserved, &stop)
+}
+
+/// The base block of the second UTXO set, and the heights of both.
+fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
+    let status = sync::status(&place.options()).unwrap();
+    (status.height, status.snapshot.map(|snapshot| (snapshot.base, snapshot.height)))
+}
+
+#[test]
+fn core_works_with_what_was_loaded_and_a_sync_makes_one_set_of_two() {
+    for listed in Listed::all() {
+        let (place, blocks) = listed.loaded();
+        let base = (listed.world.tip(), Some(listed.height()));
+        assert_eq!(found(&place), (0, Some(base)));
+        let judge = Judge::open(&place).expect("the engine opens it");
+        assert_eq!(judge.tip(), (listed.height(), listed.world.tip()));
+        drop(judge);
+        let more = place.write("more", &listed.more(3));
+        let top = place.sync(&[blocks, more]).height;
+        assert_eq!(top, listed.height() + 3);
+        assert_eq!(found(&place), (top, None));
+        assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
+        let judge = Judge::open(&place).expect("the engine opens it");
+        assert_eq!(judge.tip().0, top);
+        judge.read_everything();
+    }
+}
+
+#[test]
+fn coins_in_another_order_are_sorted() {
+    let listed = Listed::with_payments();
+    let (_made, out) = listed.with_snapshot();
+    let mut snapshot = Snapshot::parse(&std::fs::read(&out).unwrap());
+    snapshot.coins.reverse();
+    std::fs::write(&out, snapshot.to_bytes()).unwrap();
+    let place = listed.world.place();
+    let blocks = place.write("blocks", &listed.world.blocks);
+    load_on(&Disk::new(), &place.options(), &out, &[blocks]).unwrap();
+    assert_eq!(Judge::open(&place).unwrap().tip().0, listed.height());
+}
+
+#[test]
+fn what_core_would_refuse_is_refused_and_leaves_nothing() {
+    let listed = Listed::with_payments();
+    let (synced, out) = listed.with_snapshot();
+    let bytes = std::fs::read(&out).unwrap();
+    let place = listed.world.place();
+    let blocks = place.write("blocks", &listed.world.blocks);
+    let refused = |place: &Place, snapshot: &[u8], sources: &[PathBuf], words: &str| {
+        std::fs::write(&out, snapshot).unwrap();
+        let error = load_on(&Disk::new(), &place.options(), &out, sources).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    let nothing = || assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
+    let changed = |change: &dyn Fn(&mut Snapshot)| {
+        let mut snapshot = Snapshot::parse(&bytes);
+        change(&mut snapshot);
+        snapshot.to_bytes()
+    };
+    let from = std::slice::from_ref(&blocks);
+    refused(&place, &changed(&|it| it.magic[0] ^= 1), from, "another network than regtest");
+    refused(&place, &changed(&|it| it.base.0[0] ^= 1), from, "those at the heights 110, 200, 299");
+    refused(&place, &changed(&|it| it.coins[7].1.amount += 1), from, "its coins have the hash");
+    let fewer = changed(&|it| {
+        it.coins.pop();
+        it.count -= 1;
+    });
+    refused(&place, &fewer, from, "its coins have the hash");
+    refused(&place, &bytes[..bytes.len() - 1], from, "cut short");
+    nothing();
+    let place_without = listed.world.place();
+    refused(&place_without, &bytes, &[], "is not known");
+    let shorter = place.write("shorter", &listed.world.blocks[..200]);
+    refused(&place_without, &bytes, &[shorter], "is not known");
+    refused(&synced, &bytes, &[], "it is of no use");
+    // The blocks up to the base block are stored, and not all of them connected.
+    let stored = synced.copy();
+    assert_ends(&apus(&stored, &["rewind", "--height=290"]), 0, &[]);
+    refused(&stored, &bytes, &[], "is stored here");
+    load_on(&Disk::new(), &place.options(), &out, from).unwrap();
+    refused(&place, &bytes, from, "already");
+}
+
+#[test]
+fn asked_to_stop_it_leaves_nothing() {
+    let listed = Listed::with_payments();
+    let (_made, out) = listed.with_snapshot();
+    let place = listed.world.place();
+    let blocks = place.write("blocks", &listed.world.blocks);
+    let stop = AtomicBool::new(false);
+    let watch = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::ReadingSnapshot);
+    let sources = std::slice::from_ref(&blocks);
+    let loaded = sync::load_snapshot(&place.options(), &out, sources, &watch, &stop).unwrap();
+    assert!(loaded.interrupted);
+    assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
+    assert_eq!(found(&place), (0, None));
+}
+
+/// Wherever the power fails, Core finds no second UTXO set or a whole one, and the same command
+/// then makes it whole.
+#[test]
+fn power_may_fail_at_any_step_of_loading() {
+    let listed = Listed::with_payments();
+    let (_made, out) = listed.with_snapshot();
+    let sources = |place: &Place| [place.write("blocks", &listed.world.blocks)];
+    let (disk, counter) = counted();
+    let whole = listed.world.place();
+    load_on(&disk, &whole.options(), &out, &sources(&whole)).unwrap();
+    let (mut without, mut with) = (0, 0);
+    for (number, power) in power_cuts(1..=counter.steps(), 2).enumerate() {
+        let place = listed.world.place();
+        let result = load_on(&failing(&power), &place.options(), &out, &sources(&place));
+        assert!(result.is_err() || power.cut_at() + 5 > counter.steps(), "{power:?}");
+        power.lose_unsynced().unwrap();
+        let base = (listed.world.tip(), Some(listed.height()));
+        let is_marked = place.network_dir().join(SNAPSHOT_BASE_FILE).exists();
+        if number % 3 == 0 && !power.is_torn() {
+            let judge = Judge::open(&place);
+            let judge = judge.unwrap_or_else(|why| panic!("refused after {power:?}: {why}"));
+            let expected = if is_marked { listed.height() } else { 0 };
+            assert_eq!(judge.tip().0, expected, "{power:?}");
+        }
+        match is_marked {
+            true => with += 1,
+            false => {
+                without += 1;
+                load_on(&Disk::new(), &place.options(), &out, &sources(&place))
+                    .unwrap_or_else(|error| panic!("{power:?}: {error}"));
+            }
+        }
+        assert_eq!(found(&place), (0, Some(base)), "{power:?}");
+    }
+    println!("{with} whole, {without} none");
+    assert!(without > 10);
+}
+
+/// Wherever the power fails while a sync passes the base block, Core opens what is left, and the
+/// same command ends with one UTXO set.
+#[test]
+fn power_may_fail_at_any_step_of_giving_the_second_set_up() {
+    let listed = Listed::with_payments();
+    let (loaded, blocks) = listed.loaded();
+    let most = loaded.write("most", &listed.world.blocks[..=295]);
+    loaded.sync(&[most]);
+    assert_eq!(found(&loaded).0, 295);
+    let more = loaded.write("more", &listed.more(3));
+    let run = |place: &Place, disk: &Disk| {
+        // Commits after every block.
+        let options = Options { dbcache_bytes: 1, ..place.options() };
+        let sources = [blocks.clone(), more.clone()];
+        sync::sync_on(disk, &options, &sources, &Unobserved, &AtomicBool::new(false))
+    };
+    let (disk, counter) = counted();
+    let whole = loaded.copy();
+    assert_eq!(run(&whole, &disk).unwrap().height, 302);
+    let (mut marked, mut given_up) = (0, 0);
+    for (number, power) in power_cuts(1..=counter.steps(), 3).enumerate() {
+        let place = loaded.copy();
+        let _ = run(&place, &failing(&power));
+        power.lose_unsynced().unwrap();
+        marked += u32::from(place.network_dir().join(SNAPSHOT_BASE_FILE).exists());
+        given_up += u32::from(place.network_dir().join(SNAPSHOT_GIVEN_UP_FILE).exists());
+        if number % 2 == 0 && !power.is_torn() {
+            let judge = Judge::open(&place);
+            drop(judge.unwrap_or_else(|why| panic!("refused after {power:?}: {why}")));
+        }
+        let again = run(&place, &Disk::new());
+        let again = again.unwrap_or_else(|error| panic!("{power:?}: {error}"));
+        assert_eq!(again.height, 302, "{power:?}");
+        assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists(), "{power:?}");
+        assert_eq!(place.muhash(), whole.muhash(), "{power:?}");
+    }
+    println!("{marked} with the second set, {given_up} while it was removed");
+    assert!(marked > 10 && given_up > 0);
+}
+
+#[test]
+fn the_program_loads_one_and_names_what_is_left_over() {
+    let listed = Listed::with_payments();
+    let (_made, out) = listed.with_snapshot();
+    let place = listed.world.place();
+    let blocks = place.write("blocks", &listed.world.blocks).display().to_string();
+    let path = out.display().to_string();
+    let output = apus(&place, &["snapshot", "load", &path, "--from", &blocks, "--json"]);
+    assert_ends(&output, 0, &[]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&json["base_height"], &json["coins_loaded"]), (&299.into(), &299.into()));
+    let status = stdout(&apus(&place, &["status"]));
+    assert!(status.contains("299 blocks to go"), "{status}");
+    assert_ends(&apus(&place, &["snapshot", "load", &path, "--from", &blocks]), 1, &["already"]);
+    let follows = ["snapshot", "load", &path, "--from", &blocks, "--follow"];
+    assert_ends(&apus(&place, &follows), 2, &["--follow"]);
+    // What bitcoind leaves is named, and never read.
+    std::fs::create_dir(place.network_dir().join("chainstate_snapshot_INVALID")).unwrap();
+    std::fs::remove_file(place.network_dir().join(SNAPSHOT_BASE_FILE)).unwrap();
+    let status = stdout(&apus(&place, &["status"]));
+    for words in ["chainstate_snapshot_INVALID: bitcoind", "chainstate_snapshot: bitcoind"] {
+        assert!(status.contains(words), "{status}");
+    }
+    std::fs::write(place.network_dir().join(SNAPSHOT_BASE_FILE), [7; 31]).unwrap();
+    assert_ends(&apus(&place, &["status"]), 1, &["base_blockhash", "31 bytes"]);
+}
