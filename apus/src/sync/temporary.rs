@@ -19,10 +19,13 @@ impl TemporaryDir {
         getrandom::fill(&mut name)
             .map_err(|error| StoreError::new(&parent, format!("no randomness: {error}")))?;
         let path = parent.join(format!("apus-{:016x}", u64::from_le_bytes(name)));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|error| StoreError::io(&path, "make a temporary directory (TMPDIR names another place for it)", error))?;
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+            StoreError::io(
+                &path,
+                "make a temporary directory (TMPDIR names another place for it)",
+                error,
+            )
+        })?;
         Ok(Self(path))
     }
 

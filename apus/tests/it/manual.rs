@@ -7,7 +7,7 @@ use crate::support::program::{assert_ends, program, stdout};
 use apus::wire::Chain;
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 24] = [
     "",
     "sync",
     "reindex",
@@ -23,6 +23,11 @@ const COMMANDS: [&str; 19] = [
     "hints convert",
     "hints compress",
     "hints verify",
+    "snapshot",
+    "snapshot create",
+    "snapshot info",
+    "snapshot verify",
+    "snapshot load",
     "export",
     "demo",
     "completions",
