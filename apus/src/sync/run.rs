@@ -214,14 +214,12 @@ fn run_with_peers(
     let mut done: Option<Summary> = None;
     let mut is_at_end = false;
     while !stop.load(Relaxed) {
+        let claim = claim.filter(|_| done.is_none());
         let search = Search {
             is_last,
             // Hints may need blocks that the files lack.
             has_files: !opened.is_empty() && claim.is_none() && done.is_none(),
-            height: claim
-                .filter(|_| done.is_none())
-                .and_then(|claim| claim.height(&node.tree))
-                .unwrap_or(0),
+            height: claim.and_then(|claim| claim.height(&node.tree)).unwrap_or(0),
         };
         if find_headers(node, peers, search, observer, stop)? == Activated::Stopped {
             break;

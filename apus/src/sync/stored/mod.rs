@@ -1,5 +1,5 @@
-//! A synced directory that is locked and only read: its chain, its blocks and undo data, and work on
-//! them with many threads.
+//! A synced directory that is locked and only read: its chain, its blocks and undo data, and work
+//! on them with many threads.
 
 mod chain;
 mod ended;

@@ -75,7 +75,8 @@ const FAULTS: &[Fault] = &[
     ("a coin is missing", |s, _| remove(s, AT), Coins(&["missing"], "although no block spends it")),
     ("the first is missing", |s, _| remove(s, 0), Coins(&["missing"], "")),
     ("the last is missing", |s, _| remove(s, s.coins.len() - 1), Coins(&["missing"], "")),
-    ("three are missing", |s, _| (0..3).for_each(|i| remove(s, 30 * i)), Coins(&["missing"; 3], "")),
+    ("three are missing", |s, _| (0..3).for_each(|i| remove(s, 30 * i)),
+        Coins(&["missing"; 3], "")),
     ("a spent coin", |s, w| add(s, spent(w)), Coins(&["spent"], "and block 180 spends it")),
     ("a coin that never was", |s, _| {
         let (mut outpoint, coin) = s.coins[AT].clone();
@@ -110,9 +111,11 @@ const FAULTS: &[Fault] = &[
         assert_ne!(a, b);
         (s.coins[AT].1.amount, s.coins[AT + 9].1.amount) = (b, a);
     }, Coins(&["changed"; 2], "value")),
-    ("height above the base", |s, w| coin(s).height = w.height() + 1, Words("above the base block")),
+    ("height above the base", |s, w| coin(s).height = w.height() + 1,
+        Words("above the base block")),
     ("height 0", |s, _| coin(s).height = 0, Words("of block 0")),
-    ("amount out of range", |s, _| coin(s).amount = 2_100_000_000_000_001, Words("there never are")),
+    ("amount out of range", |s, _| coin(s).amount = 2_100_000_000_000_001,
+        Words("there never are")),
     ("index 2^32 - 1", |s, _| s.coins[AT].0.vout = u32::MAX, Words("CompactSize over 32 MiB")),
     ("a base block below", |s, w| s.base = w.hash(w.height() - 1), Words("above the base block")),
     ("a base block that is none", |s, _| s.base = Hash([7; 32]), Words("its base block")),
