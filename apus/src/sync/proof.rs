@@ -58,8 +58,8 @@ pub fn verify_hints(
 /// rules that need no coins.
 ///
 /// # Errors
-/// The snapshot is wrong ([`SyncError::Differs`] names the coins), not well-formed, or of another network; its base block or a block before it is
-/// missing; or a block or undo data is damaged.
+/// The snapshot is wrong ([`SyncError::Differs`] names the coins), not well-formed, or of another
+/// network; its base block or a block before it is missing; or a block or undo data is damaged.
 pub fn verify_snapshot(
     options: &Options,
     snapshot: &Path,

@@ -103,8 +103,8 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
         None => String::new(),
     };
     observer.note(&format!(
-        "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync goes on \
-         with the one in chainstate, which is validated from the first block on; when that passes \
+        "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync goes \
+         on with the one in chainstate, which is validated from the first block on; when that passes \
          the snapshot's block, the other one is removed",
         snapshot.base
     ));

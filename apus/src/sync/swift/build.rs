@@ -161,8 +161,8 @@ pub(crate) fn is_past(node: &Node, claim: &Claim) -> bool {
     node.ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
 }
 
-/// Whether there are coins already, but not up to the height of the hints or the snapshot: SwiftSync then builds a whole
-/// new set next to them.
+/// Whether there are coins already, but not up to the height of the hints or the snapshot:
+/// SwiftSync then builds a whole new set next to them.
 pub(crate) fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
     node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
 }

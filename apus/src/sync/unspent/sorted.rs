@@ -15,7 +15,8 @@ const TXID_BYTES: usize = 16;
 /// The bytes of an [`OutputKey`].
 const KEY_BYTES: usize = 4 + TXID_BYTES + 4;
 
-/// The sort key of an unspent output: index of its block, start of the txid, index of the output. The numbers are big endian, so that keys sort as bytes do.
+/// The sort key of an unspent output: index of its block, start of the txid, index of the output.
+/// The numbers are big endian, so that keys sort as bytes do.
 pub type OutputKey = [u8; KEY_BYTES];
 
 /// The key of an output of the block at index `block`.
