@@ -104,8 +104,8 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
     };
     observer.note(&format!(
         "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync goes \
-         on with the one in chainstate, which is validated from the first block on; when that passes \
-         the snapshot's block, the other one is removed",
+         on with the one in chainstate, which is validated from the first block on; when that \
+         passes the snapshot's block, the other one is removed",
         snapshot.base
     ));
 }

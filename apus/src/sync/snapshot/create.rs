@@ -121,8 +121,9 @@ pub fn create_snapshot(
 }
 
 /// Makes a snapshot file of the outputs that a hints file calls unspent, from the blocks of a
-/// synced directory, which may or may not have undo data. The snapshot is as right as the hints are, which
-/// [`crate::sync::verify_snapshot`] proves. Everything else is as for [`create_snapshot`].
+/// synced directory, which may or may not have undo data. The snapshot is as right as the hints
+/// are, which [`crate::sync::verify_snapshot`] proves. Everything else is as for
+/// [`create_snapshot`].
 ///
 /// # Errors
 /// The hints are damaged, do not fit a block, or are for a height above the tip; a block is not
