@@ -210,9 +210,8 @@ fn run_with_peers(
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
     let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
-    let mut is_last = false;
+    let (mut is_last, mut is_at_end) = (false, false);
     let mut done: Option<Summary> = None;
-    let mut is_at_end = false;
     while !stop.load(Relaxed) {
         let claim = claim.filter(|_| done.is_none());
         let search = Search {

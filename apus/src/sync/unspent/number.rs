@@ -1,6 +1,6 @@
 //! The index of an output in its block, as hints name it.
 
-use super::sorted::{OutputKey, txid_of, txid_start, vout_of};
+use super::sorted::{OutputKey, txid_of, txid_prefix, txid_start, vout_of};
 use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, OutputFate, numbered_outputs};
 use crate::wire::BlockView;
@@ -47,8 +47,13 @@ pub fn number<B: AsRef<[u8]>>(
 
 /// The keys of one transaction's outputs.
 fn of_tx<'a>(keys: &'a [OutputKey], txid: &Hash) -> &'a [OutputKey] {
+    let prefix = u64::from_be_bytes(*txid.0.first_chunk().expect("a txid has 32 bytes"));
     let txid = txid_start(txid);
-    let start = keys.partition_point(|key| txid_of(key) < txid);
+    let mut start = keys.partition_point(|key| txid_prefix(key) < prefix);
+    // Most transactions have no unspent output. Few share so many bytes of their ids.
+    while keys.get(start).is_some_and(|key| txid_prefix(key) == prefix && txid_of(key) < txid) {
+        start += 1;
+    }
     let rest = &keys[start..];
     let end = rest.iter().take_while(|key| txid_of(key) == txid).count();
     &rest[..end]
