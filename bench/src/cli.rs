@@ -118,7 +118,7 @@ enum Command {
         /// The kinds of chains, as a list [default: both]
         #[arg(long, value_enum, value_delimiter = ',')]
         coins: Option<Vec<Coins>>,
-        /// A bitcoind, whose validation in order is shown beside
+        /// A bitcoind, to compare with its validation in order
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
     },

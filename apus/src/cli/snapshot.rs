@@ -16,6 +16,7 @@ use super::numbers::{precise, thousands};
 use super::peers::PeerArgs;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
+use crate::hash::hex;
 use crate::sync::{self, AssumeValid, SnapshotInfo, SnapshotLoaded, SnapshotSummary, Summary};
 
 #[derive(Subcommand)]
@@ -394,7 +395,7 @@ fn info_json(info: &SnapshotInfo, path: &Path) -> String {
         magic: hex(&info.magic),
         coins: info.stats.coins,
         transactions: info.stats.transactions,
-        total_amount: bitcoins(info.stats.total_amount).parse().expect("digits"),
+        total_amount: info.stats.total_amount_btc().parse().expect("digits"),
         hash_serialized_3: info.stats.hash_serialized.to_string(),
         listed: info.is_as_listed(),
         sorted: info.is_sorted,
@@ -438,17 +439,8 @@ fn info_text(info: &SnapshotInfo) -> String {
         info.base,
         thousands(info.stats.coins),
         thousands(info.stats.transactions),
-        bitcoins(info.stats.total_amount),
+        info.stats.total_amount_btc(),
         info.stats.hash_serialized,
         thousands(info.bytes),
     )
-}
-
-/// An amount in bitcoins with eight decimals, as Core prints it.
-fn bitcoins(satoshi: u128) -> String {
-    format!("{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

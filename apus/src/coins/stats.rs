@@ -102,8 +102,13 @@ impl UtxoStats {
 
     /// The total amount in bitcoins with eight decimals, as Core prints it.
     pub fn total_amount_btc(&self) -> String {
-        format!("{}.{:08}", self.total_amount / 100_000_000, self.total_amount % 100_000_000)
+        bitcoins(self.total_amount.into())
     }
+}
+
+/// An amount in bitcoins with eight decimals, as Core prints it.
+pub(super) fn bitcoins(satoshi: u128) -> String {
+    format!("{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
 }
 
 /// Appends a coin in the form that both hashes are taken of (Core's `TxOutSer`): outpoint,

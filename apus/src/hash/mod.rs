@@ -16,4 +16,4 @@ pub use sha256::{
     Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
     sha256d_pairs,
 };
-pub use value::{Hash, ParseHashError};
+pub use value::{Hash, ParseHashError, hex};

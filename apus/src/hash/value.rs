@@ -69,6 +69,11 @@ impl FromStr for Hash {
     }
 }
 
+/// Bytes as hex digits, in their order.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

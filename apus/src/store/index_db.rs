@@ -6,6 +6,7 @@ use super::flat_file::FILES_MAX;
 use super::obfuscation::OBFUSCATION_KEY;
 use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation};
 use crate::disk::{Disk, Result, StoreError};
+use crate::hash::hex;
 use crate::leveldb::{Db, Options};
 use crate::wire::{Cursor, Network, put_compact_size};
 
@@ -269,8 +270,7 @@ impl IndexDb {
     }
 
     fn corrupt(&self, key: &[u8], what: String) -> StoreError {
-        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        StoreError::new(&self.path, format!("the record under key {key} {what}"))
+        StoreError::new(&self.path, format!("the record under key {} {what}", hex(key)))
     }
 }
 

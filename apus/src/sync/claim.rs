@@ -8,7 +8,7 @@ use super::hints_file::HintsFile;
 use super::options::Options;
 use crate::chain::Tree;
 use crate::coins::{SnapshotError, SnapshotFile, SnapshotReadError};
-use crate::hash::Hash;
+use crate::hash::{Hash, hex};
 use crate::swiftsync::HintsError;
 use crate::wire::Network;
 
@@ -118,11 +118,11 @@ pub(crate) fn open_snapshot_of(path: &Path, network: &Network) -> Result<Snapsho
     let file = SnapshotFile::open(path).map_err(|error| of_read(path, error))?;
     let magic = file.head().network;
     if magic != network.magic {
-        let hex: String = magic.iter().map(|byte| format!("{byte:02x}")).collect();
         let what = format!(
-            "it is of another network than {}: its head has the magic bytes {hex}; --chain names \
-             the network",
-            network.chain.name()
+            "it is of another network than {}: its head has the magic bytes {}; --chain names the \
+             network",
+            network.chain.name(),
+            hex(&magic)
         );
         return Err(of_read(path, SnapshotError::new(what).into()));
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::coins::Coin;
+use crate::hash::hex;
 use crate::wire::OutPoint;
 
 /// The most coins that an error's text names.
@@ -115,8 +116,4 @@ impl fmt::Display for CoinDifference {
             }
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

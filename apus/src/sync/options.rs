@@ -8,7 +8,7 @@ use std::time::Duration;
 use secp_lanes::Kernel;
 
 use super::peers::PeerOptions;
-use crate::hash::{Hash, sha256d};
+use crate::hash::{Hash, hex, sha256d};
 use crate::wire::Network;
 
 /// Bytes of coins that Core caches by default (`-dbcache`).
@@ -227,7 +227,7 @@ impl Options {
         let mut bytes = inode.to_le_bytes().to_vec();
         bytes.extend_from_slice(path.as_os_str().as_bytes());
         let digest = sha256d(&bytes);
-        digest.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.0[..8])
     }
 
     /// Checks that the method, the hints or snapshot and the directory for the join's files agree.

@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
 use crate::coins::coin::{Coin, decode_coin_key, key_order};
-use crate::coins::stats::{Counts, Serialised, Serialiser, hash_in_order};
+use crate::coins::stats::{Counts, Serialised, Serialiser, bitcoins, hash_in_order};
 use crate::coins::survivors::Survivors;
 use crate::disk::{OnShare, StoreError};
 use crate::hash::Hash;
@@ -117,6 +117,11 @@ fn serialise_slots(
 }
 
 impl SnapshotStats {
+    /// The total amount in bitcoins with eight decimals, as Core prints it.
+    pub fn total_amount_btc(&self) -> String {
+        bitcoins(self.total_amount)
+    }
+
     fn of(counts: Counts, hash_serialized: Hash) -> Self {
         Self {
             coins: counts.txouts,

@@ -10,7 +10,7 @@ use secp_lanes::Kernel;
 
 use crate::chain::{BlockId, Tree};
 use crate::disk::Disk;
-use crate::hash::sha256d;
+use crate::hash::{hex, sha256d};
 use crate::rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
 use crate::sighash::{SharedHashes, TxSighash};
 use crate::sync::assumevalid::is_buried_below_best;
@@ -221,7 +221,6 @@ impl ScriptChecker {
         input: usize,
         flags: ScriptFlags,
     ) -> ! {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let spent = prevouts.iter().map(|prevout| {
             format!(
                 r#"{{"amount": {}, "scriptPubKey": "{}"}}"#,

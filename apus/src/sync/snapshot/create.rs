@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::gathered::Gathered;
 use crate::coins::{
     Coin, CoinScan, SnapshotCoins, SnapshotHead, SurvivorWriter, Survivors, WriteError,
     decode_coin_key, key_order,
@@ -26,7 +27,6 @@ use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::stored::{
     EndedEarly, ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool,
 };
-use crate::sync::temporary::TemporaryDir;
 use crate::sync::{remedy, snapshot_chainstate, threads};
 use crate::wire::{BlockView, OutPoint};
 
@@ -154,22 +154,6 @@ pub fn create_snapshot_of_hints(
         });
         SnapshotSummary::of(&chain, height, started, made)
     })
-}
-
-/// Coins that were gathered in any order.
-struct Gathered {
-    coins: Survivors,
-    /// Removed after the coins' file.
-    _dir: TemporaryDir,
-}
-
-impl Gathered {
-    /// No coins, with so many bytes of memory.
-    fn new(memory: usize) -> Result<Self, StoreError> {
-        let dir = TemporaryDir::new()?;
-        let coins = Survivors::new(&Disk::new(), dir.path(), memory);
-        Ok(Self { coins, _dir: dir })
-    }
 }
 
 /// Where the coins of a snapshot come from.

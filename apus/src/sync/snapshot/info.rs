@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
+use super::gathered::Gathered;
 use crate::coins::{
-    SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors, snapshot_stats,
-    snapshot_stats_sorted,
+    SnapshotFile, SnapshotReadError, SnapshotStats, snapshot_stats, snapshot_stats_sorted,
 };
-use crate::disk::Disk;
 use crate::hash::Hash;
 use crate::sync::claim::of_read;
 use crate::sync::error::SyncError;
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::temporary::TemporaryDir;
 use crate::sync::threads;
 use crate::wire::{AssumeutxoData, Chain, Network};
 
@@ -82,19 +80,11 @@ fn stats_by_sorting(
     file: &SnapshotFile,
     report: &(dyn Fn(f64) + Sync),
 ) -> Result<SnapshotStats, SnapshotReadError> {
-    let dir = TemporaryDir::new()?;
-    let survivors = Survivors::new(&Disk::new(), dir.path(), SORTING_BYTES_MAX);
-    let mut writer = SurvivorWriter::new(&survivors);
-    let mut pieces = file.pieces();
-    while let Some(piece) = pieces.next_piece()? {
-        piece.for_each(|outpoint, coin| -> Result<(), SnapshotReadError> {
-            Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
-        })?;
-        report(pieces.share());
-    }
-    writer.flush()?;
-    drop(writer);
-    let stats = snapshot_stats_sorted(&survivors, report)?;
-    survivors.destroy()?;
-    Ok(stats)
+    let goes_on = |share| {
+        report(share);
+        true
+    };
+    let gathered = Gathered::of_file(file, SORTING_BYTES_MAX, goes_on)?;
+    let gathered = gathered.expect("nobody asks it to stop");
+    snapshot_stats_sorted(&gathered.coins, report)
 }

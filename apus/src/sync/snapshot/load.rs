@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use super::gathered::Gathered;
 use super::info::snapshot_info;
 use crate::chain::BlockId;
-use crate::coins::{
-    Bulk, Chainstate, Coin, SnapshotError, SnapshotFile, SnapshotReadError, SurvivorWriter,
-    Survivors,
-};
+use crate::coins::{Bulk, Chainstate, Coin, SnapshotError, SnapshotFile, SnapshotReadError};
 use crate::disk::{Disk, Share};
 use crate::hash::Hash;
 use crate::leveldb;
@@ -29,7 +27,6 @@ use crate::sync::remedy;
 use crate::sync::scan::{ScanEnd, open_sources, scan_into_node};
 use crate::sync::snapshot_chainstate::{DIRECTORY, mark_whole};
 use crate::sync::stored::{EndedEarly, check_stop};
-use crate::sync::temporary::TemporaryDir;
 use crate::sync::unfinished::refuse_unfinished;
 use crate::wire::AssumeutxoData;
 
@@ -53,8 +50,8 @@ pub struct SnapshotLoaded {
 }
 
 /// Loads a snapshot into a data directory as Core's `loadtxoutset` does: bitcoind then works with
-/// it, and validates the blocks up to its base block behind that. Nothing is proved here, so the
-/// base block must be one that Core's chain parameters list, and the coins' hash theirs.
+/// it, and validates the blocks up to its base block in the background. Nothing is proved here, so
+/// the base block must be one that Core's chain parameters list, and the coins' hash theirs.
 ///
 /// The headers up to the base block come from the directory, from the blocks of `sources`, or from
 /// the peers of `options`. No block is stored or connected.
@@ -286,22 +283,15 @@ impl Task<'_> {
     /// Sorts coins in another order, as far as they have no room in memory in a temporary file, and
     /// writes them.
     fn sort_and_write(&self, file: &SnapshotFile, bulk: &Bulk) -> Result<(), EndedEarly> {
-        let dir = TemporaryDir::new()?;
-        let coins = Survivors::new(&Disk::new(), dir.path(), self.node.options.dbcache_bytes);
         let report = Progress::of(Phase::ReadingSnapshot).share_to(self.observer);
-        let mut writer = SurvivorWriter::new(&coins);
-        let mut pieces = file.pieces();
-        while let Some(piece) = pieces.next_piece().map_err(|error| self.unreadable(error))? {
-            check_stop(self.stop)?;
-            piece
-                .for_each(|outpoint, coin| -> Result<(), SnapshotReadError> {
-                    Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
-                })
-                .map_err(|error| self.unreadable(error))?;
-            report(pieces.share());
-        }
-        writer.flush()?;
-        drop(writer);
+        let goes_on = |share| {
+            report(share);
+            check_stop(self.stop).is_ok()
+        };
+        let gathered = Gathered::of_file(file, self.node.options.dbcache_bytes, goes_on)
+            .map_err(|error| self.unreadable(error))?
+            .ok_or(EndedEarly::Stopped)?;
+        let coins = &gathered.coins;
         let ranges = coins.ranges(PARTS_PER_THREAD * rayon::current_num_threads());
         ranges.into_par_iter().try_for_each(|range| {
             check_stop(self.stop)?;

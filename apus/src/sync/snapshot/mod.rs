@@ -1,6 +1,7 @@
 //! UTXO snapshots: made, described, and proved against the blocks. Knows no bytes of the format.
 
 mod create;
+mod gathered;
 mod info;
 mod load;
 

@@ -1,0 +1,44 @@
+//! Coins that are gathered in any order, and come back in that of the tables.
+
+use crate::coins::{SnapshotFile, SnapshotReadError, SurvivorWriter, Survivors};
+use crate::disk::{Disk, StoreError};
+use crate::sync::temporary::TemporaryDir;
+
+/// Coins that were gathered in any order; what has no room in memory is in a temporary directory.
+pub(super) struct Gathered {
+    pub coins: Survivors,
+    /// Removed after the coins' file.
+    _dir: TemporaryDir,
+}
+
+impl Gathered {
+    /// No coins, with so many bytes of memory.
+    pub fn new(memory: usize) -> Result<Self, StoreError> {
+        let dir = TemporaryDir::new()?;
+        let coins = Survivors::new(&Disk::new(), dir.path(), memory);
+        Ok(Self { coins, _dir: dir })
+    }
+
+    /// All coins of a snapshot. `goes_on` is told the share that is read, and says whether to go
+    /// on; `None` if it does not.
+    pub fn of_file(
+        file: &SnapshotFile,
+        memory: usize,
+        goes_on: impl Fn(f64) -> bool,
+    ) -> Result<Option<Self>, SnapshotReadError> {
+        let gathered = Self::new(memory)?;
+        let mut writer = SurvivorWriter::new(&gathered.coins);
+        let mut pieces = file.pieces();
+        while let Some(piece) = pieces.next_piece()? {
+            piece.for_each(|outpoint, coin| -> Result<(), SnapshotReadError> {
+                Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
+            })?;
+            if !goes_on(pieces.share()) {
+                return Ok(None);
+            }
+        }
+        writer.flush()?;
+        drop(writer);
+        Ok(Some(gathered))
+    }
+}
