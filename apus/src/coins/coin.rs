@@ -106,7 +106,7 @@ impl CoinParts<'_> {
     }
 }
 
-fn decode_code(cursor: &mut Cursor) -> Result<u32, ParseError> {
+pub(super) fn decode_code(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let start = cursor.position();
     let code = cursor.varint()?;
     u32::try_from(code)
@@ -139,15 +139,24 @@ pub fn compress_amount(mut amount: u64) -> u64 {
 /// Undoes [`compress_amount`] (Core's `DecompressAmount`). A number that is no compressed amount
 /// wraps around, as in Core.
 pub fn decompress_amount(compressed: u64) -> u64 {
-    if compressed == 0 {
-        return 0;
+    let (digits, zeros) = split_amount(compressed);
+    digits.wrapping_mul(10u64.pow(zeros))
+}
+
+/// [`decompress_amount`] of what [`compress_amount`] has made; `None` for any other number.
+pub(super) fn decompress_exactly(compressed: u64) -> Option<u64> {
+    let (digits, zeros) = split_amount(compressed);
+    digits.checked_mul(10u64.pow(zeros))
+}
+
+/// The digits of a compressed amount, and the number of zeros after them.
+fn split_amount(compressed: u64) -> (u64, u32) {
+    let Some(rest) = compressed.checked_sub(1) else { return (0, 0) };
+    let (digits, zeros) = (rest / 10, (rest % 10) as u32);
+    match zeros {
+        9 => (digits + 1, 9),
+        _ => (digits / 9 * 10 + digits % 9 + 1, zeros),
     }
-    let (digits, zeros) = ((compressed - 1) / 10, (compressed - 1) % 10);
-    let amount = match zeros {
-        9 => digits + 1,
-        _ => (digits / 9).wrapping_mul(10).wrapping_add(digits % 9 + 1),
-    };
-    amount.wrapping_mul(10u64.pow(zeros as u32))
 }
 
 /// The first byte of each coin's key in the chainstate.

@@ -88,9 +88,19 @@ impl SpillFile {
 
     /// Appends `bytes` and returns their offset.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
-        let offset = self.len.fetch_add(bytes.len() as u64, Relaxed);
-        self.file()?.write_all_at(bytes, offset)?;
+        let offset = self.reserve(bytes.len() as u64);
+        self.write_at(bytes, offset)?;
         Ok(offset)
+    }
+
+    /// The offset of `len` bytes that the caller will [write](SpillFile::write_at).
+    pub fn reserve(&self, len: u64) -> u64 {
+        self.len.fetch_add(len, Relaxed)
+    }
+
+    /// Writes `bytes` at `offset`, where room is [reserved](SpillFile::reserve) for them.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file()?.write_all_at(bytes, offset)
     }
 
     /// Appends the `len` bytes at `offset` of the file to `out`.

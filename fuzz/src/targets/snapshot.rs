@@ -1,6 +1,9 @@
 //! UTXO snapshots.
 
-use apus::coins::{Coin, SnapshotCoins, SnapshotError, SnapshotHead, SnapshotPieces};
+use apus::coins::{
+    Coin, GroupCoin, GroupCoins, SnapshotCoins, SnapshotError, SnapshotGroup, SnapshotHead,
+    SnapshotPieces,
+};
 use apus::wire::OutPoint;
 
 /// The largest amount that compression gives back exactly; there is far less money than this.
@@ -8,8 +11,8 @@ const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;
 
 /// Reads `data` as a snapshot.
 ///
-/// What is read has as many coins as its head says, and comes back the same once it is written
-/// again; cut short or made longer, that is refused.
+/// What is read has as many coins as its head says, comes in groups as coin by coin, and comes back
+/// the same once it is written again; cut short or made longer, that is refused.
 pub fn run(data: &[u8]) {
     let Ok(head) = SnapshotHead::parse(data) else { return };
     assert!(data.starts_with(&head.to_bytes()));
@@ -33,10 +36,37 @@ pub fn run(data: &[u8]) {
 fn read(data: &[u8], head: &SnapshotHead) -> Result<Vec<(OutPoint, Coin)>, SnapshotError> {
     let (mut pieces, mut coins) = (SnapshotPieces::new(data, head), Vec::new());
     while let Some(piece) = pieces.next_piece()? {
+        let before = coins.len();
         piece.for_each(|outpoint, coin| {
             coins.push((*outpoint, coin));
             Ok::<(), SnapshotError>(())
         })?;
+        let mut rest = &coins[before..];
+        piece.for_each_group(|group| {
+            let (of_group, others) = rest.split_at(group.coins.len());
+            rest = others;
+            compare(group, of_group);
+            Ok::<(), SnapshotError>(())
+        })?;
+        assert!(rest.is_empty());
     }
     Ok(coins)
+}
+
+/// A group has the same coins; where it is in the form that Core writes, its bytes too.
+fn compare(group: &SnapshotGroup, coins: &[(OutPoint, Coin)]) {
+    let of_group = |(vout, coin)| (OutPoint { txid: group.txid, vout }, coin);
+    assert!(group.decoded().into_iter().map(of_group).eq(coins.iter().cloned()));
+    let same = |(coin, (outpoint, expected)): (&GroupCoin, &(OutPoint, Coin))| {
+        let parts = expected.parts();
+        (coin.vout, coin.code, coin.amount) == (outpoint.vout, parts.code, parts.amount)
+    };
+    assert!(group.coins.iter().zip(coins).all(same));
+    let Some(height) = group.plain_height() else { return };
+    assert!(coins.iter().all(|(_, coin)| coin.height == height));
+    let mut written = Vec::new();
+    for (outpoint, coin) in coins {
+        GroupCoins::put(&mut written, outpoint.vout, &coin.parts());
+    }
+    assert_eq!(written, group.bytes());
 }

@@ -7,6 +7,7 @@
 mod coins;
 mod error;
 mod file;
+mod groups;
 mod head;
 mod pieces;
 mod stats;
@@ -14,6 +15,7 @@ mod stats;
 pub use coins::SnapshotCoins;
 pub use error::{SnapshotError, SnapshotReadError};
 pub use file::SnapshotFile;
+pub use groups::{GroupCoin, GroupCoins, SnapshotGroup};
 pub use head::SnapshotHead;
 pub use pieces::{SnapshotPiece, SnapshotPieces};
 pub use stats::{SnapshotStats, snapshot_stats, snapshot_stats_sorted};

@@ -100,7 +100,12 @@ impl<'a> SnapshotPieces<'a> {
     }
 }
 
-impl SnapshotPiece<'_> {
+impl<'a> SnapshotPiece<'a> {
+    /// The bytes of the piece.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Calls `each` with every coin, in the order of the file.
     ///
     /// # Errors
@@ -126,11 +131,15 @@ impl SnapshotPiece<'_> {
 
 /// Gives a script the form that Core writes: Core decompresses what it reads, so that a script may
 /// stand in a snapshot in full although it has a shorter form, or as a key that is none.
-fn make_canonical(script: &mut CompactScript) {
+pub(super) fn make_canonical(script: &mut CompactScript) {
     let first = u64::from(script.as_bytes()[0]);
     let is_uncompressed_key = matches!(first, 4 | 5);
-    let has_short_form = |len| matches!(len, 23 | 25 | 35 | 67);
     if is_uncompressed_key || first >= SPECIAL_TYPES && has_short_form(script.script_len()) {
         *script = CompactScript::new(&script.to_script());
     }
+}
+
+/// Whether a script of this length may have a shorter form: P2SH, P2PKH, P2PK.
+pub(super) fn has_short_form(len: usize) -> bool {
+    matches!(len, 23 | 25 | 35 | 67)
 }

@@ -26,9 +26,9 @@ use crate::sync::outcome::{Activated, Counts};
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::threads::{self, RaiseOnDrop};
 
-/// Of the memory for cached coins, the share that keys of a snapshot's coins may take: what the
-/// coins to be written leave.
-const KEYS_PERCENT: usize = 30;
+/// Of the memory for cached coins, the share that a snapshot's coins may take until they are
+/// proved: what the coins to be written leave.
+const SNAPSHOT_PERCENT: usize = 30;
 
 /// Builds the chainstate up to the plan's target, and makes that the best block. What an
 /// interrupted run has saved is carried on from.
@@ -47,10 +47,9 @@ pub(super) fn attempt<A: Aggregate>(
     let disk = node.dir.disk().clone();
     let (work, state) = begin::<A>(node, claim, plan, &directory)?;
     let reading = Reading {
-        salt: &work.salt,
         height: plan.chain.height().unwrap_or(0),
         threads: node.options.threads,
-        memory: node.options.dbcache_bytes / 100 * KEYS_PERCENT,
+        memory: node.options.dbcache_bytes / 100 * SNAPSHOT_PERCENT,
         beside: directory.join("snapshot"),
         observer,
         stop,
@@ -86,8 +85,8 @@ pub(super) fn attempt<A: Aggregate>(
     if beside(tables.as_ref(), (writers, &report), run)? == Ended::Stopped {
         return Ok(Activated::Stopped);
     }
-    let (mut state, ledger) = coordinator.into_parts();
-    opened.add_to(&mut state.gathered);
+    let (state, ledger) = coordinator.into_parts();
+    opened.assert_all_met(&state.gathered.tally);
     complete(&job, ledger, &work, state, before, tables, &report)?;
     work.survivors.destroy().map_err(Fault::Store)?;
     remove_directory(&disk, &directory).map_err(Fault::Store)?;
@@ -191,7 +190,7 @@ pub(crate) fn verify<A: Aggregate>(
 ) -> Result<Option<Tally>, Fault> {
     let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
     let threads = node.options.threads;
-    let reading = Reading::of_proof(node, plan, &salt, observer, stop);
+    let reading = Reading::of_proof(node, plan, observer, stop);
     let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),
         opened => opened?,
@@ -202,8 +201,8 @@ pub(crate) fn verify<A: Aggregate>(
     if coordinator.run(threads, stop)? == Ended::Stopped {
         return Ok(None);
     }
-    let (State { mut gathered, .. }, _) = coordinator.into_parts();
-    opened.add_to(&mut gathered);
+    let (State { gathered, .. }, _) = coordinator.into_parts();
+    opened.assert_all_met(&gathered.tally);
     prove(&gathered, &job.unspent, plan, &shared)?;
     Ok(Some(gathered.tally))
 }

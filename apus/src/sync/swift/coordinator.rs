@@ -164,7 +164,6 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             key: work.key.clone(),
             salt: work.salt.as_bytes().to_vec(),
             aggregate: self.state.gathered.aggregate.to_bytes(),
-            coins: self.state.gathered.coins.to_bytes(),
             tally: self.state.gathered.tally.clone(),
             done: Saved::bits(&self.state.done),
             stripped_below: self.state.stripped_below,

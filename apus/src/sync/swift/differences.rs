@@ -4,7 +4,7 @@
 //! each group: only those with a wrong coin do not balance. A second pass looks at the outpoints of
 //! these groups alone, a millionth of all for each wrong coin, and finds what became of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -14,17 +14,17 @@ use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::Job;
 use super::plan::Plan;
-use super::unspent::{Opened, Reading, Unspent, next_piece, reading_fault};
+use super::unspent::{Opened, Reading, Unspent, load, next_piece, reading_fault};
 use crate::coins::{Coin, SnapshotFile, SnapshotReadError};
 use crate::rules::CheckedBlock;
-use crate::swiftsync::{Salt, SumAggregate};
+use crate::swiftsync::Salt;
 use crate::sync::claim::Claim;
 use crate::sync::differ::{CoinDifference, DifferenceKind, Differences};
 use crate::sync::node::Node;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::sources::BlockBytes;
 use crate::sync::threads::{self, Crew};
-use crate::sync::unspent::{OutputKey, output_key};
+use crate::sync::unspent::BlockCoins;
 use crate::wire::OutPoint;
 
 /// Bits of the hash that name a group.
@@ -44,10 +44,11 @@ pub(crate) fn differences(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Option<Differences>, Fault> {
+    // Nothing is summed up with it.
     let salt = Salt::new([0; 64]);
     let threads = node.options.threads;
-    let reading = Reading::of_proof(node, plan, &salt, observer, stop);
-    let opened = match Opened::<SumAggregate>::open(claim, &reading) {
+    let reading = Reading::of_proof(node, plan, observer, stop);
+    let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),
         opened => opened?,
     };
@@ -100,11 +101,11 @@ impl Pass<'_> {
         let (total, mut done) = (job.todo().len() as u64, 0);
         let work = |crew: &Crew<()>| -> Result<G, Fault> {
             let mut gathered = new();
-            let (mut unspent, mut keys) = (Vec::new(), Vec::new());
+            let (mut unspent, mut coins) = (Vec::new(), BlockCoins::default());
             while !crew.is_halted()
                 && let Some(step) = job.take_step(crew.halt())
             {
-                gather_block(job, step, &mut unspent, &mut keys, &mut gathered)?;
+                gather_block(job, step, &mut unspent, &mut coins, &mut gathered)?;
                 crew.report(());
             }
             while let Some(pieces) = pieces.as_ref().filter(|_| !crew.is_halted())
@@ -146,7 +147,7 @@ fn gather_block<G: Gather>(
     job: &Job,
     index: usize,
     unspent: &mut Vec<u32>,
-    keys: &mut Vec<OutputKey>,
+    coins: &mut BlockCoins,
     gathered: &mut G,
 ) -> Result<(), Fault> {
     let (shared, step) = (job.shared, job.plan.steps[index]);
@@ -154,21 +155,24 @@ fn gather_block<G: Gather>(
         shared.checked(step).map_err(|fault| Fault::of_block(step, fault))?;
     let height = shared.tree.node(step.id).height;
     unspent.clear();
-    keys.clear();
     match job.unspent {
         Unspent::Hints(hints) => {
             hints.reader.unspent(height, unspent).map_err(Fault::Hints)?;
         }
-        // Some of them may be of no output of this block.
-        Unspent::Snapshot(sorted) => {
-            sorted.load(height as usize, keys).map_err(Fault::Store)?;
-        }
+        Unspent::Snapshot(by_height) => load(by_height, height, coins)?,
     }
+    // Some of a snapshot's coins may be of no output of this block.
+    let mut of_tx = HashSet::new();
     for_each_output(&block, height, &job.unspent, unspent, |output| {
+        let OutPoint { txid, vout } = output.outpoint;
+        if vout == 0 {
+            of_tx.clear();
+            of_tx.extend(coins.of_tx(&txid).into_iter().flatten().map(|(vout, _)| vout));
+        }
         let is_claimed = match output.fate {
             HintedFate::NoCoin => return Ok(()),
             HintedFate::Unspent => true,
-            HintedFate::Spent => keys.binary_search(&output_key(height, &output.outpoint)).is_ok(),
+            HintedFate::Spent => of_tx.contains(&vout),
         };
         let coin = || {
             let (script, amount) = (output.view.script(), output.view.value().unsigned_abs());

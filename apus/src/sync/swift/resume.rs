@@ -133,7 +133,6 @@ fn take_up<A: Aggregate>(
 ) -> Option<(Salt, Survivors, State<A>)> {
     let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
     let aggregate = A::from_bytes(&salt, &saved.aggregate)?;
-    let coins = A::from_bytes(&salt, &saved.coins)?;
     let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
     let survivors = Survivors::resume(disk, directory, memory, &survivors)
         .inspect_err(|error| tracing::warn!("SwiftSync starts over: {error}"))
@@ -146,7 +145,7 @@ fn take_up<A: Aggregate>(
     let written =
         |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, pos: undo.pos });
     let undo = saved.undo.iter().filter_map(written).collect();
-    let gathered = Gathered { aggregate, coins, tally: saved.tally.clone() };
+    let gathered = Gathered { aggregate, tally: saved.tally.clone() };
     let stripped_below = saved.stripped_below;
     Some((salt, survivors, State { gathered, done, stripped_below, undo }))
 }

@@ -9,7 +9,7 @@ use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, sea
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
-const MAGIC: &[u8; 8] = b"apusss\x00\x04";
+const MAGIC: &[u8; 8] = b"apusss\x00\x05";
 
 /// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,8 +27,6 @@ pub(super) struct Saved {
     pub key: Key,
     pub salt: Vec<u8>,
     pub aggregate: Vec<u8>,
-    /// The sums of unspent coins.
-    pub coins: Vec<u8>,
     pub tally: Tally,
     /// A bit for each height, bit 0 of a byte first: whether the block is done.
     pub done: Vec<u8>,
@@ -60,7 +58,6 @@ impl Saved {
         out.extend_from_slice(&self.key.hints.0);
         put_bytes(out, &self.salt);
         put_bytes(out, &self.aggregate);
-        put_bytes(out, &self.coins);
         put_tally(out, &self.tally);
         put_bytes(out, &self.done);
         out.extend_from_slice(&self.stripped_below.to_le_bytes());
@@ -85,7 +82,6 @@ impl Saved {
         let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
         let key = Key { target, kind, hints: Hash(cursor.array()?) };
         let (salt, aggregate) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
-        let coins = bytes(cursor)?.to_vec();
         let tally = read_tally(cursor)?;
         let (done, stripped_below) = (bytes(cursor)?.to_vec(), cursor.u32()?);
         let (survivors, recent) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
@@ -93,18 +89,7 @@ impl Saved {
         for _ in 0..cursor.u64()? {
             undo.push(SavedUndo { height: cursor.u32()?, pos: cursor.u32()? });
         }
-        Ok(Self {
-            key,
-            salt,
-            aggregate,
-            coins,
-            tally,
-            done,
-            stripped_below,
-            survivors,
-            recent,
-            undo,
-        })
+        Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
     }
 
     /// The bits of `done`.

@@ -1,6 +1,6 @@
 //! What the workers of a SwiftSync sum up.
 
-use crate::coins::{Coin, CoinParts};
+use crate::coins::Coin;
 use crate::hash::{Elements, Hash};
 use crate::swiftsync::{Aggregate, Salt};
 use crate::sync::outcome::Counts;
@@ -10,22 +10,18 @@ use crate::wire::OutPoint;
 pub(super) struct Gathered<A> {
     /// What is not unspent in the end: created and spent.
     pub aggregate: A,
-    /// What is unspent, outpoints with coins: created by blocks, and as spent what a snapshot has.
-    /// Nothing without a snapshot.
-    pub coins: A,
     pub tally: Tally,
 }
 
 impl<A: Aggregate> Gathered<A> {
     /// Nothing.
     pub fn empty(salt: &Salt) -> Self {
-        Self { aggregate: A::new(salt), coins: A::new(salt), tally: Tally::default() }
+        Self { aggregate: A::new(salt), tally: Tally::default() }
     }
 
     /// Adds what another worker has gathered.
     pub fn add(&mut self, other: Self) {
         self.aggregate.combine(&other.aggregate);
-        self.coins.combine(&other.coins);
         self.tally.add(other.tally);
     }
 }
@@ -67,11 +63,6 @@ impl Tally {
 /// Adds a coin to the elements of a sum: its outpoint, and then the coin as in the chainstate,
 /// which says height, coinbase flag, amount and script.
 pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
-    push_parts(elements, outpoint, &coin.parts());
-}
-
-/// [`push_coin`] of a coin with a borrowed script.
-pub(super) fn push_parts(elements: &mut Elements, outpoint: &OutPoint, coin: &CoinParts) {
     elements.push_with(|bytes| {
         bytes.extend_from_slice(&outpoint.to_bytes());
         coin.encode(bytes);

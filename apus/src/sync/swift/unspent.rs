@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fault::Fault;
 use super::plan::Plan;
-use super::tally::{Gathered, push_coin};
+use super::tally::Tally;
 use crate::coins::{
-    Coin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError, key_order,
+    GroupCoin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError,
+    key_order,
 };
 use crate::disk::SpillFile;
-use crate::hash::Elements;
+use crate::hash::Hash;
 use crate::rules::{CheckedBlock, MONEY_MAX, is_bip30_unspendable};
 use crate::swiftsync::hints::Numbering;
-use crate::swiftsync::{Aggregate, Salt};
 use crate::sync::claim::Claim;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::sources::BlockBytes;
 use crate::sync::threads;
-use crate::sync::unspent::{Collector, OutputKey, SortedKeys, number, output_key, vout_of};
+use crate::sync::unspent::{BlockCoins, CoinsByHeight, HeightCollector, Mismatch, match_coins};
 use crate::wire::OutPoint;
 
 /// Which outputs of each block are unspent, by what is to be proved.
@@ -30,8 +30,8 @@ use crate::wire::OutPoint;
 pub(super) enum Unspent<'a> {
     /// Hints have their indices.
     Hints(&'a HintsFile),
-    /// The keys of a snapshot's coins, by the heights that they claim.
-    Snapshot(&'a SortedKeys),
+    /// A snapshot's coins, by the heights that they claim.
+    Snapshot(&'a CoinsByHeight),
 }
 
 impl Unspent<'_> {
@@ -51,51 +51,67 @@ impl Unspent<'_> {
         }
     }
 
-    /// Whether coins are summed beside outpoints: those that blocks create and those of the
-    /// snapshot have to be the same.
-    pub fn sums_coins(&self) -> bool {
-        matches!(self, Self::Snapshot(_))
-    }
-
     /// Puts the indices of the block's unspent outputs into `unspent`, ascending, in the place of
-    /// what it held; `keys` is scratch space.
+    /// what it held. The coins of a snapshot are compared with those that the block creates.
+    /// `coins` and `script` are scratch space.
     ///
     /// # Errors
     /// The hints for the block cannot be read; the snapshot has a coin of this block that it does
-    /// not create, or twice; or the disk fails.
+    /// not create so, or twice; or the disk fails.
     pub fn of_block(
         &self,
         height: u32,
         block: &CheckedBlock<BlockBytes>,
-        keys: &mut Vec<OutputKey>,
-        unspent: &mut Vec<u32>,
+        coins: &mut BlockCoins,
+        (unspent, script): (&mut Vec<u32>, &mut Vec<u8>),
     ) -> Result<(), Fault> {
         match self {
             Self::Hints(hints) => hints.reader.unspent(height, unspent).map_err(Fault::Hints),
-            Self::Snapshot(sorted) => {
-                sorted.load(height as usize, keys).map_err(Fault::Store)?;
+            Self::Snapshot(by_height) => {
+                load(by_height, height, coins)?;
                 let overwritten = is_bip30_unspendable(height, block.hash());
-                let (view, txids) = (block.view(), block.txids());
-                let numbered =
-                    number(view, txids, overwritten, Numbering::Spendable, keys, unspent);
-                numbered.map(|_| ()).map_err(|stranger| {
-                    Fault::Snapshot(SnapshotError::new(format!(
-                        "it has a coin of block {height} with output index {} that this block \
-                         does not create, or has it twice",
-                        vout_of(&stranger)
-                    )))
-                })
+                let of_block = (block.view(), block.txids());
+                match_coins(of_block, (height, overwritten), coins, unspent, script)
+                    .map_err(|mismatch| Fault::Snapshot(mismatch_error(mismatch, height)))
             }
         }
     }
 }
 
+/// Puts the coins that a snapshot has of the block at a height into `coins`.
+///
+/// # Errors
+/// They are more than a block can create, or the disk fails.
+pub(super) fn load(
+    by_height: &CoinsByHeight,
+    height: u32,
+    coins: &mut BlockCoins,
+) -> Result<(), Fault> {
+    match by_height.load(height, coins).map_err(Fault::Store)? {
+        true => Ok(()),
+        false => Err(Fault::Snapshot(SnapshotError::new(format!(
+            "it has more coins of block {height} than one block can create"
+        )))),
+    }
+}
+
+fn mismatch_error(mismatch: Mismatch, height: u32) -> SnapshotError {
+    SnapshotError::new(match mismatch {
+        Mismatch::Unknown(outpoint) => format!(
+            "it has a coin {outpoint} of block {height} that this block does not create, or has \
+             it twice"
+        ),
+        Mismatch::Changed(outpoint) => format!(
+            "its coin {outpoint} of block {height} is not as this block creates it: amount or \
+             script differ, or whether it is a coinbase's"
+        ),
+    })
+}
+
 /// The coins of a snapshot, as far as the proof needs them.
-pub(super) struct ReadCoins<'a, A> {
-    /// The key of each coin, by the height that it claims.
-    pub keys: SortedKeys,
-    /// All coins, as spent ones: the blocks have to create the same.
-    pub sum: A,
+pub(super) struct ReadCoins<'a> {
+    /// All coins, by the heights that they claim.
+    pub by_height: CoinsByHeight,
     /// The number of coins.
     pub count: u64,
     /// The pieces of the file, if its coins are in the order of the tables, each of them once.
@@ -110,14 +126,14 @@ struct ReadPiece<'a> {
 }
 
 /// Hints or the coins of a snapshot, ready for the workers.
-pub(super) enum Opened<'a, A> {
+pub(super) enum Opened<'a> {
     /// Hints, of which each block's are read when it comes.
     Hints(&'a HintsFile),
     /// A snapshot's coins, all of which have been read.
-    Snapshot(ReadCoins<'a, A>),
+    Snapshot(ReadCoins<'a>),
 }
 
-impl<'a, A: Aggregate> Opened<'a, A> {
+impl<'a> Opened<'a> {
     /// Opens hints, or reads a snapshot.
     ///
     /// # Errors
@@ -133,7 +149,7 @@ impl<'a, A: Aggregate> Opened<'a, A> {
     pub fn unspent(&self) -> Unspent<'_> {
         match self {
             Self::Hints(hints) => Unspent::Hints(hints),
-            Self::Snapshot(coins) => Unspent::Snapshot(&coins.keys),
+            Self::Snapshot(coins) => Unspent::Snapshot(&coins.by_height),
         }
     }
 
@@ -153,21 +169,23 @@ impl<'a, A: Aggregate> Opened<'a, A> {
         }
     }
 
-    /// Adds the coins of a snapshot to those that blocks have created.
-    pub fn add_to(&self, gathered: &mut Gathered<A>) {
+    /// Every coin of a snapshot is of a block that has compared it, and no output is two coins.
+    ///
+    /// # Panics
+    /// The blocks that were counted have met more or fewer coins.
+    pub fn assert_all_met(&self, tally: &Tally) {
         if let Self::Snapshot(coins) = self {
-            gathered.coins.combine(&coins.sum);
+            assert_eq!(coins.count, tally.coins, "each coin is met once");
         }
     }
 }
 
 /// How a snapshot is read.
 pub(super) struct Reading<'a> {
-    pub salt: &'a Salt,
     /// Height of the base block.
     pub height: u32,
     pub threads: usize,
-    /// Bytes of keys that are held in memory; the others go to a temporary file.
+    /// Bytes of coins that are held in memory; the others go to a temporary file.
     pub memory: usize,
     /// A file next to which the temporary file lies.
     pub beside: PathBuf,
@@ -176,17 +194,15 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// The reading of a snapshot that is proved and not kept: all memory is for its keys, and what
+    /// The reading of a snapshot that is proved and not kept: all memory is for its coins, and what
     /// has no room goes to the system's directory for temporary files.
     pub fn of_proof(
         node: &Node,
         plan: &Plan,
-        salt: &'a Salt,
         observer: &'a dyn Observer,
         stop: &'a AtomicBool,
     ) -> Self {
         Self {
-            salt,
             height: plan.chain.height().unwrap_or(0),
             threads: node.options.threads,
             memory: node.options.dbcache_bytes,
@@ -201,39 +217,22 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// It is damaged, has coins that no block up to its base can have created, or the disk fails;
     /// or somebody asks to stop.
-    pub fn read<'f, A: Aggregate>(
-        &self,
-        file: &'f SnapshotFile,
-    ) -> Result<ReadCoins<'f, A>, Fault> {
-        let groups: Arc<[_]> = (0..=self.height).map(|height| height..height + 1).collect();
+    pub fn read<'f>(&self, file: &'f SnapshotFile) -> Result<ReadCoins<'f>, Fault> {
         let spill = Arc::new(SpillFile::unlinked(&self.beside, ".heights.tmp"));
         let pieces = Mutex::new(file.pieces());
         let memory = self.memory / self.threads;
-        let new = || Collector::new(Arc::clone(&spill), Arc::clone(&groups), memory);
+        let new = || HeightCollector::new(Arc::clone(&spill), self.height, memory);
         let phase = Progress { height: self.height, ..Progress::of(Phase::ReadingSnapshot) };
         let work = |crew: &threads::Crew<f64>| -> Result<_, Fault> {
-            let (mut keys, mut sum, mut read_pieces) = (new(), A::new(self.salt), Vec::new());
-            let mut elements = Elements::default();
+            let (mut coins, mut read_pieces) = (new(), Vec::new());
             while !crew.is_halted()
                 && let Some((piece, share)) = next_piece(&pieces).map_err(Fault::Snapshot)?
             {
-                elements.clear();
-                let mut ends: Option<(OutPoint, OutPoint)> = None;
-                let mut is_sorted = true;
-                let read = piece.for_each(|outpoint, coin| {
-                    is_sorted &= ends.is_none_or(|(_, last)| key_order(&last, outpoint).is_lt());
-                    ends = Some((ends.map_or(*outpoint, |(first, _)| first), *outpoint));
-                    check_coin(outpoint, &coin, self.height)?;
-                    keys.push(output_key(coin.height, outpoint))?;
-                    push_coin(&mut elements, outpoint, &coin);
-                    Ok(())
-                });
-                read.map_err(reading_fault)?;
-                sum.spend_many(&elements);
-                read_pieces.push(ReadPiece { piece, ends: ends.filter(|_| is_sorted) });
+                let ends = self.read_piece(&piece, &mut coins).map_err(reading_fault)?;
+                read_pieces.push(ReadPiece { piece, ends });
                 crew.report(share);
             }
-            Ok((keys, sum, read_pieces))
+            Ok((coins, read_pieces))
         };
         let results = threads::work_until_halt("snapshot", self.threads, work, |share| {
             if let Some(fraction) = share {
@@ -241,18 +240,39 @@ impl<'a> Reading<'a> {
             }
             self.stop.load(Relaxed)
         });
-        let (mut collectors, mut sum, mut all) = (Vec::new(), A::new(self.salt), Vec::new());
+        let (mut collectors, mut all) = (Vec::new(), Vec::new());
         for result in results {
-            let (keys, part, pieces) = result?;
-            collectors.push(keys);
-            sum.combine(&part);
+            let (coins, pieces) = result?;
+            collectors.push(coins);
             all.extend(pieces);
         }
         if self.stop.load(Relaxed) {
             return Err(Fault::Stopped);
         }
-        let (keys, sorted) = (SortedKeys::new(spill, collectors), in_order(all));
-        Ok(ReadCoins { keys, sum, count: file.head().coins, sorted })
+        let by_height = CoinsByHeight::new(spill, collectors);
+        Ok(ReadCoins { by_height, count: file.head().coins, sorted: in_order(all) })
+    }
+
+    /// Collects the coins of a piece, and returns the first and the last outpoint if all are in
+    /// order.
+    fn read_piece(
+        &self,
+        piece: &SnapshotPiece,
+        coins: &mut HeightCollector,
+    ) -> Result<Option<(OutPoint, OutPoint)>, SnapshotReadError> {
+        let mut ends: Option<(OutPoint, OutPoint)> = None;
+        let mut is_sorted = true;
+        piece.for_each_group(|group| {
+            for coin in &group.coins {
+                check_coin(&group.txid, coin, self.height)?;
+            }
+            let (first, last) = group.ends();
+            is_sorted &= group.is_sorted()
+                && ends.is_none_or(|(_, before)| key_order(&before, &first).is_lt());
+            ends = Some((ends.map_or(first, |(first, _)| first), last));
+            Ok::<_, SnapshotReadError>(coins.push(group)?)
+        })?;
+        Ok(ends.filter(|_| is_sorted))
     }
 }
 
@@ -288,15 +308,19 @@ pub(super) fn next_piece<'a>(
 }
 
 /// An error if no block up to `height` can have created a coin.
-fn check_coin(outpoint: &OutPoint, coin: &Coin, height: u32) -> Result<(), SnapshotError> {
-    let what = if coin.height > height {
-        format!("of block {}, which is above the base block at height {height}", coin.height)
-    } else if coin.height == 0 {
-        "of block 0, whose output nobody can spend".to_string()
-    } else if coin.amount > MONEY_MAX.unsigned_abs() {
-        format!("of {} satoshi, and there never are more than {MONEY_MAX}", coin.amount)
-    } else {
+#[inline]
+fn check_coin(txid: &Hash, coin: &GroupCoin, height: u32) -> Result<(), SnapshotError> {
+    let (of, amount) = (coin.height(), coin.amount);
+    if (1..=height).contains(&of) && amount <= MONEY_MAX.unsigned_abs() {
         return Ok(());
+    }
+    let what = if of > height {
+        format!("of block {of}, which is above the base block at height {height}")
+    } else if of == 0 {
+        "of block 0, whose output nobody can spend".to_string()
+    } else {
+        format!("of {amount} satoshi, and there never are more than {MONEY_MAX}")
     };
+    let outpoint = OutPoint { txid: *txid, vout: coin.vout };
     Err(SnapshotError::new(format!("it has a coin {outpoint} {what}")))
 }

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
-use super::tally::{Gathered, Tally, push_coin, push_parts};
+use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use crate::hash::Elements;
@@ -23,7 +23,7 @@ use crate::sync::block::validate::check_spends;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::sync::unspent::OutputKey;
+use crate::sync::unspent::BlockCoins;
 
 /// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a, A> {
@@ -32,10 +32,8 @@ pub(super) struct Worker<'a, A> {
     survivors: Option<SurvivorWriter<'a>>,
     gathered: Gathered<A>,
     /// Scratch space of one block, kept so that the next one need not allocate.
-    keys: Vec<OutputKey>,
+    coins: BlockCoins,
     unspent: Vec<u32>,
-    /// The unspent coins of the block, if coins are summed.
-    kept: Elements,
     undo: Vec<u8>,
     script: Vec<u8>,
     created: Batch,
@@ -64,9 +62,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             halt,
             survivors: job.survivors.map(SurvivorWriter::new),
             gathered: Gathered::empty(job.salt),
-            keys: Vec::new(),
+            coins: BlockCoins::default(),
             unspent: Vec::new(),
-            kept: Elements::default(),
             undo: Vec::new(),
             script: Vec::new(),
             created: Batch::default(),
@@ -113,7 +110,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             }
             self.gathered.aggregate.create_outpoints(&self.created.outpoints);
             self.gathered.aggregate.spend_outpoints(&self.spent.outpoints);
-            self.gathered.coins.create_many(&self.kept);
         }
         let stored = self.store(step, &block)?;
         let inputs = self.spent.outpoints.len() as u64;
@@ -140,7 +136,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             }
             self.gathered.aggregate.create_many(&self.created.coins);
             self.gathered.aggregate.spend_many(&self.spent.coins);
-            self.gathered.coins.create_many(&self.kept);
         }
         let stored = self.store(step, &prepared.block)?;
         let undo_pos = self.store_undo(index, stored, block.undo())?;
@@ -163,8 +158,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     }
 
     fn find_unspent(&mut self, height: u32, block: &CheckedBlock<BlockBytes>) -> Result<(), Fault> {
-        self.kept.clear();
-        self.job.unspent.of_block(height, block, &mut self.keys, &mut self.unspent)
+        let Self { job, coins, unspent, script, .. } = self;
+        job.unspent.of_block(height, block, coins, (unspent, script))
     }
 
     /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.
@@ -176,7 +171,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let recent = self.job.recent;
         // Set if an output of the present transaction may be wanted.
         let mut recent_of_tx = None;
-        let Self { survivors, gathered, script: scratch, created, unspent, kept, .. } = self;
+        let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
         let claimed = &self.job.unspent;
         for_each_output(block, height, claimed, unspent, |output| {
             let outpoint = &output.outpoint;
@@ -198,16 +193,10 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                         return Err(output.is_spent(claimed));
                     }
                     gathered.tally.add_coin(amount);
-                    if survivors.is_none() && !claimed.sums_coins() {
-                        return Ok(());
-                    }
-                    let code = height << 1 | u32::from(is_coinbase);
-                    let script = compress_script(script, scratch);
-                    let coin = CoinParts { amount, code, script };
-                    if claimed.sums_coins() {
-                        push_parts(kept, outpoint, &coin);
-                    }
                     if let Some(survivors) = survivors {
+                        let code = height << 1 | u32::from(is_coinbase);
+                        let script = compress_script(script, scratch);
+                        let coin = CoinParts { amount, code, script };
                         let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin);
                         pushed.map_err(Fault::Store)?;
                     }
@@ -221,7 +210,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
         let (block, height) = (&prepared.block, prepared.height);
         let mut left = prepared.created.iter().peekable();
-        let Self { survivors, gathered, created, unspent, kept, .. } = self;
+        let Self { survivors, gathered, created, unspent, .. } = self;
         let claimed = &self.job.unspent;
         for_each_output(block, height, claimed, unspent, |output| {
             let outpoint = &output.outpoint;
@@ -235,9 +224,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                 (HintedFate::Unspent, None) => return Err(output.is_spent(claimed)),
                 (HintedFate::Unspent, Some((_, coin))) => {
                     gathered.tally.add_coin(coin.amount);
-                    if claimed.sums_coins() {
-                        push_coin(kept, outpoint, coin);
-                    }
                     if let Some(survivors) = survivors {
                         let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin.parts());
                         pushed.map_err(Fault::Store)?;

@@ -1,7 +1,12 @@
-//! Unspent outputs as short keys that are sorted by their blocks, and numbered there.
+//! Unspent outputs sorted by their blocks: as short keys, or as coins of a snapshot, and numbered
+//! there as hints name them.
 
+mod by_height;
+mod matched;
 mod number;
 mod sorted;
 
+pub use by_height::{BlockCoins, CoinsByHeight, HeightCollector};
+pub use matched::{Mismatch, match_coins};
 pub use number::number;
 pub use sorted::{Collector, OutputKey, SortedKeys, block_of, output_key, txid_of, vout_of};
