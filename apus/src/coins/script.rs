@@ -147,6 +147,15 @@ pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out
 }
 
+/// Whether `compressed` is the compressed form of a scriptPubKey that Core writes.
+#[inline]
+pub fn is_compressed_form(compressed: &[u8], script: &[u8]) -> bool {
+    match special_form(script) {
+        Some(form) => compressed == inline_bytes(&form),
+        None => raw_script(compressed).is_some_and(|raw| raw == script),
+    }
+}
+
 /// Writes the compressed form of a scriptPubKey to the start of `out`, which has room for
 /// [`VARINT_BYTES_MAX`](crate::wire::VARINT_BYTES_MAX) bytes more than the script, and returns its
 /// length.

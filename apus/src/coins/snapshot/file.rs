@@ -57,6 +57,11 @@ impl SnapshotFile {
         *self.digest.get_or_init(|| sha256d(&self.bytes))
     }
 
+    /// The whole file.
+    pub fn mapped(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// All coins, in pieces.
     pub fn pieces(&self) -> SnapshotPieces<'_> {
         SnapshotPieces::new(&self.bytes, &self.head)

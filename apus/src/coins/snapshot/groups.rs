@@ -9,9 +9,15 @@ use crate::coins::script::{Compressed, SPECIAL_TYPES, take_compressed};
 use super::error::SnapshotError;
 use super::pieces::{SnapshotPiece, has_short_form, make_canonical};
 
+/// The most outputs of a block: of its weight of 4,000,000 every byte of an output takes four, and
+/// an output has nine bytes at least.
+const OUTPUTS_MAX: usize = 4_000_000 / 4 / 9;
+
 /// The coins of one transaction that stand together in a snapshot; at least one.
 #[derive(Debug, Default)]
 pub struct SnapshotGroup<'a> {
+    /// Where it begins in the file: at the txid.
+    pub offset: u64,
     /// The transaction.
     pub txid: Hash,
     /// The coins in the order of the file, without their scripts.
@@ -43,7 +49,8 @@ impl SnapshotPiece<'_> {
     /// are not looked into.
     ///
     /// # Errors
-    /// A coin cannot be right, or what `each` returns.
+    /// A coin cannot be right, a transaction has more of them than a block has room for, or what
+    /// `each` returns.
     pub fn for_each_group<E: From<SnapshotError>>(
         &self,
         mut each: impl FnMut(&SnapshotGroup) -> Result<(), E>,
@@ -51,6 +58,7 @@ impl SnapshotPiece<'_> {
         let mut cursor = Cursor::new(self.bytes());
         let mut group = SnapshotGroup::default();
         while cursor.remaining() > 0 {
+            group.offset = self.offset + cursor.position() as u64;
             let read = group.read(&mut cursor, self.bytes());
             read.map_err(|error| SnapshotError::parsing(self.offset, &error))?;
             if !group.coins.is_empty() {
@@ -67,7 +75,12 @@ impl<'a> SnapshotGroup<'a> {
         self.txid = Hash(cursor.array()?);
         self.coins.clear();
         self.is_canonical = true;
+        let before = cursor.position();
         let count = cursor.compact_size()?;
+        if count > OUTPUTS_MAX {
+            let what = "more coins of one transaction than a block has room for";
+            return Err(ParseError { offset: before, what });
+        }
         let start = cursor.position();
         for _ in 0..count {
             let vout = cursor.compact_size()? as u32;
@@ -293,6 +306,15 @@ mod tests {
                 assert_eq!(group.plain_height(), None, "{vout} {code} {amount} {script:?}");
                 assert_eq!(group.is_sorted(), vout > 1);
             });
+        }
+        let many: Vec<Form> =
+            (0..OUTPUTS_MAX as u32 + 1).map(|vout| (vout, 20, 0, &[6][..])).collect();
+        for (coins, is_possible) in [(&many[1..], true), (&many, false)] {
+            let bytes = file(coins);
+            let head = SnapshotHead::parse(&bytes).unwrap();
+            let piece = SnapshotPieces::new(&bytes, &head).next_piece().unwrap().unwrap();
+            let read = piece.for_each_group(|_| Ok::<(), SnapshotError>(()));
+            assert_eq!(read.is_ok(), is_possible);
         }
         // Keys of outputs from 16,512 on do not sort as numbers do.
         for (vouts, is_sorted) in [([16_512, 256], true), ([256, 16_512], false)] {

@@ -1,9 +1,9 @@
 //! What hints or a snapshot say of a block's outputs, and the coins of a snapshot.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 
 use super::fault::Fault;
 use super::plan::Plan;
@@ -31,7 +31,7 @@ pub(super) enum Unspent<'a> {
     /// Hints have their indices.
     Hints(&'a HintsFile),
     /// A snapshot's coins, by the heights that they claim.
-    Snapshot(&'a CoinsByHeight),
+    Snapshot(&'a CoinsByHeight<'a>),
 }
 
 impl Unspent<'_> {
@@ -53,7 +53,7 @@ impl Unspent<'_> {
 
     /// Puts the indices of the block's unspent outputs into `unspent`, ascending, in the place of
     /// what it held. The coins of a snapshot are compared with those that the block creates.
-    /// `coins` and `script` are scratch space.
+    /// `coins` is scratch space.
     ///
     /// # Errors
     /// The hints for the block cannot be read; the snapshot has a coin of this block that it does
@@ -63,7 +63,7 @@ impl Unspent<'_> {
         height: u32,
         block: &CheckedBlock<BlockBytes>,
         coins: &mut BlockCoins,
-        (unspent, script): (&mut Vec<u32>, &mut Vec<u8>),
+        unspent: &mut Vec<u32>,
     ) -> Result<(), Fault> {
         match self {
             Self::Hints(hints) => hints.reader.unspent(height, unspent).map_err(Fault::Hints),
@@ -71,7 +71,7 @@ impl Unspent<'_> {
                 load(by_height, height, coins)?;
                 let overwritten = is_bip30_unspendable(height, block.hash());
                 let of_block = (block.view(), block.txids());
-                match_coins(of_block, (height, overwritten), coins, unspent, script)
+                match_coins(of_block, (height, overwritten), coins, unspent)
                     .map_err(|mismatch| Fault::Snapshot(mismatch_error(mismatch, height)))
             }
         }
@@ -111,7 +111,7 @@ fn mismatch_error(mismatch: Mismatch, height: u32) -> SnapshotError {
 /// The coins of a snapshot, as far as the proof needs them.
 pub(super) struct ReadCoins<'a> {
     /// All coins, by the heights that they claim.
-    pub by_height: CoinsByHeight,
+    pub by_height: CoinsByHeight<'a>,
     /// The number of coins.
     pub count: u64,
     /// The pieces of the file, if its coins are in the order of the tables, each of them once.
@@ -218,10 +218,15 @@ impl<'a> Reading<'a> {
     /// It is damaged, has coins that no block up to its base can have created, or the disk fails;
     /// or somebody asks to stop.
     pub fn read<'f>(&self, file: &'f SnapshotFile) -> Result<ReadCoins<'f>, Fault> {
-        let spill = Arc::new(SpillFile::unlinked(&self.beside, ".heights.tmp"));
         let pieces = Mutex::new(file.pieces());
         let memory = self.memory / self.threads;
-        let new = || HeightCollector::new(Arc::clone(&spill), self.height, memory);
+        // Each thread has its own file: the system lets one write to a file at a time.
+        let begun = AtomicUsize::new(0);
+        let new = || {
+            let name = format!(".heights-{}.tmp", begun.fetch_add(1, Relaxed));
+            let spill = SpillFile::unlinked(&self.beside, &name);
+            HeightCollector::new(file.mapped(), spill, self.height, memory)
+        };
         let phase = Progress { height: self.height, ..Progress::of(Phase::ReadingSnapshot) };
         let work = |crew: &threads::Crew<f64>| -> Result<_, Fault> {
             let (mut coins, mut read_pieces) = (new(), Vec::new());
@@ -249,7 +254,7 @@ impl<'a> Reading<'a> {
         if self.stop.load(Relaxed) {
             return Err(Fault::Stopped);
         }
-        let by_height = CoinsByHeight::new(spill, collectors);
+        let by_height = CoinsByHeight::new(collectors);
         Ok(ReadCoins { by_height, count: file.head().coins, sorted: in_order(all) })
     }
 

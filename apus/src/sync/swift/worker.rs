@@ -158,8 +158,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     }
 
     fn find_unspent(&mut self, height: u32, block: &CheckedBlock<BlockBytes>) -> Result<(), Fault> {
-        let Self { job, coins, unspent, script, .. } = self;
-        job.unspent.of_block(height, block, coins, (unspent, script))
+        let Self { job, coins, unspent, .. } = self;
+        job.unspent.of_block(height, block, coins, unspent)
     }
 
     /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.

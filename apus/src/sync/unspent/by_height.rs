@@ -4,165 +4,227 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::coins::{GroupCoins, SnapshotGroup};
+use crate::coins::{GroupCoins, SnapshotGroup, prefetch};
 use crate::disk::{SpillFile, StoreError};
 use crate::hash::Hash;
 
-/// The bytes before the coins of a record: how many there are, and the txid.
+/// The bytes before the coins of a spilled record: how many there are, and the txid.
 const HEAD_BYTES: usize = 4 + 32;
 /// More bytes than the coins that one block creates can have: a million bytes of it are
 /// transactions without witnesses, an output has nine, and twenty here, beside its script.
 const BLOCK_BYTES_MAX: usize = 1 << 24;
 /// Bytes of a run that are written at a time.
-const WRITE_BYTES: usize = 1 << 20;
+const WRITE_BYTES: usize = 128 << 10;
+/// How many records ahead memory is asked for.
+const AHEAD: usize = 8;
 
-/// The coins that one thread has collected, in records of one transaction each: sorted runs on
-/// disk, and the latest ones in memory.
-pub struct HeightCollector {
+/// The coins of some transactions that one thread has collected: sorted runs on disk, and the
+/// latest ones in the file of the snapshot, which is mapped into memory.
+pub struct HeightCollector<'a> {
     spill: Arc<SpillFile>,
     /// The height of the last block.
     height: u32,
-    /// Records that are in no run yet: the number of the coins' bytes, the txid, and the coins.
-    held: Vec<u8>,
-    /// For each record held, the height of its block and its offset in `held`.
-    order: Vec<(u32, u32)>,
+    held: Held<'a>,
+    /// The bytes of the records held.
+    bytes: usize,
     /// The most bytes that are held.
     bytes_max: usize,
-    runs: Vec<Run>,
-    scratch: Vec<u8>,
+    runs: Vec<Run<'a>>,
+}
+
+/// The coins of one transaction that one block created.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    /// The height of the block.
+    height: u32,
+    /// Where the txid is, see [`Held::at`].
+    at: u64,
+    /// The bytes of the coins.
+    len: u32,
+}
+
+/// Records in memory.
+struct Held<'a> {
+    /// The file, where a record is the txid, the number of its coins as a CompactSize, and the
+    /// coins.
+    file: &'a [u8],
+    /// More of the same, of coins that do not stand in the file so.
+    others: Vec<u8>,
+    records: Vec<Record>,
 }
 
 /// Records in the order of their heights and then as they were collected.
-enum Run {
-    /// Records in memory; `starts` are indices of `order`.
-    Held { starts: Vec<u32>, held: Vec<u8>, order: Vec<(u32, u32)> },
+enum Run<'a> {
+    /// Records in memory; `starts` are indices of them.
+    Held { starts: Vec<u32>, held: Held<'a> },
     /// Records in the temporary file, from `offset` on; `starts` are offsets from there.
-    Spilled { starts: Vec<u32>, offset: u64 },
+    Spilled { starts: Vec<u32>, spill: Arc<SpillFile>, offset: u64 },
 }
 
-impl HeightCollector {
-    /// A collector of the coins of blocks up to `height` that holds no more than about `bytes_max`
-    /// bytes, or one record.
-    pub fn new(spill: Arc<SpillFile>, height: u32, bytes_max: usize) -> Self {
+impl Held<'_> {
+    /// The bytes from `at` on: of the file, or beyond its end of the others.
+    fn at(&self, at: u64) -> &[u8] {
+        match (at as usize).checked_sub(self.file.len()) {
+            None => &self.file[at as usize..],
+            Some(at) => &self.others[at..],
+        }
+    }
+
+    /// Calls `each` with the parts of every record, as they are spilled.
+    fn for_each_record<E>(
+        &self,
+        records: &[Record],
+        mut each: impl FnMut([&[u8]; 3]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (index, record) in records.iter().enumerate() {
+            if let Some(ahead) = records.get(index + AHEAD) {
+                prefetch(&self.at(ahead.at)[0]);
+            }
+            let bytes = self.at(record.at);
+            let (txid, rest) = bytes.split_at(32);
+            let start = match rest[0] {
+                ..0xfd => 1,
+                0xfd => 3,
+                _ => 5,
+            };
+            let coins = &rest[start..][..record.len as usize];
+            each([&record.len.to_le_bytes(), txid, coins])?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> HeightCollector<'a> {
+    /// A collector of the coins of `file` that blocks up to `height` have created. It holds about
+    /// `bytes_max` bytes, or one record.
+    pub fn new(file: &'a [u8], spill: SpillFile, height: u32, bytes_max: usize) -> Self {
         Self {
-            spill,
+            spill: Arc::new(spill),
             height,
-            held: Vec::new(),
-            order: Vec::new(),
+            held: Held { file, others: Vec::new(), records: Vec::new() },
+            bytes: 0,
             bytes_max: bytes_max.min(u32::MAX as usize),
             runs: Vec::new(),
-            scratch: Vec::new(),
         }
     }
 
     /// Adds the coins of a transaction, whose heights are at most that of the last block.
     pub fn push(&mut self, group: &SnapshotGroup) -> Result<(), StoreError> {
         if let Some(height) = group.plain_height() {
-            return self.push_record(height, &group.txid, group.bytes());
+            return self.push_record(height, group.offset, group.bytes().len());
         }
         let mut coins = group.decoded();
         coins.sort_by_key(|(vout, coin)| (coin.height, *vout));
         for coins in coins.chunk_by(|(_, a), (_, b)| a.height == b.height) {
-            let mut bytes = std::mem::take(&mut self.scratch);
-            bytes.clear();
-            coins.iter().for_each(|(vout, coin)| GroupCoins::put(&mut bytes, *vout, &coin.parts()));
-            self.push_record(coins[0].1.height, &group.txid, &bytes)?;
-            self.scratch = bytes;
+            let others = &mut self.held.others;
+            let at = self.held.file.len() + others.len();
+            others.extend_from_slice(&group.txid.0);
+            // In the place of their number.
+            others.push(0);
+            let start = others.len();
+            coins.iter().for_each(|(vout, coin)| GroupCoins::put(others, *vout, &coin.parts()));
+            let len = others.len() - start;
+            self.push_record(coins[0].1.height, at as u64, len)?;
         }
         Ok(())
     }
 
-    fn push_record(&mut self, height: u32, txid: &Hash, coins: &[u8]) -> Result<(), StoreError> {
-        let more = HEAD_BYTES + coins.len();
-        let held = self.held.len() + size_of_val(&self.order[..]);
-        if held + more > self.bytes_max && !self.order.is_empty() {
-            self.write_run()?;
+    fn push_record(&mut self, height: u32, at: u64, len: usize) -> Result<(), StoreError> {
+        self.bytes += HEAD_BYTES + len + size_of::<Record>();
+        self.held.records.push(Record { height, at, len: len as u32 });
+        match self.bytes > self.bytes_max {
+            true => self.write_run(),
+            false => Ok(()),
         }
-        reserve(&mut self.held, more, self.bytes_max);
-        self.order.push((height, self.held.len() as u32));
-        self.held.extend_from_slice(&(coins.len() as u32).to_le_bytes());
-        self.held.extend_from_slice(&txid.0);
-        self.held.extend_from_slice(coins);
-        Ok(())
     }
 
     /// Writes the records held as a run.
     fn write_run(&mut self) -> Result<(), StoreError> {
-        self.order.sort_unstable();
+        let Self { spill, held, .. } = self;
+        held.records.sort_unstable();
         let (mut starts, mut len) = (Vec::with_capacity(self.height as usize + 2), 0);
-        let mut records = self.order.iter().peekable();
+        let mut records = held.records.iter().peekable();
         for height in 0..=self.height {
             starts.push(len);
-            while let Some((_, at)) = records.next_if(|(of, _)| *of == height) {
-                len += record_at(&self.held, *at as usize).len() as u32;
+            while let Some(record) = records.next_if(|record| record.height == height) {
+                len += HEAD_BYTES as u32 + record.len;
             }
         }
         starts.push(len);
-        let offset = self.spill.reserve(len.into());
+        let offset = spill.reserve(len.into());
         let (mut bytes, mut at) = (Vec::with_capacity(WRITE_BYTES), offset);
-        for (_, record) in &self.order {
-            bytes.extend_from_slice(record_at(&self.held, *record as usize));
+        held.for_each_record(&held.records, |parts| {
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
             if bytes.len() >= WRITE_BYTES {
-                self.spill.write_at(&bytes, at)?;
+                spill.write_at(&bytes, at)?;
                 at += bytes.len() as u64;
                 bytes.clear();
             }
-        }
-        self.spill.write_at(&bytes, at)?;
-        self.runs.push(Run::Spilled { starts, offset });
-        self.held.clear();
-        self.order.clear();
+            Ok(())
+        })?;
+        spill.write_at(&bytes, at)?;
+        self.runs.push(Run::Spilled { starts, spill: Arc::clone(spill), offset });
+        held.others.clear();
+        held.records.clear();
+        self.bytes = 0;
         Ok(())
     }
 
     /// All runs; the last one is of the records held.
-    fn into_runs(mut self) -> Vec<Run> {
-        self.order.sort_unstable();
-        let first_of = |height| self.order.partition_point(|(of, _)| *of < height) as u32;
+    fn into_runs(mut self) -> Vec<Run<'a>> {
+        let Self { mut held, .. } = self;
+        held.records.sort_unstable();
+        let first_of =
+            |height| held.records.partition_point(|record| record.height < height) as u32;
         let starts = (0..=self.height + 1).map(first_of).collect();
-        self.runs.push(Run::Held { starts, held: self.held, order: self.order });
+        self.runs.push(Run::Held { starts, held });
         self.runs
     }
 }
 
-impl Run {
-    /// The bytes of the records of a height.
+impl Run<'_> {
+    /// The bytes that the records of a height have when they are loaded.
     fn bytes_of(&self, height: usize) -> usize {
         match self {
-            Self::Held { starts, held, order } => {
-                let of_height = &order[starts[height] as usize..starts[height + 1] as usize];
-                of_height.iter().map(|(_, at)| record_at(held, *at as usize).len()).sum()
+            Self::Held { starts, held } => {
+                let of_height = &held.records[starts[height] as usize..starts[height + 1] as usize];
+                of_height.iter().map(|record| HEAD_BYTES + record.len as usize).sum()
             }
             Self::Spilled { starts, .. } => (starts[height + 1] - starts[height]) as usize,
         }
     }
-}
 
-/// Makes room for `more` bytes: twice as much as there is, but not beyond `max` without need.
-fn reserve(bytes: &mut Vec<u8>, more: usize, max: usize) {
-    if bytes.capacity() - bytes.len() < more {
-        let double = bytes.len().max(1 << 16).min(max.saturating_sub(bytes.len()));
-        bytes.reserve_exact(double.max(more));
+    /// Appends the records of a height to `out`.
+    fn load(&self, height: usize, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        match self {
+            Self::Held { starts, held } => {
+                let of_height = &held.records[starts[height] as usize..starts[height + 1] as usize];
+                held.for_each_record(of_height, |parts| {
+                    parts.iter().for_each(|part| out.extend_from_slice(part));
+                    Ok(())
+                })
+            }
+            Self::Spilled { starts, spill, offset } => {
+                let (start, end) = (starts[height], starts[height + 1]);
+                if start == end {
+                    return Ok(());
+                }
+                spill.read(offset + u64::from(start), (end - start) as usize, out)
+            }
+        }
     }
 }
 
-/// The record at an offset.
-fn record_at(bytes: &[u8], at: usize) -> &[u8] {
-    let len = u32::from_le_bytes(*bytes[at..].first_chunk().expect("a record has a head"));
-    &bytes[at..][..HEAD_BYTES + len as usize]
-}
-
 /// All coins of a snapshot, to be had by the block that created them.
-pub struct CoinsByHeight {
-    spill: Arc<SpillFile>,
-    runs: Vec<Run>,
+pub struct CoinsByHeight<'a> {
+    runs: Vec<Run<'a>>,
 }
 
-impl CoinsByHeight {
+impl<'a> CoinsByHeight<'a> {
     /// The coins that all threads have collected. Those in memory are sorted on the caller's pool.
-    pub fn new(spill: Arc<SpillFile>, collectors: Vec<HeightCollector>) -> Self {
+    pub fn new(collectors: Vec<HeightCollector<'a>>) -> Self {
         let runs = collectors.into_par_iter().flat_map_iter(HeightCollector::into_runs).collect();
-        Self { spill, runs }
+        Self { runs }
     }
 
     /// Puts the coins of the block at a height, which is not above the last one, into `coins`, in
@@ -171,27 +233,13 @@ impl CoinsByHeight {
     pub fn load(&self, height: u32, coins: &mut BlockCoins) -> Result<bool, StoreError> {
         let at = height as usize;
         coins.clear();
-        let mut bytes = 0;
+        let bytes: usize = self.runs.iter().map(|run| run.bytes_of(at)).sum();
+        if bytes > BLOCK_BYTES_MAX {
+            return Ok(false);
+        }
+        coins.bytes.reserve(bytes);
         for run in &self.runs {
-            bytes += run.bytes_of(at);
-            if bytes > BLOCK_BYTES_MAX {
-                coins.clear();
-                return Ok(false);
-            }
-            match run {
-                Run::Held { starts, held, order } => {
-                    for (_, record) in &order[starts[at] as usize..starts[at + 1] as usize] {
-                        coins.bytes.extend_from_slice(record_at(held, *record as usize));
-                    }
-                }
-                Run::Spilled { starts, offset } => {
-                    let (start, end) = (starts[at], starts[at + 1]);
-                    if start < end {
-                        let len = (end - start) as usize;
-                        self.spill.read(offset + u64::from(start), len, &mut coins.bytes)?;
-                    }
-                }
-            }
+            run.load(at, &mut coins.bytes)?;
         }
         coins.index();
         Ok(true)
@@ -239,7 +287,13 @@ impl BlockCoins {
     }
 
     fn coins_at(&self, at: u32) -> GroupCoins<'_> {
-        GroupCoins::new(&record_at(&self.bytes, at as usize)[HEAD_BYTES..])
+        GroupCoins::new(&self.record_at(at)[HEAD_BYTES..])
+    }
+
+    fn record_at(&self, at: u32) -> &[u8] {
+        let bytes = &self.bytes[at as usize..];
+        let len = u32::from_le_bytes(*bytes.first_chunk().expect("a record has a head"));
+        &bytes[..HEAD_BYTES + len as usize]
     }
 
     /// Makes the index of the records in `bytes`.
@@ -248,7 +302,7 @@ impl BlockCoins {
         let mut at = 0;
         while at < self.bytes.len() {
             self.txs.push((prefix(&self.txid_at(at as u32)), at as u32));
-            at += record_at(&self.bytes, at).len();
+            at += self.record_at(at as u32).len();
         }
         let mut txs = std::mem::take(&mut self.txs);
         // Those of one run are in the order of the file, which mostly is that of the txids.
@@ -319,9 +373,9 @@ mod tests {
     /// Reads a snapshot with so many collectors, and returns the coins of each block.
     fn by_height(bytes: &[u8], bytes_max: usize, threads: usize) -> Vec<Vec<(OutPoint, Coin)>> {
         let dir = tempfile::tempdir().unwrap();
-        let spill = Arc::new(SpillFile::unlinked(&dir.path().join("out"), ".test"));
-        let new = || HeightCollector::new(Arc::clone(&spill), HEIGHT, bytes_max);
-        let mut collectors: Vec<_> = (0..threads).map(|_| new()).collect();
+        let spill = |n| SpillFile::unlinked(&dir.path().join("out"), &format!(".test-{n}"));
+        let new = |n| HeightCollector::new(bytes, spill(n), HEIGHT, bytes_max);
+        let mut collectors: Vec<_> = (0..threads).map(new).collect();
         let head = SnapshotHead::parse(bytes).unwrap();
         let mut pieces = SnapshotPieces::new(bytes, &head);
         let mut at = 0;
@@ -331,8 +385,9 @@ mod tests {
                 at += 1;
             });
         }
-        assert_eq!(spill.bytes_written() > 0, bytes_max < bytes.len() / 2);
-        let by_height = CoinsByHeight::new(spill, collectors);
+        let has_spilled = collectors.iter().any(|collector| !collector.runs.is_empty());
+        assert_eq!(has_spilled, bytes_max < bytes.len() / 2);
+        let by_height = CoinsByHeight::new(collectors);
         let mut loaded = BlockCoins::default();
         let of_height = |height| {
             assert!(by_height.load(height, &mut loaded).unwrap());
@@ -406,13 +461,13 @@ mod tests {
         let head = SnapshotHead::parse(&bytes).unwrap();
         for bytes_max in [1 << 20, 1 << 30] {
             let dir = tempfile::tempdir().unwrap();
-            let spill = Arc::new(SpillFile::unlinked(&dir.path().join("out"), ".test"));
-            let mut collector = HeightCollector::new(Arc::clone(&spill), HEIGHT, bytes_max);
+            let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
+            let mut collector = HeightCollector::new(&bytes, spill, HEIGHT, bytes_max);
             let mut pieces = SnapshotPieces::new(&bytes, &head);
             while let Some(piece) = pieces.next_piece().unwrap() {
                 collect(&piece, |group| collector.push(group).unwrap());
             }
-            let by_height = CoinsByHeight::new(spill, vec![collector]);
+            let by_height = CoinsByHeight::new(vec![collector]);
             let mut loaded = BlockCoins::default();
             assert!(!by_height.load(5, &mut loaded).unwrap());
             assert_eq!(loaded.tx_count(), 0);

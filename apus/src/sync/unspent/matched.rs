@@ -1,7 +1,7 @@
 //! Which outputs of a block a snapshot has as coins, each compared with what the block creates.
 
 use super::by_height::BlockCoins;
-use crate::coins::{CoinParts, GroupCoins, compress_script};
+use crate::coins::{CoinParts, GroupCoins, is_compressed_form};
 use crate::hash::Hash;
 use crate::swiftsync::hints::{Numbering, OutputFate, numbered_outputs};
 use crate::wire::{BlockView, OutPoint, OutputView};
@@ -17,8 +17,7 @@ pub enum Mismatch {
 
 /// Puts the indices of those outputs of a block that `coins` has into `unspent`, ascending, in the
 /// place of what it held. All coins have to be of this block, which is at `height`, and the same as
-/// it creates them. `overwritten` says whether the coinbase's outputs never become coins; `script`
-/// is scratch space.
+/// it creates them. `overwritten` says whether the coinbase's outputs never become coins.
 ///
 /// # Errors
 /// The first coin that is not as the block creates it.
@@ -27,7 +26,6 @@ pub fn match_coins<B: AsRef<[u8]>>(
     (height, overwritten): (u32, bool),
     coins: &BlockCoins,
     unspent: &mut Vec<u32>,
-    script: &mut Vec<u8>,
 ) -> Result<(), Mismatch> {
     unspent.clear();
     let (mut left, mut known) = (Left::default(), 0);
@@ -46,7 +44,7 @@ pub fn match_coins<B: AsRef<[u8]>>(
         if let Some(coin) = left.take(output.vout) {
             let code = height << 1 | u32::from(output.tx == 0);
             let created = block.tx(output.tx).output(output.vout as usize);
-            if !is_same(&coin, code, &created, script) {
+            if !is_same(&coin, code, &created) {
                 return Err(Mismatch::Changed(OutPoint { txid: left.txid, vout: output.vout }));
             }
             unspent.push(index);
@@ -89,10 +87,10 @@ impl<'a> Left<'a> {
     }
 }
 
-fn is_same(coin: &CoinParts, code: u32, created: &OutputView, script: &mut Vec<u8>) -> bool {
+fn is_same(coin: &CoinParts, code: u32, created: &OutputView) -> bool {
     coin.code == code
         && coin.amount == created.value().unsigned_abs()
-        && coin.script == compress_script(created.script(), script)
+        && is_compressed_form(coin.script, created.script())
 }
 
 /// The first coin of none of the transactions; there is one.
@@ -105,8 +103,6 @@ fn stranger(coins: &BlockCoins, txids: &[Hash]) -> OutPoint {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::coins::{Coin, SnapshotCoins, SnapshotError, SnapshotHead, SnapshotPieces};
     use crate::disk::SpillFile;
@@ -122,8 +118,8 @@ mod tests {
         let head = SnapshotHead { network: [0; 4], base: Hash([0; 32]), coins };
         let bytes = [head.to_bytes(), bytes].concat();
         let dir = tempfile::tempdir().unwrap();
-        let spill = Arc::new(SpillFile::unlinked(&dir.path().join("out"), ".test"));
-        let mut collector = HeightCollector::new(Arc::clone(&spill), HEIGHT, 1 << 20);
+        let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
+        let mut collector = HeightCollector::new(&bytes, spill, HEIGHT, 1 << 20);
         let mut pieces = SnapshotPieces::new(&bytes, &head);
         while let Some(piece) = pieces.next_piece().unwrap() {
             let pushed = piece.for_each_group(|group| -> Result<(), SnapshotError> {
@@ -133,7 +129,7 @@ mod tests {
             pushed.unwrap();
         }
         let mut loaded = BlockCoins::default();
-        assert!(CoinsByHeight::new(spill, vec![collector]).load(HEIGHT, &mut loaded).unwrap());
+        assert!(CoinsByHeight::new(vec![collector]).load(HEIGHT, &mut loaded).unwrap());
         loaded
     }
 
@@ -143,11 +139,10 @@ mod tests {
         let block = &blocks_of(&data("mainnet-0-14131.dat"))[HEIGHT as usize];
         let block = BlockView::parse(&block[..]).unwrap();
         let txids = block.txids();
-        let (mut unspent, mut script) = (Vec::new(), Vec::new());
+        let mut unspent = Vec::new();
         let mut find = |overwritten, coins: &[(OutPoint, Coin)]| {
             let (of_block, at) = ((&block, &txids[..]), (HEIGHT, overwritten));
-            match_coins(of_block, at, &loaded(coins), &mut unspent, &mut script)
-                .map(|()| unspent.clone())
+            match_coins(of_block, at, &loaded(coins), &mut unspent).map(|()| unspent.clone())
         };
         let coin = |tx: usize, vout: u32| {
             let (view, tx) = (block.tx(tx).output(vout as usize), tx);
@@ -201,8 +196,7 @@ mod tests {
         let coin = Coin::new(view.value().unsigned_abs(), view.script(), HEIGHT, true);
         let coins = loaded(&[(outpoint, coin)]);
         let of_block = (&block, &block.txids()[..]);
-        let found =
-            match_coins(of_block, (HEIGHT, false), &coins, &mut Vec::new(), &mut Vec::new());
+        let found = match_coins(of_block, (HEIGHT, false), &coins, &mut Vec::new());
         assert_eq!(found, Err(Mismatch::Unknown(outpoint)));
     }
 }
