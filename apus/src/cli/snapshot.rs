@@ -104,7 +104,8 @@ pub struct Verify {
     #[arg(long, hide = true, value_parser = ["0"])]
     assumevalid: Option<String>,
     /// MiB of memory for the snapshot's coins, which take about as much as the file, at least 16;
-    /// what does not fit goes to a temporary file [default: 450].
+    /// of free memory a quarter serves as well. What does not fit goes to temporary files [default:
+    /// 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.

@@ -39,7 +39,7 @@ pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
 pub use lookup::{Lookup, Overwrite, Overwritten};
-pub use script::{CompactScript, compress_script, is_compressed_form};
+pub use script::{CompactScript, compress_script};
 pub use snapshot::{
     GroupCoin, GroupCoins, SnapshotCoins, SnapshotError, SnapshotFile, SnapshotGroup, SnapshotHead,
     SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats, snapshot_stats,

@@ -147,13 +147,17 @@ pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out
 }
 
-/// Whether `compressed` is the compressed form of a scriptPubKey that Core writes.
+/// The length of the compressed form of a scriptPubKey that Core writes, if `bytes` start with it.
 #[inline]
-pub fn is_compressed_form(compressed: &[u8], script: &[u8]) -> bool {
-    match special_form(script) {
-        Some(form) => compressed == inline_bytes(&form),
-        None => raw_script(compressed).is_some_and(|raw| raw == script),
+pub(super) fn starts_with_form(bytes: &[u8], script: &[u8]) -> Option<usize> {
+    if let Some(form) = special_form(script) {
+        let form = inline_bytes(&form);
+        return bytes.starts_with(form).then_some(form.len());
     }
+    let mut cursor = Cursor::new(bytes);
+    let is_length = cursor.varint() == Ok(script.len() as u64 + SPECIAL_TYPES);
+    let start = cursor.position();
+    (is_length && bytes[start..].starts_with(script)).then_some(start + script.len())
 }
 
 /// Writes the compressed form of a scriptPubKey to the start of `out`, which has room for

@@ -78,6 +78,14 @@ pub(super) fn memory_limit() -> Option<MemoryLimit> {
     groups.chain(available(&read("/proc/meminfo"))).min_by_key(|limit| limit.bytes)
 }
 
+/// The bytes of a file that may be read again soon, in any order, from where it is mapped: those of
+/// `bytes`, or a quarter of all memory that the process may use, of which they take nothing for
+/// good.
+pub(super) fn mapped_bytes(bytes: usize) -> usize {
+    let share = memory_limit().map_or(0, |limit| limit.bytes / 4);
+    bytes.max(usize::try_from(share).unwrap_or(usize::MAX))
+}
+
 /// The memory that is available without swapping, according to `/proc/meminfo`.
 fn available(meminfo: &str) -> Option<MemoryLimit> {
     ["MemAvailable:", "MemTotal:"].iter().find_map(|name| {

@@ -4,7 +4,7 @@ use crate::wire::{Cursor, MAX_SCRIPT_BYTES, OutPoint, ParseError, put_compact_si
 use crate::coins::coin::{
     Coin, CoinParts, VOUT_UNORDERED, decode_code, decompress_amount, decompress_exactly, vout_order,
 };
-use crate::coins::script::{Compressed, SPECIAL_TYPES, take_compressed};
+use crate::coins::script::{Compressed, SPECIAL_TYPES, starts_with_form, take_compressed};
 
 use super::error::SnapshotError;
 use super::pieces::{SnapshotPiece, has_short_form, make_canonical};
@@ -144,7 +144,7 @@ impl<'a> SnapshotGroup<'a> {
             make_canonical(&mut coin.script);
             Ok((vout, coin))
         };
-        self.coins.iter().map(|_| decode().expect("the coins have been read before")).collect()
+        self.coins.iter().map(|_| known(decode())).collect()
     }
 }
 
@@ -168,6 +168,12 @@ pub struct GroupCoins<'a> {
     cursor: Cursor<'a>,
 }
 
+impl Default for GroupCoins<'_> {
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
 impl<'a> GroupCoins<'a> {
     /// The coins of these bytes, which are [`SnapshotGroup::bytes`] or what [`GroupCoins::put`] has
     /// written.
@@ -181,25 +187,49 @@ impl<'a> GroupCoins<'a> {
         coin.encode(out);
     }
 
-    fn read(&mut self) -> Result<(u32, CoinParts<'a>), ParseError> {
+    /// The index of the next coin's output, which [`GroupCoins::pass_if_same`] has to follow; `None` if
+    /// there are no more.
+    #[inline]
+    pub fn next_vout(&mut self) -> Option<u32> {
+        let is_more = self.cursor.remaining() > 0;
+        is_more.then(|| known(self.cursor.compact_size()) as u32)
+    }
+
+    /// Whether the coin whose output was named last is this one: 2 × height + coinbase, amount,
+    /// and the script in full. If so it is passed.
+    #[inline]
+    pub fn pass_if_same(&mut self, code: u32, amount: u64, script: &[u8]) -> bool {
         let Self { bytes, cursor } = self;
-        let vout = cursor.compact_size()? as u32;
+        known(cursor.varint()) == u64::from(code)
+            && decompress_amount(known(cursor.varint())) == amount
+            && match starts_with_form(&bytes[cursor.position()..], script) {
+                Some(len) => cursor.take(len).is_ok(),
+                None => false,
+            }
+    }
+
+    fn parts(&mut self) -> Result<CoinParts<'a>, ParseError> {
+        let Self { bytes, cursor } = self;
         let code = decode_code(cursor)?;
         let amount = decompress_amount(cursor.varint()?);
         let start = cursor.position();
         take_compressed(cursor)?;
-        Ok((vout, CoinParts { amount, code, script: &bytes[start..cursor.position()] }))
+        Ok(CoinParts { amount, code, script: &bytes[start..cursor.position()] })
     }
 }
 
 impl<'a> Iterator for GroupCoins<'a> {
     type Item = (u32, CoinParts<'a>);
 
-    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let is_more = self.cursor.remaining() > 0;
-        is_more.then(|| self.read().expect("the coins have been read before"))
+        let vout = self.next_vout()?;
+        Some((vout, known(self.parts())))
     }
+}
+
+/// What bytes say that have been read before.
+fn known<T>(read: Result<T, ParseError>) -> T {
+    read.expect("the coins have been read before")
 }
 
 #[cfg(test)]

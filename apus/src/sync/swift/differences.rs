@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::Job;
 use super::plan::Plan;
-use super::unspent::{Opened, Reading, Unspent, load, next_piece, reading_fault};
+use super::unspent::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
 use crate::coins::{Coin, SnapshotFile, SnapshotReadError};
 use crate::rules::CheckedBlock;
 use crate::swiftsync::Salt;
@@ -154,16 +154,19 @@ fn gather_block<G: Gather>(
     let block: CheckedBlock<BlockBytes> =
         shared.checked(step).map_err(|fault| Fault::of_block(step, fault))?;
     let height = shared.tree.node(step.id).height;
-    unspent.clear();
-    match job.unspent {
+    let marks = match job.unspent {
         Unspent::Hints(hints) => {
             hints.reader.unspent(height, unspent).map_err(Fault::Hints)?;
+            Marks::Indices(unspent)
         }
-        Unspent::Snapshot(by_height) => load(by_height, height, coins)?,
-    }
-    // Some of a snapshot's coins may be of no output of this block.
+        // Some of the coins may be of no output of this block.
+        Unspent::Snapshot(by_height) => {
+            load(by_height, height, coins)?;
+            Marks::Indices(&[])
+        }
+    };
     let mut of_tx = HashSet::new();
-    for_each_output(&block, height, &job.unspent, unspent, |output| {
+    for_each_output(&block, height, &job.unspent, marks, |output| {
         let OutPoint { txid, vout } = output.outpoint;
         if vout == 0 {
             of_tx.clear();

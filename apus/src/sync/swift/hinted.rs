@@ -1,11 +1,12 @@
 //! A block's outputs together with what its hints say of them.
 
 use super::fault::Fault;
-use super::unspent::Unspent;
+use super::unspent::{Marks, Unspent};
 use crate::coins::SnapshotError;
 use crate::rules::{CheckedBlock, is_bip30_unspendable};
 use crate::swiftsync::HintsError;
 use crate::swiftsync::hints::{OutputCounter, OutputFate};
+use crate::sync::unspent::Mismatch;
 use crate::wire::{OutPoint, OutputView};
 
 /// Where an output goes in a SwiftSync.
@@ -47,28 +48,37 @@ impl HintedOutput<'_> {
     }
 }
 
-/// Calls `each` with every output of a block, in order. `unspent` are the block's hints: the
-/// indices of its unspent outputs, ascending.
+/// Calls `each` with every output of a block, in order.
 ///
 /// # Errors
-/// The hints do not fit the block, or what `each` returns.
+/// Hints or snapshot do not fit the block, or what `each` returns.
 #[inline]
 pub(super) fn for_each_output<B: AsRef<[u8]>>(
     block: &CheckedBlock<B>,
     height: u32,
     claimed: &Unspent,
-    unspent: &[u32],
+    mut marks: Marks,
     mut each: impl FnMut(&HintedOutput) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let is_overwritten = is_bip30_unspendable(height, block.hash());
     let mut counter = OutputCounter::new(claimed.numbering(), is_overwritten);
-    let mut hinted = unspent.iter().copied().peekable();
     for (tx, (view, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+        if let Marks::Coins(coins) = &mut marks {
+            coins.begin_tx(txid).map_err(|mismatch| wrong_coin(mismatch, height))?;
+        }
         for (vout, output) in (0..).zip(view.outputs()) {
             let number = counter.next(tx, output.script());
             let index = number.index.unwrap_or(0);
-            let is_hinted = number.index.is_some() && hinted.next_if_eq(&index).is_some();
-            let fate = match (number.fate, is_hinted) {
+            let is_marked = match &mut marks {
+                Marks::Indices(left) => number.index.is_some() && takes(left, index),
+                Marks::Coins(coins) => {
+                    number.fate == OutputFate::Coin
+                        && coins
+                            .meet(vout, &output, tx == 0)
+                            .map_err(|mismatch| wrong_coin(mismatch, height))?
+                }
+            };
+            let fate = match (number.fate, is_marked) {
                 (OutputFate::Coin, true) => HintedFate::Unspent,
                 (OutputFate::Coin, false) => HintedFate::Spent,
                 (OutputFate::Unspendable, true) => {
@@ -84,8 +94,14 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
         }
     }
     let outputs = counter.counted();
-    if let Some(index) = hinted.next() {
-        return Err(wrong_hint(height, index, &format!("the block has {outputs} outputs")));
+    match marks {
+        Marks::Indices([]) => {}
+        Marks::Indices([index, ..]) => {
+            return Err(wrong_hint(height, *index, &format!("the block has {outputs} outputs")));
+        }
+        Marks::Coins(coins) => {
+            coins.end(block.txids()).map_err(|mismatch| wrong_coin(mismatch, height))?;
+        }
     }
     match claimed.output_count(height).filter(|announced| *announced != outputs) {
         None => Ok(()),
@@ -96,7 +112,33 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
     }
 }
 
+/// Whether an index is the next one, which is taken then.
+#[inline]
+fn takes(left: &mut &[u32], index: u32) -> bool {
+    match left {
+        [next, rest @ ..] if *next == index => {
+            *left = rest;
+            true
+        }
+        _ => false,
+    }
+}
+
 fn wrong_hint(height: u32, index: u32, what: &str) -> Fault {
     let what = format!("output {index} is hinted as unspent, and {what}");
     Fault::Hints(HintsError::at(height, what))
+}
+
+#[cold]
+fn wrong_coin(mismatch: Mismatch, height: u32) -> Fault {
+    Fault::Snapshot(SnapshotError::new(match mismatch {
+        Mismatch::Unknown(outpoint) => format!(
+            "it has a coin {outpoint} of block {height} that this block does not create, or has \
+             it twice"
+        ),
+        Mismatch::Changed(outpoint) => format!(
+            "its coin {outpoint} of block {height} is not as this block creates it: amount or \
+             script differ, or whether it is a coinbase's"
+        ),
+    }))
 }

@@ -14,15 +14,15 @@ use crate::coins::{
 };
 use crate::disk::SpillFile;
 use crate::hash::Hash;
-use crate::rules::{CheckedBlock, MONEY_MAX, is_bip30_unspendable};
+use crate::rules::MONEY_MAX;
 use crate::swiftsync::hints::Numbering;
 use crate::sync::claim::Claim;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::node::Node;
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::sources::BlockBytes;
+use crate::sync::resources::mapped_bytes;
 use crate::sync::threads;
-use crate::sync::unspent::{BlockCoins, CoinsByHeight, HeightCollector, Mismatch, match_coins};
+use crate::sync::unspent::{BlockCoins, CoinsByHeight, HeightCollector, Matching};
 use crate::wire::OutPoint;
 
 /// Which outputs of each block are unspent, by what is to be proved.
@@ -51,31 +51,39 @@ impl Unspent<'_> {
         }
     }
 
-    /// Puts the indices of the block's unspent outputs into `unspent`, ascending, in the place of
-    /// what it held. The coins of a snapshot are compared with those that the block creates.
-    /// `coins` is scratch space.
+    /// What says which outputs of the block at a height are unspent, in `scratch`.
     ///
     /// # Errors
-    /// The hints for the block cannot be read; the snapshot has a coin of this block that it does
-    /// not create so, or twice; or the disk fails.
-    pub fn of_block(
-        &self,
-        height: u32,
-        block: &CheckedBlock<BlockBytes>,
-        coins: &mut BlockCoins,
-        unspent: &mut Vec<u32>,
-    ) -> Result<(), Fault> {
+    /// The hints for the block cannot be read; the snapshot has more coins of it than a block can
+    /// create; or the disk fails.
+    pub fn of_block<'s>(&self, height: u32, scratch: &'s mut Scratch) -> Result<Marks<'s>, Fault> {
         match self {
-            Self::Hints(hints) => hints.reader.unspent(height, unspent).map_err(Fault::Hints),
+            Self::Hints(hints) => {
+                let read = hints.reader.unspent(height, &mut scratch.indices);
+                read.map_err(Fault::Hints)?;
+                Ok(Marks::Indices(&scratch.indices))
+            }
             Self::Snapshot(by_height) => {
-                load(by_height, height, coins)?;
-                let overwritten = is_bip30_unspendable(height, block.hash());
-                let of_block = (block.view(), block.txids());
-                match_coins(of_block, (height, overwritten), coins, unspent)
-                    .map_err(|mismatch| Fault::Snapshot(mismatch_error(mismatch, height)))
+                load(by_height, height, &mut scratch.coins)?;
+                Ok(Marks::Coins(Matching::new(&scratch.coins, height)))
             }
         }
     }
+}
+
+/// What says which outputs of one block are unspent.
+pub(super) enum Marks<'a> {
+    /// The block's hints: the indices of its unspent outputs, ascending.
+    Indices(&'a [u32]),
+    /// The coins that a snapshot has of it.
+    Coins(Matching<'a>),
+}
+
+/// What [`Unspent::of_block`] says of one block, kept so that the next one need not allocate.
+#[derive(Default)]
+pub(super) struct Scratch {
+    indices: Vec<u32>,
+    coins: BlockCoins,
 }
 
 /// Puts the coins that a snapshot has of the block at a height into `coins`.
@@ -93,19 +101,6 @@ pub(super) fn load(
             "it has more coins of block {height} than one block can create"
         )))),
     }
-}
-
-fn mismatch_error(mismatch: Mismatch, height: u32) -> SnapshotError {
-    SnapshotError::new(match mismatch {
-        Mismatch::Unknown(outpoint) => format!(
-            "it has a coin {outpoint} of block {height} that this block does not create, or has \
-             it twice"
-        ),
-        Mismatch::Changed(outpoint) => format!(
-            "its coin {outpoint} of block {height} is not as this block creates it: amount or \
-             script differ, or whether it is a coinbase's"
-        ),
-    })
 }
 
 /// The coins of a snapshot, as far as the proof needs them.
@@ -185,7 +180,7 @@ pub(super) struct Reading<'a> {
     /// Height of the base block.
     pub height: u32,
     pub threads: usize,
-    /// Bytes of coins that are held in memory; the others go to a temporary file.
+    /// Bytes of coins that are held in memory in any case; what has no room goes to temporary files.
     pub memory: usize,
     /// A file next to which the temporary file lies.
     pub beside: PathBuf,
@@ -219,7 +214,7 @@ impl<'a> Reading<'a> {
     /// or somebody asks to stop.
     pub fn read<'f>(&self, file: &'f SnapshotFile) -> Result<ReadCoins<'f>, Fault> {
         let pieces = Mutex::new(file.pieces());
-        let memory = self.memory / self.threads;
+        let memory = mapped_bytes(self.memory) / self.threads;
         // Each thread has its own file: the system lets one write to a file at a time.
         let begun = AtomicUsize::new(0);
         let new = || {

@@ -10,6 +10,7 @@ use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
+use super::unspent::Scratch;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use crate::hash::Elements;
 use crate::rules::CheckedBlock;
@@ -23,7 +24,6 @@ use crate::sync::block::validate::check_spends;
 use crate::sync::clock::Stage;
 use crate::sync::outcome::Counts;
 use crate::sync::sources::{BlockBytes, Place};
-use crate::sync::unspent::BlockCoins;
 
 /// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a, A> {
@@ -32,8 +32,7 @@ pub(super) struct Worker<'a, A> {
     survivors: Option<SurvivorWriter<'a>>,
     gathered: Gathered<A>,
     /// Scratch space of one block, kept so that the next one need not allocate.
-    coins: BlockCoins,
-    unspent: Vec<u32>,
+    unspent: Scratch,
     undo: Vec<u8>,
     script: Vec<u8>,
     created: Batch,
@@ -62,8 +61,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             halt,
             survivors: job.survivors.map(SurvivorWriter::new),
             gathered: Gathered::empty(job.salt),
-            coins: BlockCoins::default(),
-            unspent: Vec::new(),
+            unspent: Scratch::default(),
             undo: Vec::new(),
             script: Vec::new(),
             created: Batch::default(),
@@ -101,7 +99,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let height = shared.tree.node(step.id).height;
         {
             let _timer = shared.clock.start(Stage::Sum);
-            self.find_unspent(height, &block)?;
             self.created.clear();
             self.spent.clear();
             self.split_outpoints(&block, height)?;
@@ -127,7 +124,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let prepared = &block.prepared;
         {
             let _timer = shared.clock.start(Stage::Sum);
-            self.find_unspent(prepared.height, &prepared.block)?;
             self.created.clear();
             self.spent.clear();
             self.split_coins(prepared)?;
@@ -157,11 +153,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         })
     }
 
-    fn find_unspent(&mut self, height: u32, block: &CheckedBlock<BlockBytes>) -> Result<(), Fault> {
-        let Self { job, coins, unspent, .. } = self;
-        job.unspent.of_block(height, block, coins, unspent)
-    }
-
     /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.
     fn split_outpoints(
         &mut self,
@@ -173,7 +164,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let mut recent_of_tx = None;
         let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
         let claimed = &self.job.unspent;
-        for_each_output(block, height, claimed, unspent, |output| {
+        let marks = claimed.of_block(height, unspent)?;
+        for_each_output(block, height, claimed, marks, |output| {
             let outpoint = &output.outpoint;
             if outpoint.vout == 0 {
                 recent_of_tx = recent.filter(|recent| recent.may_want(&outpoint.txid));
@@ -212,7 +204,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let mut left = prepared.created.iter().peekable();
         let Self { survivors, gathered, created, unspent, .. } = self;
         let claimed = &self.job.unspent;
-        for_each_output(block, height, claimed, unspent, |output| {
+        let marks = claimed.of_block(height, unspent)?;
+        for_each_output(block, height, claimed, marks, |output| {
             let outpoint = &output.outpoint;
             let coin = left.next_if(|(created, _)| created == outpoint);
             match (output.fate, coin) {

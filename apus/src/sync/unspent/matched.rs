@@ -1,10 +1,9 @@
 //! Which outputs of a block a snapshot has as coins, each compared with what the block creates.
 
 use super::by_height::BlockCoins;
-use crate::coins::{CoinParts, GroupCoins, is_compressed_form};
+use crate::coins::GroupCoins;
 use crate::hash::Hash;
-use crate::swiftsync::hints::{Numbering, OutputFate, numbered_outputs};
-use crate::wire::{BlockView, OutPoint, OutputView};
+use crate::wire::{OutPoint, OutputView};
 
 /// A coin that a snapshot has of a block, and the block does not create so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,90 +14,86 @@ pub enum Mismatch {
     Changed(OutPoint),
 }
 
-/// Puts the indices of those outputs of a block that `coins` has into `unspent`, ascending, in the
-/// place of what it held. All coins have to be of this block, which is at `height`, and the same as
-/// it creates them. `overwritten` says whether the coinbase's outputs never become coins.
-///
-/// # Errors
-/// The first coin that is not as the block creates it.
-pub fn match_coins<B: AsRef<[u8]>>(
-    (block, txids): (&BlockView<B>, &[Hash]),
-    (height, overwritten): (u32, bool),
-    coins: &BlockCoins,
-    unspent: &mut Vec<u32>,
-) -> Result<(), Mismatch> {
-    unspent.clear();
-    let (mut left, mut known) = (Left::default(), 0);
-    for output in numbered_outputs(block, Numbering::Spendable, overwritten) {
-        if output.vout == 0 {
-            left.end()?;
-            let txid = &txids[output.tx];
-            if let Some(coins) = coins.of_tx(txid) {
-                left = Left::of(*txid, coins);
-                known += 1;
-            }
-        }
-        let (Some(index), OutputFate::Coin) = (output.number.index, output.number.fate) else {
-            continue;
-        };
-        if let Some(coin) = left.take(output.vout) {
-            let code = height << 1 | u32::from(output.tx == 0);
-            let created = block.tx(output.tx).output(output.vout as usize);
-            if !is_same(&coin, code, &created) {
-                return Err(Mismatch::Changed(OutPoint { txid: left.txid, vout: output.vout }));
-            }
-            unspent.push(index);
-        }
-    }
-    left.end()?;
-    match known == coins.tx_count() {
-        true => Ok(()),
-        false => Err(Mismatch::Unknown(stranger(coins, txids))),
-    }
-}
-
-/// The coins of a transaction that have not been met.
-#[derive(Default)]
-struct Left<'a> {
+/// The coins that a snapshot has of a block, next to the block's outputs: all have to be of this
+/// block, and the same as it creates them.
+pub struct Matching<'a> {
+    coins: &'a BlockCoins,
+    height: u32,
+    /// How many transactions with coins have begun.
+    begun: usize,
     txid: Hash,
-    next: Option<(u32, CoinParts<'a>)>,
-    after: Option<GroupCoins<'a>>,
+    /// The coins of the latest transaction that have not been met.
+    left: GroupCoins<'a>,
+    /// The output of the next of them.
+    next: Option<u32>,
 }
 
-impl<'a> Left<'a> {
-    fn of(txid: Hash, mut coins: GroupCoins<'a>) -> Self {
-        Self { txid, next: coins.next(), after: Some(coins) }
+impl<'a> Matching<'a> {
+    /// Nothing is met of the coins of the block at `height`.
+    pub fn new(coins: &'a BlockCoins, height: u32) -> Self {
+        let (txid, left) = (Hash::default(), GroupCoins::default());
+        Self { coins, height, begun: 0, txid, left, next: None }
     }
 
-    /// The coin of an output, if it is the next one.
+    /// Begins the next transaction of the block.
+    ///
+    /// # Errors
+    /// A coin of the one before has not been met.
     #[inline]
-    fn take(&mut self, vout: u32) -> Option<CoinParts<'a>> {
-        let (_, coin) = self.next.filter(|(next, _)| *next == vout)?;
-        self.next = self.after.as_mut().and_then(Iterator::next);
-        Some(coin)
+    pub fn begin_tx(&mut self, txid: &Hash) -> Result<(), Mismatch> {
+        self.end_tx()?;
+        if let Some(coins) = self.coins.of_tx(txid) {
+            self.txid = *txid;
+            self.left = coins;
+            self.next = self.left.next_vout();
+            self.begun += 1;
+        }
+        Ok(())
     }
 
-    /// An error if there is one left.
-    fn end(&self) -> Result<(), Mismatch> {
+    /// Whether the next output, which can become a coin, is one of the snapshot's.
+    ///
+    /// # Errors
+    /// It is, and is another coin there than the block creates.
+    #[inline]
+    pub fn meet(
+        &mut self,
+        vout: u32,
+        created: &OutputView,
+        is_coinbase: bool,
+    ) -> Result<bool, Mismatch> {
+        if self.next != Some(vout) {
+            return Ok(false);
+        }
+        let code = self.height << 1 | u32::from(is_coinbase);
+        if !self.left.pass_if_same(code, created.value().unsigned_abs(), created.script()) {
+            return Err(Mismatch::Changed(OutPoint { txid: self.txid, vout }));
+        }
+        self.next = self.left.next_vout();
+        Ok(true)
+    }
+
+    fn end_tx(&self) -> Result<(), Mismatch> {
         match self.next {
             None => Ok(()),
-            Some((vout, _)) => Err(Mismatch::Unknown(OutPoint { txid: self.txid, vout })),
+            Some(vout) => Err(Mismatch::Unknown(OutPoint { txid: self.txid, vout })),
         }
     }
-}
 
-fn is_same(coin: &CoinParts, code: u32, created: &OutputView) -> bool {
-    coin.code == code
-        && coin.amount == created.value().unsigned_abs()
-        && is_compressed_form(coin.script, created.script())
-}
-
-/// The first coin of none of the transactions; there is one.
-fn stranger(coins: &BlockCoins, txids: &[Hash]) -> OutPoint {
-    let unknown = coins.txids().find(|txid| !txids.contains(txid));
-    let txid = unknown.unwrap_or_default();
-    let vout = coins.of_tx(&txid).and_then(|mut coins| coins.next()).map_or(0, |(vout, _)| vout);
-    OutPoint { txid, vout }
+    /// The end of the block, whose transactions are `txids`.
+    ///
+    /// # Errors
+    /// A coin has not been met.
+    pub fn end(&self, txids: &[Hash]) -> Result<(), Mismatch> {
+        self.end_tx()?;
+        if self.begun == self.coins.tx_count() {
+            return Ok(());
+        }
+        let unknown = self.coins.txids().find(|txid| !txids.contains(txid));
+        let txid = unknown.unwrap_or_default();
+        let first = self.coins.of_tx(&txid).and_then(|mut coins| coins.next_vout());
+        Err(Mismatch::Unknown(OutPoint { txid, vout: first.unwrap_or(0) }))
+    }
 }
 
 #[cfg(test)]
@@ -106,8 +101,10 @@ mod tests {
     use super::*;
     use crate::coins::{Coin, SnapshotCoins, SnapshotError, SnapshotHead, SnapshotPieces};
     use crate::disk::SpillFile;
+    use crate::swiftsync::hints::{Numbering, OutputFate, numbered_outputs};
     use crate::sync::unspent::{CoinsByHeight, HeightCollector};
     use crate::testdata::{blocks_of, data};
+    use crate::wire::BlockView;
 
     const HEIGHT: u32 = 170;
 
@@ -133,17 +130,35 @@ mod tests {
         loaded
     }
 
+    /// The indices of the outputs that `coins` has.
+    fn match_coins(
+        block: &BlockView<&[u8]>,
+        overwritten: bool,
+        coins: &[(OutPoint, Coin)],
+    ) -> Result<Vec<u32>, Mismatch> {
+        let (coins, txids, mut unspent) = (loaded(coins), block.txids(), Vec::new());
+        let mut matching = Matching::new(&coins, HEIGHT);
+        for output in numbered_outputs(block, Numbering::Spendable, overwritten) {
+            if output.vout == 0 {
+                matching.begin_tx(&txids[output.tx])?;
+            }
+            let created = block.tx(output.tx).output(output.vout as usize);
+            if output.number.fate == OutputFate::Coin
+                && matching.meet(output.vout, &created, output.tx == 0)?
+            {
+                unspent.extend(output.number.index);
+            }
+        }
+        matching.end(&txids).map(|()| unspent)
+    }
+
     #[test]
     fn coins_are_compared_with_the_outputs_of_their_block() {
         // Block 170 of mainnet has a coinbase with one output and a payment with two.
         let block = &blocks_of(&data("mainnet-0-14131.dat"))[HEIGHT as usize];
         let block = BlockView::parse(&block[..]).unwrap();
         let txids = block.txids();
-        let mut unspent = Vec::new();
-        let mut find = |overwritten, coins: &[(OutPoint, Coin)]| {
-            let (of_block, at) = ((&block, &txids[..]), (HEIGHT, overwritten));
-            match_coins(of_block, at, &loaded(coins), &mut unspent).map(|()| unspent.clone())
-        };
+        let find = |overwritten, coins: &[_]| match_coins(&block, overwritten, coins);
         let coin = |tx: usize, vout: u32| {
             let (view, tx) = (block.tx(tx).output(vout as usize), tx);
             let amount = view.value().unsigned_abs();
@@ -194,9 +209,7 @@ mod tests {
         let view = block.tx(0).output(1);
         let outpoint = OutPoint { txid: block.txids()[0], vout: 1 };
         let coin = Coin::new(view.value().unsigned_abs(), view.script(), HEIGHT, true);
-        let coins = loaded(&[(outpoint, coin)]);
-        let of_block = (&block, &block.txids()[..]);
-        let found = match_coins(of_block, (HEIGHT, false), &coins, &mut Vec::new());
+        let found = match_coins(&block, false, &[(outpoint, coin)]);
         assert_eq!(found, Err(Mismatch::Unknown(outpoint)));
     }
 }

@@ -7,6 +7,6 @@ mod number;
 mod sorted;
 
 pub use by_height::{BlockCoins, CoinsByHeight, HeightCollector};
-pub use matched::{Mismatch, match_coins};
+pub use matched::{Matching, Mismatch};
 pub use number::number;
 pub use sorted::{Collector, OutputKey, SortedKeys, block_of, output_key, txid_of, vout_of};
