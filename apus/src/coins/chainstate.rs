@@ -356,6 +356,11 @@ impl Bulk<'_> {
         self.run.suspend()
     }
 
+    /// Removes the tables of all writers that have ended: nothing can be committed any more.
+    pub fn remove(&self) {
+        self.run.remove();
+    }
+
     /// Gives up what was written, and removes all of its tables.
     pub fn discard(self) {
         self.run.discard();

@@ -113,6 +113,13 @@ impl RunBuilder {
         self.output.reclaim();
     }
 
+    /// Removes the tables of all writers that have ended, so that their room on the disk is free. The
+    /// run cannot be committed any more.
+    pub fn remove(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.output.remove();
+    }
+
     /// A writer for one part of the keys.
     pub fn writer(&self) -> RunWriter<'_> {
         RunWriter { run: self, tables: self.output.writer(), finished: false }
@@ -296,6 +303,17 @@ impl Output {
         self.numbers().extend(finished);
     }
 
+    /// Removes all files that are to be removed in the end. Those that are open take room until they
+    /// are closed, so that none of the finished tables is kept open.
+    fn remove(&self) {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.finished().clear();
+        for number in self.numbers().drain(..) {
+            // A file that remains is removed when the database is opened next.
+            let _ = self.inner.disk.remove(table_path(&self.inner.dir, number));
+        }
+    }
+
     fn finished(&self) -> MutexGuard<'_, Vec<Arc<Table>>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -307,12 +325,8 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.keep.load(Ordering::Acquire) {
-            return;
-        }
-        for number in self.numbers().iter() {
-            // A file that remains is removed when the database is opened next.
-            let _ = self.inner.disk.remove(table_path(&self.inner.dir, *number));
+        if !self.keep.load(Ordering::Acquire) {
+            self.remove();
         }
     }
 }

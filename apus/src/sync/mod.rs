@@ -52,6 +52,7 @@ mod space;
 mod status;
 mod stored;
 mod swift;
+mod tables;
 mod temporary;
 mod threads;
 mod tips;

@@ -165,6 +165,20 @@ impl Node {
         self.ledger.active.tip().unwrap_or(self.tree.genesis())
     }
 
+    /// The best block of the UTXO set in the data directory, next to which another may be built.
+    ///
+    /// # Errors
+    /// The set cannot be read.
+    pub fn tip_in_use(&self) -> Result<BlockId, StoreError> {
+        if !self.ledger.builds_anew {
+            return Ok(self.tip());
+        }
+        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+        let disk = self.dir.disk().clone();
+        let best = Chainstate::open(disk, &self.dir.chainstate_path(), tables)?.best_block()?;
+        best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(hash))
+    }
+
     /// Puts the block index into the tree: parents first, since the index is sorted by hash.
     fn load(&mut self, index: BlockIndex) -> Result<(), StoreError> {
         let mut entries = index.entries;

@@ -1,7 +1,7 @@
 use crate::hash::Hash;
 use crate::wire::{Cursor, ENDS, OutPoint, ParseError};
 
-use crate::coins::coin::Coin;
+use crate::coins::coin::{Coin, VOUT_UNORDERED, vout_order};
 use crate::coins::script::{CompactScript, SPECIAL_TYPES, take_compressed};
 
 use super::error::SnapshotError;
@@ -15,6 +15,9 @@ pub struct SnapshotPieces<'a> {
     bytes: &'a [u8],
     at: usize,
     coins_left: u64,
+    /// The coin passed last.
+    last: Option<OutPoint>,
+    is_sorted: bool,
 }
 
 /// Consecutive coins of a snapshot, with all coins of each of their transactions that stand
@@ -29,7 +32,13 @@ pub struct SnapshotPiece<'a> {
 impl<'a> SnapshotPieces<'a> {
     /// The pieces of a whole file, which begins with this head.
     pub fn new(bytes: &'a [u8], head: &SnapshotHead) -> Self {
-        Self { bytes, at: SnapshotHead::BYTES, coins_left: head.coins }
+        let (at, coins_left) = (SnapshotHead::BYTES, head.coins);
+        Self { bytes, at, coins_left, last: None, is_sorted: true }
+    }
+
+    /// Whether the coins of all pieces so far are in the order of the tables, each of them once.
+    pub fn is_sorted(&self) -> bool {
+        self.is_sorted
     }
 
     /// The share of the file that is cut, from 0 to 1.
@@ -73,11 +82,8 @@ impl<'a> SnapshotPieces<'a> {
             }
             SnapshotError::parsing(0, &error)
         };
-        let coins = (|| {
-            cursor.take(32)?;
-            cursor.compact_size()
-        })()
-        .map_err(cut_short)? as u64;
+        let (txid, coins) =
+            (|| Ok((Hash(cursor.array()?), cursor.compact_size()? as u64)))().map_err(cut_short)?;
         if coins > self.coins_left {
             let what = format!(
                 "a transaction with {coins} coins, of which only {} are left by the number of \
@@ -87,14 +93,21 @@ impl<'a> SnapshotPieces<'a> {
             return Err(SnapshotError::at(begin, what));
         }
         let pass = |cursor: &mut Cursor<'a>| {
-            cursor.compact_size()?;
+            let vout = cursor.compact_size()? as u32;
             cursor.varint()?;
             cursor.varint()?;
-            take_compressed(cursor).map(|_| ())
+            take_compressed(cursor).map(|_| vout)
         };
+        let is_next_tx = self.last.is_none_or(|last| last.txid < txid);
+        let mut last = self.last.filter(|last| last.txid == txid).map(|last| last.vout);
+        let mut is_sorted = is_next_tx || last.is_some() || coins == 0;
         for _ in 0..coins {
-            pass(cursor).map_err(cut_short)?;
+            let vout = pass(cursor).map_err(cut_short)?;
+            is_sorted &= last.is_none_or(|last| comes_before(last, vout));
+            last = Some(vout);
         }
+        self.is_sorted &= is_sorted;
+        self.last = last.map(|vout| OutPoint { txid, vout }).or(self.last);
         self.coins_left -= coins;
         Ok(())
     }
@@ -126,6 +139,14 @@ impl<'a> SnapshotPiece<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether an output of a transaction comes before another one in the order of the tables.
+fn comes_before(vout: u32, other: u32) -> bool {
+    match vout.max(other) < VOUT_UNORDERED {
+        true => vout < other,
+        false => vout_order(vout) < vout_order(other),
     }
 }
 

@@ -1,14 +1,13 @@
 use rayon::prelude::*;
 
-use crate::coins::coin::{Coin, decode_coin_key, key_order};
+use crate::coins::coin::{Coin, decode_coin_key};
 use crate::coins::stats::{Counts, Serialised, Serialiser, bitcoins, hash_in_order};
 use crate::coins::survivors::Survivors;
 use crate::disk::{OnShare, StoreError};
 use crate::hash::Hash;
-use crate::wire::{Cursor, OutPoint};
+use crate::wire::Cursor;
 
 use super::error::{SnapshotError, SnapshotReadError};
-use super::file::SnapshotFile;
 use super::pieces::SnapshotPiece;
 
 /// The coins of a snapshot in sum, as Core's `gettxoutsetinfo` counts them.
@@ -24,62 +23,33 @@ pub struct SnapshotStats {
     pub hash_serialized: Hash,
 }
 
-/// Counts and hashes all coins of a snapshot, if they are in order; `None` if they are not, so that
-/// [`snapshot_stats_sorted`] has to.
+/// Counts and hashes the coins of one piece of a snapshot after the other, until there is none. They
+/// have to be in the order of the tables.
 ///
 /// # Errors
-/// The snapshot is not well-formed, or has a coin twice.
-pub fn snapshot_stats(
-    file: &SnapshotFile,
-    report: OnShare,
-) -> Result<Option<SnapshotStats>, SnapshotReadError> {
-    let mut pieces = file.pieces();
-    let (mut last, mut is_sorted) = (None, true);
+/// The snapshot is not well-formed, or what `next_piece` returns.
+pub fn snapshot_stats<'a>(
+    mut next_piece: impl FnMut() -> Result<Option<SnapshotPiece<'a>>, SnapshotError> + Send,
+) -> Result<SnapshotStats, SnapshotReadError> {
     let (counts, hash) = hash_in_order(|| -> Result<Vec<Serialised>, SnapshotReadError> {
         let mut batch = Vec::new();
-        while is_sorted
-            && batch.len() < 2 * rayon::current_num_threads()
-            && let Some(piece) = pieces.next_piece()?
+        while batch.len() < 2 * rayon::current_num_threads()
+            && let Some(piece) = next_piece()?
         {
             batch.push(piece);
         }
-        report(pieces.share());
-        let done: Vec<_> = batch.into_par_iter().map(serialise).collect::<Result<_, _>>()?;
-        for piece in done.iter().map(|piece| &piece.range) {
-            is_sorted &= piece.as_ref().is_some_and(|(first, _)| comes_after(first, last.as_ref()));
-            last = piece.map(|(_, last)| last);
-        }
-        Ok(if is_sorted {
-            done.into_iter().map(|piece| piece.serialised).collect()
-        } else {
-            vec![]
-        })
+        batch.into_par_iter().map(serialise).collect()
     })?;
-    Ok(is_sorted.then(|| SnapshotStats::of(counts, hash)))
+    Ok(SnapshotStats::of(counts, hash))
 }
 
-/// A piece whose coins are serialised.
-struct SerialisedPiece {
-    serialised: Serialised,
-    /// The first and the last outpoint; `None` if they are not in order.
-    range: Option<(OutPoint, OutPoint)>,
-}
-
-fn serialise(piece: SnapshotPiece) -> Result<SerialisedPiece, SnapshotError> {
+fn serialise(piece: SnapshotPiece) -> Result<Serialised, SnapshotReadError> {
     let mut serialiser = Serialiser::default();
-    let (mut range, mut is_sorted): (Option<(OutPoint, OutPoint)>, _) = (None, true);
     piece.for_each(|outpoint, coin| -> Result<(), SnapshotError> {
-        is_sorted &= comes_after(outpoint, range.as_ref().map(|(_, last)| last));
-        range = Some((range.map_or(*outpoint, |(first, _)| first), *outpoint));
         serialiser.push(outpoint, &coin);
         Ok(())
     })?;
-    let range = range.filter(|_| is_sorted);
-    Ok(SerialisedPiece { serialised: serialiser.finish(), range })
-}
-
-fn comes_after(outpoint: &OutPoint, last: Option<&OutPoint>) -> bool {
-    last.is_none_or(|last| key_order(last, outpoint).is_lt())
+    Ok(serialiser.finish())
 }
 
 /// [`snapshot_stats`] of coins that were sorted.

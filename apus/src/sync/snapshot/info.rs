@@ -57,11 +57,17 @@ pub fn snapshot_info(
     let file = SnapshotFile::open(path).map_err(wrong)?;
     let report = Progress::of(Phase::ReadingSnapshot).share_to(observer);
     let pool = threads::pool(threads)?;
-    let sorted = pool.install(|| snapshot_stats(&file, &report)).map_err(wrong)?;
-    let stats = match sorted {
-        Some(stats) => stats,
-        None => pool.install(|| stats_by_sorting(&file, &report)).map_err(wrong)?,
+    let mut pieces = file.pieces();
+    let next_piece = || {
+        let piece = pieces.next_piece()?;
+        report(pieces.share());
+        Ok(piece.filter(|_| pieces.is_sorted()))
     };
+    let mut stats = pool.install(|| snapshot_stats(next_piece)).map_err(wrong)?;
+    let is_sorted = pieces.is_sorted();
+    if !is_sorted {
+        stats = pool.install(|| stats_by_sorting(&file, &report)).map_err(wrong)?;
+    }
     let head = file.head();
     let networks = Chain::ALL.map(Network::new);
     let network = networks.iter().find(|network| network.magic == head.network);
@@ -71,12 +77,13 @@ pub fn snapshot_info(
         magic: head.network,
         bytes: file.bytes(),
         stats,
-        is_sorted: sorted.is_some(),
+        is_sorted,
         listed: network.and_then(|network| network.assumeutxo_at(&head.base)).copied(),
     })
 }
 
-fn stats_by_sorting(
+/// Counts and hashes the coins of a snapshot that are in another order than Core's.
+pub(super) fn stats_by_sorting(
     file: &SnapshotFile,
     report: &(dyn Fn(f64) + Sync),
 ) -> Result<SnapshotStats, SnapshotReadError> {

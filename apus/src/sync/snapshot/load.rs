@@ -4,15 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rayon::prelude::*;
-
 use super::gathered::Gathered;
-use super::info::snapshot_info;
+use super::info::stats_by_sorting;
 use crate::chain::BlockId;
-use crate::coins::{Bulk, Chainstate, Coin, SnapshotError, SnapshotFile, SnapshotReadError};
-use crate::disk::{Disk, Share};
+use crate::coins::{
+    Chainstate, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError, SnapshotStats,
+    snapshot_stats,
+};
+use crate::disk::{Disk, Share, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
 use crate::store::BlockStatus;
@@ -25,14 +27,10 @@ use crate::sync::peers::{Peers, Search, find_headers};
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::remedy;
 use crate::sync::scan::{ScanEnd, open_sources, scan_into_node};
-use crate::sync::snapshot_chainstate::{DIRECTORY, mark_whole};
-use crate::sync::stored::{EndedEarly, check_stop};
+use crate::sync::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
+use crate::sync::tables::{Tables, Writing};
 use crate::sync::unfinished::refuse_unfinished;
-use crate::wire::AssumeutxoData;
-
-/// Parts of the coins that each thread writes: so many that all end at about the same time, and so
-/// few that tables reach their full length.
-const PARTS_PER_THREAD: usize = 8;
+use crate::wire::{AssumeutxoData, Network};
 
 /// What came of loading a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,65 +79,79 @@ pub fn load_snapshot_on(
 ) -> Result<SnapshotLoaded, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
-        let listed = listed(options, path)?;
+        let file = open_snapshot_of(path, &options.network)?;
+        let listed = listed(&options.network, &file).map_err(|why| {
+            let what = format!("{why}: `apus sync --snapshot` proves any against the blocks");
+            of_read(path, SnapshotError::new(what).into())
+        })?;
         let opened = open_sources(options, sources)?;
         // What is pruned lies below the UTXO set.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let mut node = Node::open(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
-        let loaded = |coins, interrupted| SnapshotLoaded {
+        let mut coins = None;
+        if scan_into_node(&mut node, &opened, observer, stop)? != ScanEnd::Stopped
+            && find_base(&mut node, &listed, observer, stop)?
+        {
+            let directory = node.dir.path().display();
+            let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
+            check_base(&node, &listed)?.map_err(refuse)?;
+            coins = load(&mut node, &file, &listed, observer, stop)?;
+        }
+        Ok(SnapshotLoaded {
             height: listed.height,
             base: listed.base,
-            coins,
+            coins: coins.unwrap_or(0),
             elapsed: started.elapsed(),
-            interrupted,
-        };
-        let scanned = scan_into_node(&mut node, &opened, observer, stop)?;
-        if scanned == ScanEnd::Stopped || !find_base(&mut node, &listed, observer, stop)? {
-            return Ok(loaded(0, true));
-        }
-        let base = check_base(&node, &listed)?;
-        let info = snapshot_info(path, options.threads, observer)?;
-        if info.is_as_listed() != Some(true) {
-            return Err(wrong(path, &listed, &info.stats.hash_serialized));
-        }
-        note_base(&mut node, base, observer)?;
-        let task = Task { node: &node, path, is_sorted: info.is_sorted, observer, stop };
-        match task.load(disk, &listed.base) {
-            Ok(()) => Ok(loaded(info.stats.coins, false)),
-            Err(EndedEarly::Stopped) => Ok(loaded(0, true)),
-            Err(EndedEarly::Failed(error)) => Err(error),
-        }
+            interrupted: coins.is_none(),
+        })
     })
 }
 
-/// What Core's chain parameters list for the base block of a snapshot.
+/// Loads a listed snapshot into an opened directory, in which [`check_base`] allows it, and returns
+/// the number of its coins. `None` if it was stopped. If it ends early, nothing is left.
 ///
 /// # Errors
-/// They list nothing, or it is a snapshot of another network.
-fn listed(options: &Options, path: &Path) -> Result<AssumeutxoData, SyncError> {
-    let network = &options.network;
-    let file = open_snapshot_of(path, network)?;
+/// The snapshot is damaged, or its coins have another hash than the listed one; or the disk fails.
+pub(crate) fn load(
+    node: &mut Node,
+    file: &SnapshotFile,
+    listed: &AssumeutxoData,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<u64>, SyncError> {
+    let (disk, network_dir) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
+    let directory = network_dir.join(DIRECTORY);
+    // bitcoind or a crash may have left coins here, which it would not remove.
+    Chainstate::destroy(&disk, &directory)?;
+    let task = Task { node, file, listed, observer, stop };
+    let written = task.write(&disk, &directory).map_err(|error| of_read(file.path(), error));
+    let loaded = written.and_then(|coins| {
+        coins.iter().try_for_each(|_| note_base(node, &listed.base, observer))?;
+        Ok(coins)
+    });
+    let Ok(Some(_)) = loaded else {
+        Chainstate::destroy(&disk, &directory)?;
+        disk.remove_empty_dir(&directory)?;
+        return loaded;
+    };
+    mark_whole(&disk, &network_dir, &listed.base)?;
+    node.ledger.snapshot = SnapshotChainstate::find(&disk, &network_dir)?;
+    loaded
+}
+
+/// What Core's chain parameters list for the base block of a snapshot; if they list nothing, what
+/// they list.
+pub(super) fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, String> {
     let base = file.head().base;
     network.assumeutxo_at(&base).copied().ok_or_else(|| {
         let heights: Vec<_> = network.assumeutxo().iter().map(|at| at.height.to_string()).collect();
-        let error = SnapshotError::new(format!(
+        format!(
             "bitcoind loads only snapshots that its chain parameters list, which are those at the \
-             heights {}, and not one of block {base}: `apus sync --snapshot` proves any against \
-             the blocks",
+             heights {}, and not one of block {base}",
             heights.join(", ")
-        ));
-        SyncError::Snapshot { path: path.to_path_buf(), error }
+        )
     })
-}
-
-fn wrong(path: &Path, listed: &AssumeutxoData, found: &Hash) -> SyncError {
-    let error = SnapshotError::new(format!(
-        "its coins have the hash {found}, and Bitcoin Core's chain parameters list {} for block \
-         {}: this is not the UTXO set of that block, and was not loaded",
-        listed.hash_serialized, listed.base
-    ));
-    SyncError::Snapshot { path: path.to_path_buf(), error }
 }
 
 /// Asks peers for headers, if that of the base block is not known yet and there are to be peers.
@@ -161,14 +173,16 @@ fn find_base(
     Ok(find_headers(node, &peers, search, &observer, stop)? != Activated::Stopped)
 }
 
-/// The base block, if bitcoind takes a snapshot of it here.
+/// Whether bitcoind takes a snapshot of this base block here; if not, why.
 ///
 /// # Errors
-/// It does not.
-fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<BlockId, SyncError> {
-    let directory = node.dir.path().display();
-    let refuse = |what: String| Err(SyncError::Input(format!("{directory}: {what}")));
+/// The UTXO set in use cannot be read.
+pub(super) fn check_base(
+    node: &Node,
+    listed: &AssumeutxoData,
+) -> Result<Result<(), String>, StoreError> {
     let (tree, AssumeutxoData { height, base: hash, .. }) = (&node.tree, listed);
+    let refuse = |why: String| Ok(Err(why));
     if let Some(snapshot) = &node.ledger.snapshot {
         return refuse(format!(
             "there is a UTXO set from a snapshot of block {} already, and bitcoind knows but one",
@@ -189,12 +203,13 @@ fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<BlockId, SyncError
             "the best chain of headers does not have the snapshot's base block {hash}"
         ));
     }
-    let tip = tree.node(node.tip());
-    if tree.ancestor(base, tip.height) != Some(node.tip()) || tip.height == *height {
+    let tip = node.tip_in_use()?;
+    let top = tree.node(tip).height;
+    if tree.ancestor(base, top) != Some(tip) || top == *height {
         return refuse(format!(
-            "the UTXO set here is that of block {} at height {}, and the snapshot is for height \
+            "the UTXO set here is that of block {} at height {top}, and the snapshot is for height \
              {height} of a chain that goes on from lower: it is of no use",
-            tip.hash, tip.height
+            tree.node(tip).hash
         ));
     }
     if node.record(base).tx_count > 0 {
@@ -203,13 +218,15 @@ fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<BlockId, SyncError
              to it, and needs no snapshot"
         ));
     }
-    Ok(base)
+    Ok(Ok(()))
 }
 
 /// Makes the headers up to the base block, and a best block of `chainstate`, durable as bitcoind
 /// needs them: it demands of every block of a chain that it was stored with its witnesses.
-fn note_base(node: &mut Node, base: BlockId, observer: &dyn Observer) -> Result<(), SyncError> {
-    let branch: Vec<BlockId> = node.tree.ancestors(base).collect();
+fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<(), StoreError> {
+    let base = node.tree.find(base);
+    let branch: Vec<BlockId> =
+        base.into_iter().flat_map(|base| node.tree.ancestors(base)).collect();
     let segwit_height = node.tree.network().segwit_height;
     for id in branch.into_iter().filter(|id| node.tree.node(*id).height >= segwit_height) {
         if !node.record(id).status.has(BlockStatus::BLOCK_OPT_WITNESS) {
@@ -217,91 +234,109 @@ fn note_base(node: &mut Node, base: BlockId, observer: &dyn Observer) -> Result<
         }
     }
     let (shared, ledger) = node.split();
-    Ok(ledger.commit(&shared, observer)?)
+    match ledger.builds_anew {
+        // The set in use has a best block.
+        true => ledger.write_index(shared.files, shared.tree),
+        false => ledger.commit(&shared, observer),
+    }
 }
 
 /// The writing of the tables.
 struct Task<'a> {
     node: &'a Node,
-    path: &'a Path,
-    is_sorted: bool,
+    file: &'a SnapshotFile,
+    listed: &'a AssumeutxoData,
     observer: &'a dyn Observer,
     stop: &'a AtomicBool,
 }
 
 impl Task<'_> {
-    /// Writes the coins into new tables, and at last, when they are durable, what makes them a UTXO
-    /// set for bitcoind. If it ends early, nothing is left.
-    fn load(&self, disk: &Disk, base: &Hash) -> Result<(), EndedEarly> {
-        let directory = self.node.dir.path().join(DIRECTORY);
-        // bitcoind or a crash may have left coins here, which it would not remove.
-        Chainstate::destroy(disk, &directory)?;
-        let written = self.write(disk, &directory, base);
-        if written.is_err() {
-            Chainstate::destroy(disk, &directory)?;
-            disk.remove_empty_dir(&directory)?;
-        }
-        written?;
-        Ok(mark_whole(disk, self.node.dir.path(), base)?)
-    }
-
-    fn write(&self, disk: &Disk, directory: &Path, base: &Hash) -> Result<(), EndedEarly> {
-        let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
-        let chainstate = Chainstate::open(disk.clone(), directory, tables)?;
-        let file = SnapshotFile::open(self.path).map_err(|error| self.unreadable(error))?;
+    /// Writes the coins into new tables, which are durable in the end, and compares their hash with
+    /// the listed one; `None` if it was stopped.
+    fn write(&self, disk: &Disk, directory: &Path) -> Result<Option<u64>, SnapshotReadError> {
+        let options = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
+        let chainstate = Chainstate::open(disk.clone(), directory, options)?;
         let bulk = chainstate.bulk()?;
-        self.node.pool.install(|| match self.is_sorted {
-            true => self.write_sorted(&file, &bulk),
-            false => self.sort_and_write(&file, &bulk),
-        })?;
-        Ok(bulk.commit(base)?)
+        let writers = self.node.options.threads;
+        let report = share_of(self.observer, Phase::WritingCoins, self.node);
+        let writing = Writing { writers, report: &report, stop: self.stop };
+        let (pieces, is_sorted) = self.cut()?;
+        let gathered;
+        let tables = if is_sorted {
+            Tables::of_snapshot(&pieces, bulk)
+        } else {
+            let Some(sorted) = self.hash_and_sort()? else { return Ok(None) };
+            gathered = sorted;
+            Tables::of_gathered(&gathered.coins, bulk, writers)
+        };
+        // Coins that are in order are hashed while others are written: the file is read once.
+        let hashed = |failed: &AtomicBool| match is_sorted {
+            true => self.hash(&pieces, failed),
+            false => Ok(Some(())),
+        };
+        if tables.write_beside(writing, hashed)?.is_none() {
+            return Ok(None);
+        }
+        tables.into_bulk().commit(&self.listed.base)?;
+        Ok(Some(self.file.head().coins))
     }
 
-    /// Writes coins that are in the order of the tables.
-    fn write_sorted(&self, file: &SnapshotFile, bulk: &Bulk) -> Result<(), EndedEarly> {
-        let (mut pieces, mut all) = (file.pieces(), Vec::new());
-        while let Some(piece) = pieces.next_piece().map_err(|error| self.unreadable(error))? {
+    /// All pieces of the file, and whether they are in the order of the tables.
+    fn cut(&self) -> Result<(Vec<SnapshotPiece<'_>>, bool), SnapshotError> {
+        let (mut pieces, mut all) = (self.file.pieces(), Vec::new());
+        while let Some(piece) = pieces.next_piece()? {
+            self.report_reading(pieces.share());
             all.push(piece);
         }
-        let parts = PARTS_PER_THREAD * rayon::current_num_threads();
-        let report = share_of(self.observer, Phase::WritingCoins, self.node);
-        let share = Share::new(all.len() as u64, &report);
-        all.par_chunks(all.len().div_ceil(parts).max(1)).try_for_each(|part| {
-            let mut writer = bulk.writer();
-            for piece in part {
-                check_stop(self.stop)?;
-                let put = |outpoint: &_, coin: Coin| -> Result<(), SnapshotReadError> {
-                    Ok(writer.put(outpoint, &coin.parts())?)
-                };
-                piece.for_each(put).map_err(|error| self.unreadable(error))?;
-                share.add(1);
-            }
-            Ok(writer.finish()?)
-        })
+        Ok((all, pieces.is_sorted()))
     }
 
-    /// Sorts coins in another order, as far as they have no room in memory in a temporary file, and
-    /// writes them.
-    fn sort_and_write(&self, file: &SnapshotFile, bulk: &Bulk) -> Result<(), EndedEarly> {
-        let report = Progress::of(Phase::ReadingSnapshot).share_to(self.observer);
-        let goes_on = |share| {
-            report(share);
-            check_stop(self.stop).is_ok()
+    /// Compares the hash of coins that are in order with the listed one; `None` if it was stopped,
+    /// or `failed` was raised.
+    fn hash(
+        &self,
+        pieces: &[SnapshotPiece],
+        failed: &AtomicBool,
+    ) -> Result<Option<()>, SnapshotReadError> {
+        let ends = || self.stop.load(Relaxed) || failed.load(Relaxed);
+        let report = |share| self.report_reading(share);
+        let (share, mut left) = (Share::new(pieces.len() as u64, &report), pieces.iter());
+        let next_piece = || {
+            share.add(1);
+            Ok(left.next().filter(|_| !ends()).copied())
         };
-        let gathered = Gathered::of_file(file, self.node.options.dbcache_bytes, goes_on)
-            .map_err(|error| self.unreadable(error))?
-            .ok_or(EndedEarly::Stopped)?;
-        let coins = &gathered.coins;
-        let ranges = coins.ranges(PARTS_PER_THREAD * rayon::current_num_threads());
-        ranges.into_par_iter().try_for_each(|range| {
-            check_stop(self.stop)?;
-            let mut writer = bulk.writer();
-            coins.write_range(range, &mut writer).map_err(|error| self.unreadable(error))?;
-            Ok(writer.finish()?)
+        let stats = self.node.pool.install(|| snapshot_stats(next_piece))?;
+        if ends() {
+            return Ok(None);
+        }
+        self.check(&stats).map(Some)
+    }
+
+    /// Compares the hash of coins that are in another order with the listed one, and sorts them, as
+    /// far as they have no room in memory in a temporary file; `None` if it was stopped.
+    fn hash_and_sort(&self) -> Result<Option<Gathered>, SnapshotReadError> {
+        let report = |share| self.report_reading(share);
+        self.check(&self.node.pool.install(|| stats_by_sorting(self.file, &report))?)?;
+        Gathered::of_file(self.file, self.node.options.dbcache_bytes, |share| {
+            report(share);
+            !self.stop.load(Relaxed)
         })
     }
 
-    fn unreadable(&self, error: impl Into<SnapshotReadError>) -> EndedEarly {
-        of_read(self.path, error.into()).into()
+    fn check(&self, stats: &SnapshotStats) -> Result<(), SnapshotReadError> {
+        let AssumeutxoData { hash_serialized: expected, base, .. } = self.listed;
+        let found = &stats.hash_serialized;
+        if found == expected {
+            return Ok(());
+        }
+        let what = format!(
+            "its coins have the hash {found}, and Bitcoin Core's chain parameters list {expected} \
+             for block {base}: this is not the UTXO set of that block, and was not loaded"
+        );
+        Err(SnapshotError::new(what).into())
+    }
+
+    fn report_reading(&self, fraction: f64) {
+        self.observer.observe(&Progress { fraction, ..Progress::of(Phase::ReadingSnapshot) });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::alternatives::balance;
 use super::coordinator::{Coordinator, Ended, Saving};
@@ -11,10 +12,8 @@ use super::finish::{commit, prove};
 use super::job::Job;
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::resume::{State, Workspace, begin, new_salt};
-use super::tables::{Tables, WRITERS_PER_CORE};
 use super::tally::Tally;
 use super::unspent::{Opened, Reading};
-use crate::disk::OnShare;
 use crate::swiftsync::Aggregate;
 use crate::sync::block::shared::Shared;
 use crate::sync::checked::Checked;
@@ -24,7 +23,7 @@ use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::outcome::{Activated, Counts};
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::threads::{self, RaiseOnDrop};
+use crate::sync::tables::{Tables, WRITERS_PER_CORE, Writing};
 
 /// Of the memory for cached coins, the share that a snapshot's coins may take until they are
 /// proved: what the coins to be written leave.
@@ -81,13 +80,25 @@ pub(super) fn attempt<A: Aggregate>(
     let writers = table_writers(&shared, &work, opened.coins());
     let height = plan.chain.height().unwrap_or(0);
     let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
-    let run = || shared.serve(job.wanted(), observer, || coordinator.run(work.share.workers, stop));
-    if beside(tables.as_ref(), (writers, &report), run)? == Ended::Stopped {
+    // Its part begins when everything else is done and nothing is saved any more.
+    let never = AtomicBool::new(false);
+    let writing = Writing { writers, report: &report, stop: &never };
+    let mut run = |failed: &AtomicBool| {
+        let stops = || stop.load(Relaxed) || failed.load(Relaxed);
+        let run = || coordinator.run(work.share.workers, stops);
+        let ended = shared.serve(job.wanted(), observer, run)?;
+        Ok::<_, Fault>((ended == Ended::Finished).then_some(()))
+    };
+    let finished = match &tables {
+        Some(tables) => tables.write_beside(writing, run)?,
+        None => run(&never)?,
+    };
+    if finished.is_none() {
         return Ok(Activated::Stopped);
     }
     let (state, ledger) = coordinator.into_parts();
     opened.assert_all_met(&state.gathered.tally);
-    complete(&job, ledger, &work, state, before, tables, &report)?;
+    complete(&job, ledger, &work, state, before, tables, writing)?;
     work.survivors.destroy().map_err(Fault::Store)?;
     remove_directory(&disk, &directory).map_err(Fault::Store)?;
     Ok(Activated::Best)
@@ -98,30 +109,6 @@ fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
     work.share.table_writers(shared.pool.current_num_threads() * WRITERS_PER_CORE, coins)
 }
 
-/// Does `work` while another thread writes tables, if there are any to write; once it has ended
-/// well, all threads write what is left. What was written is of no use if the work fails or is
-/// stopped.
-fn beside(
-    tables: Option<&Tables>,
-    (writers, report): (usize, OnShare),
-    work: impl FnOnce() -> Result<Ended, Fault>,
-) -> Result<Ended, Fault> {
-    let Some(tables) = tables else { return work() };
-    let halt = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let ending = RaiseOnDrop(&halt);
-        let write = || tables.write(&halt, None);
-        let writer = threads::spawn(scope, "apus-table", write);
-        let ended = work()?;
-        if ended == Ended::Finished {
-            tables.write_all(writers, report)?;
-            std::mem::forget(ending);
-        }
-        writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(ended)
-    })
-}
-
 /// Proves what is done, which is everything, and commits it. `before` is what earlier runs did.
 fn complete<A: Aggregate>(
     job: &Job,
@@ -130,7 +117,7 @@ fn complete<A: Aggregate>(
     state: State<A>,
     before: Counts,
     tables: Option<Tables>,
-    report: OnShare,
+    writing: Writing,
 ) -> Result<(), Fault> {
     let State { mut gathered, mut undo, done, stripped_below } = state;
     let (shared, plan) = (job.shared, job.plan);
@@ -159,8 +146,8 @@ fn complete<A: Aggregate>(
                 let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
                 let writers = table_writers(shared, work, tally.coins);
                 let tables = Tables::of_gathered(&work.survivors, bulk, writers);
-                report(0.0);
-                tables.write_all(writers, report)?;
+                (writing.report)(0.0);
+                tables.write_all(Writing { writers, ..writing })?;
                 tables
             }
         };
@@ -198,7 +185,7 @@ pub(crate) fn verify<A: Aggregate>(
     let (shared, ledger) = node.split();
     let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
     let mut coordinator = Coordinator::<A>::new(&job, ledger, State::new(&salt), observer, None);
-    if coordinator.run(threads, stop)? == Ended::Stopped {
+    if coordinator.run(threads, || stop.load(Relaxed))? == Ended::Stopped {
         return Ok(None);
     }
     let (State { gathered, .. }, _) = coordinator.into_parts();

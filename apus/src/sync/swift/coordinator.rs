@@ -12,8 +12,6 @@
 //! saved is whole.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::fault::Fault;
@@ -78,16 +76,16 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         Self { job, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
     }
 
-    /// Runs `threads` workers until every block is finished, or `stop` becomes true. What is done
+    /// Runs `threads` workers until every block is finished, or `stops` returns true. What is done
     /// is saved when it is time, and before the return if it was stopped.
     ///
     /// # Errors
     /// A block, its hints or its undo data is wrong, or the disk fails. The ledger then knows all
     /// blocks that were stored.
-    pub fn run(&mut self, threads: usize, stop: &AtomicBool) -> Result<Ended, Fault> {
+    pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<Ended, Fault> {
         loop {
-            self.run_until_save(threads, stop)?;
-            let is_stopped = stop.load(Relaxed);
+            self.run_until_save(threads, &stops)?;
+            let is_stopped = stops();
             if self.job.all_taken() && !is_stopped {
                 return Ok(Ended::Finished);
             }
@@ -105,7 +103,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
 
     /// Runs workers until there are no more blocks, one of them fails, or it is time to save; then
     /// all of them have ended, and what they have summed is in the state.
-    fn run_until_save(&mut self, threads: usize, stop: &AtomicBool) -> Result<(), Fault> {
+    fn run_until_save(&mut self, threads: usize, stops: &dyn Fn() -> bool) -> Result<(), Fault> {
         let job = self.job;
         let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
         let started = Instant::now();
@@ -115,7 +113,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
                 self.note(block);
             }
             self.report();
-            stop.load(Relaxed) || started.elapsed() > every
+            stops() || started.elapsed() > every
         });
         self.report();
         for gathered in results {
@@ -238,7 +236,6 @@ mod tests {
         let (shared, ledger) = node.split();
         let job = Job::new(&shared, Unspent::Hints(&hints), &plan, &salt, &Default::default());
         let state = State::<SumAggregate>::new(&salt);
-        let stop = AtomicBool::new(false);
-        let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, &stop);
+        let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, || false);
     }
 }

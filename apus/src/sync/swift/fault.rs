@@ -15,6 +15,7 @@ use crate::sync::mend::stored_damage;
 use crate::sync::node::Node;
 use crate::sync::outcome::Refusal;
 use crate::sync::sources::Place;
+use crate::sync::tables::TablesError;
 
 /// Why a SwiftSync cannot go on.
 pub(crate) enum Fault {
@@ -103,6 +104,19 @@ impl Fault {
                     reason,
                 })
             }
+        }
+    }
+}
+
+impl From<TablesError> for Fault {
+    fn from(error: TablesError) -> Self {
+        match error {
+            TablesError::Store(error) => Self::Store(error),
+            TablesError::Snapshot(error) => Self::Snapshot(error),
+            TablesError::Twice(outpoint) => Self::Chain(format!(
+                "the output {outpoint} was created twice: only a sync in order can tell whether \
+                 BIP30 allows it"
+            )),
         }
     }
 }

@@ -23,7 +23,6 @@ pub(super) mod plan;
 mod recent;
 mod resume;
 mod saved;
-mod tables;
 mod tally;
 mod undo;
 mod unspent;

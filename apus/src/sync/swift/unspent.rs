@@ -10,7 +10,6 @@ use super::plan::Plan;
 use super::tally::Tally;
 use crate::coins::{
     GroupCoin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError,
-    key_order,
 };
 use crate::disk::SpillFile;
 use crate::hash::Hash;
@@ -111,13 +110,6 @@ pub(super) struct ReadCoins<'a> {
     pub count: u64,
     /// The pieces of the file, if its coins are in the order of the tables, each of them once.
     pub sorted: Option<Vec<SnapshotPiece<'a>>>,
-}
-
-/// A piece that was read.
-struct ReadPiece<'a> {
-    piece: SnapshotPiece<'a>,
-    /// The first and the last outpoint; `None` if there are none, or they are not in order.
-    ends: Option<(OutPoint, OutPoint)>,
 }
 
 /// Hints or the coins of a snapshot, ready for the workers.
@@ -228,8 +220,8 @@ impl<'a> Reading<'a> {
             while !crew.is_halted()
                 && let Some((piece, share)) = next_piece(&pieces).map_err(Fault::Snapshot)?
             {
-                let ends = self.read_piece(&piece, &mut coins).map_err(reading_fault)?;
-                read_pieces.push(ReadPiece { piece, ends });
+                self.read_piece(&piece, &mut coins).map_err(reading_fault)?;
+                read_pieces.push(piece);
                 crew.report(share);
             }
             Ok((coins, read_pieces))
@@ -249,45 +241,25 @@ impl<'a> Reading<'a> {
         if self.stop.load(Relaxed) {
             return Err(Fault::Stopped);
         }
+        all.sort_unstable_by_key(|piece| piece.offset);
+        let is_sorted = pieces.into_inner().unwrap_or_else(PoisonError::into_inner).is_sorted();
         let by_height = CoinsByHeight::new(collectors);
-        Ok(ReadCoins { by_height, count: file.head().coins, sorted: in_order(all) })
+        Ok(ReadCoins { by_height, count: file.head().coins, sorted: is_sorted.then_some(all) })
     }
 
-    /// Collects the coins of a piece, and returns the first and the last outpoint if all are in
-    /// order.
+    /// Collects the coins of a piece.
     fn read_piece(
         &self,
         piece: &SnapshotPiece,
         coins: &mut HeightCollector,
-    ) -> Result<Option<(OutPoint, OutPoint)>, SnapshotReadError> {
-        let mut ends: Option<(OutPoint, OutPoint)> = None;
-        let mut is_sorted = true;
+    ) -> Result<(), SnapshotReadError> {
         piece.for_each_group(|group| {
             for coin in &group.coins {
                 check_coin(&group.txid, coin, self.height)?;
             }
-            let (first, last) = group.ends();
-            is_sorted &= group.is_sorted()
-                && ends.is_none_or(|(_, before)| key_order(&before, &first).is_lt());
-            ends = Some((ends.map_or(first, |(first, _)| first), last));
-            Ok::<_, SnapshotReadError>(coins.push(group)?)
-        })?;
-        Ok(ends.filter(|_| is_sorted))
+            Ok(coins.push(group)?)
+        })
     }
-}
-
-/// The pieces in the order of the file, if all coins of it are in the order of the tables.
-fn in_order(mut pieces: Vec<ReadPiece>) -> Option<Vec<SnapshotPiece>> {
-    pieces.sort_unstable_by_key(|read| read.piece.offset);
-    let mut last = None;
-    let is_sorted = pieces.iter().all(|read| {
-        let follows = read
-            .ends
-            .is_some_and(|(first, _)| last.is_none_or(|last| key_order(&last, &first).is_lt()));
-        last = read.ends.map(|(_, last)| last);
-        follows
-    });
-    is_sorted.then(|| pieces.into_iter().map(|read| read.piece).collect())
 }
 
 /// The fault of a snapshot that could not be read.
