@@ -3,6 +3,7 @@
 mod flawed;
 mod flood;
 mod from_files;
+mod full;
 mod hostile;
 mod interrupted;
 mod missing;
