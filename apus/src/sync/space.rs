@@ -13,6 +13,7 @@ use rustix::fs::{stat, statvfs};
 
 use super::node::Node;
 use super::options::AssumeValid;
+use super::snapshot_chainstate::DIRECTORY;
 use super::waiting::Waiting;
 use super::words::size;
 use crate::chain::BlockId;
@@ -193,6 +194,34 @@ pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack
         ),
         (coins, vec![part(tables, "tables")]),
     ]))
+}
+
+/// Checks that there is room for the tables of a snapshot of so many bytes as a second UTXO set, and,
+/// if the blocks are to prove it, for the tables that they leave. Tables take as much as the file at
+/// least.
+///
+/// # Errors
+/// There is no room. Nothing was written yet.
+pub(super) fn check_for_snapshot(
+    node: &Node,
+    bytes: u64,
+    is_proved: bool,
+) -> Result<(), StoreError> {
+    let part = |bytes, name| vec![Part { bytes, name }];
+    let proved = if is_proved { bytes } else { 0 };
+    // They are removed before others are written.
+    let left_over = tables_bytes(node.dir.disk(), &node.dir.path().join(DIRECTORY));
+    let loaded = bytes.saturating_sub(left_over);
+    let demands = [
+        (Volume::of(node.dir.path())?, part(loaded, "coins of the snapshot")),
+        (Volume::of(node.chainstate.dir())?, part(proved, "coins that the blocks leave")),
+    ];
+    match lack(&demands) {
+        None => Ok(()),
+        Some(Lack { path, needed, free, parts }) => {
+            Err(StoreError::full(path, too_small(free, needed, &parts)))
+        }
+    }
 }
 
 /// The bytes that the temporary files of a join may come to, for so many bytes of blocks.

@@ -30,6 +30,7 @@ use crate::sync::scan::{ScanEnd, open_sources, scan_into_node};
 use crate::sync::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
 use crate::sync::tables::{Tables, Writing};
 use crate::sync::unfinished::refuse_unfinished;
+use crate::sync::{remedy, space};
 use crate::wire::{AssumeutxoData, Network};
 
 /// What came of loading a snapshot.
@@ -96,6 +97,7 @@ pub fn load_snapshot_on(
             let directory = node.dir.path().display();
             let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
             check_base(&node, &listed)?.map_err(refuse)?;
+            space::check_for_snapshot(&node, file.bytes(), false)?;
             coins = load(&mut node, &file, &listed, observer, stop)?;
         }
         Ok(SnapshotLoaded {

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
-use apus::hash::Hash;
 use apus::sync::{
     self, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
     SnapshotLoaded, SyncError, Unobserved,
 };
 
+use super::found;
 use crate::support::Place;
 use crate::support::judge::Judge;
 use crate::support::listed::Listed;
+use crate::support::mounts::run_with_mounts;
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::snapshot::Snapshot;
@@ -27,12 +28,6 @@ fn load_on(
 ) -> Result<SnapshotLoaded, SyncError> {
     let stop = AtomicBool::new(false);
     sync::load_snapshot_on(disk, options, snapshot, sources, &Unobserved, &stop)
-}
-
-/// The base block of the second UTXO set, and the heights of both.
-fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
-    let status = sync::status(&place.options()).unwrap();
-    (status.height, status.snapshot.map(|snapshot| (snapshot.base, snapshot.height)))
 }
 
 #[test]
@@ -108,6 +103,28 @@ fn what_core_would_refuse_is_refused_and_leaves_nothing() {
     refused(&stored, &bytes, &[], "is stored here");
     load_on(&Disk::new(), &place.options(), &out, from).unwrap();
     refused(&place, &bytes, from, "already");
+}
+
+#[test]
+fn a_disk_without_room_for_the_tables_is_reported_before_anything_is_written() {
+    let listed = Listed::with_payments();
+    let (made, out) = listed.with_snapshot();
+    let some = made.write("some", &listed.world.blocks[..=10]);
+    let blocks = made.write("blocks", &listed.world.blocks);
+    // Less is free at first than has to stay free.
+    let script = "
+        mkdir disk; mount -t tmpfs -o size=120m none disk
+        $apus sync --regtest --datadir disk --from $some
+        mount -o remount,size=60m disk
+        $apus snapshot load $snapshot --regtest --datadir disk --from $blocks && exit 9
+        test -e disk/regtest/chainstate_snapshot && exit 8
+        mount -o remount,size=120m disk
+        $apus snapshot load $snapshot --regtest --datadir disk --from $blocks";
+    let variables = [("some", &*some), ("blocks", &*blocks), ("snapshot", &*out)];
+    let Some(output) = run_with_mounts(made.root(), &variables, script) else { return };
+    let words = ["the disk is too small", "1 MiB of coins of the snapshot", "MiB are free"];
+    assert_ends(&output, 0, &words);
+    assert!(stdout(&output).contains("Loaded 299 coins"), "{}", stdout(&output));
 }
 
 #[test]

@@ -14,6 +14,12 @@ use crate::support::Place;
 use crate::support::snapshot::Snapshot;
 use crate::support::swift::Mode;
 
+/// The height of the validated UTXO set, and the base block of the second one with its height.
+fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
+    let status = sync::status(&place.options()).unwrap();
+    (status.height, status.snapshot.map(|snapshot| (snapshot.base, snapshot.height)))
+}
+
 /// The snapshot of a directory at a height.
 fn made(place: &Place, height: u32) -> Snapshot {
     let out = place.root().join("made.dat");
