@@ -75,6 +75,11 @@ pub struct Engine {
     /// have to leave these very coins, with their heights, amounts and scripts, or nothing is
     /// committed. All that --hints says of --assumevalid holds here too. The directory is complete,
     /// with all blocks, and Bitcoin Core carries on from it.
+    ///
+    /// A sync that lacks blocks up to the base block, since peers are to bring them, first does
+    /// what `apus snapshot load` does, if Core's chain parameters list the snapshot: whenever it is
+    /// stopped, bitcoind starts at the snapshot's height. With a snapshot that they do not list,
+    /// bitcoind starts at the height that it had before, until the proof is through.
     #[arg(long, value_name = "FILE", conflicts_with = "hints")]
     snapshot: Option<PathBuf>,
     /// The hash that proves the hints; muhash is slower, and there for comparison.

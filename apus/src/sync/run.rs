@@ -18,7 +18,7 @@ use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
-use super::{index_files, join, mend, remedy, resources, shrink, space, swift};
+use super::{index_files, join, mend, remedy, resources, shrink, snapshot, space, swift};
 use crate::disk::{Disk, StoreError};
 use crate::store::BlockSource;
 
@@ -75,17 +75,18 @@ pub fn sync_on(
         bound_cache(&mut node);
         node.peers = begin_peers(&node, disk, observer)?;
         let summary = match node.peers.clone() {
-            None => {
-                scan_and_mend(&mut node, &opened, observer, stop)?;
-                run(&mut node, claim.as_ref(), started, observer, stop)
-            }
+            None => prepare(&mut node, &opened, claim.as_ref(), observer, stop)
+                .and_then(|()| run(&mut node, claim.as_ref(), started, observer, stop)),
             Some(peers) => {
                 let observer = peers.observer(observer);
                 let from = (&opened[..], claim.as_ref());
                 run_with_peers(&mut node, &peers, from, started, &observer, stop)
             }
         };
-        let summary = summary.map_err(|error| with_first_refusal(error, &node))?;
+        let summary = summary.map_err(|error| {
+            let error = with_first_refusal(error, &node);
+            with_loaded_snapshot(error, &node, claim.as_ref())
+        })?;
         let replaces = rebuild.is_some();
         let summary = end(node, rebuild, summary)?;
         match options.prune {
@@ -160,6 +161,19 @@ fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<
     Ok(())
 }
 
+/// Finds what the sources have, mends what is stored, and makes a snapshot that is to be proved the
+/// UTXO set that bitcoind works with, if that will take long.
+fn prepare(
+    node: &mut Node,
+    opened: &[BlockSource],
+    claim: Option<&Claim>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    scan_and_mend(node, opened, observer, stop)?;
+    snapshot::load_while_missing(node, claim, observer, stop)
+}
+
 /// Finds what the sources have, and replaces stored blocks that are known to be damaged.
 fn scan_and_mend(
     node: &mut Node,
@@ -225,7 +239,7 @@ fn run_with_peers(
         }
         if done.is_none() {
             // Files may lack blocks whose headers are known now, and stored ones can be asked for.
-            scan_and_mend(node, opened, observer, stop)?;
+            prepare(node, opened, claim, observer, stop)?;
         }
         if done.is_some() && is_complete(node) {
             if lags(node) {
@@ -295,6 +309,19 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
             };
             error.with_note(&format!(". Not taken from the sources: {first}{more}"))
         }
+        _ => error,
+    }
+}
+
+/// Adds to an error about what is missing that bitcoind can go on without Apus, if it works here
+/// with the snapshot that the blocks were to prove.
+fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
+    let loaded = claim.filter(|claim| snapshot::is_loaded(node, claim));
+    match (&error, loaded.and_then(|claim| claim.height(&node.tree))) {
+        (SyncError::Input(_), Some(height)) => error.with_note(&format!(
+            ". The snapshot is loaded: bitcoind starts here at height {height} or above, and \
+             fetches and validates the blocks below by itself"
+        )),
         _ => error,
     }
 }

@@ -4,7 +4,9 @@ mod create;
 mod gathered;
 mod info;
 mod load;
+mod meanwhile;
 
 pub use create::{SnapshotSummary, create_snapshot, create_snapshot_of_hints};
 pub use info::{SnapshotInfo, snapshot_info};
 pub use load::{SnapshotLoaded, load_snapshot, load_snapshot_on};
+pub(super) use meanwhile::{is_loaded, load_while_missing};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use apus::hash::Hash;
 use apus::sync::{
-    self, AssumeValid, Method, Options, PeerOptions, Progress, SNAPSHOT_DIRECTORY, SnapshotStatus,
-    Status, Target, Unobserved,
+    self, AssumeValid, Method, Options, PeerOptions, Phase, Progress, Prune, SNAPSHOT_DIRECTORY,
+    SnapshotStatus, Status, Target, Unobserved,
 };
 
 use super::daemon::{Daemon, program_in};
@@ -149,7 +149,8 @@ fn core_starts_whatever_blocks_have_come() {
     }
 }
 
-/// Blocks of a peer, which come in any order and are indexed as they come.
+/// Blocks of a peer, which come in any order and are indexed as they come; in a new directory Apus
+/// loads the snapshot before them.
 #[test]
 fn peers_bring_the_blocks_below() {
     let test = "peers_bring_the_blocks_below";
@@ -161,19 +162,14 @@ fn peers_bring_the_blocks_below() {
     server_place.sync(&[server_place.write("more", &listed.more(ON_TOP))]);
     let server = Daemon::start(&bitcoind, &server_place, &[]);
     let left = left_by_core(&bitcoind, &listed, ON_TOP);
-    for way in [Method::InOrder, Method::Join, Method::SwiftSync] {
-        let place = left.copy();
-        let connect = vec![Target::parse(&server.address(), 0).unwrap()];
-        let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
-        // The index is written as often as it can be.
-        let options = Options { peers, save_every: Duration::ZERO, ..place.options() };
+    let ways = [Method::InOrder, Method::Join, Method::SwiftSync].map(|way| (way, Some(&left)));
+    for (way, left) in ways.into_iter().chain([(Method::SwiftSync, None)]) {
+        let place = left.map_or_else(|| world.place(), Place::copy);
+        // In a new directory there are no blocks on top of the base block yet.
+        let works_with = left.map_or(listed.height(), |_| top);
+        let options = from_peer(place.options(), &server);
         let options = match way {
-            Method::SwiftSync => {
-                let mut options = Options { snapshot: Some(snapshot.clone()), ..options };
-                options.assumevalid = AssumeValid::Block(world.tip());
-                options.network.minimum_chain_work = Hash::ZERO;
-                options
-            }
+            Method::SwiftSync => with_snapshot(options, &listed, &snapshot),
             _ => Options { method: way, ..options },
         };
         let mut interrupted = 0;
@@ -187,7 +183,7 @@ fn peers_bring_the_blocks_below() {
                 // Stored blocks may follow, which bitcoind connects.
                 let copy = place.copy();
                 let daemon = Daemon::start(&bitcoind, &copy, &[]);
-                assert_eq!(daemon.ask(&["getblockcount"]), top.to_string());
+                assert_eq!(daemon.ask(&["getblockcount"]), works_with.to_string(), "{way:?}");
                 daemon.stop();
             }
         }
@@ -196,6 +192,65 @@ fn peers_bring_the_blocks_below() {
         assert_core_starts_at(&bitcoind, &place, top);
     }
     server.stop();
+}
+
+/// Options for a sync from this peer that writes the index as often as it can be.
+fn from_peer(options: Options, server: &Daemon) -> Options {
+    let connect = vec![Target::parse(&server.address(), 0).unwrap()];
+    let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
+    Options { peers, save_every: Duration::ZERO, ..options }
+}
+
+/// Options for a SwiftSync with the snapshot, whose base block is assumed valid.
+fn with_snapshot(options: Options, listed: &Listed, snapshot: &Path) -> Options {
+    let snapshot = Some(snapshot.to_path_buf());
+    let assumevalid = AssumeValid::Block(listed.world.tip());
+    let mut options = Options { snapshot, assumevalid, ..options };
+    options.network.minimum_chain_work = Hash::ZERO;
+    options
+}
+
+/// A SwiftSync that stores only the last blocks, with the snapshot loaded: stopped, it leaves to
+/// bitcoind what that fetches again and validates.
+#[test]
+fn core_starts_where_a_sync_that_prunes_is_stopped() {
+    let test = "core_starts_where_a_sync_that_prunes_is_stopped";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let listed = Listed::with_payments();
+    let (server_place, snapshot) = listed.with_snapshot();
+    let server = Daemon::start(&bitcoind, &server_place, &[]);
+    let place = listed.world.place();
+    let options = with_snapshot(from_peer(place.options(), &server), &listed, &snapshot);
+    let options = Options { prune: Some(Prune::Target(0)), fast_prune: true, ..options };
+    let stop = AtomicBool::new(false);
+    let late = |progress: &Progress| progress.phase == Phase::SwiftSync && progress.blocks > 290;
+    let summary = sync::sync(&options, &[], &StopWhen(&stop, late), &stop).unwrap();
+    let saved = summary.saved.expect("it is stopped in time");
+    println!("{} of {} blocks", saved.done, saved.total);
+    let copy = place.copy();
+    let peer = format!("-connect={}", server.address());
+    let daemon = Daemon::start(&bitcoind, &copy, &["-fastprune", "-prune=1", &peer]);
+    assert_eq!(daemon.ask(&["getblockcount"]), "299");
+    wait_until_validated(&daemon);
+    daemon.stop();
+    assert_eq!(run(&options, &[]).height, 299);
+    assert_core_starts_with(&bitcoind, &place, 299, &["-fastprune", "-prune=1"]);
+    server.stop();
+}
+
+/// Waits until bitcoind has validated the blocks up to the snapshot.
+#[track_caller]
+fn wait_until_validated(daemon: &Daemon) {
+    let begun = Instant::now();
+    let is_validated = || {
+        let states = daemon.ask_json(&["getchainstates"]);
+        let states = states["chainstates"].as_array().unwrap();
+        states.len() == 1 && states[0]["validated"] == true
+    };
+    while !is_validated() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Panics unless bitcoind mines a block, after which it holds its block index against itself.
@@ -211,7 +266,13 @@ fn assert_core_mines(bitcoind: &Path, place: &Place) {
 /// Panics unless bitcoind starts, and ends with one UTXO set at this height.
 #[track_caller]
 fn assert_core_starts_at(bitcoind: &Path, place: &Place, height: u32) {
-    let daemon = Daemon::start(bitcoind, place, &[]);
+    assert_core_starts_with(bitcoind, place, height, &[]);
+}
+
+/// [`assert_core_starts_at`] with these options.
+#[track_caller]
+fn assert_core_starts_with(bitcoind: &Path, place: &Place, height: u32, options: &[&str]) {
+    let daemon = Daemon::start(bitcoind, place, options);
     let states = daemon.ask_json(&["getchainstates"]);
     assert_eq!(states["chainstates"].as_array().unwrap().len(), 1, "{states}");
     assert_eq!(daemon.ask(&["getblockcount"]), height.to_string());
@@ -321,13 +382,7 @@ fn core_validates_what_apus_has_loaded() {
         daemon.submit_blocks(&listed.more(2));
         assert_eq!(daemon.ask(&["getblockcount"]), (base + 2).to_string());
         daemon.submit_blocks(&listed.world.blocks[1..]);
-        let begun = Instant::now();
-        while daemon.ask_json(&["getchainstates"])["chainstates"][0]["validated"] != true
-            || daemon.ask_json(&["getchainstates"])["chainstates"].as_array().unwrap().len() > 1
-        {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until_validated(&daemon);
         daemon.stop();
         // Only its next start removes the other set, and the block that both have is one.
         let daemon = Daemon::start(&bitcoind, &place, &[]);

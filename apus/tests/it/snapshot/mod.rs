@@ -2,6 +2,7 @@
 
 mod create;
 mod load;
+mod meanwhile;
 mod proof;
 mod wrong;
 

@@ -1,0 +1,310 @@
+//! `apus sync --snapshot` while blocks are missing: bitcoind gets a UTXO set to work with first, and
+//! has it whenever the sync ends before the proof. With bitcoind: `bitcoind/snapshot_state.rs`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use apus::disk::Disk;
+use apus::hash::Hash;
+use apus::net::Outgoing;
+use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus::sync::{
+    self, AssumeValid, Observer, Options, PeerOptions, Phase, Progress, SNAPSHOT_BASE_FILE,
+    SNAPSHOT_DIRECTORY, Summary, SyncError, Target,
+};
+use apus::wire::message::Message;
+
+use super::found;
+use crate::peers::world::Told;
+use crate::support::Place;
+use crate::support::judge::Judge;
+use crate::support::listed::Listed;
+use crate::support::power::{counted, failing, power_cuts};
+use crate::support::snapshot::Snapshot;
+
+const LOADED: &str = "The snapshot is loaded";
+const NOT_LOADED: &str = "bitcoind finds no UTXO set";
+
+/// An honest peer with the blocks of a listed chain, and so many empty ones after them.
+fn server(listed: &Listed, more: usize) -> Server {
+    let chain = ServedChain::of([listed.world.blocks.clone(), listed.more(more)].concat());
+    let begin = move || -> Box<dyn Answers> { Box::new(Honest::new(chain.clone())) };
+    Server::start(listed.world.place().network.magic, true, begin).unwrap()
+}
+
+/// Options for a sync with a snapshot, whose base block is assumed valid.
+fn options(place: &Place, listed: &Listed, snapshot: &Path) -> Options {
+    let mut options = place.options();
+    options.snapshot = Some(snapshot.to_path_buf());
+    options.assumevalid = AssumeValid::Block(listed.world.tip());
+    options.network.minimum_chain_work = Hash::ZERO;
+    options
+}
+
+fn with_peer(options: Options, server: &Server) -> Options {
+    let connect = vec![Target::parse(&server.address().to_string(), 0).unwrap()];
+    Options { peers: Some(PeerOptions { connect, ..PeerOptions::new(0) }), ..options }
+}
+
+/// Raises a flag at the first report for which the condition holds, and keeps what the user was
+/// told.
+struct Watch<C> {
+    condition: C,
+    stop: AtomicBool,
+    told: Told,
+}
+
+impl<C: Fn(&Progress) -> bool + Sync> Observer for Watch<C> {
+    fn observe(&self, progress: &Progress) {
+        let is_time = (self.condition)(progress);
+        self.stop.fetch_or(is_time, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn note(&self, text: &str) {
+        self.told.note(text);
+    }
+}
+
+/// A sync from peers and files that is stopped when the condition holds, and what the user was told.
+fn run_until(
+    options: &Options,
+    sources: &[PathBuf],
+    condition: impl Fn(&Progress) -> bool + Sync,
+) -> (Result<Summary, SyncError>, Told) {
+    let watch = Watch { condition, stop: AtomicBool::new(false), told: Told::default() };
+    let summary = sync::sync(options, sources, &watch, &watch.stop);
+    (summary, watch.told)
+}
+
+fn run(options: &Options, sources: &[PathBuf]) -> (Result<Summary, SyncError>, Told) {
+    run_until(options, sources, |_| false)
+}
+
+/// Whether some blocks have come, and not yet all.
+fn half_way(progress: &Progress) -> bool {
+    matches!(progress.phase, Phase::DownloadingBlocks | Phase::SwiftSync) && progress.blocks > 40
+}
+
+/// The files of the second UTXO set with the times of their last changes.
+fn second_set(place: &Place) -> Vec<(PathBuf, SystemTime)> {
+    let entries = std::fs::read_dir(place.network_dir().join(SNAPSHOT_DIRECTORY)).unwrap();
+    let of =
+        |entry: std::fs::DirEntry| (entry.path(), entry.metadata().unwrap().modified().unwrap());
+    let mut files: Vec<_> = entries.map(|entry| of(entry.unwrap())).collect();
+    files.sort();
+    files
+}
+
+/// Panics unless Core's engine opens a copy of the directory at this height.
+#[track_caller]
+fn assert_core_opens_at(place: &Place, height: u32) {
+    let copy = place.copy();
+    let judge = Judge::open(&copy).expect("the engine opens it");
+    assert_eq!(judge.tip().0, height);
+}
+
+/// A peer that has all headers and no blocks.
+struct HeadersAlone(Honest);
+
+impl Answers for HeadersAlone {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        match message {
+            Message::GetData(list) => out.extend(list.iter().map(not_found)),
+            _ => return self.0.answer(message, out),
+        }
+        Ok(())
+    }
+}
+
+/// A directory with all headers and no blocks, left by a sync from a peer.
+fn with_headers(listed: &Listed) -> Place {
+    let (place, chain) = (listed.world.place(), ServedChain::of(listed.world.blocks.clone()));
+    let begin = move || -> Box<dyn Answers> { Box::new(HeadersAlone(Honest::new(chain.clone()))) };
+    let server = Server::start(place.network.magic, true, begin).unwrap();
+    let options = with_peer(place.options(), &server);
+    let comes = |progress: &Progress| {
+        !matches!(progress.phase, Phase::FindingPeers | Phase::DownloadingHeaders | Phase::Headers)
+    };
+    assert!(run_until(&options, &[], comes).0.unwrap().interrupted);
+    assert_eq!(found(&place), (0, None));
+    place
+}
+
+#[test]
+fn it_is_loaded_before_peers_bring_the_blocks_and_once() {
+    for (listed, more) in Listed::all().into_iter().zip([3, 0, 3]) {
+        let (synced, snapshot) = listed.with_snapshot();
+        let (place, server) = (listed.world.place(), server(&listed, more));
+        let options = with_peer(options(&place, &listed, &snapshot), &server);
+        let loaded = (0, Some((listed.world.tip(), Some(listed.height()))));
+
+        let (summary, told) = run_until(&options, &[], half_way);
+        assert!(summary.unwrap().interrupted);
+        told.assert_has(&["is loaded for bitcoind first", &listed.world.tip().to_string()]);
+        assert_eq!((told.count(LOADED), found(&place)), (1, loaded));
+        assert_core_opens_at(&place, listed.height());
+
+        let before = second_set(&place);
+        let (summary, told) = run_until(&options, &[], |progress| {
+            progress.phase == Phase::SwiftSync && progress.blocks > 60
+        });
+        if summary.unwrap().interrupted {
+            assert_eq!((told.count(LOADED), found(&place)), (0, loaded));
+            assert_eq!(second_set(&place), before, "it is loaded again");
+            assert_core_opens_at(&place, listed.height());
+        }
+
+        let (summary, told) = run(&options, &[]);
+        let top = listed.height() + more as u32;
+        assert_eq!((summary.unwrap().height, told.count(LOADED)), (top, 0));
+        // At the base block itself bitcoind makes one set of both.
+        let left = (more == 0).then_some((listed.world.tip(), Some(top)));
+        assert_eq!(found(&place), (top, left));
+        synced.sync_blocks("all", &[listed.world.blocks.clone(), listed.more(more)].concat());
+        assert_eq!(place.muhash(), synced.muhash());
+        assert_core_opens_at(&place, top);
+    }
+}
+
+#[test]
+fn without_peers_the_error_names_the_missing_block_and_what_core_can_do() {
+    let listed = Listed::with_payments();
+    let (_made, snapshot) = listed.with_snapshot();
+    let place = with_headers(&listed);
+    let options = options(&place, &listed, &snapshot);
+    let some = place.write("some", &listed.world.blocks[..=100]);
+    for (notes, sources) in [(1, &[some][..]), (0, &[])] {
+        let (summary, told) = run(&options, sources);
+        let error = summary.unwrap_err().to_string();
+        let missing = listed.world.hash(if notes == 1 { 101 } else { 1 }).to_string();
+        for words in [&missing, "is in no source", LOADED, "bitcoind starts here at height 299"] {
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!(told.count(LOADED), notes);
+        assert_eq!(found(&place), (0, Some((listed.world.tip(), Some(299)))));
+    }
+    assert_core_opens_at(&place, listed.height());
+}
+
+#[test]
+fn what_core_would_not_take_is_proved_all_the_same() {
+    let listed = Listed::with_payments();
+    let (synced, snapshot) = listed.with_snapshot();
+    let unlisted = synced.root().join("unlisted.dat");
+    let stop = AtomicBool::new(false);
+    sync::create_snapshot(&synced.options(), Some(298), &unlisted, &Told::default(), &stop)
+        .unwrap();
+    let server = server(&listed, 0);
+    let nothing = |place: &Place| assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
+
+    let place = listed.world.place();
+    let (summary, told) = run(&with_peer(options(&place, &listed, &unlisted), &server), &[]);
+    assert_eq!((summary.unwrap().height, told.count(LOADED)), (299, 0));
+    told.assert_has(&[NOT_LOADED, "those at the heights 110, 200, 299"]);
+    nothing(&place);
+
+    // Its base block is stored, and others are missing.
+    let place = with_headers(&listed);
+    let last = place.write("last", &listed.world.blocks[290..]);
+    place.sync(&[last]);
+    let (summary, told) = run(&with_peer(options(&place, &listed, &snapshot), &server), &[]);
+    assert_eq!((summary.unwrap().height, told.count(LOADED)), (299, 0));
+    told.assert_has(&[NOT_LOADED, "is stored here"]);
+    nothing(&place);
+
+    // Nothing is missing.
+    let place = listed.world.place();
+    let blocks = place.write("blocks", &listed.world.blocks);
+    let (summary, told) = run(&options(&place, &listed, &snapshot), &[blocks]);
+    assert_eq!(summary.unwrap().height, 299);
+    assert_eq!((told.count(LOADED), told.count(NOT_LOADED)), (0, 0));
+    nothing(&place);
+}
+
+#[test]
+fn one_with_another_hash_than_the_listed_one_is_refused_before_blocks_come() {
+    let listed = Listed::with_payments();
+    let (_made, path) = listed.with_snapshot();
+    let mut snapshot = Snapshot::parse(&std::fs::read(&path).unwrap());
+    snapshot.coins[7].1.amount += 1;
+    std::fs::write(&path, snapshot.to_bytes()).unwrap();
+    let (place, server) = (listed.world.place(), server(&listed, 0));
+    let (summary, told) = run(&with_peer(options(&place, &listed, &path), &server), &[]);
+    let error = summary.unwrap_err();
+    assert!(matches!(error, SyncError::Snapshot { .. }), "{error}");
+    assert!(error.to_string().contains("its coins have the hash"), "{error}");
+    assert_eq!((told.count(LOADED), found(&place)), (0, (0, None)));
+    assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
+    assert_core_opens_at(&place, 0);
+}
+
+#[test]
+fn whoever_follows_the_chain_has_it_until_the_proof() {
+    let listed = Listed::with_payments();
+    let (_made, snapshot) = listed.with_snapshot();
+    let (place, server) = (listed.world.place(), server(&listed, 2));
+    let mut options = with_peer(options(&place, &listed, &snapshot), &server);
+    options.peers.as_mut().unwrap().follow = true;
+    let (summary, told) = run_until(&options, &[], half_way);
+    assert!(summary.unwrap().interrupted);
+    assert_eq!(told.count(LOADED), 1);
+    assert_core_opens_at(&place, 299);
+    let follows = |progress: &Progress| progress.phase == Phase::Following;
+    let (summary, told) = run_until(&options, &[], follows);
+    assert_eq!((summary.unwrap().height, told.count(LOADED)), (301, 0));
+    assert_eq!(found(&place), (301, None));
+}
+
+/// A set that reaches some height already: the new one is built next to it, and bitcoind validates
+/// from that height on.
+#[test]
+fn it_is_loaded_next_to_a_set_that_another_will_replace() {
+    let listed = Listed::with_payments();
+    let (synced, snapshot) = listed.with_snapshot();
+    let (place, server) = (listed.world.place(), server(&listed, 3));
+    place.sync_blocks("some", &listed.world.blocks[..=150]);
+    let options = with_peer(options(&place, &listed, &snapshot), &server);
+    let (summary, told) = run_until(&options, &[], half_way);
+    assert!(summary.unwrap().interrupted);
+    assert_eq!(told.count(LOADED), 1);
+    assert_eq!(found(&place), (150, Some((listed.world.tip(), Some(299)))));
+    assert_core_opens_at(&place, 299);
+    let (summary, told) = run(&options, &[]);
+    assert_eq!((summary.unwrap().height, told.count(LOADED)), (302, 0));
+    assert_eq!(found(&place), (302, None));
+    synced.sync(&[synced.write("more", &listed.more(3))]);
+    assert_eq!(place.muhash(), synced.muhash());
+}
+
+/// Wherever the power fails, Core opens what is left, and the same command goes on.
+#[test]
+fn power_may_fail_at_any_step_of_a_sync_that_loads_it() {
+    let listed = Listed::with_payments();
+    let (_made, snapshot) = listed.with_snapshot();
+    let begun = with_headers(&listed);
+    begun.shrink();
+    let run = |place: &Place, disk: &Disk| {
+        let some = place.write("some", &listed.world.blocks[..=100]);
+        let options = options(place, &listed, &snapshot);
+        sync::sync_on(disk, &options, &[some], &Told::default(), &AtomicBool::new(false))
+    };
+    let (disk, counter) = counted();
+    run(&begun.copy(), &disk).unwrap_err();
+    let (mut without, mut with) = (0, 0);
+    for power in power_cuts(1..=counter.steps(), 3) {
+        let place = begun.copy();
+        run(&place, &failing(&power)).unwrap_err();
+        power.lose_unsynced().unwrap();
+        let is_marked = place.network_dir().join(SNAPSHOT_BASE_FILE).exists();
+        *if is_marked { &mut with } else { &mut without } += 1;
+        if !power.is_torn() {
+            assert_core_opens_at(&place, if is_marked { 299 } else { 0 });
+        }
+        let error = run(&place, &Disk::new()).unwrap_err().to_string();
+        assert!(error.contains(LOADED), "{power:?}: {error}");
+        assert_eq!(found(&place).1, Some((listed.world.tip(), Some(299))), "{power:?}");
+    }
+    println!("{with} loaded, {without} not");
+    assert!(without > 10);
+}
