@@ -14,7 +14,7 @@ use crate::sync::block::step::Step;
 use crate::sync::claim::Claim;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
-use crate::sync::node::Node;
+use crate::sync::node::{Node, step};
 use crate::sync::options::AggregateKind;
 use crate::sync::outcome::{Activated, SavedBlocks};
 use crate::sync::peers::{download, store_left_from};
@@ -93,6 +93,7 @@ fn build_branch(
 ) -> Result<Activated, Fault> {
     let mut is_said = false;
     loop {
+        store_base(node, stop).map_err(Fault::Store)?;
         if store_recent(node, target, mode, observer, stop)? == Activated::Stopped {
             return Ok(Activated::Stopped);
         }
@@ -115,6 +116,22 @@ fn build_branch(
             }
             other => return other,
         }
+    }
+}
+
+/// Stores the base block of bitcoind's second UTXO set, if a source has it. Until it is connected the
+/// index on disk does not name it, and what an interrupted run has saved may count it.
+fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
+    let base = node.ledger.snapshot.as_ref().and_then(|loaded| node.tree.find(&loaded.base));
+    let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };
+    let (shared, ledger) = node.split();
+    match step.place {
+        Place::Source(_) => match shared.checked_until(step, stop) {
+            Ok(block) => ledger.store_block(&shared, step.id, block.view()),
+            // Whoever comes to it next says so.
+            Err(_) => Ok(()),
+        },
+        Place::Stored(_) | Place::Peers => Ok(()),
     }
 }
 

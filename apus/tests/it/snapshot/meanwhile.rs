@@ -2,10 +2,12 @@
 //! has it whenever the sync ends before the proof. With bitcoind: `bitcoind/snapshot_state.rs`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
 
-use apus::disk::Disk;
+use apus::disk::{Call, Disk};
 use apus::hash::Hash;
 use apus::net::Outgoing;
 use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
@@ -58,7 +60,7 @@ struct Watch<C> {
 impl<C: Fn(&Progress) -> bool + Sync> Observer for Watch<C> {
     fn observe(&self, progress: &Progress) {
         let is_time = (self.condition)(progress);
-        self.stop.fetch_or(is_time, std::sync::atomic::Ordering::Relaxed);
+        self.stop.fetch_or(is_time, Relaxed);
     }
 
     fn note(&self, text: &str) {
@@ -275,6 +277,33 @@ fn it_is_loaded_next_to_a_set_that_another_will_replace() {
     assert_eq!(found(&place), (302, None));
     synced.sync(&[synced.write("more", &listed.more(3))]);
     assert_eq!(place.muhash(), synced.muhash());
+}
+
+/// The index on disk does not name the base block before the end, which comes first here.
+#[test]
+fn a_swiftsync_from_files_goes_on_where_it_was_stopped() {
+    let listed = Listed::with_payments();
+    let (_made, snapshot) = listed.with_snapshot();
+    let (place, _) = listed.loaded();
+    let source = place.write("reversed", listed.world.blocks.iter().rev());
+    let options = options(&place, &listed, &snapshot);
+    // Blocks take so long that it can be stopped in between.
+    let hook = |call: Call, path: &Path| -> std::io::Result<()> {
+        let is_block = path.file_name().is_some_and(|name| name == "blk00000.dat");
+        if is_block && call == Call::Write {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    };
+    let slow = Disk::new().with_hook(Arc::new(hook));
+    let condition = |progress: &Progress| progress.blocks > 20;
+    let watch = Watch { condition, stop: AtomicBool::new(false), told: Told::default() };
+    let sources = [source];
+    let first = sync::sync_on(&slow, &options, &sources, &watch, &watch.stop).unwrap();
+    let saved = first.saved.expect("it is stopped in time");
+    assert_core_opens_at(&place, 299);
+    let second = run(&options, &sources).0.unwrap();
+    assert_eq!((second.height, second.counts.blocks), (299, u64::from(299 - saved.done)));
 }
 
 /// Wherever the power fails, Core opens what is left, and the same command goes on.
