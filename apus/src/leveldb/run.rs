@@ -113,8 +113,8 @@ impl RunBuilder {
         self.output.reclaim();
     }
 
-    /// Removes the tables of all writers that have ended, so that their room on the disk is free. The
-    /// run cannot be committed any more.
+    /// Removes the tables of all writers that have ended, so that their room on the disk is free.
+    /// The run cannot be committed any more.
     pub fn remove(&self) {
         self.failed.store(true, Ordering::Release);
         self.output.remove();
@@ -303,8 +303,8 @@ impl Output {
         self.numbers().extend(finished);
     }
 
-    /// Removes all files that are to be removed in the end. Those that are open take room until they
-    /// are closed, so that none of the finished tables is kept open.
+    /// Removes all files that are to be removed in the end. Those that are open take room until
+    /// they are closed, so that none of the finished tables is kept open.
     fn remove(&self) {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.finished().clear();

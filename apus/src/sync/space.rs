@@ -196,9 +196,9 @@ pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack
     ]))
 }
 
-/// Checks that there is room for the tables of a snapshot of so many bytes as a second UTXO set, and,
-/// if the blocks are to prove it, for the tables that they leave. Tables take as much as the file at
-/// least.
+/// Checks that there is room for the tables of a snapshot of so many bytes as a second UTXO set,
+/// and, if the blocks are to prove it, for the tables that they leave. Tables take about as much as
+/// the file.
 ///
 /// # Errors
 /// There is no room. Nothing was written yet.

@@ -69,9 +69,9 @@ impl<'a> Tables<'a> {
         Self { coins: Coins::Sorted(parts), bulk, taken: AtomicUsize::new(0) }
     }
 
-    /// Does `work` while one thread writes tables; once it has ended well, all threads write what is
-    /// left. `work` is given a flag that is raised if tables cannot be written, at which it is to
-    /// end early: it returns `None` then, as when it is stopped.
+    /// Does `work` while one thread writes tables; once it has ended well, all threads write what
+    /// is left. `work` is given a flag that is raised if tables cannot be written, at which it is
+    /// to end early: it returns `None` then, as when it is stopped.
     ///
     /// # Errors
     /// Those of `work`, or tables could not be written.

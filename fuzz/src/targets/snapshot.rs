@@ -2,7 +2,7 @@
 
 use apus::coins::{
     Coin, GroupCoin, GroupCoins, SnapshotCoins, SnapshotError, SnapshotGroup, SnapshotHead,
-    SnapshotPieces,
+    SnapshotPieces, key_order,
 };
 use apus::wire::OutPoint;
 
@@ -11,8 +11,9 @@ const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;
 
 /// Reads `data` as a snapshot.
 ///
-/// What is read has as many coins as its head says, comes in groups as coin by coin, and comes back
-/// the same once it is written again; cut short or made longer, that is refused.
+/// What is read has as many coins as its head says, in an order that is told apart from others,
+/// comes in groups as coin by coin, and comes back the same once it is written again; cut short or
+/// made longer, that is refused.
 pub fn run(data: &[u8]) {
     let Ok(head) = SnapshotHead::parse(data) else { return };
     assert!(data.starts_with(&head.to_bytes()));
@@ -50,6 +51,8 @@ fn read(data: &[u8], head: &SnapshotHead) -> Result<Vec<(OutPoint, Coin)>, Snaps
         })?;
         assert!(rest.is_empty());
     }
+    let is_sorted = coins.is_sorted_by(|(a, _), (b, _)| key_order(a, b).is_lt());
+    assert_eq!(pieces.is_sorted(), is_sorted);
     Ok(coins)
 }
 

@@ -23,8 +23,8 @@ pub struct SnapshotStats {
     pub hash_serialized: Hash,
 }
 
-/// Counts and hashes the coins of one piece of a snapshot after the other, until there is none. They
-/// have to be in the order of the tables.
+/// Counts and hashes the coins of one piece of a snapshot after the other, until there is none.
+/// They have to be in the order of the tables.
 ///
 /// # Errors
 /// The snapshot is not well-formed, or what `next_piece` returns.

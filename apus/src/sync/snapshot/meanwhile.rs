@@ -1,5 +1,6 @@
-//! A UTXO set for bitcoind while a sync proves a snapshot: where that takes long, since blocks up to
-//! the base block are missing, the snapshot is loaded first, and whoever stops the sync has a node.
+//! A UTXO set for bitcoind while a sync proves a snapshot: where that takes long, since blocks up
+//! to the base block are missing, the snapshot is loaded first, and whoever stops the sync has a
+//! node.
 
 use std::sync::atomic::AtomicBool;
 
@@ -45,8 +46,8 @@ pub(crate) fn load_while_missing(
         )),
         Ok(listed) => {
             observer.note(&format!(
-                "Blocks up to the snapshot's block {}, at height {}, are missing here: it is loaded \
-                 for bitcoind first, as loadtxoutset does, and then proved",
+                "Blocks up to the snapshot's block {}, at height {}, are missing here: it is \
+                 loaded for bitcoind first, as loadtxoutset does, and then proved",
                 listed.base, listed.height
             ));
             if load(node, file, &listed, observer, stop)?.is_some() {
@@ -67,8 +68,8 @@ pub(crate) fn is_loaded(node: &Node, claim: &Claim) -> bool {
     node.ledger.snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
 }
 
-/// Whether a block up to `base` is neither stored nor in a source, so that peers have to send it, or
-/// nobody can.
+/// Whether a block up to `base` is neither stored nor in a source, so that peers have to send it,
+/// or nobody can.
 fn lacks_blocks(node: &Node, base: BlockId) -> bool {
     let above_genesis = node.tree.ancestors(base).take_while(|id| *id != node.tree.genesis());
     above_genesis.into_iter().any(|id| step(node, id).is_none_or(|step| step.place == Place::Peers))

@@ -119,8 +119,8 @@ fn build_branch(
     }
 }
 
-/// Stores the base block of bitcoind's second UTXO set, if a source has it. Until it is connected the
-/// index on disk does not name it, and what an interrupted run has saved may count it.
+/// Stores the base block of bitcoind's second UTXO set, if a source has it. Until it is connected
+/// the index on disk does not name it, and what an interrupted run has saved may count it.
 fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     let base = node.ledger.snapshot.as_ref().and_then(|loaded| node.tree.find(&loaded.base));
     let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };

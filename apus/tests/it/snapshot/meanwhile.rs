@@ -1,5 +1,5 @@
-//! `apus sync --snapshot` while blocks are missing: bitcoind gets a UTXO set to work with first, and
-//! has it whenever the sync ends before the proof. With bitcoind: `bitcoind/snapshot_state.rs`.
+//! `apus sync --snapshot` while blocks are missing: bitcoind gets a UTXO set to work with first,
+//! and has it whenever the sync ends before the proof. With bitcoind: `bitcoind/snapshot_state.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +68,8 @@ impl<C: Fn(&Progress) -> bool + Sync> Observer for Watch<C> {
     }
 }
 
-/// A sync from peers and files that is stopped when the condition holds, and what the user was told.
+/// A sync from peers and files that is stopped when the condition holds, and what the user was
+/// told.
 fn run_until(
     options: &Options,
     sources: &[PathBuf],
