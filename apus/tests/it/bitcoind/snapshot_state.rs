@@ -13,7 +13,7 @@ use apus::sync::{
 
 use super::daemon::{Daemon, program_in};
 use crate::support::Place;
-use crate::support::blocks::{branch, bytes};
+use crate::support::blocks::{block, branch, bytes, genesis_parent};
 use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
@@ -236,6 +236,39 @@ fn core_starts_where_a_sync_that_prunes_is_stopped() {
     assert_eq!(run(&options, &[]).height, 299);
     assert_core_starts_with(&bitcoind, &place, 299, &["-fastprune", "-prune=1"]);
     server.stop();
+}
+
+/// A block file of the lowest blocks is deleted while there are two sets: bitcoind needs none of it,
+/// and validates the rest.
+#[test]
+fn core_goes_on_after_old_blocks_are_pruned() {
+    let test = "core_goes_on_after_old_blocks_are_pruned";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let listed = Listed::with_payments();
+    let (world, small) = (&listed.world, ["-fastprune", "-prune=1"]);
+    // Blocks of height 1 that lose fill a small file.
+    let losers = (0..280).map(|number| block(&genesis_parent(), &format!("loser {number}")));
+    let low = [&world.blocks[..=7], &bytes(&losers.collect::<Vec<_>>())].concat();
+    for prune in [Prune::Manual, Prune::Target(0)] {
+        let (place, _) = listed.loaded();
+        let options = Options { prune: Some(prune), fast_prune: true, ..place.options() };
+        run(&options, &[place.write("low", &low)]);
+        let summary = run(&options, &[place.write("most", &world.blocks[..=298])]);
+        assert_eq!(summary.height, 298, "{prune:?}");
+        if prune == Prune::Manual {
+            sync::prune(&options, 7).unwrap();
+        }
+        assert!(!place.network_dir().join("blocks/blk00000.dat").exists(), "{prune:?}");
+        assert!(status(&place).snapshot.is_some(), "{prune:?}");
+        let copy = place.copy();
+        let daemon = Daemon::start(&bitcoind, &copy, &small);
+        assert_eq!(daemon.ask(&["getblockcount"]), "299");
+        daemon.submit_blocks(&world.blocks[299..]);
+        wait_until_validated(&daemon);
+        daemon.stop();
+        assert_eq!(run(&options, &[place.write("all", &world.blocks)]).height, 299);
+        assert_core_starts_with(&bitcoind, &place, 299, &small);
+    }
 }
 
 /// Waits until bitcoind has validated the blocks up to the snapshot.
