@@ -238,8 +238,8 @@ fn core_starts_where_a_sync_that_prunes_is_stopped() {
     server.stop();
 }
 
-/// A block file of the lowest blocks is deleted while there are two sets: bitcoind needs none of it,
-/// and validates the rest.
+/// A block file of the lowest blocks is deleted while there are two sets: bitcoind needs none of
+/// it, and validates the rest.
 #[test]
 fn core_goes_on_after_old_blocks_are_pruned() {
     let test = "core_goes_on_after_old_blocks_are_pruned";
