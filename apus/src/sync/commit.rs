@@ -76,6 +76,9 @@ pub(super) struct Ledger {
     pub pruning: Pruning,
     /// Whether nothing is ever written: the directory is only read.
     pub is_read_only: bool,
+    /// Whether blocks and undo data are stored; if not, blocks are read where they are, again and
+    /// again.
+    pub keeps_blocks: bool,
     pub tips: Tips,
     /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
     pub snapshot: Option<SnapshotChainstate>,
@@ -111,6 +114,7 @@ impl Ledger {
             committed_height: 0,
             pruning: Pruning::default(),
             is_read_only: false,
+            keeps_blocks: true,
             tips: Tips::default(),
             snapshot: None,
             builds_anew: false,
@@ -136,7 +140,7 @@ impl Ledger {
         }
     }
 
-    /// Appends a block to the block files.
+    /// Appends a block to the block files, where blocks are stored.
     pub fn store_block(
         &mut self,
         shared: &Shared,
@@ -154,7 +158,7 @@ impl Ledger {
         id: BlockId,
         block: &BlockView<B>,
     ) -> Result<(), StoreError> {
-        if self.record(id).block_pos().is_some() {
+        if self.record(id).block_pos().is_some() || !self.keeps_blocks {
             return Ok(());
         }
         let node = tree.node(id);
@@ -177,11 +181,15 @@ impl Ledger {
         note_checked(self.change(id), tx_count, has_segwit);
     }
 
-    /// Makes a block whose checks are finished the tip, and writes its undo data.
+    /// Makes a block whose checks are finished the tip, and writes its undo data if blocks are
+    /// stored.
     pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
+        let keeps = self.keeps_blocks;
         let record = self.change(block.id);
-        let prev = shared.tree.prev_hash(block.id);
-        shared.files.write_undo(record, block.prepared.height, &prev, block.undo())?;
+        if keeps {
+            let prev = shared.tree.prev_hash(block.id);
+            shared.files.write_undo(record, block.prepared.height, &prev, block.undo())?;
+        }
         record.status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
         self.active.push(shared.tree, block.id);
         let view = block.prepared.block.view();

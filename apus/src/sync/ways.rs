@@ -87,7 +87,7 @@ fn join_all(
         }
         let spilled = went.spilled_bytes.get_or_insert(0);
         match join::build::build(node, target, spilled, observer, stop)? {
-            Joined::Done => show_tip(node, observer),
+            Joined::Done { .. } => show_tip(node, observer),
             Joined::Stopped => {
                 went.interrupted = true;
                 break;

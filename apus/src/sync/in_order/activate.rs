@@ -159,8 +159,9 @@ fn is_high_enough(node: &Node) -> bool {
     node.options.stop_at_height.is_some_and(|stop_at| height >= stop_at)
 }
 
-/// The blocks after `fork` up to `best`, or up to the height to stop at.
-fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
+/// The blocks after `fork` up to `best`, or up to the height to stop at; none above one that is not
+/// available.
+pub(crate) fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let Some(top) = node.tree.ancestor(best, top) else { return Vec::new() };
     let branch = node.tree.ancestors(top).take_while(|id| *id != fork);

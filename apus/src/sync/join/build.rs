@@ -23,8 +23,9 @@ use crate::sync::progress::Observer;
 /// How a join ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Joined {
-    /// The target is the tip.
-    Done,
+    /// The target is the tip. The outputs that the blocks of the join have made and not spent
+    /// amount to so many satoshi.
+    Done { left_amount: u64 },
     /// Somebody asked to stop; what is done is saved.
     Stopped,
     /// The block at this height is damaged or invalid, or cannot be judged out of order. The block
@@ -47,20 +48,20 @@ pub(crate) fn build(
 ) -> Result<Joined, SyncError> {
     empty_cache(node, observer)?;
     let mut plan = Plan::new(node, target);
-    let mut joined = Joined::Done;
+    let mut below = None;
     if plan.end_height() <= node.tree.node(target).height {
-        joined = Joined::Below(plan.end_height());
+        below = Some(plan.end_height());
     }
     if plan.steps.is_empty() {
         Workspace::forget(node)?;
-        return Ok(joined);
+        return Ok(below.map_or(Joined::Done { left_amount: 0 }, Joined::Below));
     }
     let mut work = Workspace::begin(node, &plan)?;
     let read_before = work.state.read().counts;
     while !plan.steps.is_empty() {
         let ended = attempt(node, &mut plan, &mut work, observer, stop);
         store_left(node)?;
-        let below = match ended {
+        let height = match ended {
             Ok(Ended::Finished) => break,
             Ok(Ended::Stopped) => {
                 *spilled += work.spilled_bytes();
@@ -79,14 +80,15 @@ pub(crate) fn build(
                 }
             }
         };
-        tracing::debug!(target: "validation", height = below, "the join ends below this block");
-        joined = Joined::Below(below);
-        plan.end_below(&node.tree, below);
+        tracing::debug!(target: "validation", height, "the join ends below this block");
+        below = Some(height);
+        plan.end_below(&node.tree, height);
         work.state.end_at(plan.steps.len());
     }
     *spilled += work.spilled_bytes();
+    let left_amount = work.state.paired.counts.left_amount;
     work.remove(&node.options)?;
-    Ok(joined)
+    Ok(below.map_or(Joined::Done { left_amount }, Joined::Below))
 }
 
 /// Empties the cache of coins, of which a join writes other versions to the tables.

@@ -35,7 +35,7 @@ const RANGES_PER_WORKER: usize = 4;
 pub(super) enum Ended {
     /// Everything is done.
     Finished,
-    /// Somebody asked to stop; what is done is saved.
+    /// Somebody asked to stop; what is done is saved, if anything is to be kept.
     Stopped,
 }
 
@@ -105,6 +105,9 @@ impl<'a> Coordinator<'a> {
             Some(bulk),
             |state| state.checked == steps,
             |this| {
+                if !this.plan.keeps {
+                    return this.check_until_save();
+                }
                 // The disk writes tables while blocks are checked.
                 std::thread::scope(|scope| {
                     let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
@@ -121,7 +124,8 @@ impl<'a> Coordinator<'a> {
         Ok(ended)
     }
 
-    /// Runs workers again and again until everything is done, and saves in between.
+    /// Runs workers again and again until everything is done, and saves in between if anything is
+    /// to be kept.
     fn pass(
         &mut self,
         bulk: Option<&Bulk>,
@@ -131,7 +135,7 @@ impl<'a> Coordinator<'a> {
         while !is_done(&self.work.state) {
             run_until_save(self)?;
             let is_stopped = self.stop.load(Relaxed);
-            if is_stopped || !is_done(&self.work.state) {
+            if self.plan.keeps && (is_stopped || !is_done(&self.work.state)) {
                 self.save(bulk)?;
             }
             if is_stopped {

@@ -15,6 +15,9 @@
 //! 3. `check`: each block with its spent coins, every rule on spends, scripts where they are not
 //!    assumed valid, undo data.
 //!
+//! Where blocks are not to be kept (`Ledger::keeps_blocks`), they are read where they are, and
+//! neither undo data nor progress is written.
+//!
 //! Nothing but blocks is visible before the commit at the end. A block that any pass refuses ends
 //! the join below it; in order it is then refused for Bitcoin Core's reason, or not.
 

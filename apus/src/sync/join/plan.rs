@@ -17,6 +17,8 @@ pub(super) struct Plan {
     pub chain: ActiveChain,
     pub times: BranchTimes,
     pub assumed: Assumed,
+    /// Whether blocks, undo data and progress are stored.
+    pub keeps: bool,
     /// For each step, what its block may do to a transaction that exists already.
     kinds: Vec<BlockKind>,
 }
@@ -41,6 +43,7 @@ impl Plan {
             times: BranchTimes::of(&node.tree, top),
             chain,
             assumed: Assumed::new(node.options.assumevalid, &node.tree),
+            keeps: node.ledger.keeps_blocks,
             kinds,
         }
     }

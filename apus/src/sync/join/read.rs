@@ -287,13 +287,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Appends a block that came from a source to the data directory's files.
+    /// Appends a block that came from a source to the data directory's files, where blocks are
+    /// stored.
     fn store(
         &mut self,
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        if let Place::Stored(_) = step.place {
+        if matches!(step.place, Place::Stored(_)) || !self.job.plan.keeps {
             return Ok(None);
         }
         let shared = self.job.shared;

@@ -147,6 +147,13 @@ impl Workspace {
         if error.source.as_ref().is_some_and(|source| kinds.contains(&source.kind())) {
             let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
             error.what += &match error.path.starts_with(&self.spill) {
+                _ if !plan.keeps => format!(
+                    " (the disk is full: the temporary files of this join have {}, and may come to \
+                     {}; free some space, or name a directory on another disk with TMPDIR; they \
+                     are removed)",
+                    size(self.spilled_bytes()),
+                    size(space::spill_bytes(blocks)),
+                ),
                 true => format!(
                     " (the disk is full: the temporary files of this join have {}, and may come to \
                      {}; free some space, name another disk with --spilldir, or sync with \
