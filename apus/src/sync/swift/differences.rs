@@ -267,6 +267,8 @@ struct Fates<'a> {
 struct Fate {
     /// The coin that a block creates, and whether the claim says that it is unspent.
     created: Option<(Coin, bool)>,
+    /// Whether another block creates it too, which no claim can be blamed for.
+    is_created_again: bool,
     /// The height of a block that spends it.
     spent: Option<u32>,
     /// The coins of the snapshot.
@@ -305,6 +307,7 @@ impl Fate {
         };
         match (self.created, self.spent) {
             _ if self.claimed.len() > 1 => Some(DifferenceKind::Repeated),
+            _ if self.is_created_again => None,
             (Some(_), Some(height)) if is_claimed => Some(DifferenceKind::Spent(height)),
             (Some(_), None) if !is_claimed => Some(DifferenceKind::Missing),
             (None, _) if is_claimed => Some(DifferenceKind::NeverCreated),
@@ -320,6 +323,7 @@ impl Fate {
 impl Gather for Fates<'_> {
     fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool) {
         if let Some(fate) = self.of(outpoint) {
+            fate.is_created_again |= fate.created.is_some();
             fate.created = Some((coin(), is_claimed));
         }
     }
@@ -339,6 +343,8 @@ impl Gather for Fates<'_> {
     fn add(&mut self, other: Self) {
         for (outpoint, other) in other.fates {
             let fate = self.fates.entry(outpoint).or_default();
+            let is_again = fate.created.is_some() && other.created.is_some();
+            fate.is_created_again |= other.is_created_again || is_again;
             fate.created = fate.created.take().or(other.created);
             fate.spent = fate.spent.or(other.spent);
             fate.claimed.extend(other.claimed);
