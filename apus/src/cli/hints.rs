@@ -89,7 +89,9 @@ pub struct Verify {
     file: PathBuf,
     #[command(flatten)]
     directory: Directory,
-    /// Check every script and rule too, with the coins that undo data holds.
+    /// Check every script and rule too. The coins for that are in undo data; where some is missing,
+    /// a join of the blocks finds them, with temporary files in TMPDIR of usually half the bytes of
+    /// the blocks.
     #[arg(long)]
     full: bool,
     /// Print one JSON object at the end, and nothing else, to standard output.

@@ -54,6 +54,7 @@ pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
     sync::spawn_free("apus-signals".to_string(), move || {
         for _ in signals.forever() {
             if flag.swap(true, Ordering::SeqCst) {
+                sync::remove_temporary_directories();
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
             // On a terminal the keys pressed and the progress line stand in the current line.

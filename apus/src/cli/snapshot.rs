@@ -85,7 +85,8 @@ pub struct Info {
 /// without hints or look-ups. A wrong snapshot is refused, and the coins that differ are named.
 ///
 /// That the blocks are valid is another question: without --full they are taken as valid, but for
-/// the rules that need no coins.
+/// the rules that need no coins. With it, the error names the first block that is not, and the rule
+/// as Bitcoin Core names it.
 #[derive(Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct Verify {
@@ -97,7 +98,9 @@ pub struct Verify {
     from: Vec<PathBuf>,
     #[command(flatten)]
     directory: Directory,
-    /// Check every script and rule too, with the coins that the rev files next to the blocks have.
+    /// Check every script and rule too. The coins for that are in the rev files next to the blocks;
+    /// where some are missing, a join of the blocks finds them, with temporary files in TMPDIR of
+    /// usually half the bytes of the blocks.
     #[arg(long)]
     full: bool,
     /// 0: the same as --full.

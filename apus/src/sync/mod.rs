@@ -102,6 +102,8 @@ pub use snapshot_chainstate::{
 pub use status::{SnapshotStatus, Status, Unfinished, status};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 #[cfg(feature = "cli")]
+pub use temporary::remove_temporary_directories;
+#[cfg(feature = "cli")]
 pub use threads::spawn_free;
 pub use verify::{Damage, DamageList, Ended, LevelReport, Verified, Verify, verify};
 

@@ -66,7 +66,8 @@ pub struct Options {
     pub allow_shrink: bool,
     /// The way in which blocks are synced.
     pub method: Method,
-    /// The directory for the temporary files of the join, if not the network's own.
+    /// The directory for the temporary files of the join, if not the network's own; and for those
+    /// of a proof, if not the system's (`TMPDIR`).
     pub spill_dir: Option<PathBuf>,
     /// How many blocks below the best header the join ends, so that reorganisations above it are
     /// connected in order.

@@ -135,16 +135,7 @@ pub(super) struct Lack {
 
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |part: &Part| format!("{} of {}", size(part.bytes), part.name);
-        let parts: Vec<String> = self.parts.iter().map(part).collect();
-        write!(
-            f,
-            "a join may need {} where {} is ({}), and {} are free there",
-            size(self.needed),
-            self.path.display(),
-            parts.join(", "),
-            size(self.free)
-        )?;
+        f.write_str(&self.words())?;
         match self.parts.iter().any(|part| part.name == SPILL) {
             true => f.write_str("; --spilldir puts its temporary files on another disk"),
             false => Ok(()),
@@ -153,6 +144,30 @@ impl fmt::Display for Lack {
 }
 
 impl Lack {
+    /// What is needed, and what there is.
+    fn words(&self) -> String {
+        let part = |part: &Part| format!("{} of {}", size(part.bytes), part.name);
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        format!(
+            "a join may need {} where {} is ({}), and {} are free there",
+            size(self.needed),
+            self.path.display(),
+            parts.join(", "),
+            size(self.free)
+        )
+    }
+
+    /// The error for a join of a proof, which keeps nothing.
+    pub fn into_error_of_proof(self) -> StoreError {
+        let what = format!(
+            "the disk is too small: some blocks have no undo data, and without it {}. Nothing was \
+             written: name a directory on a larger disk with TMPDIR, or leave --full out, which \
+             takes the blocks as valid",
+            self.words()
+        );
+        StoreError::full(self.path, what)
+    }
+
     /// The error for a join that was asked for.
     pub fn into_error(self) -> StoreError {
         let what = format!(
@@ -222,6 +237,25 @@ pub(super) fn check_for_snapshot(
             Err(StoreError::full(path, too_small(free, needed, &parts)))
         }
     }
+}
+
+/// Looks for the room that a join of so many bytes of blocks usually needs which has all its files
+/// in `directory`, and neither copies blocks nor writes undo data. `None` if there is enough. The
+/// most that it may need is no reason to refuse it, since a disk that fills up costs no more than
+/// the time until then, and nothing else proves the same.
+///
+/// # Errors
+/// The system does not say how much is free.
+pub(super) fn lack_for_proof(directory: &Path, blocks: u64) -> Result<Option<Lack>, StoreError> {
+    let part = |bytes, name| Part { bytes, name };
+    let parts =
+        vec![part(usual_spill_bytes(blocks), SPILL), part(blocks / BLOCKS_TO_COINS, "tables")];
+    Ok(lack(&[(Volume::of(directory)?, parts)]))
+}
+
+/// The bytes that the temporary files of a join usually come to, for so many bytes of blocks.
+pub(super) fn usual_spill_bytes(blocks: u64) -> u64 {
+    blocks / 2
 }
 
 /// The bytes that the temporary files of a join may come to, for so many bytes of blocks.

@@ -25,7 +25,6 @@ use crate::sync::options::{Options, Prune};
 use crate::sync::outcome::Activated;
 use crate::sync::peers::{Peers, Search, find_headers};
 use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::remedy;
 use crate::sync::scan::{ScanEnd, open_sources, scan_into_node};
 use crate::sync::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
 use crate::sync::tables::{Tables, Writing};

@@ -29,8 +29,8 @@ pub(crate) enum Fault {
     Damaged(Step, String),
     /// The block breaks a rule, or its undo data is wrong.
     Rule(Step, RuleError),
-    /// No undo data for a block was found.
-    NoUndo(StoreError),
+    /// No undo data was found for the block at this height, and maybe for others above it.
+    NoUndo(u32, StoreError),
     /// The undo data of a block is damaged, or another block's.
     Undo { id: BlockId, path: PathBuf, what: String },
     /// The chain as a whole is to blame, or cannot be judged out of order.
@@ -63,7 +63,7 @@ impl Fault {
             | Self::Snapshot(_)
             | Self::Damaged(..)
             | Self::Rule(..)
-            | Self::NoUndo(_)
+            | Self::NoUndo(..)
             | Self::Undo { .. }
             | Self::Chain(_) => true,
         }
@@ -84,7 +84,7 @@ impl Fault {
     pub fn into_error(self, node: &Node, claim: &Claim) -> SyncError {
         let block = |id: BlockId| Some(node.tree.node(id).hash);
         match self {
-            Self::Store(error) | Self::NoUndo(error) => SyncError::Store(error),
+            Self::Store(error) | Self::NoUndo(_, error) => SyncError::Store(error),
             Self::Usage(what) | Self::Memory(what) => SyncError::Input(what),
             Self::Stopped => SyncError::Input("a block that peers were to send is missing".into()),
             Self::Hints(error) => claim.of_hints(error),

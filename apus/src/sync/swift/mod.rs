@@ -23,7 +23,7 @@ pub(super) mod plan;
 mod recent;
 mod resume;
 mod saved;
-mod tally;
+pub(super) mod tally;
 mod undo;
 mod unspent;
 mod worker;

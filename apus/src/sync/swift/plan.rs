@@ -272,14 +272,14 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
         let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
         let heights = missing.map(|(_, step)| node.tree.node(step.id).height);
         let first = heights.min().unwrap_or(0);
-        Fault::NoUndo(StoreError::new(
-            node.files.undo_path(0).parent().unwrap_or(node.dir.path()),
-            format!(
-                "no undo data for block {first}: checking everything with hints needs the rev \
-                 files next to the block files; with the blocks assumed valid \
-                 (--assumevalid=HASH), or without --hints, it works without"
-            ),
-        ))
+        let place = node.files.undo_path(0);
+        let what = format!(
+            "no undo data for block {first}: a sync by hints or a snapshot that checks everything \
+             needs the rev files next to the block files. Without them it works with the blocks \
+             assumed valid (--assumevalid=HASH), or without --hints and --snapshot; and `apus \
+             hints verify --full` and `apus snapshot verify --full` need none"
+        );
+        Fault::NoUndo(first, StoreError::new(place.parent().unwrap_or(node.dir.path()), what))
     })?;
     Ok((found, copies))
 }

@@ -1,19 +1,18 @@
 //! Disks that fill up in each pass: that of the temporary files, of the blocks, or of the coins.
 
-use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, SyncError};
+use apus::sync::{self, AssumeValid, Options, Phase, SyncError};
 use apus_testchain::{Chain, Spec};
 
 use super::{Begun, Held, PASSES, Test, Watch};
 use crate::support::Place;
+use crate::support::fill_disk::FillDisk;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{stderr, stdout};
 
@@ -99,7 +98,7 @@ fn fill_up(
         Volume::Blocks => symlink(&dir, place.network_dir().join("blocks")).unwrap(),
         Volume::Chainstate => symlink(&dir, place.network_dir().join("chainstate")).unwrap(),
     }
-    let fill = Fill { pass, path: small.join("other"), is_filled: AtomicBool::new(false) };
+    let fill = FillDisk::new(pass, small.join("other"));
     let stop = AtomicBool::new(false);
     let sources = [test.source.clone()];
     let result = sync::sync_on(&Disk::new(), &options, &sources, &fill, &stop);
@@ -147,24 +146,4 @@ fn finish(test: &Test, place: &Place, options: &Options, full: Option<&Full>, wh
 fn holds_progress(options: &Options) -> bool {
     let next_to_chainstate = options.network_dir().join("join");
     [options.spill_path(), next_to_chainstate].iter().any(|dir| dir.join("progress").is_file())
-}
-
-/// An observer that fills a disk at the first report of a pass.
-struct Fill {
-    pass: Phase,
-    path: PathBuf,
-    is_filled: AtomicBool,
-}
-
-impl Observer for Fill {
-    fn observe(&self, progress: &Progress) {
-        if progress.phase != self.pass || self.is_filled.swap(true, Relaxed) {
-            return;
-        }
-        let mut file = std::fs::File::create(&self.path).unwrap();
-        for size in [1 << 20, 1 << 12] {
-            let zeros = vec![0; size];
-            while file.write_all(&zeros).is_ok() {}
-        }
-    }
 }

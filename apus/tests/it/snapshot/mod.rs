@@ -1,5 +1,6 @@
 //! UTXO snapshots: made, described, proved, synced from, and refused.
 
+mod by_join;
 mod create;
 mod load;
 mod meanwhile;

@@ -5,6 +5,7 @@ pub mod blocks;
 pub mod chains;
 pub mod damage;
 pub mod faults;
+pub mod fill_disk;
 pub mod judge;
 pub mod listed;
 pub mod model;

@@ -1,10 +1,12 @@
 //! UTXO snapshots in tests: read, made of a chain that is played, and written with faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apus::coins::Coin;
 use apus::hash::Hash;
-use apus::wire::{Cursor, OutPoint, put_compact_size};
+use apus::wire::{Cursor, Network, OutPoint, put_compact_size};
+
+use super::hash_of;
 
 /// The length of a snapshot's head: `utxo`, ff, version, magic, base block, number of coins.
 const HEAD_BYTES: usize = 51;
@@ -42,6 +44,14 @@ impl Snapshot {
         Self { magic, base, count, coins, tail: Vec::new() }
     }
 
+    /// The snapshot that fits blocks, genesis first, whether or not they are valid.
+    pub fn of_blocks(network: &Network, blocks: &[Vec<u8>]) -> Self {
+        let height = blocks.len() as u32 - 1;
+        let coins: Vec<_> = play(blocks, height).0.into_iter().collect();
+        let (base, count) = (hash_of(&blocks[height as usize]), coins.len() as u64);
+        Self { magic: network.magic, base, count, coins, tail: Vec::new() }
+    }
+
     /// The bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = b"utxo\xff\x02\x00".to_vec();
@@ -68,24 +78,38 @@ impl Snapshot {
 
 /// The UTXO set at a height, found by playing the blocks, genesis first, into a map.
 pub fn unspent_at(blocks: &[Vec<u8>], height: u32) -> BTreeMap<OutPoint, Coin> {
-    let mut coins = BTreeMap::new();
+    let (coins, is_valid) = play(blocks, height);
+    assert!(is_valid, "every input spends a coin that is there");
+    coins
+}
+
+/// What blocks leave unspent up to a height, genesis first, if it does not matter that some spend
+/// an output before it is made, or one that never is; and whether none does.
+pub fn play(blocks: &[Vec<u8>], height: u32) -> (BTreeMap<OutPoint, Coin>, bool) {
+    let (mut coins, mut early, mut is_valid) = (BTreeMap::new(), BTreeSet::new(), true);
     for (height, bytes) in (0..=height).zip(blocks).skip(1) {
         let block: bitcoin::Block = bitcoin::consensus::deserialize(bytes).unwrap();
         for (index, tx) in block.txdata.iter().enumerate() {
             for input in tx.input.iter().filter(|_| index > 0) {
                 let spent = input.previous_output;
                 let txid = Hash(bitcoin::hashes::Hash::to_byte_array(spent.txid));
-                coins.remove(&OutPoint { txid, vout: spent.vout }).unwrap();
+                let outpoint = OutPoint { txid, vout: spent.vout };
+                if coins.remove(&outpoint).is_none() {
+                    is_valid = false;
+                    early.insert(outpoint);
+                }
             }
             let txid = Hash(bitcoin::hashes::Hash::to_byte_array(tx.compute_txid()));
             for (vout, output) in (0..).zip(&tx.output) {
                 let script = output.script_pubkey.as_bytes();
-                if script.first() != Some(&0x6a) && script.len() <= 10_000 {
+                let outpoint = OutPoint { txid, vout };
+                let is_coin = script.first() != Some(&0x6a) && script.len() <= 10_000;
+                if is_coin && !early.remove(&outpoint) {
                     let coin = Coin::new(output.value.to_sat(), script, height, index == 0);
-                    coins.insert(OutPoint { txid, vout }, coin);
+                    coins.insert(outpoint, coin);
                 }
             }
         }
     }
-    coins
+    (coins, is_valid)
 }

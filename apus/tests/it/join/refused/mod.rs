@@ -3,6 +3,7 @@
 
 pub mod coins;
 mod files;
+mod proof;
 pub mod repeats;
 mod rules;
 pub mod spends;

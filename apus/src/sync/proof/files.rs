@@ -1,0 +1,36 @@
+//! Blocks of files, as a proof reads them: where they are, without a data directory.
+
+use std::time::Duration;
+
+use super::sums::Proof;
+use crate::disk::Disk;
+use crate::store::BlockSource;
+use crate::sync::error::SyncError;
+use crate::sync::node::{Coins, Node};
+use crate::sync::options::Options;
+use crate::sync::scan::{ScanEnd, scan_into_node};
+use crate::sync::temporary::TemporaryDir;
+
+/// A node in `directory` with the headers of all blocks of the sources, none of which it stores,
+/// and whether somebody has asked to stop.
+pub(super) fn scanned(
+    proof: &Proof,
+    options: &Options,
+    opened: &[BlockSource],
+    directory: &TemporaryDir,
+) -> Result<(Node, ScanEnd), SyncError> {
+    let options = Options {
+        datadir: directory.path().to_path_buf(),
+        blocks_dir: None,
+        spill_dir: None,
+        prune: None,
+        stop_at_height: None,
+        // Nobody carries on.
+        save_every: Duration::MAX,
+        ..options.clone()
+    };
+    let mut node = Node::open(&options, &Disk::new(), Coins::InPlace)?;
+    node.ledger.keeps_blocks = false;
+    let end = scan_into_node(&mut node, opened, proof.observer, proof.stop)?;
+    Ok((node, end))
+}
