@@ -166,8 +166,8 @@ impl<'a> GroupCoins<'a> {
         coin.encode(out);
     }
 
-    /// The index of the next coin's output, which [`GroupCoins::pass_if_same`] has to follow; `None` if
-    /// there are no more.
+    /// The index of the next coin's output, after which [`GroupCoins::pass_if_same`] has to come;
+    /// `None` if there are no more.
     #[inline]
     pub fn next_vout(&mut self) -> Option<u32> {
         let is_more = self.cursor.remaining() > 0;

@@ -172,7 +172,8 @@ pub(super) struct Reading<'a> {
     /// Height of the base block.
     pub height: u32,
     pub threads: usize,
-    /// Bytes of coins that are held in memory in any case; what has no room goes to temporary files.
+    /// Bytes of coins that are held in memory in any case; what has no room goes to temporary
+    /// files.
     pub memory: usize,
     /// A file next to which the temporary file lies.
     pub beside: PathBuf,
