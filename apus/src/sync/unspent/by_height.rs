@@ -13,6 +13,8 @@ const HEAD_BYTES: usize = 4 + 32;
 /// More bytes than the coins that one block creates can have: a million bytes of it are
 /// transactions without witnesses, an output has nine, and twenty here, beside its script.
 const BLOCK_BYTES_MAX: usize = 1 << 24;
+/// Offsets in a run have 32 bits, and one more record has less than half as much.
+const RUN_BYTES_MAX: usize = u32::MAX as usize / 2;
 /// Bytes of a run that are written at a time.
 const WRITE_BYTES: usize = 128 << 10;
 /// How many records ahead memory is asked for.
@@ -103,7 +105,7 @@ impl<'a> HeightCollector<'a> {
             height,
             held: Held { file, others: Vec::new(), records: Vec::new() },
             bytes: 0,
-            bytes_max: bytes_max.min(u32::MAX as usize),
+            bytes_max: bytes_max.min(RUN_BYTES_MAX),
             runs: Vec::new(),
         }
     }
