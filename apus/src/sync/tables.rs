@@ -36,7 +36,7 @@ enum Coins<'a> {
     Sorted(Vec<&'a [SnapshotPiece<'a>]>),
 }
 
-/// Who writes tables, and who is told how far they are.
+/// How tables are written: threads, reports of progress, and an early end.
 #[derive(Clone, Copy)]
 pub(super) struct Writing<'a> {
     /// The number of threads.

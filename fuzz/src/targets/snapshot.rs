@@ -11,9 +11,9 @@ const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;
 
 /// Reads `data` as a snapshot.
 ///
-/// What is read has as many coins as its head says, in an order that is told apart from others,
-/// comes in groups as coin by coin, and comes back the same once it is written again; cut short or
-/// made longer, that is refused.
+/// What is read has as many coins as its head says, is recognised as sorted or not, comes in groups
+/// as coin by coin, and comes back the same once it is written again; cut short or made longer,
+/// that is refused.
 pub fn run(data: &[u8]) {
     let Ok(head) = SnapshotHead::parse(data) else { return };
     assert!(data.starts_with(&head.to_bytes()));

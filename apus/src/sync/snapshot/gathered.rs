@@ -19,8 +19,8 @@ impl Gathered {
         Ok(Self { coins, _dir: dir })
     }
 
-    /// All coins of a snapshot. `goes_on` is told the share that is read, and says whether to go
-    /// on; `None` if it does not.
+    /// All coins of a snapshot. `goes_on` is called with the share that has been read, and
+    /// returns whether to go on; `None` if it did not.
     pub fn of_file(
         file: &SnapshotFile,
         memory: usize,

@@ -10,8 +10,8 @@ use crate::hash::Hash;
 
 /// The bytes before the coins of a spilled record: how many there are, and the txid.
 const HEAD_BYTES: usize = 4 + 32;
-/// More bytes than the coins that one block creates can have: a million bytes of it are
-/// transactions without witnesses, an output has nine, and twenty here, beside its script.
+/// More bytes than the coins that one block creates can have. Without witnesses a block has at most
+/// a million bytes; beside its script, an output takes nine of them, and at most twenty here.
 const BLOCK_BYTES_MAX: usize = 1 << 24;
 /// Offsets in a run have 32 bits, and one more record has less than half as much.
 const RUN_BYTES_MAX: usize = u32::MAX as usize / 2;

@@ -1,7 +1,7 @@
 //! Disks that fill up in each pass: that of the temporary files, of the blocks, or of the coins.
 
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ use apus_testchain::{Chain, Spec};
 use super::{Begun, Held, PASSES, Test, Watch};
 use crate::support::Place;
 use crate::support::fill_disk::FillDisk;
-use crate::support::mounts::run_with_mounts;
-use crate::support::program::{stderr, stdout};
+use crate::support::mounts::{run_on_small_disk, small_disk};
 
 /// What is on a disk of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,28 +25,18 @@ enum Volume {
 
 const VOLUMES: [Volume; 3] = [Volume::Spill, Volume::Blocks, Volume::Chainstate];
 
-/// The environment variable with the directory of the small disk.
-const SMALL: &str = "APUS_TEST_SMALL_DISK";
-
 #[test]
 fn a_full_disk_in_any_pass_stops_a_join_that_carries_on_when_there_is_room() {
-    let dir = tempfile::tempdir().unwrap();
-    let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
     // Room for what both runs may reserve, 16 MiB for each worker's block file, and for the 50 MiB
     // that must stay free.
-    let script = "
-        mkdir small; mount -t tmpfs -o size=200m none small
-        $child --ignored --exact crash_join::full::on_a_small_disk";
-    let variables = [(SMALL, small.as_path()), ("child", child.as_path())];
-    let Some(output) = run_with_mounts(dir.path(), &variables, script) else { return };
-    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    run_on_small_disk(200, "crash_join::full::on_a_small_disk");
 }
 
 /// Not a test, but what the test above runs where the small disk is mounted.
 #[test]
 #[ignore = "a process that another test starts"]
 fn on_a_small_disk() {
-    let Some(small) = std::env::var_os(SMALL).map(PathBuf::from) else { return };
+    let Some(small) = small_disk() else { return };
     let test = Test::small(96);
     let mut saved = 0;
     for volume in VOLUMES {

@@ -17,7 +17,7 @@ use super::{made, options_of};
 use crate::broken_rules::assert_refused_for;
 use crate::support::chains::{small, small_fork};
 use crate::support::fill_disk::FillDisk;
-use crate::support::mounts::run_with_mounts;
+use crate::support::mounts::{run_on_small_disk, run_with_mounts, small_disk};
 use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
 use crate::support::snapshot::Snapshot;
 use crate::support::stop_when::StopWhen;
@@ -159,7 +159,8 @@ fn files_of_blocks_prove_the_same_as_with_undo_data() {
             assert!(watch.has_joined());
             let notes = watch.notes.into_inner().unwrap();
             let [note] = &notes[..] else { panic!("one note is due: {notes:?}") };
-            assert!(note.contains("no undo data for block 1") && note.contains("/tmp/"), "{note}");
+            let place = std::env::temp_dir().display().to_string();
+            assert!(note.contains("no undo data for block 1") && note.contains(&place), "{note}");
         }
     }
 }
@@ -490,26 +491,16 @@ fn a_disk_without_room_is_named_before_the_first_pass() {
     assert!(!stderr(&output).contains("--spilldir"), "{}", stderr(&output));
 }
 
-/// The environment variable with the directory of a small disk.
-const SMALL: &str = "APUS_TEST_SMALL_TMPDIR";
-
 #[test]
 fn a_disk_that_fills_up_is_named_and_nothing_is_left_on_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
-    let script = "
-        mkdir small; mount -t tmpfs -o size=120m none small
-        $child --ignored --exact snapshot::by_join::on_a_small_disk";
-    let variables = [(SMALL, small.as_path()), ("child", child.as_path())];
-    let Some(output) = run_with_mounts(dir.path(), &variables, script) else { return };
-    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    run_on_small_disk(120, "snapshot::by_join::on_a_small_disk");
 }
 
 /// Not a test, but what the test above runs where the small disk is mounted.
 #[test]
 #[ignore = "a process that another test starts"]
 fn on_a_small_disk() {
-    let Some(small) = std::env::var_os(SMALL).map(PathBuf::from) else { return };
+    let Some(small) = small_disk() else { return };
     let (world, _, right) = &*RIGHT;
     let case = Case::new(right, &world.blocks);
     let from = [case.blocks.clone()];

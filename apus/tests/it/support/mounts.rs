@@ -1,11 +1,12 @@
 //! Small disks, overlays and read-only mounts for one test, which the rest of the machine does
 //! not see.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use super::note_skipped;
+use super::program::{stderr, stdout};
 
 /// Runs a shell script in `dir` that may mount file systems; it ends at the first command that
 /// fails. `$apus` is the program, and `variables` are further names with paths.
@@ -19,6 +20,28 @@ pub fn run_with_mounts(dir: &Path, variables: &[(&str, &Path)], script: &str) ->
     }
     let variables = variables.iter().copied();
     Some(in_own_namespace(script).current_dir(dir).envs(variables).output().unwrap())
+}
+
+/// The environment variable with the directory of a small disk.
+const SMALL: &str = "APUS_TEST_SMALL_DISK";
+
+/// Runs the ignored test `name` in a process of its own that has a small disk, of so many MiB, and
+/// whose end has to be good. Nothing happens, and that is noted, where nobody may mount.
+pub fn run_on_small_disk(mib: u32, name: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
+    let script = format!(
+        "mkdir small; mount -t tmpfs -o size={mib}m none small
+        $child --ignored --exact {name}"
+    );
+    let variables = [(SMALL, small.as_path()), ("child", child.as_path())];
+    let Some(output) = run_with_mounts(dir.path(), &variables, &script) else { return };
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+/// The small disk of a process that [`run_on_small_disk`] has started.
+pub fn small_disk() -> Option<PathBuf> {
+    std::env::var_os(SMALL).map(PathBuf::from)
 }
 
 /// Whether a process may mount a file system that it alone sees.
