@@ -180,7 +180,7 @@ fn snapshots_are_made_proved_and_synced_from() {
     let report = snapshot::run(&snapshot::Size::small(), &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
     let works: Vec<&str> = found.iter().map(|row| row["work"].as_str().unwrap()).collect();
-    assert_eq!(works.len(), 10, "{works:?}");
+    assert_eq!(works.len(), 11, "{works:?}");
     let hints = found.iter().find(|row| row["work"] == "hints verify").unwrap();
     assert_eq!(hints["times_hints_verify"], 1.0);
     check_files(&report);

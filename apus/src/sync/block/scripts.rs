@@ -95,6 +95,14 @@ impl ScriptChecker {
         }
     }
 
+    /// Forgets what was checked, because all of it is checked again.
+    pub fn begin_again(&mut self) {
+        let Self { fast, core, rechecked, signatures, .. } = self;
+        for count in [fast, core, rechecked, signatures] {
+            *count.get_mut() = 0;
+        }
+    }
+
     /// How the scripts of a block are checked: with the flags of its height, and by the fast way
     /// only if the block is buried deep enough that nobody can have made it for a fault of ours,
     /// and if there are lanes, without which it is not faster than the engine.

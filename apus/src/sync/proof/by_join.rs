@@ -39,7 +39,7 @@ use crate::sync::words::size;
 const JOINS_BELOW_MAX: u32 = 2;
 
 /// Proves the claim by the blocks of `node` up to `target`, and all rules for these. The block at
-/// height `lacking` is the lowest without undo data.
+/// height `lacking` is one without undo data.
 ///
 /// # Errors
 /// The claim is wrong, a block is invalid or damaged, or there is no room for temporary files.
@@ -60,7 +60,7 @@ pub(super) fn prove_by_join(
         Ok(None) => return Ok(proof.interrupted(&mut node)),
         Ok(Some(tally)) => Ok(tally),
         // If a block is to blame, the join finds out which.
-        Err(Unproved { error, may_be_blocks: true }) => Err(error),
+        Err(Unproved { error, may_be_blocks: true, .. }) => Err(error),
         Err(unproved) => return Err(unproved.error),
     };
     drop(plan);

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use by_join::prove_by_join;
 use files::scanned;
-use sums::Proof;
+use sums::{Proof, Unproved};
 
 use super::checked::Checked;
 use super::claim::Claim;
@@ -109,8 +109,16 @@ fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
         Err(Fault::NoUndo(height, _)) => return prove_by_join(proof, node, target, height),
         plan => plan.map_err(|fault| fault.into_error(&node, proof.claim))?,
     };
-    let Some(tally) = proof.sums(&mut node, &plan).map_err(|unproved| unproved.error)? else {
-        return Ok(proof.interrupted(&mut node));
+    let tally = match proof.sums(&mut node, &plan) {
+        Ok(Some(tally)) => tally,
+        Ok(None) => return Ok(proof.interrupted(&mut node)),
+        // A rev file that lacks some blocks, as that of the newest blocks after a SwiftSync.
+        Err(Unproved { lacks_undo: Some(height), .. }) => {
+            drop(plan);
+            node.scripts.begin_again();
+            return prove_by_join(proof, node, target, height);
+        }
+        Err(unproved) => return Err(unproved.error),
     };
     let height = plan.chain.height().unwrap_or(0);
     let checked = match plan.mode {

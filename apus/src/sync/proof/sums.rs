@@ -32,6 +32,8 @@ pub(super) struct Unproved {
     /// Whether blocks may be to blame rather than the claim: they issue too much, or spend what is
     /// not there, which makes every claim wrong and this one in no coin.
     pub may_be_blocks: bool,
+    /// The height of a block whose undo data no source has, or whose undo data is damaged there.
+    pub lacks_undo: Option<u32>,
 }
 
 impl Proof<'_> {
@@ -48,17 +50,23 @@ impl Proof<'_> {
             Err(fault) => fault,
         };
         let is_of_claim = matches!(fault, Fault::Hints(_) | Fault::Snapshot(_));
-        let is_of_chain = matches!(fault, Fault::Chain(_));
+        let may_be_blocks = matches!(fault, Fault::Chain(_));
+        let lacks_undo = match fault {
+            Fault::Undo { id, .. } if node.record(id).undo_pos().is_none() => {
+                Some(node.tree.node(id).height)
+            }
+            _ => None,
+        };
         let error = fault.into_error(node, claim);
         if !is_of_claim {
-            return Err(Unproved { error, may_be_blocks: is_of_chain });
+            return Err(Unproved { error, may_be_blocks, lacks_undo });
         }
         // What is so damaged that nothing can be told of its coins has been named already.
         let found = differences(node, claim, plan, observer, stop).ok().flatten();
         let is_none = found.as_ref().is_some_and(|found| found.coins.is_empty() && !found.are_more);
         let differences = found.unwrap_or_default();
         let error = SyncError::Differs { error: Box::new(error), differences };
-        Err(Unproved { error, may_be_blocks: is_none })
+        Err(Unproved { error, may_be_blocks: is_none, lacks_undo })
     }
 
     /// The summary of a proof that somebody has asked to stop.

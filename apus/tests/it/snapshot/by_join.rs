@@ -187,6 +187,8 @@ fn a_directory_with_undo_data_of_the_last_blocks_alone_is_proved_and_not_changed
         assert_empty(&place.root().join("tmp"));
     }
     assert_eq!(listing(&place.datadir()), before);
+    // Its only rev file is next to all blocks, and has no undo data of the lower ones.
+    assert_from_is_proved_by_a_join(&world, &place.datadir(), "no undo data for block 1,");
     // A sync of every rule still needs undo data, and says what does not.
     let fresh = world.place();
     let hints = world.write_hints(&fresh, world.height());
@@ -194,6 +196,37 @@ fn a_directory_with_undo_data_of_the_last_blocks_alone_is_proved_and_not_changed
     let error = try_sync_with(&world.options(&fresh, Mode::Full, &hints), &[blocks]).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("no undo data") && text.contains("hints verify --full"), "{text}");
+}
+
+/// Proves the snapshot of a world's tip by the blocks of another directory.
+#[track_caller]
+fn assert_from_is_proved_by_a_join(world: &World, from: &Path, note: &str) {
+    let in_order = world.in_order();
+    let case = Case::new(&made(&in_order, world.height()), []);
+    let (watch, stop) = (Watch::default(), AtomicBool::new(false));
+    let from = [from.to_path_buf()];
+    let joined =
+        sync::verify_snapshot(&case.options(), &case.snapshot, &from, &watch, &stop).unwrap();
+    assert!(watch.has_joined());
+    let once = options_of(&in_order, Mode::Full);
+    let at_once = sync::verify_snapshot(&once, &case.snapshot, &[], &Unobserved, &stop).unwrap();
+    assert_same(&joined, &at_once);
+    let notes = watch.notes.into_inner().unwrap();
+    assert!(notes.iter().any(|line| line.contains(note)), "{notes:?}");
+    assert_empty(&case.place.root().join("tmp"));
+}
+
+#[test]
+fn damaged_undo_data_of_a_source_is_done_without() {
+    let world = World::of(small(5));
+    let place = world.in_order();
+    let rev = place.network_dir().join("blocks/rev00000.dat");
+    let mut bytes = std::fs::read(&rev).unwrap();
+    // The end of the file is reserved and empty.
+    let len = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[len / 2] ^= 1;
+    std::fs::write(&rev, bytes).unwrap();
+    assert_from_is_proved_by_a_join(&world, &place.datadir(), "no undo data for block ");
 }
 
 #[test]
