@@ -137,16 +137,17 @@ impl Plan<'_> {
         self.backward::<V>(work, careful, [inverse.mul(product[1]), inverse.mul(product[0])]);
     }
 
-    /// Asks for the points of the comb of a pair of vectors, if there is such a pair.
+    /// Asks for the points of two windows of a pair of vectors, if there is such a pair: a few at a
+    /// time, between which the processor has something else to do.
     #[inline(always)]
-    fn prefetch<V: Vector>(&self, work: &Work, vector: usize) {
+    fn prefetch<V: Vector>(&self, work: &Work, vector: usize, pair: usize) {
         if !self.first || vector >= work.vectors {
             return;
         }
         for digits in &work.comb_digits[vector..vector + 2] {
-            for (window, digits) in digits[..2 * self.pairs].iter().enumerate() {
-                for digit in digits {
-                    V::prefetch(self.comb.row(window, *digit).0);
+            for window in [2 * pair, 2 * pair + 1] {
+                for digit in digits[window] {
+                    V::prefetch(self.comb.row(window, digit).0);
                 }
             }
         }
@@ -158,7 +159,6 @@ impl Plan<'_> {
         let mut product = both!(|_k| Fe::<V>::small(1));
         let mut at = 0;
         for vector in (0..work.vectors).step_by(2) {
-            self.prefetch::<V>(work, vector + 2);
             if vector < work.signature_vectors {
                 for (_, job) in self.table {
                     let mut d = table_denominator::<V>(work, vector, *job);
@@ -170,6 +170,7 @@ impl Plan<'_> {
                 }
             }
             for pair in 0..self.pairs {
+                self.prefetch::<V>(work, vector + 2, pair);
                 let [x1, x2] = if self.first {
                     [
                         self.row_x::<V>(work, vector, 2 * pair),
@@ -195,8 +196,8 @@ impl Plan<'_> {
     fn backward<V: Vector>(&self, work: &mut Work, careful: bool, mut inverse: Pair<V>) {
         let mut at = work.signature_vectors / 2 * self.table.len() + work.vectors / 2 * self.pairs;
         for vector in (0..work.vectors).step_by(2).rev() {
-            self.prefetch::<V>(work, vector.wrapping_sub(2));
             for pair in (0..self.pairs).rev() {
+                self.prefetch::<V>(work, vector.wrapping_sub(2), pair);
                 at -= 1;
                 let [a, b] = [self.places[2 * pair % 16], self.places[(2 * pair + 1) % 16]];
                 let operands = if self.first {

@@ -145,18 +145,10 @@ fn powers<V: Vector>(count: usize) -> Vec<Row> {
         let inverse = power.z[0].inverse();
         let square = inverse.squared();
         let (x, y) = (power.x[0].times(square), power.y[0].times(square.times(inverse)));
-        rows.push([first(x), first(y)]);
+        rows.push([x.first(), y.first()]);
         power = power.double();
     }
     rows
-}
-
-/// The number of lane 0, below p.
-#[inline(always)]
-fn first<V: Vector>(number: Fe<V>) -> Words {
-    let mut rows = [[0; 4]; LANES];
-    V::to_rows(number.canonical().to_words(), &mut rows);
-    rows[0]
 }
 
 /// x and y of eight points; of the last one, where there are fewer.

@@ -5,6 +5,7 @@
 //! something is subtracted. The *size* of a number, in the comments below, is a bound in units of
 //! 2^256: factors may have sizes up to 15.
 
+use crate::inverse::{Prime, of_lanes};
 use crate::vector::{
     COUNTS, LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words, half_start, start,
 };
@@ -303,19 +304,27 @@ impl<V: Vector> Fe<V> {
         if V::INLINE { self.times(self) } else { self.sqr() }
     }
 
-    /// The square of the square and so on, `times` times.
-    #[inline(always)]
-    pub fn sqr_times(mut self, times: u32) -> Self {
-        for _ in 0..times {
-            self = self.sqr();
-        }
-        self
-    }
-
     /// The number, of which the compiler makes use only after it has computed `last`.
     #[inline(always)]
     pub fn after(self, last: Self) -> Self {
         Self(V::after(self.0, last.0[4]))
+    }
+
+    /// The number of lane 0, below p.
+    #[inline(always)]
+    pub fn first(self) -> Words {
+        let mut rows = [[0; 4]; LANES];
+        V::to_rows(self.canonical().to_words(), &mut rows);
+        rows[0]
+    }
+
+    /// Each lane moved down by so many; the lowest ones come to the top.
+    #[inline(always)]
+    fn rotated(self, by: usize) -> Self {
+        let mut rows = [[0; 4]; LANES];
+        V::to_rows(self.below_2_256().to_words(), &mut rows);
+        rows.rotate_left(by);
+        Self::from_rows(&rows)
     }
 
     /// The inverse; zero for zero.
@@ -355,26 +364,6 @@ steps! {
     Square(a; _mask) => a.square().fold().finish();
 }
 
-/// The number to the power of p - 2, its inverse by Fermat's little theorem.
-///
-/// p - 2 has, in binary, 223 ones, a zero, 22 ones, and 0000101101.
-#[inline(always)]
-fn power_minus_2<V: Vector>(x1: Fe<V>) -> Fe<V> {
-    let x2 = x1.sqr().times(x1);
-    let x3 = x2.sqr().times(x1);
-    let x6 = x3.sqr_times(3).times(x3);
-    let x9 = x6.sqr_times(3).times(x3);
-    let x11 = x9.sqr_times(2).times(x2);
-    let x22 = x11.sqr_times(11).times(x11);
-    let x44 = x22.sqr_times(22).times(x22);
-    let x88 = x44.sqr_times(44).times(x44);
-    let x176 = x88.sqr_times(88).times(x88);
-    let x220 = x176.sqr_times(44).times(x44);
-    let x223 = x220.sqr_times(3).times(x3);
-    let power = x223.sqr_times(23).times(x22).sqr_times(5).times(x1);
-    power.sqr_times(3).times(x2).sqr_times(2).times(x1)
-}
-
 /// Multiplies the first number by the second, in memory.
 struct Multiply<'a> {
     a: &'a mut FeLanes,
@@ -399,7 +388,12 @@ impl Op for Invert<'_> {
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        power_minus_2(Fe::<V>::load(self.0)).store(self.0);
+        const PRIME: Prime = Prime::new(P);
+        let number = Fe::<V>::load(self.0);
+        let zeros = number.zeros();
+        let number = Fe::select(zeros, Fe::small(1), number);
+        let inverse = of_lanes!(number, |all| Fe::constant(PRIME.inverse(&all.first())));
+        Fe::select(zeros, Fe::small(0), inverse).store(self.0);
     }
 }
 

@@ -17,7 +17,7 @@
 //! The modules:
 //! - `vector`: eight numbers side by side, and the instructions for them
 //! - `words`: numbers of 256 bits, one at a time
-//! - `field`, `scalar`: numbers modulo p and modulo n, eight at a time
+//! - `field`, `scalar`: numbers modulo p and modulo n, eight at a time; `inverse`: their inverses
 //! - `point`, `glv`: formulas for points, and digits of factors
 //! - `comb`: the table for multiples of G
 //! - `work`: the memory of a batch
@@ -31,6 +31,7 @@ mod comb;
 mod equation;
 mod field;
 mod glv;
+mod inverse;
 mod kernel;
 mod known;
 mod ladder;

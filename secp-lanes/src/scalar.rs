@@ -2,6 +2,7 @@
 //! the product of a and b is a * b / 2^260.
 
 use crate::field::Fe;
+use crate::inverse::{Prime, of_lanes};
 use crate::vector::{COUNTS, LANES, Lanes, Mask, Numbers, Step, Vector, Words, start};
 
 /// n in limbs of 52 bits.
@@ -16,6 +17,10 @@ const N: [u64; 5] = [
 const MINUS_INVERSE: u64 = 0xd_ff66_5588_b13f;
 /// 2^260 modulo n: the number whose product with another is the other.
 pub const ONE: Words = [0x02da_1732_fc9b_ebf0, 0x5512_3195_0b75_fc44, 0x14, 0];
+
+/// 2^520 modulo n: the product with it is 2^260 times the other number.
+const SQUARE: Words =
+    [0xc8ee_180c_268b_3b23, 0x9759_4894_fd6e_33e4, 0x97f5_e45b_cd07_c73b, 0x671c_d581_c69b_c5e6];
 
 /// Eight numbers in limbs of 52 bits, below 1.25 * 2^256.
 #[derive(Clone, Copy)]
@@ -76,25 +81,36 @@ impl<V: Vector> Scalar<V> {
         Self(Fe::select(reached, reduced, Fe(self.0)).0)
     }
 
-    /// The inverse for this product: `self.mul(self.inverse())` is [`ONE`]. By Fermat's little
-    /// theorem the number to the power of n - 2; zero for zero.
+    /// The inverse for this product: `self.mul(self.inverse())` is [`ONE`]; zero for zero.
     #[inline(always)]
     pub fn inverse(self) -> Self {
-        const EXPONENT: Words = [crate::words::N[0] - 2, crate::words::N[1], !1, !0];
-        let mut powers = [Self::constant(ONE); 16];
-        for i in 1..16 {
-            powers[i] = powers[i - 1].mul(self);
-        }
-        let mut power = powers[15];
-        for digit in (0..63).rev() {
-            for _ in 0..4 {
-                power = power.mul(power);
-            }
-            let nibble = EXPONENT[digit / 16] >> (4 * (digit % 16)) & 15;
-            let factor = powers[nibble as usize];
-            power = power.mul(factor);
-        }
-        power
+        const PRIME: Prime = Prime::new(crate::words::N);
+        let number = self.canonical();
+        let [l0, l1, l2, l3, l4] = number.0;
+        let zeros = l0.or(l1).or(l2).or(l3).or(l4).zeros();
+        let number = Self(Fe::select(zeros, Fe(Self::constant(ONE).0), Fe(number.0)).0);
+        let inverse = of_lanes!(number, |all| {
+            // The inverse of x * 2^260 has to be 2^260 / x.
+            let square = Self::constant(SQUARE);
+            Self::constant(PRIME.inverse(&all.rows()[0])).mul(square).mul(square)
+        });
+        Self(Fe::select(zeros, Fe::small(0), Fe(inverse.0)).0)
+    }
+
+    /// Each lane moved down by so many; the lowest ones come to the top.
+    #[inline(always)]
+    fn rotated(self, by: usize) -> Self {
+        let mut rows = self.rows();
+        rows.rotate_left(by);
+        Self::from_rows(&rows)
+    }
+
+    /// The numbers below n, for numbers below 2n.
+    #[inline(always)]
+    fn rows(self) -> [Words; LANES] {
+        let mut rows = [[0; 4]; LANES];
+        V::to_rows(self.canonical().to_words(), &mut rows);
+        rows
     }
 }
 

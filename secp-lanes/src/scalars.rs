@@ -38,20 +38,30 @@ impl Op for Scalars<'_> {
             let [a, b] = [Scalar::<V>::from_rows(&inputs.a), Scalar::from_rows(&inputs.b)];
             V::to_rows(a.mul(one).canonical().to_words(), &mut u1);
             V::to_rows(b.mul(one).canonical().to_words(), &mut u2);
-            put_comb_digits(work, comb, vector, &u1);
+            put_comb_digits::<V>(work, comb, vector, &u1);
             put_ladder_digits(work, vector, &u2);
         }
         for vector in work.signature_vectors..work.vectors {
             let u1 = work.inputs[vector].a;
-            put_comb_digits(work, comb, vector, &u1);
+            put_comb_digits::<V>(work, comb, vector, &u1);
         }
     }
 }
 
-fn put_comb_digits(work: &mut Work, comb: &Comb, vector: usize, factors: &[Words; LANES]) {
+/// Puts the digits of u1, and asks for the points that they stand for, which are far apart in
+/// memory.
+fn put_comb_digits<V: Vector>(
+    work: &mut Work,
+    comb: &Comb,
+    vector: usize,
+    factors: &[Words; LANES],
+) {
     let digits = &mut work.comb_digits[vector];
     for (lane, factor) in factors.iter().enumerate() {
-        comb.digits(factor, |i, digit| digits[i][lane] = digit);
+        comb.digits(factor, |i, digit| {
+            digits[i][lane] = digit;
+            V::prefetch(comb.row(i, digit).0);
+        });
     }
 }
 

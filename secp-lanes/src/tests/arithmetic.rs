@@ -2,6 +2,8 @@ use num_bigint::BigUint;
 
 use super::{Random, Vectors, big, edges, words};
 use crate::field::{Fe, P};
+use crate::inverse::Prime;
+use crate::kernel::Kernel;
 use crate::scalar::{ONE, Scalar};
 use crate::vector::{ALL, LANES, Lanes, Op, Vector, Words};
 use crate::words::{self as one_by_one, N};
@@ -190,6 +192,23 @@ fn the_largest_factors() {
         let [product, square, below] = vectors.run(Largest);
         assert_eq!([product, square], [[expected; LANES]; 2]);
         assert_eq!(big(&below[0]) % big(&P), &largest % big(&P));
+    }
+}
+
+#[test]
+fn inverses_of_whole_numbers() {
+    let mut random = Random(4);
+    for prime in [P, N] {
+        let (inverses, prime) = (Prime::new(prime), big(&prime));
+        let powers = (0..256).map(|bit| words(&(BigUint::from(1u32) << bit)));
+        let random = (0..super::rounds(Kernel::Library, 10_000)).flat_map(|_| random.rows());
+        for number in edges().into_iter().chain(powers).chain(random) {
+            let number = words(&(big(&number) % &prime));
+            let inverse = big(&inverses.inverse(&number));
+            let one = u32::from(number != [0; 4]);
+            assert!(inverse < prime, "{number:x?}");
+            assert_eq!(inverse * big(&number) % &prime, BigUint::from(one), "{number:x?}");
+        }
     }
 }
 

@@ -344,10 +344,12 @@ fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
 /// Cuts a block's inputs into chunks of about equal work.
 fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Chunk>) {
     let view = prepared.block.view();
-    let chunk_inputs = match scripts.engine {
+    let usual_inputs = match scripts.engine {
         ScriptEngine::Core => CHUNK_INPUTS,
         ScriptEngine::Fast | ScriptEngine::Both => CHUNK_INPUTS_FAST,
     };
+    let all_inputs = prepared.sources.len();
+    let chunk_inputs = all_inputs.div_ceil(all_inputs.div_ceil(usual_inputs).max(1)).max(1);
     let all = 0..usize::MAX;
     let (mut first_tx, mut inputs) = (1, 0);
     for (index, tx) in view.txs().enumerate().skip(1) {
