@@ -15,7 +15,7 @@ use crate::rules::{BlockContext, BlockSpends, RuleError, is_bip30_repeat};
 use crate::sync::options::ScriptEngine;
 use crate::wire::{Network, Prevout, TxView, put_compact_size};
 
-/// The number of inputs in a chunk of script checks by Core's engine: at about 33 µs each, 4 ms of
+/// About the most inputs in a chunk of script checks by Core's engine: at about 33 µs each, 4 ms of
 /// work, so that other cores do not wait long for the last chunk of a block, and taking a chunk
 /// costs next to nothing.
 const CHUNK_INPUTS: usize = 128;
@@ -344,12 +344,13 @@ fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
 /// Cuts a block's inputs into chunks of about equal work.
 fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Chunk>) {
     let view = prepared.block.view();
-    let usual_inputs = match scripts.engine {
+    let most_inputs = match scripts.engine {
         ScriptEngine::Core => CHUNK_INPUTS,
         ScriptEngine::Fast | ScriptEngine::Both => CHUNK_INPUTS_FAST,
     };
+    // So many that no chunk of a few is left at the end.
     let all_inputs = prepared.sources.len();
-    let chunk_inputs = all_inputs.div_ceil(all_inputs.div_ceil(usual_inputs).max(1)).max(1);
+    let chunk_inputs = all_inputs.div_ceil(all_inputs.div_ceil(most_inputs).max(1)).max(1);
     let all = 0..usize::MAX;
     let (mut first_tx, mut inputs) = (1, 0);
     for (index, tx) in view.txs().enumerate().skip(1) {
