@@ -320,7 +320,7 @@ impl<V: Vector> Fe<V> {
 
     /// Each lane moved down by so many; the lowest ones come to the top.
     #[inline(always)]
-    fn rotated(self, by: usize) -> Self {
+    pub fn rotated(self, by: usize) -> Self {
         let mut rows = [[0; 4]; LANES];
         V::to_rows(self.below_2_256().to_words(), &mut rows);
         rows.rotate_left(by);

@@ -26,7 +26,6 @@ pub struct Prime {
 }
 
 /// What 62 division steps do: they replace (f, g) by (u f + v g, q f + r g) / 2^62.
-#[derive(Clone, Copy)]
 struct Matrix {
     u: i64,
     v: i64,
@@ -58,8 +57,7 @@ impl Prime {
             if g == [0; 5] {
                 break;
             }
-            let matrix = steps(&mut delta, f[0] as u64, g[0] as u64);
-            let Matrix { u, v, q, r } = matrix;
+            let Matrix { u, v, q, r } = steps(&mut delta, f[0] as u64, g[0] as u64);
             (f, g) = (quotient((u, &f), (v, &g), (0, &f)), quotient((q, &f), (r, &g), (0, &f)));
             (d, e) = (self.reduced((u, &d), (v, &e)), self.reduced((q, &d), (r, &e)));
         }

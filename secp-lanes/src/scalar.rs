@@ -92,25 +92,15 @@ impl<V: Vector> Scalar<V> {
         let inverse = of_lanes!(number, |all| {
             // The inverse of x * 2^260 has to be 2^260 / x.
             let square = Self::constant(SQUARE);
-            Self::constant(PRIME.inverse(&all.rows()[0])).mul(square).mul(square)
+            Self::constant(PRIME.inverse(&Fe(all.canonical().0).first())).mul(square).mul(square)
         });
         Self(Fe::select(zeros, Fe::small(0), Fe(inverse.0)).0)
     }
 
-    /// Each lane moved down by so many; the lowest ones come to the top.
+    /// Each lane moved down by so many, for numbers below 2n; the lowest ones come to the top.
     #[inline(always)]
     fn rotated(self, by: usize) -> Self {
-        let mut rows = self.rows();
-        rows.rotate_left(by);
-        Self::from_rows(&rows)
-    }
-
-    /// The numbers below n, for numbers below 2n.
-    #[inline(always)]
-    fn rows(self) -> [Words; LANES] {
-        let mut rows = [[0; 4]; LANES];
-        V::to_rows(self.canonical().to_words(), &mut rows);
-        rows
+        Self(Fe(self.canonical().0).rotated(by).0)
     }
 }
 

@@ -165,7 +165,7 @@ fn batches_of_any_size() {
         let sizes: &[usize] = if kernel == Kernel::Portable {
             &[0, 1, 17]
         } else {
-            &[0, 1, 7, 8, 9, 15, 16, 17, CHUNK - 1, CHUNK * 3 / 2, 3 * CHUNK + 5]
+            &[0, 1, 7, 8, 9, 15, 16, 17, CHUNK - 1, CHUNK, CHUNK + 1, CHUNK * 3 / 2, 3 * CHUNK + 5]
         };
         let mut batch = batch(kernel);
         for size in sizes {

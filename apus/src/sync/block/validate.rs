@@ -19,7 +19,7 @@ use crate::wire::{Network, Prevout, TxView, put_compact_size};
 /// work, so that other cores do not wait long for the last chunk of a block, and taking a chunk
 /// costs next to nothing.
 const CHUNK_INPUTS: usize = 128;
-/// The number where signatures are verified together: 3 ms of work, and enough that what a batch
+/// The same where signatures are verified together: 3 ms of work, and enough that what a batch
 /// costs by itself is a few per cent of it.
 const CHUNK_INPUTS_FAST: usize = 512;
 

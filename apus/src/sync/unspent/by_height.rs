@@ -11,7 +11,8 @@ use crate::hash::Hash;
 /// The bytes before the coins of a spilled record: how many there are, and the txid.
 const HEAD_BYTES: usize = 4 + 32;
 /// More bytes than the coins that one block creates can have. Without witnesses a block has at most
-/// a million bytes; beside its script, an output takes nine of them, and at most twenty here.
+/// a million bytes. An output takes nine bytes and its script there; its coin, in the form of a
+/// snapshot, at most twenty bytes and the script.
 const BLOCK_BYTES_MAX: usize = 1 << 24;
 /// Offsets in a run have 32 bits, and one more record has less than half as much.
 const RUN_BYTES_MAX: usize = u32::MAX as usize / 2;
