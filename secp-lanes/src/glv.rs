@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use crate::vector::Words;
+use crate::vector::{LANES, Mask, Words};
 
 /// Number of digits.
 pub const DIGITS: usize = 43;
@@ -106,32 +106,47 @@ fn sub(a: &[u64; 3], b: &[u64; 3]) -> [u64; 3] {
     [d0, d1, d2]
 }
 
-/// The digits of a number below n in base 8, least significant first, each put by `put`; `None`
-/// where they do not suffice, which cannot happen.
-pub fn digits(u: &Words, mut put: impl FnMut(usize, Digit)) -> Option<()> {
+/// The digits of numbers below n in base 8, least significant first. Returns the lanes in which
+/// they do not suffice, which cannot happen.
+///
+/// A digit says what is carried to the next one of its number, so that one number alone would keep
+/// the processor waiting: all go side by side.
+pub fn digits(numbers: &[Words; LANES], digits: &mut [[Digit; LANES]; DIGITS]) -> Mask {
     let table = &*RECODING;
-    let Halves { a, b } = split(u);
-    let low = |half: [u64; 3]| u128::from(half[1]) << 64 | u128::from(half[0]);
-    let [mut x, mut y] = [low(a), low(b)];
-    let mut state = 0;
-    for i in 0..DIGITS - 1 {
-        let index = (x as usize & 7) | (y as usize & 7) << 3 | state;
-        let step = table.steps[index];
-        put(i, step.digit);
-        state = usize::from(step.state);
-        x >>= 3;
-        y >>= 3;
+    let halves = numbers.each_ref().map(split);
+    let mut states = [0; LANES];
+    let (lower, highest) = digits.split_at_mut(DIGITS - 1);
+    for (part, digits) in lower.chunks_exact_mut(PART).enumerate() {
+        let bits = |half: &[u64; 3]| {
+            let low = u128::from(half[1]) << 64 | u128::from(half[0]);
+            (low >> (3 * PART * part)) as u64
+        };
+        let mut a = halves.each_ref().map(|half| bits(&half.a));
+        let mut b = halves.each_ref().map(|half| bits(&half.b) << 3);
+        for row in digits {
+            for lane in 0..LANES {
+                let index = (a[lane] & 7 | b[lane] & 0x38) as usize | states[lane];
+                let step = table.steps[index];
+                row[lane] = step.digit;
+                states[lane] = usize::from(step.state);
+                a[lane] >>= 3;
+                b[lane] >>= 3;
+            }
+        }
     }
-    // What is left: a and b divided by 2^126, rounded down, and the carries.
-    let rest = |half: [u64; 3], carry: usize| {
-        let top = (half[2] << 2 | half[1] >> 62).cast_signed();
-        usize::try_from(top.wrapping_add(carry.cast_signed() as i64 + TOP_MAX)).ok()
-    };
-    let (x, y) = (rest(a, state >> 6 & 1)?, rest(b, state >> 7)?);
-    let digit = *table.top.get(x)?.get(y)?;
-    put(DIGITS - 1, digit?);
-    Some(())
+    let mut failed = 0;
+    for (lane, (Halves { a, b }, state)) in halves.iter().zip(states).enumerate() {
+        match table.highest(a, b, state) {
+            Some(digit) => highest[0][lane] = digit,
+            None => failed |= 1 << lane,
+        }
+    }
+    failed
 }
+
+/// So many digits are taken out of a word.
+const PART: usize = 14;
+const _: () = assert!((DIGITS - 1).is_multiple_of(PART) && 3 * PART + 3 <= 64);
 
 /// What the lowest three bits of both halves, and the carries into them, are replaced by.
 #[derive(Clone, Copy, Default)]
@@ -150,6 +165,18 @@ struct Recoding {
     steps: [Step; 256],
     /// The highest digit, by a and b plus [`TOP_MAX`].
     top: [[Option<Digit>; TOP]; TOP],
+}
+
+impl Recoding {
+    /// The highest digit, of what is left: a and b divided by 2^126, rounded down, and the carries.
+    fn highest(&self, a: &[u64; 3], b: &[u64; 3], state: usize) -> Option<Digit> {
+        let rest = |half: &[u64; 3], carry: usize| {
+            let top = (half[2] << 2 | half[1] >> 62).cast_signed();
+            usize::try_from(top.wrapping_add(carry.cast_signed() as i64 + TOP_MAX)).ok()
+        };
+        let (x, y) = (rest(a, state >> 6 & 1)?, rest(b, state >> 7)?);
+        *self.top.get(x)?.get(y)?
+    }
 }
 
 static RECODING: LazyLock<Recoding> = LazyLock::new(|| {

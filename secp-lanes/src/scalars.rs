@@ -39,7 +39,8 @@ impl Op for Scalars<'_> {
             V::to_rows(a.mul(one).canonical().to_words(), &mut u1);
             V::to_rows(b.mul(one).canonical().to_words(), &mut u2);
             put_comb_digits::<V>(work, comb, vector, &u1);
-            put_ladder_digits(work, vector, &u2);
+            // Where they fail, the highest is one of an earlier batch, and counts for nothing.
+            work.exceptional[vector] |= glv::digits(&u2, &mut work.ladder_digits[vector]);
         }
         for vector in work.signature_vectors..work.vectors {
             let u1 = work.inputs[vector].a;
@@ -62,15 +63,5 @@ fn put_comb_digits<V: Vector>(
             digits[i][lane] = digit;
             V::prefetch(comb.row(i, digit).0);
         });
-    }
-}
-
-fn put_ladder_digits(work: &mut Work, vector: usize, factors: &[Words; LANES]) {
-    let digits = &mut work.ladder_digits[vector];
-    for (lane, factor) in factors.iter().enumerate() {
-        if glv::digits(factor, |i, digit| digits[i][lane] = digit).is_none() {
-            // Digits of an earlier batch remain, and count for nothing.
-            work.exceptional[vector] |= 1 << lane;
-        }
     }
 }

@@ -3,6 +3,7 @@ use num_bigint::BigUint;
 use super::{Random, big, edges, kernels, words};
 use crate::comb::Comb;
 use crate::glv::{self, DIGITS, POINTS, ZERO};
+use crate::vector::LANES;
 use crate::words::{N, modulo_n};
 use crate::{Batch, Kernel, Options, Verdict};
 
@@ -49,13 +50,16 @@ fn digits_stand_for_their_number() {
     let values: Vec<BigUint> = (0..=255u8)
         .map(|digit| if digit < 66 || digit == ZERO { value(digit) } else { BigUint::from(0u32) })
         .collect();
-    for number in numbers {
-        let mut digits = [ZERO; DIGITS];
-        glv::digits(&number, |i, digit| digits[i] = digit).expect("43 digits suffice");
-        let sum = digits.iter().rev().fold(BigUint::from(0u32), |sum, digit| {
-            (sum * 8u32 + &values[usize::from(*digit)]) % &n
-        });
-        assert_eq!(sum, big(&number));
+    numbers.resize(numbers.len().next_multiple_of(LANES), [0; 4]);
+    for numbers in numbers.as_chunks::<LANES>().0 {
+        let mut digits = [[ZERO; LANES]; DIGITS];
+        assert_eq!(glv::digits(numbers, &mut digits), 0, "43 digits suffice");
+        for (lane, number) in numbers.iter().enumerate() {
+            let sum = digits.iter().rev().fold(BigUint::from(0u32), |sum, row| {
+                (sum * 8u32 + &values[usize::from(row[lane])]) % &n
+            });
+            assert_eq!(sum, big(number));
+        }
     }
 }
 
