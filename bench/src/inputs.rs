@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use apus::rules::{FastScripts, FastVerdict, TxScripts};
-use apus::script::signature_checks;
+use apus::script::{Checks, signature_checks};
 use apus::sighash::{Preimages, SharedHashes, TxSighash};
 use apus::wire::{InputView, Prevout, ScriptFlags, TxView};
 
@@ -100,7 +100,7 @@ fn measure_tx(
         let start = Instant::now();
         let mut messages = TxSighash::new(tx, prevouts, shared);
         for &input in &inputs {
-            let (mut checks, preimages) = (Vec::with_capacity(2), &mut kind.preimages);
+            let (mut checks, preimages) = (Checks::new(), &mut kind.preimages);
             let checked = signature_checks(&mut messages, input, flags, preimages, &mut checks);
             let _ = black_box((checked, checks));
         }

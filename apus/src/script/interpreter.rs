@@ -1,7 +1,9 @@
 //! What a script runs on: the stacks, the branches that it is in, and what it counts.
 
+use smallvec::SmallVec;
+
 use super::item::Item;
-use super::{Check, Left};
+use super::{Checks, Left};
 use crate::sighash::{Message, Preimages, TxSighash};
 use crate::wire::ScriptFlags;
 
@@ -33,15 +35,16 @@ pub(super) struct Interpreter<'r, 'a> {
     pub input: usize,
     pub flags: ScriptFlags,
     pub preimages: &'r mut Preimages,
-    pub checks: &'r mut Vec<Check<'a>>,
-    pub stack: Vec<Item<'a>>,
+    pub checks: &'r mut Checks<'a>,
+    /// Most scripts need no more than a few.
+    pub stack: SmallVec<[Item<'a>; 6]>,
     pub altstack: Vec<Item<'a>>,
     pub branches: Branches,
     /// Opcodes but pushes so far, with the keys of CHECKMULTISIGs.
     pub operations: usize,
     pub leaf: Leaf,
     /// The messages that the script has asked for so far, by the type of their signatures.
-    pub signed: Vec<(u8, Message)>,
+    pub signed: SmallVec<[(u8, Message); 2]>,
     /// How many messages all scripts of the input have asked for.
     messages_made: usize,
 }
@@ -93,7 +96,7 @@ impl<'r, 'a> Interpreter<'r, 'a> {
         input: usize,
         flags: ScriptFlags,
         preimages: &'r mut Preimages,
-        checks: &'r mut Vec<Check<'a>>,
+        checks: &'r mut Checks<'a>,
     ) -> Self {
         Self {
             messages,
@@ -101,12 +104,12 @@ impl<'r, 'a> Interpreter<'r, 'a> {
             flags,
             preimages,
             checks,
-            stack: Vec::with_capacity(8),
+            stack: SmallVec::new(),
             altstack: Vec::new(),
             branches: Branches::default(),
             operations: 0,
             leaf: Leaf::default(),
-            signed: Vec::new(),
+            signed: SmallVec::new(),
             messages_made: 0,
         }
     }

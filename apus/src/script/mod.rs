@@ -25,7 +25,13 @@ pub mod tests;
 
 pub use spend::{flags_allow, signature_checks};
 
+use smallvec::SmallVec;
+
 use crate::sighash::Message;
+
+/// What must hold for one spend. P2WPKH and P2PKH have two checks: the hash of the key, and the
+/// signature.
+pub type Checks<'a> = SmallVec<[Check<'a>; 2]>;
 
 /// Something that must hold for a spend to be valid.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -128,7 +128,7 @@ impl<'a> Interpreter<'_, 'a> {
     /// The `count` elements at the top, the lowest first.
     fn pop_many(&mut self, count: usize) -> Result<Vec<Item<'a>>, Left> {
         let from = self.stack.len().checked_sub(count).ok_or(Left::Limit)?;
-        Ok(self.stack.split_off(from))
+        Ok(self.stack.drain(from..).collect())
     }
 
     /// A signature of a leaf of Taproot (Core's `EvalChecksigTapscript`).

@@ -3,7 +3,7 @@
 use super::interpreter::{ELEMENT_BYTES_MAX, Interpreter, Leaf, STACK_MAX, Version};
 use super::item::Item;
 use super::taproot::{Control, LEAF_TAPSCRIPT};
-use super::{Check, Left};
+use super::{Check, Checks, Left};
 use crate::hash::sha256;
 use crate::sighash::{Preimages, TaprootExtra, TxSighash, annex_hash};
 use crate::wire::opcodes::*;
@@ -33,7 +33,7 @@ pub fn signature_checks<'a>(
     input: usize,
     flags: ScriptFlags,
     preimages: &mut Preimages,
-    checks: &mut Vec<Check<'a>>,
+    checks: &mut Checks<'a>,
 ) -> Result<(), Left> {
     if !flags_allow(flags) {
         return Err(Left::Flags);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::interpreter::{Interpreter, Leaf, Version};
 use super::item::Item;
 use super::taproot::Control;
-use super::{Check, Left};
+use super::{Check, Checks, Left};
 use crate::sighash::{Preimages, TxSighash};
 use crate::testdata::{from_hex, vectors};
 use crate::wire::{BlockView, Prevout, flags};
@@ -35,7 +35,7 @@ pub fn stack_after(script: &[u8], stack: &[Vec<u8>], kind: Kind) -> Option<Vec<V
     let view = BlockView::parse(&BLOCK).expect("a block");
     let prevouts = [Prevout { amount: 0, script: &[], height: 0, is_coinbase: false }];
     let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
-    let (mut preimages, mut checks) = (Preimages::default(), Vec::new());
+    let (mut preimages, mut checks) = (Preimages::default(), Checks::new());
     let flags = flags::CHECKLOCKTIMEVERIFY | flags::CHECKSEQUENCEVERIFY | flags::NULLDUMMY;
     let mut run = Interpreter::new(&mut messages, 0, flags, &mut preimages, &mut checks);
     run.leaf = Leaf { weight_left: 1_000_000, ..Leaf::default() };

@@ -5,7 +5,7 @@ mod multisig;
 
 use secp_lanes::{Batch, Kernel, Verdict};
 
-use crate::script::{Left, signature_checks};
+use crate::script::{Checks, Left, signature_checks};
 use crate::sighash::{Preimages, TxSighash};
 use crate::wire::ScriptFlags;
 use held::{Held, HeldSignature};
@@ -73,8 +73,7 @@ impl FastScripts {
 
     /// Adds the input at `input` of a transaction.
     pub fn add(&mut self, messages: &mut TxSighash, input: usize, flags: ScriptFlags) {
-        // P2WPKH and P2PKH have two: the hash of the key, and the signature.
-        let mut checks = Vec::with_capacity(2);
+        let mut checks = Checks::new();
         let left = signature_checks(messages, input, flags, &mut self.preimages, &mut checks).err();
         let index = self.inputs.len();
         let open = if left.is_none() { checks.len() } else { 0 };

@@ -52,8 +52,33 @@ pub(crate) trait Inputs {
     /// The transaction at `index`.
     fn tx(&self, index: usize) -> TxView<'_>;
 
-    /// Calls `work` with the transaction at `index` and the coins that it spends.
-    fn with_tx<T>(&self, index: usize, work: impl FnOnce(&TxView, &[Prevout]) -> T) -> T;
+    /// Calls `work` with the transaction at `index` and the coins that it spends, whose scripts
+    /// are written to `scratch`.
+    fn with_tx<T>(
+        &self,
+        index: usize,
+        scratch: &mut Scratch,
+        work: impl FnOnce(&TxView, &[Prevout]) -> T,
+    ) -> T;
+}
+
+/// Memory for the scripts that a transaction spends, for one transaction after another.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// The scripts, one after another.
+    pub scripts: Vec<u8>,
+    /// Where each ends.
+    pub ends: Vec<usize>,
+}
+
+/// An input of a part.
+struct PartInput {
+    tx: usize,
+    input: usize,
+    /// Whether the fast way finds it valid.
+    is_valid: bool,
+    /// Whether Core's engine is asked even so.
+    is_chosen: bool,
 }
 
 /// Transactions of a block, by their index, and of each the inputs that are meant.
@@ -133,36 +158,36 @@ impl ScriptChecker {
         part: &Part,
         checks: ScriptChecks,
     ) -> Result<(), RuleError> {
-        let verdicts = match checks.engine {
-            ScriptEngine::Core => None,
-            ScriptEngine::Fast | ScriptEngine::Both => Some(self.fast(inputs, part, checks.flags)),
+        let mut scratch = Scratch::default();
+        let mut asked = match checks.engine {
+            ScriptEngine::Core => Self::all(inputs, part),
+            ScriptEngine::Fast | ScriptEngine::Both => {
+                self.fast(inputs, part, checks.flags, &mut scratch)
+            }
         };
-        let mut verdicts = verdicts.map(Vec::into_iter);
-        let mut next_is_valid = || match &mut verdicts {
-            Some(verdicts) => verdicts.next() == Some(FastVerdict::Valid),
-            None => false,
-        };
-        for index in part.txs.clone() {
-            inputs.with_tx(index, |tx, prevouts| {
-                let mut scripts = None;
-                for input in part.inputs(prevouts.len()) {
-                    let is_valid = next_is_valid();
-                    if is_valid && checks.engine == ScriptEngine::Fast && !self.is_chosen(tx, input)
-                    {
-                        self.fast.fetch_add(1, Relaxed);
-                        continue;
-                    }
-                    let scripts = match &scripts {
-                        Some(scripts) => scripts,
-                        None => scripts.insert(TxScripts::new(tx, prevouts, checks.flags)?),
-                    };
-                    self.ask_core(scripts, tx, prevouts, input, checks, is_valid)?;
-                }
-                Ok(())
+        if checks.engine == ScriptEngine::Fast {
+            let all = asked.len();
+            asked.retain(|asked| !asked.is_valid || asked.is_chosen);
+            self.fast.fetch_add((all - asked.len()) as u64, Relaxed);
+        }
+        for asked in asked.chunk_by(|one, next| one.tx == next.tx) {
+            inputs.with_tx(asked[0].tx, &mut scratch, |tx, prevouts| {
+                let scripts = TxScripts::new(tx, prevouts, checks.flags)?;
+                asked.iter().try_for_each(|PartInput { input, is_valid, .. }| {
+                    self.ask_core(&scripts, tx, prevouts, *input, checks, *is_valid)
+                })
             })?;
         }
-        assert!(verdicts.is_none_or(|left| left.len() == 0), "a verdict for each input");
         Ok(())
+    }
+
+    /// All inputs of a part, none of which has been checked.
+    fn all(inputs: &impl Inputs, part: &Part) -> Vec<PartInput> {
+        let of_tx = |tx| {
+            let all = part.inputs(inputs.tx(tx).input_count());
+            all.map(move |input| PartInput { tx, input, is_valid: false, is_chosen: false })
+        };
+        part.txs.clone().flat_map(of_tx).collect()
     }
 
     /// Has Core's engine check an input, which the fast way may have found valid.
@@ -188,24 +213,40 @@ impl ScriptChecker {
         verdict
     }
 
-    fn fast(&self, inputs: &impl Inputs, part: &Part, flags: ScriptFlags) -> Vec<FastVerdict> {
+    /// All inputs of a part, checked by the fast way.
+    fn fast(
+        &self,
+        inputs: &impl Inputs,
+        part: &Part,
+        flags: ScriptFlags,
+        scratch: &mut Scratch,
+    ) -> Vec<PartInput> {
         // Taken and put back, so that nothing of it is used again after a panic.
         let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
         let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
         let before = lanes.signatures();
         let txs: Vec<TxView> = part.txs.clone().map(|index| inputs.tx(index)).collect();
+        let counts = txs.iter().map(|tx| part.inputs(tx.input_count()).len());
+        let mut all = Vec::with_capacity(counts.sum());
         for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
-            inputs.with_tx(index, |tx, prevouts| {
+            inputs.with_tx(index, scratch, |tx, prevouts| {
                 let mut messages = TxSighash::new(*tx, prevouts, shared);
                 for input in part.inputs(prevouts.len()) {
                     lanes.add(&mut messages, input, flags);
+                    // Asked here, where the outpoint is in the processor's cache.
+                    let is_chosen = self.is_chosen(tx, input);
+                    all.push(PartInput { tx: index, input, is_valid: false, is_chosen });
                 }
             });
         }
         let verdicts = lanes.decide();
+        assert_eq!(verdicts.len(), all.len(), "a verdict for each input");
+        for (input, verdict) in all.iter_mut().zip(verdicts) {
+            input.is_valid = verdict == FastVerdict::Valid;
+        }
         self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
         LANES.set(Some((self.kernel, lanes)));
-        verdicts
+        all
     }
 
     /// Whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], by the outpoint that
@@ -286,9 +327,9 @@ mod tests {
         ScriptChecker::new(&options, &Disk::new())
     }
 
-    /// Any transaction that spends something.
+    /// The first block whose second transaction spends something: of one input, without a witness.
     fn block_with_spend() -> BlockView<Vec<u8>> {
-        let blocks = blocks_of(&data("regtest-1-206.dat")).into_iter();
+        let blocks = blocks_of(&data("mainnet-0-14131.dat")).into_iter();
         let mut views = blocks.map(|block| BlockView::parse(block).unwrap());
         views.find(|view| view.tx_count() > 1).expect("some block spends")
     }
@@ -319,6 +360,61 @@ mod tests {
         assert!(all > expected / 2 && all < expected * 2, "{all} of {expected}");
         counts.dedup();
         assert!(counts.len() > 10);
+    }
+
+    /// A block whose transactions spend outputs with the same script.
+    struct Spends<'a> {
+        view: &'a BlockView<Vec<u8>>,
+        script: &'a [u8],
+    }
+
+    impl Inputs for Spends<'_> {
+        fn tx(&self, index: usize) -> TxView<'_> {
+            self.view.tx(index)
+        }
+
+        fn with_tx<T>(
+            &self,
+            index: usize,
+            _: &mut Scratch,
+            work: impl FnOnce(&TxView, &[Prevout]) -> T,
+        ) -> T {
+            let tx = self.tx(index);
+            let prevout = Prevout { amount: 7, script: self.script, height: 1, is_coinbase: false };
+            work(&tx, &vec![prevout; tx.input_count()])
+        }
+    }
+
+    #[test]
+    fn the_engine_is_asked_about_inputs_that_are_chosen_or_not_valid() {
+        let place = tempfile::tempdir().unwrap();
+        let view = block_with_spend();
+        let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
+        assert_eq!(tx.input_count(), 1);
+        let counts = |engine, chosen, script: &[u8]| {
+            let mut checker = checker(place.path(), engine);
+            let salt = (0..1 << 20).find(|salt| {
+                checker.salt = *salt;
+                checker.is_chosen(&tx, 0) == chosen
+            });
+            assert!(salt.is_some());
+            let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+            let checks = ScriptChecks { flags, engine };
+            let verdict = checker.check(&Spends { view: &view, script }, &part, checks);
+            let ScriptCounts { fast, core, rechecked, .. } = checker.counts();
+            (verdict.is_ok(), fast, core, rechecked)
+        };
+        // OP_1, whatever the scriptSig has pushed, and OP_0.
+        let (always, never) = (&[0x51][..], &[0x00][..]);
+        for chosen in [false, true] {
+            let again = u64::from(chosen);
+            assert_eq!(counts(ScriptEngine::Fast, chosen, always), (true, 1, 0, again));
+            assert_eq!(counts(ScriptEngine::Both, chosen, always), (true, 1, 0, 1));
+            assert_eq!(counts(ScriptEngine::Core, chosen, always), (true, 0, 1, 0));
+            for engine in [ScriptEngine::Fast, ScriptEngine::Both, ScriptEngine::Core] {
+                assert_eq!(counts(engine, chosen, never), (false, 0, 1, 0));
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::prepare::{CoinSource, MissingCoin, Prepared};
-use super::scripts::{Inputs, Part, ScriptChecker, ScriptChecks};
+use super::scripts::{Inputs, Part, Scratch, ScriptChecker, ScriptChecks};
 use super::shared::Shared;
 use crate::chain::{BlockId, Tree};
 use crate::coins::Coin;
@@ -98,8 +98,44 @@ impl Inputs for Validation {
         self.prepared.block.view().tx(index)
     }
 
-    fn with_tx<T>(&self, index: usize, work: impl FnOnce(&TxView, &[Prevout]) -> T) -> T {
-        self.with_prevouts(index, &mut Vec::new(), work)
+    fn with_tx<T>(
+        &self,
+        index: usize,
+        scratch: &mut Scratch,
+        work: impl FnOnce(&TxView, &[Prevout]) -> T,
+    ) -> T {
+        let view = self.prepared.block.view();
+        let sources = self.sources_of(index);
+        let Scratch { scripts, ends } = scratch;
+        scripts.clear();
+        ends.clear();
+        for source in sources {
+            if let CoinSource::External(at) = source {
+                self.coins[*at as usize].script.decompress_into(scripts);
+            }
+            ends.push(scripts.len());
+        }
+        let mut start = 0;
+        let prevouts: Vec<Prevout> = sources
+            .iter()
+            .zip(ends.iter())
+            .map(|(source, &end)| match *source {
+                CoinSource::External(at) => {
+                    let coin = &self.coins[at as usize];
+                    let script = &scripts[start..end];
+                    start = end;
+                    let (height, is_coinbase) = (coin.height, coin.is_coinbase);
+                    Prevout { amount: coin.amount as i64, script, height, is_coinbase }
+                }
+                CoinSource::Inside { tx, vout } => {
+                    let output = view.tx(tx as usize).output(vout as usize);
+                    let (amount, script) = (output.value(), output.script());
+                    let height = self.prepared.height;
+                    Prevout { amount, script, height, is_coinbase: tx == 0 }
+                }
+            })
+            .collect();
+        work(&view.tx(index), &prevouts)
     }
 }
 
@@ -224,57 +260,16 @@ impl Validation {
         };
         let block = &self.prepared.block;
         let mut spends = BlockSpends::new(block, context);
-        let mut scripts = Vec::new();
+        let mut scratch = Scratch::default();
         for index in 1..block.view().tx_count() {
             if let Some(missing) = self.missing.filter(|missing| missing.tx == index) {
                 return Err(RuleError::missing_or_spent(&block.txid(index), &missing.outpoint));
             }
-            self.with_prevouts(index, &mut scripts, |_, prevouts| {
+            self.with_tx(index, &mut scratch, |_, prevouts| {
                 spends.tx(index, prevouts, |height| self.times.at(height))
             })?;
         }
         spends.finish().map(|_| ())
-    }
-
-    /// Calls `work` with the transaction at `index` and the coins that it spends. `scripts` is
-    /// scratch space for their scripts, decompressed.
-    fn with_prevouts<T>(
-        &self,
-        index: usize,
-        scripts: &mut Vec<u8>,
-        work: impl FnOnce(&TxView, &[Prevout]) -> T,
-    ) -> T {
-        let view = self.prepared.block.view();
-        let sources = self.sources_of(index);
-        scripts.clear();
-        let mut ends = Vec::with_capacity(sources.len());
-        for source in sources {
-            if let CoinSource::External(at) = source {
-                self.coins[*at as usize].script.decompress_into(scripts);
-            }
-            ends.push(scripts.len());
-        }
-        let mut start = 0;
-        let prevouts: Vec<Prevout> = sources
-            .iter()
-            .zip(ends)
-            .map(|(source, end)| match *source {
-                CoinSource::External(at) => {
-                    let coin = &self.coins[at as usize];
-                    let script = &scripts[start..end];
-                    start = end;
-                    let (height, is_coinbase) = (coin.height, coin.is_coinbase);
-                    Prevout { amount: coin.amount as i64, script, height, is_coinbase }
-                }
-                CoinSource::Inside { tx, vout } => {
-                    let output = view.tx(tx as usize).output(vout as usize);
-                    let (amount, script) = (output.value(), output.script());
-                    let height = self.prepared.height;
-                    Prevout { amount, script, height, is_coinbase: tx == 0 }
-                }
-            })
-            .collect();
-        work(&view.tx(index), &prevouts)
     }
 
     fn sources_of(&self, index: usize) -> &[CoinSource] {
