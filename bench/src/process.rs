@@ -181,7 +181,9 @@ mod tests {
     #[test]
     fn a_child_is_accounted_for_and_its_failure_told() {
         let mut command = Command::new("sh");
-        command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i"]);
+        // It is there long enough for several looks at its memory, on a busy machine too.
+        let count = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.5; echo $i";
+        command.args(["-c", count]);
         let (output, usage) = run(command).unwrap();
         assert_eq!(output, "20000\n");
         assert!(usage.cpu > Duration::ZERO && usage.peak_bytes > 100_000);
