@@ -46,11 +46,20 @@ impl<'a> SnapshotPieces<'a> {
         self.at as f64 / self.bytes.len().max(1) as f64
     }
 
-    /// The next piece; `None` after the last one.
+    /// The next piece; `None` after the last one, and after an error.
     ///
     /// # Errors
     /// The file ends early, goes on after its last coin, or has bytes that are no coins.
     pub fn next_piece(&mut self) -> Result<Option<SnapshotPiece<'a>>, SnapshotError> {
+        let piece = self.cut();
+        if piece.is_err() {
+            // Threads that share the pieces end with this error, none with one that comes of it.
+            (self.at, self.coins_left) = (self.bytes.len(), 0);
+        }
+        piece
+    }
+
+    fn cut(&mut self) -> Result<Option<SnapshotPiece<'a>>, SnapshotError> {
         if self.coins_left == 0 {
             return match self.bytes.len().checked_sub(self.at) {
                 None | Some(0) => Ok(None),
@@ -163,4 +172,37 @@ pub(super) fn make_canonical(script: &mut CompactScript) {
 /// Whether a script of this length may have a shorter form: P2SH, P2PKH, P2PK.
 pub(super) fn has_short_form(len: usize) -> bool {
     matches!(len, 23 | 25 | 35 | 67)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_comes_once_and_nothing_after_it() {
+        let coin = [&[7; 32][..], &[1, 0, 20, 0, 0], &[9; 20]].concat();
+        let bytes = |coins: u64, tail: &[u8]| {
+            let head = SnapshotHead { network: [0; 4], base: Hash([0; 32]), coins };
+            [&head.to_bytes()[..], &coin, tail].concat()
+        };
+        let wrong = [
+            (bytes(2, &[]), "it is cut short"),
+            (bytes(1, &[0]), "goes on for 1 bytes"),
+            (bytes(2, &[&[8; 32][..], &[2]].concat()), "of which only 1 are left"),
+        ];
+        for (bytes, words) in wrong {
+            let head = SnapshotHead::parse(&bytes).unwrap();
+            let mut pieces = SnapshotPieces::new(&bytes, &head);
+            let error = loop {
+                match pieces.next_piece() {
+                    Ok(piece) => assert!(piece.is_some(), "it ends without an error: {words}"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(error.to_string().contains(words), "{error}");
+            for _ in 0..2 {
+                assert!(pieces.next_piece().unwrap().is_none(), "after {error}");
+            }
+        }
+    }
 }
