@@ -14,26 +14,26 @@ use apus::wire::message::Message;
 use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};
 use super::world::{Told, try_sync};
 
-/// Raises a flag once the user has been told these words and the phase is this one, if one is
-/// given.
+/// Raises a flag once the user has been told these words and, if they are given, the phase is this
+/// one and has handled so many blocks.
 struct StopAfter<'a> {
     words: &'a str,
-    phase: Option<Phase>,
+    at: Option<(Phase, u64)>,
     stop: AtomicBool,
     told: Told,
 }
 
 impl Observer for StopAfter<'_> {
     fn observe(&self, progress: &Progress) {
-        let is_time = self.phase.is_none_or(|phase| phase == progress.phase);
-        if is_time && self.told.count(self.words) > 0 {
+        let is_at = |(phase, blocks)| phase == progress.phase && blocks <= progress.blocks;
+        if self.at.is_none_or(is_at) && self.told.count(self.words) > 0 {
             self.stop.store(true, Relaxed);
         }
     }
 
     fn note(&self, text: &str) {
         self.told.note(text);
-        if self.phase.is_none() && text.contains(self.words) {
+        if self.at.is_none() && text.contains(self.words) {
             self.stop.store(true, Relaxed);
         }
     }
@@ -43,9 +43,9 @@ impl Observer for StopAfter<'_> {
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// A sync that is stopped after these words.
-fn sync_until(options: &Options, words: &str, phase: Option<Phase>) -> (Summary, Told) {
+fn sync_until(options: &Options, words: &str, at: Option<(Phase, u64)>) -> (Summary, Told) {
     let (stop, told) = (AtomicBool::new(false), Told::default());
-    let watch = StopAfter { words, phase, stop, told };
+    let watch = StopAfter { words, at, stop, told };
     let summary = std::thread::scope(|scope| {
         let (over, is_over) = mpsc::channel::<()>();
         let stop = &watch.stop;
@@ -64,9 +64,15 @@ fn sync_until(options: &Options, words: &str, phase: Option<Phase>) -> (Summary,
     (summary, watch.told)
 }
 
-/// A sync from a peer that lacks one block, until the user hears of it; then one from an honest
-/// peer, which downloads only the rest. Returns what the first came to, and what the user was told.
-fn sync_without(served: Served, way: Method, heights: &'static [usize]) -> (Summary, Told) {
+/// A sync from a peer that lacks one block, until the user has heard of it and `handled` blocks
+/// are; then one from an honest peer, which downloads only the rest. Returns what the first came
+/// to, and what the user was told.
+fn sync_without(
+    served: Served,
+    way: Method,
+    heights: &'static [usize],
+    handled: u64,
+) -> (Summary, Told) {
     let [height] = heights else { panic!("one block is to be missing") };
     let world = (served.world)();
     let place = world.place();
@@ -75,11 +81,13 @@ fn sync_without(served: Served, way: Method, heights: &'static [usize]) -> (Summ
     options.peers.as_mut().unwrap().gone_after = Duration::from_millis(100);
     // What is given up shows once the rest is connected.
     let is_given_up = way == Method::InOrder && world.height() - (*height as u32) < 144;
-    let (words, phase) = match is_given_up {
-        true => ("No peer has block", Some(Phase::Merging)),
-        false => ("waiting for one that has", None),
+    let (words, phase) = match (is_given_up, way) {
+        (true, _) => ("No peer has block", Phase::Merging),
+        (false, Method::SwiftSync) => ("waiting for one that has", Phase::SwiftSync),
+        (false, _) => ("waiting for one that has", Phase::Connecting),
     };
-    let (first, told) = sync_until(&options, words, phase);
+    let at = (is_given_up || handled > 0).then_some((phase, handled));
+    let (first, told) = sync_until(&options, words, at);
     let hash = world.hash(*height as u32).to_string();
     told.assert_has(&["No peer has block", &hash, &format!("at height {height}")]);
     assert_eq!(is_given_up, told.count("waiting for one that has") == 0, "{way:?}");
@@ -93,32 +101,32 @@ fn sync_without(served: Served, way: Method, heights: &'static [usize]) -> (Summ
 
 #[test]
 fn a_block_near_the_best_header_is_given_up() {
-    let (summary, _) = sync_without(SHORT, Method::InOrder, &[170]);
+    let (summary, _) = sync_without(SHORT, Method::InOrder, &[170], 0);
     assert_eq!(summary.height, 169, "all below it are connected");
 }
 
 #[test]
 fn a_block_far_below_the_best_header_is_waited_for() {
-    let (summary, _) = sync_without(SHORT, Method::InOrder, &[20]);
+    let (summary, _) = sync_without(SHORT, Method::InOrder, &[20], 19);
     assert_eq!(summary.height, 19);
 }
 
 #[test]
 fn a_join_waits_for_a_block() {
-    let (summary, _) = sync_without(SHORT, Method::Join, &[170]);
+    let (summary, _) = sync_without(SHORT, Method::Join, &[170], 0);
     assert_eq!(summary.height, 0);
 }
 
 /// The last blocks are stored before a SwiftSync begins.
 #[test]
 fn a_swiftsync_waits_for_one_of_the_last_blocks() {
-    let (summary, _) = sync_without(SHORT, Method::SwiftSync, &[170]);
+    let (summary, _) = sync_without(SHORT, Method::SwiftSync, &[170], 0);
     assert_eq!(summary.height, 0);
 }
 
 #[test]
 fn a_swiftsync_waits_for_a_block_and_keeps_its_progress() {
-    let (summary, _) = sync_without(LONG, Method::SwiftSync, &[60]);
+    let (summary, _) = sync_without(LONG, Method::SwiftSync, &[60], 288);
     assert_eq!(summary.height, 0);
     let saved = summary.saved.unwrap();
     assert!(saved.done >= 288, "those that are stored are done: {saved:?}");

@@ -92,12 +92,16 @@ pub fn honest(accept_v2: bool) -> Server {
 pub struct Told(Mutex<Vec<String>>);
 
 impl Told {
+    /// Whether a line holds all of these words.
+    pub fn has(&self, words: &[&str]) -> bool {
+        let has = |line: &String| words.iter().all(|word| line.contains(word));
+        self.0.lock().unwrap().iter().any(has)
+    }
+
     /// Panics unless a line holds all of these words.
     #[track_caller]
     pub fn assert_has(&self, words: &[&str]) {
-        let lines = self.0.lock().unwrap();
-        let has = |line: &String| words.iter().all(|word| line.contains(word));
-        assert!(lines.iter().any(has), "{words:?} in {lines:#?}");
+        assert!(self.has(words), "{words:?} in {:#?}", self.0.lock().unwrap());
     }
 
     /// The number of lines with this word.
