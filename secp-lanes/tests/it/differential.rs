@@ -8,6 +8,11 @@ fn share(kernel: Kernel, count: usize) -> usize {
     if kernel == Kernel::Portable { count.div_ceil(40) } else { count }
 }
 
+/// A long run shows with `--nocapture` how far it has come.
+fn note_done(kernel: Kernel, count: usize) {
+    println!("{kernel:?}: {count} signatures, as expected");
+}
+
 #[test]
 fn valid_signatures_are_valid() {
     for kernel in kernels() {
@@ -20,6 +25,7 @@ fn valid_signatures_are_valid() {
             assert_eq!(compare(&mut batch, &checks), 0);
             assert!(batch.verify().is_empty());
         }
+        note_done(kernel, count);
     }
 }
 
@@ -87,6 +93,7 @@ fn spoiled_signatures_get_the_librarys_verdict() {
             }
             compare(&mut batch, &checks);
         }
+        note_done(kernel, count);
     }
 }
 
@@ -206,7 +213,8 @@ fn cheaply_made_signatures_are_what_they_were_made_to_be() {
         let mut random = Random(8);
         let pool = Pool::new(&mut random);
         let mut batch = batch(kernel);
-        for _ in 0..share(kernel, rounds(20_000)).div_ceil(1_000) {
+        let count = share(kernel, rounds(20_000));
+        for _ in 0..count.div_ceil(1_000) {
             let (mut checks, mut expected) = (Vec::new(), Vec::new());
             for _ in 0..1_000 {
                 let mut check = pool.signed(&mut random);
@@ -224,6 +232,7 @@ fn cheaply_made_signatures_are_what_they_were_made_to_be() {
                 assert_eq!(found, expected, "{kernel:?}: {check:?}, {:?}", check.expected());
             }
         }
+        note_done(kernel, count);
     }
 }
 
