@@ -1,6 +1,7 @@
 //! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run; with names of
 //! kernels (Avx512, Avx2, Library, Portable) those alone.
 
+use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use secp_lanes::{Batch, Kernel, Options, Verdict};
@@ -49,16 +50,33 @@ fn push(batch: &mut Batch, signed: &Signed, kind: &str) {
     };
 }
 
-fn main() {
-    let all: Vec<Signed> = (0..COUNT).map(signed).collect();
-    println!("ns a signature                 all | parse  scalars  tables+comb  ladder  equation");
+fn main() -> io::Result<()> {
+    match table(&mut io::stdout()) {
+        // Whoever reads has read enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        ended => ended,
+    }
+}
+
+/// Writes the table of the kernels that are named.
+fn table(out: &mut impl Write) -> io::Result<()> {
     let named: Vec<String> = std::env::args().skip(1).collect();
-    for kernel in Kernel::ALL {
-        if !named.is_empty() && !named.contains(&format!("{kernel:?}")) {
+    let kernels = Kernel::ALL.map(|kernel| (kernel, format!("{kernel:?}")));
+    if let Some(unknown) = named.iter().find(|name| !kernels.iter().any(|(_, k)| k == *name)) {
+        let error = format!("no kernel {unknown}: there are Avx512, Avx2, Library and Portable");
+        return Err(io::Error::new(ErrorKind::InvalidInput, error));
+    }
+    let all: Vec<Signed> = (0..COUNT).map(signed).collect();
+    writeln!(
+        out,
+        "ns a signature                 all | parse  scalars  tables+comb  ladder  equation"
+    )?;
+    for (kernel, name) in kernels {
+        if !named.is_empty() && !named.contains(&name) {
             continue;
         }
         if let Err(error) = kernel.check() {
-            println!("{kernel:?}: {error}");
+            writeln!(out, "{name}: {error}")?;
             continue;
         }
         let count = match kernel {
@@ -67,13 +85,14 @@ fn main() {
             Kernel::Avx512 | Kernel::Avx2 => COUNT,
         };
         for kind in ["ECDSA", "BIP340", "tweak"] {
-            measure(kernel, kind, &all[..count]);
+            measure(out, kernel, kind, &all[..count])?;
         }
     }
+    Ok(())
 }
 
 /// The best of five runs.
-fn measure(kernel: Kernel, kind: &str, signed: &[Signed]) {
+fn measure(out: &mut impl Write, kernel: Kernel, kind: &str, signed: &[Signed]) -> io::Result<()> {
     let mut best = (Duration::MAX, Duration::ZERO, [Duration::ZERO; 4]);
     for _ in 0..5 {
         let mut batch = Batch::new(Options { kernel: Some(kernel), ..Options::default() });
@@ -98,10 +117,11 @@ fn measure(kernel: Kernel, kind: &str, signed: &[Signed]) {
     let each = |time: Duration| time.as_nanos() / signed.len() as u128;
     let (time, parse, stages) = best;
     let [scalars, tables, ladder, equation] = stages.map(each);
-    println!(
+    writeln!(
+        out,
         "{:>10} {kind:>8} {:>16} | {:>5} {scalars:>8} {tables:>12} {ladder:>7} {equation:>9}",
         format!("{kernel:?}"),
         each(time),
         each(parse),
-    );
+    )
 }
