@@ -2,6 +2,7 @@
 //! kernels (Avx512, Avx2, Library, Portable) those alone.
 
 use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use secp_lanes::{Batch, Kernel, Options, Verdict};
@@ -50,11 +51,14 @@ fn push(batch: &mut Batch, signed: &Signed, kind: &str) {
     };
 }
 
-fn main() -> io::Result<()> {
+fn main() -> ExitCode {
     match table(&mut io::stdout()) {
-        // Whoever reads has read enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        ended => ended,
+        // With a broken pipe, whoever reads has read enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 

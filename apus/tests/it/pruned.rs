@@ -302,7 +302,8 @@ fn power_may_fail_at_any_step_of_pruning() {
     for power in power_cuts(1..=counter.steps(), 13) {
         let place = base.copy();
         let result = run(&place, &failing(&power));
-        assert!(result.is_err() || power.cut_at() + 40 > counter.steps(), "{power:?}");
+        let is_last = power.cut_at() + 40 > counter.steps();
+        assert!(result.is_err() || !power.is_off() || is_last, "{power:?}");
         power.lose_unsynced().unwrap();
         check_block_index(&place);
         let summary = run(&place, &Disk::new()).unwrap();

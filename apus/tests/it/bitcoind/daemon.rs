@@ -1,11 +1,11 @@
 //! A bitcoind on regtest, started, asked and stopped. Or a btcd.
 
 use std::ffi::OsString;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::ports::free_port;
 use crate::support::{Place, note_skipped};
 
 /// The longest that a daemon may take to start or to stop.
@@ -18,11 +18,6 @@ pub fn program_in(variable: &str, test: &str) -> Option<PathBuf> {
         note_skipped(test, &format!("{variable} is not set (make judge sets BITCOIND)"));
     }
     path
-}
-
-/// A port of this machine that nobody uses.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A running bitcoind; killed when it is dropped.

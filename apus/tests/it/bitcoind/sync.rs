@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use apus::sync::{AssumeValid, Method, Options, PeerOptions, Target};
 use rustix::process::Signal;
 
-use super::daemon::{Daemon, free_port, program_in};
+use super::daemon::{Daemon, program_in};
 use crate::peers::world::{WAYS, options, world};
 use crate::support::Place;
+use crate::support::ports::free_port;
 use crate::support::program::{program_on, signal};
 use crate::support::swift::{try_reindex_with, try_sync_with};
 

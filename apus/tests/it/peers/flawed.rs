@@ -1,7 +1,10 @@
 //! Peers with flaws: whoever is slow, stalls, sends corrupt blocks, has another branch or dies does
 //! not keep a sync from its end.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use apus::hash::Hash;
 use apus::net::Outgoing;
@@ -87,17 +90,19 @@ impl Answers for Flawed {
     }
 }
 
-/// A server with a flaw.
-fn flawed(flaw: Flaw, accept_v2: bool) -> Server {
+/// What a server with a flaw answers on each connection.
+fn answering(flaw: Flaw) -> impl Fn() -> Flawed {
     let chain = match flaw {
         Flaw::Fork(height) => fork(height),
         _ => chain(),
     };
-    let magic = world().place().network.magic;
-    let begin = move || -> Box<dyn Answers> {
-        Box::new(Flawed { honest: Honest::new(chain.clone()), flaw, sent: 0 })
-    };
-    Server::start(magic, accept_v2, begin).unwrap()
+    move || Flawed { honest: Honest::new(chain.clone()), flaw, sent: 0 }
+}
+
+/// A server with a flaw.
+fn flawed(flaw: Flaw, accept_v2: bool) -> Server {
+    let (magic, begin) = (world().place().network.magic, answering(flaw));
+    Server::start(magic, accept_v2, move || Box::new(begin())).unwrap()
 }
 
 /// The chain up to `height`, and ten other blocks on it.
@@ -139,12 +144,55 @@ fn a_sync_ends_with_five_peers_none_of_which_is_good() {
     }
 }
 
+/// A peer that tells when it is connected.
+struct Connected {
+    answers: Flawed,
+    is_connected: Arc<AtomicBool>,
+}
+
+impl Answers for Connected {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        if let Message::Verack = message {
+            self.is_connected.store(true, SeqCst);
+        }
+        self.answers.answer(message, out)
+    }
+}
+
+/// A peer that has no headers to show before another one is connected.
+struct AfterAnother {
+    answers: Flawed,
+    is_connected: Arc<AtomicBool>,
+}
+
+impl Answers for AfterAnother {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        let begun = Instant::now();
+        while matches!(message, Message::GetHeaders(_))
+            && !self.is_connected.load(SeqCst)
+            && begun.elapsed() < Duration::from_secs(20)
+        {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.answers.answer(message, out)
+    }
+}
+
 #[test]
 fn a_better_branch_that_comes_late_wins() {
     let late = Flaw::LateHeaders(Duration::from_secs(2));
+    let magic = world().place().network.magic;
     for way in WAYS {
-        let servers = [Flaw::Fork(100), late].map(|flaw| flawed(flaw, false));
-        assert_as_from_files_in_the_end(way, &servers.each_ref());
+        let connected = Arc::new(AtomicBool::new(false));
+        let (is_connected, begin) = (Arc::clone(&connected), answering(Flaw::Fork(100)));
+        let fork = Server::start(magic, false, move || {
+            Box::new(AfterAnother { answers: begin(), is_connected: Arc::clone(&is_connected) })
+        });
+        let (is_connected, begin) = (connected, answering(late));
+        let late = Server::start(magic, false, move || {
+            Box::new(Connected { answers: begin(), is_connected: Arc::clone(&is_connected) })
+        });
+        assert_as_from_files_in_the_end(way, &[&fork.unwrap(), &late.unwrap()]);
     }
 }
 

@@ -1,14 +1,22 @@
 //! Files and peers together: what is missing or damaged in files, or in the data directory, comes
 //! from peers.
 
-use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use apus::sync::{self, Method, Observer, Phase, Progress};
+use apus::sync::{self, Method, Observer, Options, PeerOptions, Phase, Progress};
 
 use super::world::{Told, from_files, honest, try_sync, with_peers, with_peers_at, world};
 use crate::support::outcome::Outcome;
+
+/// Headers are waited for on a busy machine, too: files are read once, before any peer is asked for
+/// blocks.
+fn with_patience(options: Options) -> Options {
+    let patience = Duration::from_secs(120);
+    let peers = options.peers.map(|peers| PeerOptions { patience, ..peers });
+    Options { peers, ..options }
+}
 
 #[test]
 fn peers_have_what_is_missing_in_files_or_damaged() {
@@ -19,7 +27,7 @@ fn peers_have_what_is_missing_in_files_or_damaged() {
         blocks.drain(120..130);
         let file = place.write("some", &blocks);
         let server = honest(true);
-        let options = with_peers(&place, way, &[&server]);
+        let options = with_patience(with_peers(&place, way, &[&server]));
         let told = Told::default();
         let summary = sync::sync(&options, &[file], &told, &AtomicBool::new(false)).unwrap();
         assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);
@@ -43,8 +51,8 @@ impl Observer for StopsAt<'_> {
 fn files_do_not_wait_for_a_peer_that_is_dead() {
     let place = world().place();
     let file = place.write("all", &world().blocks);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let options = with_peers_at(&place, Method::InOrder, &[format!("127.0.0.1:{port}")]);
+    // Nobody listens on this port.
+    let options = with_peers_at(&place, Method::InOrder, &["127.0.0.1:1".to_string()]);
     let stop = AtomicBool::new(false);
     let observer = StopsAt(world().height(), &stop);
     let summary = sync::sync(&options, &[file], &observer, &stop).unwrap();
@@ -66,7 +74,7 @@ fn a_damaged_copy_does_not_hide_what_peers_have() {
         blocks.drain(1..11);
         let files = [place.write("some", &blocks), place.write("copy", &world().blocks[150..=150])];
         let server = honest(true);
-        let options = with_peers(&place, way, &[&server]);
+        let options = with_patience(with_peers(&place, way, &[&server]));
         let summary = sync::sync(&options, &files, &Told::default(), &AtomicBool::new(false));
         let summary = summary.unwrap();
         assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);

@@ -17,7 +17,7 @@ use super::withheld::{LONG, Refusal, downloaded};
 use super::world::try_sync;
 
 /// The time in which all other blocks come.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_secs(3);
 /// The most that the sync may take after that: far less than blocks are waited for.
 const SOON: Duration = Duration::from_secs(20);
 

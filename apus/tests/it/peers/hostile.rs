@@ -316,7 +316,7 @@ fn hostile(deed: Deed) -> Server {
 #[test]
 fn each_kind_is_dropped_for_its_own_reason() {
     // The others have their say before this one has sent all blocks.
-    let (mut servers, mut expected) = (vec![patient(0, 20)], Vec::new());
+    let (mut servers, mut expected) = (vec![patient(0, 40)], Vec::new());
     for Kind { name, reason, deed } in of_the_wire().into_iter().chain(of_messages()) {
         let server = hostile(deed);
         expected.push((name, server.address().to_string(), reason));
@@ -334,7 +334,7 @@ fn each_kind_is_dropped_for_its_own_reason() {
 fn bytes_that_are_not_those_of_a_block_cost_the_peer_and_not_the_block() {
     for Kind { name, reason, deed } in of_blocks() {
         println!("{name}");
-        let (hostile, late) = (hostile(deed), patient(500, 0));
+        let (hostile, late) = (hostile(deed), patient(1500, 0));
         let address = hostile.address();
         let told = assert_as_from_files(Method::Join, &[&hostile, &late]);
         told.assert_has(&[&format!("Dropped peer {address}:"), reason]);
@@ -361,7 +361,8 @@ fn a_connection_to_ourselves_is_noticed() {
         }
     }
     let mirror = Server::start(network().magic, true, || Box::new(Mirror)).unwrap();
-    let honest = super::world::honest(true);
+    // The mirror has its say before this one has sent all blocks.
+    let honest = patient(1000, 0);
     let told = assert_as_from_files(Method::InOrder, &[&mirror, &honest]);
     told.assert_has(&["Dropped peer", "it is ourselves"]);
 }

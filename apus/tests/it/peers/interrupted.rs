@@ -141,9 +141,13 @@ fn what_was_saved_before_a_kill_is_not_downloaded_again() {
             command.env(CHILD, told);
             command
         });
-        // Until nothing has come for a second, which is enough to save it.
+        // Until nothing has come for three seconds, which is enough to save it.
         let (mut before, mut since) = (0, Instant::now());
-        while before == 0 || since.elapsed() < Duration::from_secs(1) {
+        while before == 0 || since.elapsed() < Duration::from_secs(3) {
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "{way:?}: it ends without the last blocks"
+            );
             let now = sent.load(Relaxed);
             if now != before {
                 (before, since) = (now, Instant::now());

@@ -12,7 +12,7 @@ use crate::support::Place;
 use crate::support::outcome::Outcome;
 
 /// The time in which all other blocks come and all threads begin to wait.
-const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE: Duration = Duration::from_secs(1);
 /// The most that a stop may take: far less than peers are waited for.
 const SOON: Duration = Duration::from_secs(20);
 

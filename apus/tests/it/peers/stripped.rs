@@ -188,10 +188,14 @@ fn whoever_sends_another_block_is_dropped() {
         (Sends::OtherWitnesses, false, "bad-witness-"),
         (Sends::Repeats, false, "bad-txns-duplicate"),
     ] {
-        let (bad, honest) =
-            (server(sends, Duration::ZERO), server(Sends::AsAsked, Duration::from_millis(5)));
-        let (_, told) = sync(witness, &[&bad, &honest]);
-        told.assert_has(&["Dropped peer", &bad.address().to_string(), words]);
+        // On a busy machine the honest one may have sent all blocks before.
+        let is_dropped = || {
+            let (bad, honest) =
+                (server(sends, Duration::ZERO), server(Sends::AsAsked, Duration::from_millis(5)));
+            let (_, told) = sync(witness, &[&bad, &honest]);
+            told.has(&["Dropped peer", &bad.address().to_string(), words])
+        };
+        assert!((0..3).any(|_| is_dropped()), "{words}");
     }
 }
 

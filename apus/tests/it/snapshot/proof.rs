@@ -147,17 +147,19 @@ fn interrupted_it_carries_on_with_the_same_snapshot_alone() {
         [(&right, false), (&right, true), (&lower, false), (&right, false)]
     {
         std::fs::write(&path, snapshot.to_bytes()).unwrap();
+        let begun = if carries_on { saved } else { 0 };
         let stop = AtomicBool::new(false);
         let first = AtomicU64::new(u64::MAX);
         let watch = StopWhen(&stop, |progress: &Progress| {
             if progress.phase == Phase::SwiftSync {
                 first.fetch_min(progress.blocks, Relaxed);
             }
-            progress.phase == Phase::SwiftSync && progress.blocks > 0
+            progress.phase == Phase::SwiftSync && progress.blocks >= begun + 3
         });
         let summary = sync::sync(&options, &sources, &watch, &stop).unwrap();
         assert!(summary.interrupted);
-        assert_eq!(first.into_inner(), if carries_on { saved + 1 } else { 1 });
+        let first = first.into_inner();
+        assert!((begun..=begun + 1).contains(&first), "{first}, where {begun} were done");
         saved = summary.saved.unwrap().done.into();
     }
     let stop = AtomicBool::new(false);

@@ -11,6 +11,7 @@ pub mod listed;
 pub mod model;
 pub mod mounts;
 pub mod outcome;
+pub mod ports;
 pub mod power;
 pub mod program;
 pub mod snapshot;

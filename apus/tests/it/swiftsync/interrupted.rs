@@ -157,7 +157,8 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
         for _ in 0..30 {
             let place = world.place();
             let from = sources(&place);
-            if run(&world, &place, (mode, &from), 1, Duration::MAX).0 {
+            let (interrupted, (_, done, _)) = run(&world, &place, (mode, &from), 1, Duration::MAX);
+            if interrupted && done > 0 {
                 return (place, from);
             }
         }
@@ -238,6 +239,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
             run(&base.copy(), &counter, save_every).unwrap();
             let steps = counter.steps() / share;
             assert!(steps >= 8, "there is something to cut: {steps}");
+            let mut were_cut = 0;
             for number in 0..cuts {
                 let cut_at = steps * number / cuts + rng.between(1, steps / cuts);
                 let power = match number % 2 {
@@ -247,7 +249,9 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
                 let what = format!("{mode:?}, every {save_every:?}, {power:?}");
                 let place = base.copy();
                 let result = run(&place, &power, save_every);
-                assert!(result.is_err() || cut_at + 4 > steps, "{what}");
+                // How often it saves depends on the machine: it may end before the cut.
+                assert!(result.is_err() || !power.is_off() || cut_at + 4 > steps, "{what}");
+                were_cut += usize::from(power.is_off());
                 power.lose_unsynced().unwrap();
                 assert_private(&place);
                 assert_eq!(place.muhash(), right, "{what}: all of the old coins or the new");
@@ -257,6 +261,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
                 assert_eq!(place.muhash(), right, "{what}");
                 assert!(!place.swift_dir().exists(), "{what}");
             }
+            assert!(were_cut > 0, "{mode:?}, every {save_every:?}: none of {cuts} was cut");
         }
     }
 }

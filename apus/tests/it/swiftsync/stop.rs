@@ -42,6 +42,6 @@ impl Observer for StopSoon {
         let mut seen = self.seen.lock().unwrap();
         seen.0 += usize::from(progress.blocks < seen.1);
         seen.1 = progress.blocks;
-        self.flag.fetch_or(seen.0 == self.branch, Relaxed);
+        self.flag.fetch_or(seen.0 == self.branch && progress.blocks > 0, Relaxed);
     }
 }
