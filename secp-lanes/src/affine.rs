@@ -1,16 +1,20 @@
 //! Additions of affine points with one inversion for all of a round: the ladder's tables, and the
 //! points of the comb, which are added in a tree.
 //!
-//! In each round every addition puts its denominator into a running product; the inverse of the
-//! whole product, taken once, gives back the inverse of each on the way back (Montgomery). A
-//! denominator of zero, in a lane, would spoil that lane of the whole round: then the round is run
-//! again with every denominator looked at, and lanes with such a one are marked as exceptional.
+//! In each round every addition puts its denominator into a running product (`chain`), and gets its
+//! inverse on the way back. A denominator of zero, in a lane, would spoil that lane of the whole
+//! round: then the round is run again with every denominator looked at, and lanes with such a one
+//! are marked as exceptional.
 
-use crate::comb::Comb;
-use crate::field::{Fe, FeLanes, steps};
-use crate::point::{Pair, TripleSquare, both, in_order};
+use std::ops::Range;
+
+use crate::chain::{Chain, Number};
+use crate::comb::{COMB_PLACES, Comb};
+use crate::field::{Fe, Product, ProductFactor, Square, SquareFactor, steps};
+use crate::group::{GROUP, Group, Steps, splat};
+use crate::point::TripleSquare;
 use crate::vector::{ALL, Mask, Op, Vector, Words};
-use crate::work::{Work, grow};
+use crate::work::{CombDigits, Work, groups};
 
 /// A third root of unity modulo p: (beta x, y) is lambda times (x, y).
 pub const BETA: Words =
@@ -49,12 +53,68 @@ pub struct Rounds<'a> {
     pub comb: &'a Comb,
 }
 
-/// Two operands of an addition: x1, x2, and the numerators' y1 and y2; limbs of y are signed.
-struct Operands<V> {
-    x1: Pair<V>,
-    x2: Pair<V>,
-    y1: Pair<V>,
-    y2: Pair<V>,
+/// An addition of a round.
+#[derive(Clone, Copy)]
+enum Job {
+    /// In the ladder's table, and the index that it fills.
+    Table(usize, TableJob),
+    /// Of two points of the comb that follow each other, by the number of their pair.
+    Comb(usize),
+}
+
+/// What an addition is made of; limbs of y are signed.
+struct Operands<'a> {
+    x1: &'a Group,
+    y1: &'a Group,
+    x2: &'a Group,
+    y2: &'a Group,
+    /// Whether the second y is to be negated, in all lanes or none.
+    negate: Mask,
+    /// Whether both are the same point.
+    same: bool,
+}
+
+/// Memory for what an addition needs on the way.
+#[derive(Default)]
+struct Memory {
+    /// x and y of two points of the comb.
+    rows: [[Group; 2]; 2],
+    /// The second x, where it is in no table.
+    x2: Group,
+    denominator: Group,
+    inverse: Group,
+    numerator: Group,
+    slope: Group,
+}
+
+/// Where a sum goes; beta x too, in the ladder's table.
+struct Sum<'a> {
+    x: &'a mut Group,
+    y: &'a mut Group,
+    beta_x: Option<&'a mut Group>,
+}
+
+steps! {
+    /// a - b
+    Minus(a, b; _mask) => a.sub(b);
+    /// 2a
+    Twice(a; _mask) => a.double();
+    /// -(a + b)
+    MinusSum(a, b; _mask) => Fe::small(0).sub(a.add(b));
+    /// x^3 + 7, from x^2 and x
+    CurveConstant(square, x; _mask) => square.product(x).fold().finish().add(Fe::small(7));
+    /// (y2 - y1) a, or (-y2 - y1) a in the lanes of the mask, good for products alone
+    Slope(y2, y1, a; mask) => {
+        y2.signed_if(mask).sub_signed(y1).product(a).fold().finish_factor()
+    };
+    /// a^2 - x1 - x2, for the slope a
+    ThirdX(slope, x1, x2; _mask) => {
+        slope.square().fold().sub::<0>(x1).sub::<0>(x2).finish_signed()
+    };
+    /// a (x1 - x3) - y1
+    ThirdY(slope, x1, x3, y1; _mask) => {
+        slope.product(x1.sub(x3)).fold().sub::<0>(y1).finish_signed()
+    };
 }
 
 impl Op for Rounds<'_> {
@@ -63,189 +123,235 @@ impl Op for Rounds<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let Self { work, comb } = self;
-        for vector in 0..work.signature_vectors {
-            first_point::<V>(work, vector);
-        }
-        // The points of the comb that are left, by their place: the first round makes half as many
-        // as there are windows.
-        let mut places = [0; crate::comb::WINDOWS_MAX / 2];
-        let mut count = comb.windows() / 2;
-        for (i, place) in places.iter_mut().enumerate() {
-            *place = i;
-        }
-        for round in 0.. {
-            let first = round == 0;
+        let mut memory = Memory::default();
+        first_points::<V>(work, &mut memory);
+        // The points of the comb that are left, by their places, of which one is not in use.
+        let mut places: [usize; COMB_PLACES] = std::array::from_fn(|i| i);
+        let (mut count, mut spare) = (comb.windows() / 2, comb.windows() / 2);
+        let plan = Plan { table: TABLE_ROUNDS[0], operands: None, sums: &places[..count], comb };
+        plan.run::<V>(work, &mut memory);
+        for round in 1.. {
             let table = TABLE_ROUNDS.get(round).copied().unwrap_or_default();
-            let pairs = if first { count } else { count / 2 };
+            let pairs = count / 2;
             if table.is_empty() && pairs == 0 {
                 break;
             }
-            let places = &mut places;
-            let plan = Plan { first, table, places, pairs, comb };
-            plan.run::<V>(work);
-            if !first {
-                for i in 0..count.div_ceil(2) {
-                    places[i] = places[2 * i];
-                }
-                count = count.div_ceil(2);
+            // Pairs are added last to first, each to a place that the one before has left.
+            let mut sums = [0; COMB_PLACES];
+            for pair in (0..pairs).rev() {
+                sums[pair] = std::mem::replace(&mut spare, places[2 * pair]);
             }
+            let plan = Plan { table, operands: Some(&places), sums: &sums[..pairs], comb };
+            plan.run::<V>(work, &mut memory);
+            if count % 2 == 1 {
+                sums[pairs] = places[count - 1];
+            }
+            (places, count) = (sums, count.div_ceil(2));
         }
+        work.sum = places[0];
     }
 }
 
-/// The first point of the ladder's table: (c x, c^2) with c = x^3 + 7.
+/// The first points of the ladder's tables: (c x, c^2) with c = x^3 + 7.
 #[inline(always)]
-fn first_point<V: Vector>(work: &mut Work, vector: usize) {
-    let x = Fe::<V>::from_rows(&work.inputs[vector].x);
-    let c = curve_constant(x);
-    let point = &mut work.table[vector][0];
-    let x = x.mul(c);
-    x.store(&mut point[0]);
-    x.mul(Fe::constant(BETA)).store(&mut point[1]);
-    c.sqr().store(&mut point[2]);
+fn first_points<V: Vector>(work: &mut Work, memory: &mut Memory) {
+    let beta = splat(Fe::<V>::constant(BETA));
+    for (group, vectors) in groups(&work.signatures) {
+        let steps = Steps::<V>::new(vectors.len());
+        let Memory { x2: x, denominator: c, slope: square, .. } = memory;
+        curve_constants(steps, work, vectors, [x, square, c]);
+        let [point_x, beta_x, y] = &mut work.table[group][0];
+        steps.run(Product, [x, c], point_x);
+        steps.run(Product, [point_x, &beta], beta_x);
+        steps.run(Square, [c], y);
+    }
 }
 
-/// x^3 + 7.
+/// The keys' x, x^2, and x^3 + 7.
 #[inline(always)]
-pub fn curve_constant<V: Vector>(x: Fe<V>) -> Fe<V> {
-    x.sqr().mul(x).add(Fe::small(7))
+pub fn curve_constants<V: Vector>(
+    steps: Steps<V>,
+    work: &Work,
+    vectors: Range<usize>,
+    [x, square, c]: [&mut Group; 3],
+) {
+    for (inputs, x) in work.inputs[vectors].iter().zip(&mut *x) {
+        Fe::<V>::from_rows(&inputs.x).store(x);
+    }
+    steps.run(SquareFactor, [x], square);
+    steps.run(CurveConstant, [square, x], c);
 }
 
 /// The jobs of a round.
 struct Plan<'a> {
-    /// Whether the points of the comb come from its table.
-    first: bool,
+    /// Those in the ladder's table; all that they need comes before what they fill.
     table: &'a [(usize, TableJob)],
-    places: &'a [usize; crate::comb::WINDOWS_MAX / 2],
-    /// Number of additions of points of the comb.
-    pairs: usize,
+    /// The places of the comb's points that are added in pairs; none where they are looked up.
+    operands: Option<&'a [usize; COMB_PLACES]>,
+    /// The places of the sums, one for each pair.
+    sums: &'a [usize],
     comb: &'a Comb,
 }
 
+/// A group: its index, its vectors, and whether they are signatures.
+pub type Place = (usize, Range<usize>, bool);
+
 impl Plan<'_> {
     #[inline(always)]
-    fn run<V: Vector>(&self, work: &mut Work) {
-        let jobs = work.signature_vectors / 2 * self.table.len() + work.vectors / 2 * self.pairs;
-        grow(&mut work.prefix, jobs, [FeLanes::default(); 2]);
-        let mut product = self.forward::<V>(work, false);
-        let mut careful = false;
-        if product[0].zeros() | product[1].zeros() != 0 {
-            careful = true;
-            product = self.forward::<V>(work, true);
+    fn run<V: Vector>(&self, work: &mut Work, memory: &mut Memory) {
+        let jobs = places(work).map(|(_, _, signatures)| self.jobs(signatures).count()).sum();
+        let mut chain = std::mem::take(&mut work.chain);
+        chain.clear::<V>(jobs);
+        self.forward::<V>(work, memory, false, &mut chain);
+        let careful = !chain.invert::<V>();
+        if careful {
+            chain.clear::<V>(jobs);
+            self.forward::<V>(work, memory, true, &mut chain);
+            chain.invert::<V>();
         }
-        let inverse = product[0].mul(product[1]).inverse();
-        self.backward::<V>(work, careful, [inverse.mul(product[1]), inverse.mul(product[0])]);
+        self.backward::<V>(work, memory, careful, &mut chain);
+        work.chain = chain;
     }
 
-    /// Asks for the points of two windows of a pair of vectors, if there is such a pair: a few at a
-    /// time, between which the processor has something else to do.
+    /// What is to be done for a group.
     #[inline(always)]
-    fn prefetch<V: Vector>(&self, work: &Work, vector: usize, pair: usize) {
-        if !self.first || vector >= work.vectors {
-            return;
-        }
-        for digits in &work.comb_digits[vector..vector + 2] {
-            for window in [2 * pair, 2 * pair + 1] {
-                for digit in digits[window] {
-                    V::prefetch(self.comb.row(window, digit).0);
-                }
-            }
-        }
+    fn jobs(&self, signatures: bool) -> impl DoubleEndedIterator<Item = Job> {
+        let table = if signatures { self.table } else { &[] };
+        let table = table.iter().map(|(to, job)| Job::Table(*to, *job));
+        table.chain((0..self.sums.len()).map(Job::Comb))
     }
 
-    /// Multiplies all denominators, and stores the product before each.
+    /// Multiplies all denominators.
     #[inline(always)]
-    fn forward<V: Vector>(&self, work: &mut Work, careful: bool) -> Pair<V> {
-        let mut product = both!(|_k| Fe::<V>::small(1));
-        let mut at = 0;
-        for vector in (0..work.vectors).step_by(2) {
-            if vector < work.signature_vectors {
-                for (_, job) in self.table {
-                    let mut d = table_denominator::<V>(work, vector, *job);
-                    if careful {
-                        d = without_zeros(work, vector, d);
-                    }
-                    store_times(&mut work.prefix[at], &mut product, d);
-                    at += 1;
-                }
-            }
-            for pair in 0..self.pairs {
-                self.prefetch::<V>(work, vector + 2, pair);
-                let [x1, x2] = if self.first {
-                    [
-                        self.row_x::<V>(work, vector, 2 * pair),
-                        self.row_x(work, vector, 2 * pair + 1),
-                    ]
-                } else {
-                    let [a, b] = [self.places[2 * pair], self.places[2 * pair + 1]];
-                    [comb_part::<V>(work, vector, a, 0), comb_part(work, vector, b, 0)]
+    fn forward<V: Vector>(
+        &self,
+        work: &mut Work,
+        memory: &mut Memory,
+        careful: bool,
+        chain: &mut Chain,
+    ) {
+        for (group, vectors, signatures) in places(work) {
+            let steps = Steps::<V>::new(vectors.len());
+            for job in self.jobs(signatures) {
+                self.prefetch::<V>(work, group.checked_add(1), job);
+                self.look_up::<V>(work, &vectors, job, &mut memory.rows, false);
+                let Memory { rows, x2, denominator, .. } = memory;
+                let (operands, _) = match job {
+                    Job::Table(to, job) => table_operands(steps, work, (group, to), job, x2),
+                    Job::Comb(pair) => self.comb_operands(work, (group, pair), rows),
                 };
-                let mut d = both!(|k| x2[k].sub(x1[k]));
+                let mut number = operands.denominator();
+                let mut marks = [0; GROUP];
                 if careful {
-                    d = without_zeros(work, vector, d);
+                    number.without_zeros(steps, denominator, &mut marks);
+                    number = Number::Itself(denominator);
                 }
-                store_times(&mut work.prefix[at], &mut product, d);
-                at += 1;
+                chain.push(steps, number);
+                for (exceptional, mark) in work.exceptional[vectors.clone()].iter_mut().zip(marks) {
+                    *exceptional |= mark;
+                }
             }
         }
-        product
     }
 
     /// Performs all additions, last to first, with the inverse of the product of denominators.
     #[inline(always)]
-    fn backward<V: Vector>(&self, work: &mut Work, careful: bool, mut inverse: Pair<V>) {
-        let mut at = work.signature_vectors / 2 * self.table.len() + work.vectors / 2 * self.pairs;
-        for vector in (0..work.vectors).step_by(2).rev() {
-            for pair in (0..self.pairs).rev() {
-                self.prefetch::<V>(work, vector.wrapping_sub(2), pair);
-                at -= 1;
-                let [a, b] = [self.places[2 * pair % 16], self.places[(2 * pair + 1) % 16]];
-                let operands = if self.first {
-                    let [(x1, y1), (x2, y2)] = [
-                        self.row::<V>(work, vector, 2 * pair),
-                        self.row(work, vector, 2 * pair + 1),
-                    ];
-                    Operands { x1, x2, y1, y2 }
-                } else {
-                    let [x1, x2] = [comb_part(work, vector, a, 0), comb_part(work, vector, b, 0)];
-                    let [y1, y2] = [comb_part(work, vector, a, 1), comb_part(work, vector, b, 1)];
-                    Operands { x1, x2, y1, y2 }
+    fn backward<V: Vector>(
+        &self,
+        work: &mut Work,
+        memory: &mut Memory,
+        careful: bool,
+        chain: &mut Chain,
+    ) {
+        let beta = splat(Fe::<V>::constant(BETA));
+        for (group, vectors, signatures) in places(work).rev() {
+            let steps = Steps::<V>::new(vectors.len());
+            for job in self.jobs(signatures).rev() {
+                self.prefetch::<V>(work, group.checked_sub(1), job);
+                self.look_up::<V>(work, &vectors, job, &mut memory.rows, true);
+                let Memory { rows, x2, denominator, inverse, numerator, slope } = memory;
+                let (operands, sum) = match job {
+                    Job::Table(to, job) => table_operands(steps, work, (group, to), job, x2),
+                    Job::Comb(pair) => self.comb_operands(work, (group, pair), rows),
                 };
-                let mut d = both!(|k| operands.x2[k].sub(operands.x1[k]));
+                let mut number = operands.denominator();
                 if careful {
-                    d = without_zeros(work, vector, d);
+                    // Their lanes are marked already.
+                    number.without_zeros(steps, denominator, &mut [0; GROUP]);
+                    number = Number::Itself(denominator);
                 }
-                let numerator = both!(|k| operands.y2[k].sub_signed(operands.y1[k]));
-                let slope = slopes(&work.prefix[at], &mut inverse, numerator, d);
-                let (x, y) = add(&operands, slope);
-                let to = if self.first { pair } else { a };
-                both!(|k| x[k].store(&mut work.comb[vector + k][to][0]));
-                both!(|k| y[k].store(&mut work.comb[vector + k][to][1]));
-            }
-            if vector < work.signature_vectors {
-                for (to, job) in self.table.iter().rev() {
-                    at -= 1;
-                    let mut d = table_denominator::<V>(work, vector, *job);
-                    if careful {
-                        d = without_zeros(work, vector, d);
-                    }
-                    table_job(work, vector, (*to, *job), at, d, &mut inverse);
+                chain.pop(steps, number, inverse);
+                let Operands { x1, y1, x2, y2, negate, same } = operands;
+                if same {
+                    steps.run(TripleSquare, [x1], numerator);
+                    steps.run(ProductFactor, [numerator, inverse], slope);
+                } else {
+                    steps.run_masked(Slope, [y2, y1, inverse], &[negate; GROUP], slope);
+                }
+                let Sum { x, y, beta_x } = sum;
+                steps.run(ThirdX, [slope, x1, x2], x);
+                steps.run(ThirdY, [slope, x1, x, y1], y);
+                if let Some(beta_x) = beta_x {
+                    steps.run(Product, [x, &beta], beta_x);
                 }
             }
         }
     }
 
-    /// The x of a window's points.
+    /// What an addition of two points of the comb needs and fills; the points are those that were
+    /// looked up, if they are.
     #[inline(always)]
-    fn row_x<V: Vector>(&self, work: &Work, vector: usize, window: usize) -> Pair<V> {
-        both!(|k| self.gather::<V, 0>(work, vector + k, window))
+    fn comb_operands<'a>(
+        &self,
+        work: &'a mut Work,
+        (group, pair): (usize, usize),
+        [first, second]: &'a [[Group; 2]; 2],
+    ) -> (Operands<'a>, Sum<'a>) {
+        let points = &mut work.comb[group];
+        let ([x1, y1], [x2, y2], [x, y]) = match self.operands {
+            None => (first, second, &mut points[self.sums[pair]]),
+            Some(places) => {
+                let places = [places[2 * pair], places[2 * pair + 1], self.sums[pair]];
+                let [first, second, sum] =
+                    points.get_disjoint_mut(places).expect("three places of the comb");
+                (&*first, &*second, sum)
+            }
+        };
+        (Operands { x1, y1, x2, y2, negate: 0, same: false }, Sum { x, y, beta_x: None })
+    }
+
+    /// Looks up the comb's points that a job needs, if it does: x, and signed limbs of y where
+    /// `with_y` says so.
+    #[inline(always)]
+    fn look_up<V: Vector>(
+        &self,
+        work: &Work,
+        vectors: &Range<usize>,
+        job: Job,
+        rows: &mut [[Group; 2]; 2],
+        with_y: bool,
+    ) {
+        let (None, Job::Comb(pair)) = (self.operands, job) else { return };
+        for (k, digits) in work.comb_digits[vectors.clone()].iter().enumerate() {
+            for (window, [x, y]) in (2 * pair..).zip(&mut *rows) {
+                let digits = &digits[window];
+                self.gather::<V, 0>(window, digits).store(&mut x[k]);
+                if with_y {
+                    let mut negative = 0;
+                    for (lane, digit) in digits.iter().enumerate() {
+                        negative |= Mask::from(self.comb.row(window, *digit).1) << lane;
+                    }
+                    self.gather::<V, 1>(window, digits).signed_if(negative).store(&mut y[k]);
+                }
+            }
+        }
     }
 
     /// Part 0 (x) or 1 (y) of the points of a window's digits.
     #[inline(always)]
-    fn gather<V: Vector, const PART: usize>(&self, work: &Work, vector: usize, at: usize) -> Fe<V> {
+    fn gather<V: Vector, const PART: usize>(&self, at: usize, digits: &CombDigits) -> Fe<V> {
         let comb = self.comb;
-        let [d0, d1, d2, d3, d4, d5, d6, d7] = work.comb_digits[vector][at];
+        let [d0, d1, d2, d3, d4, d5, d6, d7] = *digits;
         Fe::from_words(V::from_rows([
             &comb.row(at, d0).0[PART],
             &comb.row(at, d1).0[PART],
@@ -258,134 +364,60 @@ impl Plan<'_> {
         ]))
     }
 
-    /// A window's points, with signed limbs of y.
+    /// Asks for the points of the comb that a group needs for a job, if there is such a group: a
+    /// few at a time, between which the processor has something else to do.
     #[inline(always)]
-    fn row<V: Vector>(&self, work: &Work, vector: usize, window: usize) -> (Pair<V>, Pair<V>) {
-        let x = self.row_x(work, vector, window);
-        let y = both!(|k| {
-            let mut negative = 0;
-            for (lane, digit) in work.comb_digits[vector + k][window].iter().enumerate() {
-                negative |= Mask::from(self.comb.row(window, *digit).1) << lane;
+    fn prefetch<V: Vector>(&self, work: &Work, group: Option<usize>, job: Job) {
+        let (None, Some(group), Job::Comb(pair)) = (self.operands, group, job) else { return };
+        for digits in work.comb_digits.iter().skip(group * GROUP).take(GROUP) {
+            for window in [2 * pair, 2 * pair + 1] {
+                for digit in digits[window] {
+                    V::prefetch(self.comb.row(window, digit).0);
+                }
             }
-            self.gather::<V, 1>(work, vector + k, window).signed_if(negative)
-        });
-        (x, y)
-    }
-}
-
-/// Part 0 (x) or 1 (y) of a point of the comb.
-#[inline(always)]
-fn comb_part<V: Vector>(work: &Work, vector: usize, point: usize, part: usize) -> Pair<V> {
-    both!(|k| Fe::load(&work.comb[vector + k][point][part]))
-}
-
-/// Part 0 (x), 1 (beta x) or 2 (y) of a point of the ladder's table.
-#[inline(always)]
-fn table_part<V: Vector>(work: &Work, vector: usize, point: usize, part: usize) -> Pair<V> {
-    both!(|k| Fe::load(&work.table[vector + k][point][part]))
-}
-
-/// Stores the product, then multiplies it.
-#[inline(always)]
-fn store_times<V: Vector>(prefix: &mut [FeLanes; 2], product: &mut Pair<V>, d: Pair<V>) {
-    both!(|k| product[k].store(&mut prefix[k]));
-    *product = both!(|k| product[k].mul(d[k]));
-}
-
-/// The slopes of lines, from numerators and denominators: the inverse of a denominator comes from
-/// the inverse of the product up to it, which loses it.
-#[inline(always)]
-fn slopes<V: Vector>(
-    prefix: &[FeLanes; 2],
-    inverse: &mut Pair<V>,
-    numerator: Pair<V>,
-    d: Pair<V>,
-) -> Pair<V> {
-    let mut last = d[1];
-    let one = in_order!(last, |k| inverse[k].after(last).mul(Fe::load(&prefix[k])));
-    *inverse = in_order!(last, |k| inverse[k].after(last).mul(d[k]));
-    in_order!(last, |k| numerator[k].after(last).mul(one[k]))
-}
-
-/// Replaces zeros by ones, and marks their lanes.
-#[inline(always)]
-pub fn without_zeros<V: Vector>(work: &mut Work, at: usize, d: Pair<V>) -> Pair<V> {
-    let zeros = both!(|k| d[k].zeros());
-    both!(|k| work.exceptional[at + k] |= zeros[k]);
-    both!(|k| Fe::select(zeros[k], Fe::small(1), d[k]))
-}
-
-/// x1, x2 and y2's sign of an addition in the ladder's table; for a doubling x twice.
-#[inline(always)]
-fn table_xs<V: Vector>(work: &Work, vector: usize, job: TableJob) -> ([Pair<V>; 2], usize, Mask) {
-    match job {
-        Double(a) => ([table_part(work, vector, a, 0), table_part(work, vector, a, 0)], a, 0),
-        Add(a, b) => ([table_part(work, vector, a, 0), table_part(work, vector, b, 0)], b, 0),
-        MinusW(a, b) => ([table_part(work, vector, a, 0), table_part(work, vector, b, 1)], b, ALL),
-        MinusW2(a, b) => {
-            // The three roots of unity sum up to zero.
-            let [x, beta_x] = [table_part(work, vector, b, 0), table_part(work, vector, b, 1)];
-            let sum = both!(|k| Fe::small(0).sub(x[k].add(beta_x[k])));
-            ([table_part(work, vector, a, 0), sum], b, ALL)
         }
     }
 }
 
+/// All groups.
 #[inline(always)]
-fn table_denominator<V: Vector>(work: &Work, vector: usize, job: TableJob) -> Pair<V> {
-    if let Double(a) = job {
-        return both!(|k| Fe::<V>::load(&work.table[vector + k][a][2]).double());
+pub fn places(work: &Work) -> impl DoubleEndedIterator<Item = Place> + use<> {
+    let signatures = groups(&work.signatures).map(|(group, vectors)| (group, vectors, true));
+    signatures.chain(groups(&work.tweaks).map(|(group, vectors)| (group, vectors, false)))
+}
+
+impl Operands<'_> {
+    /// What the slope of the line through the points is divided by.
+    #[inline(always)]
+    fn denominator(&self) -> Number<'_> {
+        if self.same { Number::Twice(self.y1) } else { Number::Difference(self.x2, self.x1) }
     }
-    let ([x1, x2], _, _) = table_xs::<V>(work, vector, job);
-    both!(|k| x2[k].sub(x1[k]))
 }
 
-/// Fills a place of the ladder's table.
+/// What an addition in the ladder's table needs and fills.
 #[inline(always)]
-fn table_job<V: Vector>(
-    work: &mut Work,
-    vector: usize,
-    (to, job): (usize, TableJob),
-    at: usize,
-    d: Pair<V>,
-    inverse: &mut Pair<V>,
-) {
-    let ([x1, x2], second, negative) = table_xs::<V>(work, vector, job);
+fn table_operands<'a, V: Vector>(
+    steps: Steps<V>,
+    work: &'a mut Work,
+    (group, to): (usize, usize),
+    job: TableJob,
+    memory: &'a mut Group,
+) -> (Operands<'a>, Sum<'a>) {
+    let (table, rest) = work.table[group].split_at_mut(to);
+    let [x, beta_x, y] = &mut rest[0];
     let (Double(first) | Add(first, _) | MinusW(first, _) | MinusW2(first, _)) = job;
-    let y1 = table_part(work, vector, first, 2);
-    let y2 = table_part(work, vector, second, 2);
-    let numerator = if let Double(_) = job {
-        both!(|k| Fe::step(TripleSquare, [&x1[k]], 0))
-    } else {
-        both!(|k| y2[k].signed_if(negative).sub_signed(y1[k]))
+    let [x1, _, y1] = &table[first];
+    let (second, x2, negate) = match job {
+        Double(_) => (first, x1, 0),
+        Add(_, b) => (b, &table[b][0], 0),
+        MinusW(_, b) => (b, &table[b][1], ALL),
+        MinusW2(_, b) => {
+            // The three roots of unity sum up to zero.
+            steps.run(MinusSum, [&table[b][0], &table[b][1]], memory);
+            (b, &*memory, ALL)
+        }
     };
-    let slope = slopes(&work.prefix[at], inverse, numerator, d);
-    let (x, y) = add(&Operands { x1, x2, y1, y2 }, slope);
-    let beta_x = both!(|k| x[k].after(y[1]).mul(Fe::constant(BETA)));
-    both!(|k| x[k].store(&mut work.table[vector + k][to][0]));
-    both!(|k| beta_x[k].store(&mut work.table[vector + k][to][1]));
-    both!(|k| y[k].store(&mut work.table[vector + k][to][2]));
-}
-
-steps! {
-    /// a^2 - x1 - x2, for the slope a
-    ThirdX(slope, x1, x2; _mask) => {
-        slope.square().fold().sub::<0>(x1).sub::<0>(x2).finish_signed()
-    };
-    /// a (x1 - x3) - y1
-    ThirdY(slope, x1, x3, y1; _mask) => {
-        slope.product(x1.sub(x3)).fold().sub::<0>(y1).finish_signed()
-    };
-}
-
-/// The sum of two points, from the slope of the line through them.
-#[inline(always)]
-fn add<V: Vector>(operands: &Operands<V>, slope: Pair<V>) -> (Pair<V>, Pair<V>) {
-    let Operands { x1, x2, y1, .. } = operands;
-    let mut last = slope[1];
-    let x = in_order!(last, |k| Fe::step(ThirdX, [&slope[k].after(last), &x1[k], &x2[k]], 0));
-    let y = in_order!(last, |k| {
-        Fe::step(ThirdY, [&slope[k].after(last), &x1[k], &x[k], &y1[k]], 0)
-    });
-    (x, y)
+    let y2 = &table[second][2];
+    let operands = Operands { x1, y1, x2, y2, negate, same: matches!(job, Double(_)) };
+    (operands, Sum { x, y, beta_x: Some(beta_x) })
 }

@@ -1,5 +1,6 @@
 //! Batches: what users see.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::affine::Rounds;
@@ -212,9 +213,9 @@ impl Batch {
             slots.push(first + i);
         }
         work.resize(slots.signatures.len(), slots.tweaks.len());
-        let tweaks_at = work.signature_vectors;
-        load(work, &self.entries, &slots.signatures, 0, tweaks_at);
-        load(work, &self.entries, &slots.tweaks, tweaks_at, work.vectors);
+        let tweaks_at = work.tweaks.start;
+        load(work, &self.entries, &slots.signatures, work.signatures.clone());
+        load(work, &self.entries, &slots.tweaks, work.tweaks.clone());
         let mut times = [Duration::ZERO; 4];
         let mut at = Instant::now();
         let mut timed =
@@ -242,7 +243,7 @@ impl Batch {
 /// [`CHUNK`], and none of a few signatures, for which an inversion would take as long as for many.
 fn chunk_size(count: usize) -> usize {
     let chunks = ((count + CHUNK / 2) / CHUNK).max(1);
-    count.div_ceil(chunks).next_multiple_of(2 * LANES).max(2 * LANES)
+    count.div_ceil(chunks).next_multiple_of(LANES).max(LANES)
 }
 
 fn decide(entry: Result<Entry, Refusal>) -> Result<Entry, Verdict> {
@@ -264,9 +265,10 @@ const FILLER: Entry = Entry {
     s: [1, 0, 0, 0],
 };
 
-/// Puts the entries at `slots` into the vectors from `from` to `to`.
-fn load(work: &mut Work, entries: &[Entry], slots: &[usize], from: usize, to: usize) {
-    for vector in from..to {
+/// Puts the entries at `slots` into the vectors.
+fn load(work: &mut Work, entries: &[Entry], slots: &[usize], vectors: Range<usize>) {
+    let from = vectors.start;
+    for vector in vectors {
         let Inputs { x, r, a, b, s } = &mut work.inputs[vector];
         for lane in 0..LANES {
             let slot = slots.get((vector - from) * LANES + lane);

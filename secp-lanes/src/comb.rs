@@ -6,10 +6,11 @@
 
 use std::sync::OnceLock;
 
-use crate::field::{Fe, FeLanes};
+use crate::field::Fe;
+use crate::group::Steps;
 use crate::kernel::Kernel;
-use crate::point::{Jacobian, both};
-use crate::vector::{LANES, Op, Vector, Words};
+use crate::point::{Jacobian, Terms};
+use crate::vector::{LANES, Limbs, Op, Vector, Words};
 use crate::words;
 
 /// The generator G, x and y.
@@ -20,6 +21,8 @@ pub const GENERATOR: Row = [
 
 /// The most windows that a table has, those of 8 bits.
 pub const WINDOWS_MAX: usize = 32;
+/// Places for sums of the points of two windows, and one that is free.
+pub const COMB_PLACES: usize = WINDOWS_MAX / 2 + 1;
 /// The fewest bits of a window.
 pub const BITS_MIN: u32 = 8;
 /// The most bits of a window.
@@ -138,15 +141,23 @@ impl Op for Build {
 /// 2^j * G, for all j below `count`.
 #[inline(always)]
 fn powers<V: Vector>(count: usize) -> Vec<Row> {
-    let [x, y] = GENERATOR.map(Fe::<V>::constant);
-    let mut power = Jacobian { x: [x, x], y: [y, y], z: both!(|_k| Fe::small(1)) };
+    let steps = Steps::<V>::new(1);
+    let (mut power, mut next, mut terms) =
+        (Jacobian::default(), Jacobian::default(), Terms::default());
+    let start = [Fe::constant(GENERATOR[0]), Fe::constant(GENERATOR[1]), Fe::<V>::small(1)];
+    for (part, to) in start.into_iter().zip([&mut power.x, &mut power.y, &mut power.z]) {
+        part.store(&mut to[0]);
+    }
     let mut rows = Vec::with_capacity(count);
     for _ in 0..count {
-        let inverse = power.z[0].inverse();
-        let square = inverse.squared();
-        let (x, y) = (power.x[0].times(square), power.y[0].times(square.times(inverse)));
+        let [x, y, z] = [&power.x, &power.y, &power.z].map(|part| Fe::<V>::load(&part[0]));
+        // Z is good for products alone.
+        let inverse = z.mul(Fe::small(1)).inverse();
+        let square = inverse.sqr();
+        let (x, y) = (x.mul(square), y.mul(square.mul(inverse)));
         rows.push([x.first(), y.first()]);
-        power = power.double();
+        power.double(steps, &mut terms, &mut next);
+        std::mem::swap(&mut power, &mut next);
     }
     rows
 }
@@ -168,19 +179,19 @@ fn load_chunk<V: Vector>(points: &[Row], chunk: usize) -> [Fe<V>; 2] {
 fn add_to_all<V: Vector>(points: &[Row], other: &Row, sums: &mut [Row]) {
     let [x2, y2] = other.map(Fe::<V>::constant);
     let chunks = points.len().div_ceil(LANES);
-    let mut prefix: Vec<FeLanes> = vec![Default::default(); chunks];
+    let mut prefix: Vec<Limbs> = vec![Default::default(); chunks];
     let mut product = Fe::<V>::small(1);
     for (chunk, prefix) in prefix.iter_mut().enumerate() {
         product.store(prefix);
-        product = product.times(x2.sub(load_chunk::<V>(points, chunk)[0]));
+        product = product.mul(x2.sub(load_chunk::<V>(points, chunk)[0]));
     }
     let mut inverse = product.inverse();
     for chunk in (0..chunks).rev() {
         let [x1, y1] = load_chunk(points, chunk);
-        let slope = y2.sub(y1).times(inverse.times(Fe::load(&prefix[chunk])));
-        inverse = inverse.times(x2.sub(x1));
-        let x = slope.squared().sub(x1).sub(x2);
-        let y = slope.times(x1.sub(x.canonical())).sub(y1);
+        let slope = y2.sub(y1).mul(inverse.mul(Fe::load(&prefix[chunk])));
+        inverse = inverse.mul(x2.sub(x1));
+        let x = slope.sqr().sub(x1).sub(x2);
+        let y = slope.mul(x1.sub(x.canonical())).sub(y1);
         let mut rows = [[[0; 4]; LANES]; 2];
         V::to_rows(x.canonical().to_words(), &mut rows[0]);
         V::to_rows(y.canonical().to_words(), &mut rows[1]);

@@ -40,15 +40,16 @@
 //! BIP340 and Taproot ask for the y of the sum too, which is (ya - y w) / h * (xa - r) - ya, where
 //! (ya - y w) / h = (ya s c Z - y Y) / (c Z H) and 1 / (c Z H) = (2 ya Y Z^2) / (D H).
 
-use crate::affine::{curve_constant, without_zeros};
-use crate::field::{Fe, FeLanes};
-use crate::point::{Pair, both};
-use crate::vector::{Op, Vector};
-use crate::work::{Outcome, Work, grow};
+use std::ops::Range;
 
-/// n, which is below p.
-const N: Fe4 = crate::words::N;
-type Fe4 = crate::vector::Words;
+use crate::affine::{Minus, Place, curve_constants, places};
+use crate::chain::{Chain, Number};
+use crate::field::{Fe, Product, ProductFactor, Square, SquareFactor, steps};
+use crate::group::{GROUP, Group, Steps, splat};
+use crate::point::{Difference, Double};
+use crate::vector::{Mask, Op, Vector};
+use crate::words::N;
+use crate::work::{Outcome, Work};
 
 /// Solves the equation in every lane.
 pub struct Equation<'a> {
@@ -57,22 +58,39 @@ pub struct Equation<'a> {
 }
 
 /// What the equation is made of; the names are those of the module's description.
-struct Terms<V> {
-    c: Pair<V>,
-    x: Pair<V>,
-    y: Pair<V>,
-    z: Pair<V>,
-    s: Pair<V>,
-    xa: Pair<V>,
-    ya: Pair<V>,
+#[derive(Default)]
+struct Terms {
+    c: Group,
+    x: Group,
+    y: Group,
+    z: Group,
+    s: Group,
+    xa: Group,
+    ya: Group,
     /// xa s
-    xas: Pair<V>,
+    xas: Group,
     /// H
-    h: Pair<V>,
+    h: Group,
     /// ya Y Z
-    m: Pair<V>,
+    m: Group,
     /// D H
-    dh: Pair<V>,
+    dh: Group,
+    /// 1 / (D H)
+    inverse: Group,
+    r: Group,
+    /// What is needed on the way.
+    memory: [Group; 4],
+}
+
+steps! {
+    /// a + b
+    Plus(a, b; _mask) => a.add(b);
+    /// a b + c + d
+    Sum(a, b, c, d; _mask) => a.product(b).fold().finish().add(c.add(d));
+    /// a b + c - d
+    Rest(a, b, c, d; _mask) => a.product(b).fold().finish().add(c.sub(d));
+    /// a (b - c) - d
+    Line(a, b, c, d; _mask) => a.product(b.sub(c)).fold().sub::<0>(d).finish_signed();
 }
 
 impl Op for Equation<'_> {
@@ -81,115 +99,165 @@ impl Op for Equation<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let work = self.work;
-        grow(&mut work.prefix, work.vectors / 2, [FeLanes::default(); 2]);
-        let mut product = forward::<V>(work, false);
-        let mut careful = false;
-        if product[0].zeros() | product[1].zeros() != 0 {
-            careful = true;
-            product = forward::<V>(work, true);
-        }
-        let inverse = product[0].times(product[1]).inverse();
-        let mut inverse = [inverse.times(product[1]), inverse.times(product[0])];
-        for vector in (0..work.vectors).step_by(2).rev() {
-            let mut terms = terms::<V>(work, vector);
-            if careful {
-                terms.dh = without_zeros(work, vector, terms.dh);
-            }
-            let prefix = &work.prefix[vector / 2];
-            let one = both!(|k| inverse[k].times(Fe::load(&prefix[k])));
-            inverse = both!(|k| inverse[k].times(terms.dh[k]));
-            solve(work, vector, &terms, one);
-        }
-    }
-}
-
-#[inline(always)]
-fn forward<V: Vector>(work: &mut Work, careful: bool) -> Pair<V> {
-    let mut product = both!(|_k| Fe::<V>::small(1));
-    for vector in (0..work.vectors).step_by(2) {
-        let mut dh = terms::<V>(work, vector).dh;
+        let mut terms = Terms::default();
+        let mut chain = std::mem::take(&mut work.chain);
+        forward::<V>(work, &mut terms, false, &mut chain);
+        let careful = !chain.invert::<V>();
         if careful {
-            dh = without_zeros(work, vector, dh);
+            forward::<V>(work, &mut terms, true, &mut chain);
+            chain.invert::<V>();
         }
-        both!(|k| product[k].store(&mut work.prefix[vector / 2][k]));
-        product = both!(|k| product[k].times(dh[k]));
+        for place in places(work).rev() {
+            let steps = Steps::<V>::new(place.1.len());
+            terms.set(steps, work, &place);
+            let Terms { dh, inverse, memory: [other, ..], .. } = &mut terms;
+            let mut number = Number::Itself(dh);
+            if careful {
+                // Their lanes are marked already.
+                number.without_zeros(steps, other, &mut [0; GROUP]);
+                number = Number::Itself(other);
+            }
+            chain.pop(steps, number, inverse);
+            solve(steps, work, place.1, &mut terms);
+        }
+        work.chain = chain;
     }
-    product
 }
 
 #[inline(always)]
-fn terms<V: Vector>(work: &Work, vector: usize) -> Terms<V> {
-    let key = both!(|k| Fe::<V>::from_rows(&work.inputs[vector + k].x));
-    let c = both!(|k| curve_constant(key[k]));
-    let ladder = vector < work.signature_vectors;
-    let [x, y, z] = if ladder {
-        let multiple = &work.multiple;
-        [
-            both!(|k| Fe::load(&multiple[vector + k][0])),
-            both!(|k| Fe::load(&multiple[vector + k][1])),
-            both!(|k| Fe::load(&multiple[vector + k][2])),
-        ]
-    } else {
-        [both!(|k| key[k].times(c[k])), both!(|k| c[k].squared()), both!(|_k| Fe::small(1))]
-    };
-    let xa = both!(|k| Fe::load(&work.comb[vector + k][0][0]));
-    let ya = both!(|k| Fe::load(&work.comb[vector + k][0][1]));
-    let s = both!(|k| z[k].squared().times(c[k]));
-    let m = both!(|k| ya[k].times(y[k]).times(z[k]));
-    let xas = both!(|k| xa[k].times(s[k]));
-    let h = both!(|k| xas[k].sub(x[k]));
-    let dh = both!(|k| m[k].times(s[k]).double().times(h[k]));
-    Terms { c, x, y, z, s, xa, ya, xas, h, m, dh }
+fn forward<V: Vector>(work: &mut Work, terms: &mut Terms, careful: bool, chain: &mut Chain) {
+    chain.clear::<V>(places(work).count());
+    for place in places(work) {
+        let steps = Steps::<V>::new(place.1.len());
+        terms.set(steps, work, &place);
+        let Terms { dh, memory: [other, ..], .. } = terms;
+        let mut number = Number::Itself(dh);
+        if careful {
+            number.without_zeros(steps, other, &mut work.exceptional[place.1]);
+            number = Number::Itself(other);
+        }
+        chain.push(steps, number);
+    }
 }
 
-/// Writes the outcome of a pair of vectors, given 1 / (D H).
+impl Terms {
+    /// The terms of a group, but for `inverse` and `r`.
+    #[inline(always)]
+    fn set<V: Vector>(&mut self, steps: Steps<V>, work: &Work, (group, vectors, ladder): &Place) {
+        let Self { c, x, y, z, s, xa, ya, xas, h, m, dh, memory: [other, key, square, _], .. } =
+            self;
+        curve_constants(steps, work, vectors.clone(), [key, square, c]);
+        if *ladder {
+            [*x, *y, *z] = work.multiple[*group];
+        } else {
+            steps.run(Product, [key, c], x);
+            steps.run(Square, [c], y);
+            *z = splat(Fe::<V>::small(1));
+        }
+        [*xa, *ya] = work.comb[*group][work.sum];
+        steps.run(SquareFactor, [z], other);
+        steps.run(ProductFactor, [other, c], s);
+        steps.run(ProductFactor, [ya, y], other);
+        steps.run(ProductFactor, [other, z], m);
+        steps.run(Product, [xa, s], xas);
+        steps.run(Minus, [xas, x], h);
+        steps.run(Double, [m, s], other);
+        steps.run(Product, [other, h], dh);
+    }
+}
+
+/// Writes the outcome of a group, given 1 / (D H).
 #[inline(always)]
-fn solve<V: Vector>(work: &mut Work, vector: usize, terms: &Terms<V>, one: Pair<V>) {
-    let r = both!(|k| Fe::<V>::from_rows(&work.inputs[vector + k].r));
-    let (key_y, holds, key_odd) = root(terms, &r, one);
-    // (ya - y w) / h
-    let slope = both!(|k| {
-        let scz = terms.s[k].times(terms.c[k]).times(terms.z[k]);
-        let top = terms.ya[k].times(scz).sub(key_y[k].times(terms.y[k]));
-        top.times(one[k].times(terms.m[k]).times(terms.z[k]).double())
-    });
-    let sum_y = both!(|k| slope[k].times(terms.xa[k].sub(r[k])).sub(terms.ya[k]));
-    let sum_odd = both!(|k| sum_y[k].odd());
-    both!(|k| {
-        let outcome = &mut work.outcomes[vector + k];
+fn solve<V: Vector>(steps: Steps<V>, work: &mut Work, vectors: Range<usize>, terms: &mut Terms) {
+    for (inputs, r) in work.inputs[vectors.clone()].iter().zip(&mut terms.r) {
+        Fe::<V>::from_rows(&inputs.r).store(r);
+    }
+    let roots = Roots::new(steps, terms);
+    let sum_odd = sum_is_odd(steps, terms, &roots.y);
+    for (k, vector) in vectors.clone().enumerate() {
+        let outcome = &mut work.outcomes[vector];
         *outcome = Outcome {
-            exceptional: work.exceptional[vector + k],
-            holds: holds[k],
-            key_odd: key_odd[k],
+            exceptional: work.exceptional[vector],
+            holds: roots.holds[k],
+            key_odd: roots.odd[k],
             sum_odd: sum_odd[k],
             ..Outcome::default()
         };
-        V::to_rows(key_y[k].to_words(), &mut outcome.y);
-    });
-    if work.plus_n[vector] | work.plus_n[vector + 1] != 0 {
-        let r = both!(|k| r[k].add(Fe::constant(N)));
-        let (key_y, holds, key_odd) = root(terms, &r, one);
-        both!(|k| {
-            let outcome = &mut work.outcomes[vector + k];
-            outcome.holds_plus_n = holds[k] & work.plus_n[vector + k];
-            outcome.key_odd_plus_n = key_odd[k];
-            V::to_rows(key_y[k].to_words(), &mut outcome.y_plus_n);
-        });
+        V::to_rows(Fe::<V>::load(&roots.y[k]).to_words(), &mut outcome.y);
+    }
+    if work.plus_n[vectors.clone()].iter().all(|lanes| *lanes == 0) {
+        return;
+    }
+    let r = terms.r;
+    steps.run(Plus, [&r, &splat(Fe::<V>::constant(N))], &mut terms.r);
+    let roots = Roots::new(steps, terms);
+    for (k, vector) in vectors.enumerate() {
+        let outcome = &mut work.outcomes[vector];
+        outcome.holds_plus_n = roots.holds[k] & work.plus_n[vector];
+        outcome.key_odd_plus_n = roots.odd[k];
+        V::to_rows(Fe::<V>::load(&roots.y[k]).to_words(), &mut outcome.y_plus_n);
     }
 }
 
-/// N / D below p, the lanes where its square is c, and those where it is odd.
+/// N / D.
+struct Roots {
+    /// Below p.
+    y: Group,
+    /// The lanes where its square is c.
+    holds: [Mask; GROUP],
+    /// The lanes where it is odd.
+    odd: [Mask; GROUP],
+}
+
+impl Roots {
+    #[inline(always)]
+    fn new<V: Vector>(steps: Steps<V>, terms: &mut Terms) -> Self {
+        let Terms { c, x, y, s, ya, xas, h, inverse, r, memory: [a, b, d, e], .. } = terms;
+        // (xa s + X + r s) H^2
+        steps.run(Sum, [r, s, x, xas], a);
+        steps.run(SquareFactor, [h], b);
+        steps.run(Product, [a, b], d);
+        // N = ya^2 s^3 + Y^2 - d
+        steps.run(SquareFactor, [s], a);
+        steps.run(ProductFactor, [a, s], b);
+        steps.run(SquareFactor, [ya], a);
+        steps.run(Square, [y], e);
+        let mut roots = Self { y: *d, holds: [0; GROUP], odd: [0; GROUP] };
+        steps.run(Rest, [a, b, e, d], &mut roots.y);
+        // ... times 1 / D
+        steps.run(ProductFactor, [inverse, h], b);
+        steps.run(Product, [&roots.y, b], a);
+        for (k, root) in a.iter().enumerate() {
+            let canonical = Fe::<V>::load(root).canonical();
+            canonical.store(&mut roots.y[k]);
+            roots.odd[k] = !canonical.0[0].and(V::splat(1)).zeros();
+        }
+        steps.run(Square, [&roots.y], a);
+        steps.run(Minus, [a, c], b);
+        for (difference, holds) in b.iter().zip(&mut roots.holds) {
+            *holds = Fe::<V>::load(difference).zeros();
+        }
+        roots
+    }
+}
+
+/// The lanes in which the y of the sum is odd, given the y of the key.
 #[inline(always)]
-fn root<V: Vector>(terms: &Terms<V>, r: &Pair<V>, one: Pair<V>) -> (Pair<V>, [u8; 2], [u8; 2]) {
-    let y = both!(|k| {
-        let Terms { s, ya, .. } = terms;
-        let cube = s[k].squared().times(s[k]);
-        let sum = terms.xas[k].add(terms.x[k]).add(r[k].times(s[k]));
-        let squares = ya[k].squared().times(cube).add(terms.y[k].squared());
-        let n = squares.sub(sum.times(terms.h[k].squared()));
-        n.times(one[k].times(terms.h[k])).canonical()
-    });
-    let holds = both!(|k| y[k].squared().sub(terms.c[k]).zeros());
-    let odd = both!(|k| !y[k].0[0].and(V::splat(1)).zeros());
-    (y, holds, odd)
+fn sum_is_odd<V: Vector>(steps: Steps<V>, terms: &mut Terms, key_y: &Group) -> [Mask; GROUP] {
+    let Terms { c, y, z, s, xa, ya, m, inverse, r, memory: [a, b, d, _], .. } = terms;
+    // ya s c Z - y Y
+    steps.run(Product, [key_y, y], d);
+    steps.run(ProductFactor, [s, c], a);
+    steps.run(ProductFactor, [a, z], b);
+    steps.run(Difference, [b, ya, d], a);
+    // ... times 1 / (c Z H): (ya - y w) / h
+    steps.run(ProductFactor, [inverse, m], b);
+    steps.run(Double, [b, z], d);
+    steps.run(ProductFactor, [a, d], b);
+    steps.run(Line, [b, xa, r, ya], a);
+    let mut odd = [0; GROUP];
+    for (sum_y, odd) in a.iter().zip(&mut odd) {
+        *odd = Fe::<V>::load(sum_y).odd();
+    }
+    odd
 }

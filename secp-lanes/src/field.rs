@@ -7,7 +7,7 @@
 
 use crate::inverse::{Prime, of_lanes};
 use crate::vector::{
-    COUNTS, LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words, half_start, start,
+    COUNTS, LANES, Limbs, Mask, Numbers, Vector, Words, half_start, load, start, starts, store,
 };
 
 /// 2^256 mod p.
@@ -23,9 +23,6 @@ pub const P: Words = [0xffff_fffe_ffff_fc2f, u64::MAX, u64::MAX, u64::MAX];
 /// Eight field elements.
 #[derive(Clone, Copy)]
 pub struct Fe<V>(pub [V; 5]);
-
-/// Eight field elements in memory.
-pub type FeLanes = [Lanes; 5];
 
 /// Sums of products, ten columns of weight 2^52 each, signed.
 ///
@@ -160,10 +157,31 @@ impl<V: Numbers> Fe<V> {
         Self([l0.and(low), l1.and(low), l2.and(low), l3.and(low), l4])
     }
 
+    /// The same as [`Fe::carried`], with limbs that are good for products alone.
+    #[inline(always)]
+    fn carried_factor(self) -> Self {
+        let [l0, l1, l2, l3, l4] = V::carries(self.0);
+        Self([l0.factor(), l1.factor(), l2.factor(), l3.factor(), l4])
+    }
+
     /// The product before any reduction.
     #[inline(always)]
     pub fn product(self, other: Self) -> Wide<V> {
-        Wide(V::product(self.0, other.0))
+        Wide(V::product(starts(), self.0, other.0))
+    }
+
+    /// The product minus `2^SHIFT * less`, where both stand for products of sizes whose product is
+    /// below 16 and 16 / 2^SHIFT: 2^260 * p is added, so that the number is positive.
+    #[inline(always)]
+    pub fn product_minus<const SHIFT: u32>(self, other: Self, less: Wide<V>) -> Wide<V> {
+        // What the product starts with is what is subtracted, so that it needs fewer registers.
+        let mut columns: [V; 10] = starts();
+        columns[9] = columns[9].add(V::splat(1 << 48));
+        columns[5] = columns[5].sub(V::splat(R256));
+        for (column, less) in columns.iter_mut().zip(less.0) {
+            *column = column.sub(less.shl::<SHIFT>());
+        }
+        Wide(V::product(columns, self.0, other.0))
     }
 
     /// The square before any reduction.
@@ -254,60 +272,26 @@ impl<V: Vector> Fe<V> {
 
     /// Reads from memory.
     #[inline(always)]
-    pub fn load(from: &FeLanes) -> Self {
-        let [l0, l1, l2, l3, l4] = from;
-        Self([V::load(l0), V::load(l1), V::load(l2), V::load(l3), V::load(l4)])
+    pub fn load(from: &Limbs) -> Self {
+        Self(load(from))
     }
 
     /// Writes to memory.
     #[inline(always)]
-    pub fn store(self, to: &mut FeLanes) {
-        for (limb, to) in self.0.iter().zip(to) {
-            limb.store(to);
-        }
+    pub fn store(self, to: &mut Limbs) {
+        store(&self.0, to);
     }
 
-    /// The result of a step.
-    #[inline(always)]
-    pub fn step<S: Step<N>, const N: usize>(_: S, inputs: [&Self; N], mask: Mask) -> Self {
-        Self(V::step::<S, N>(inputs.map(|input| &input.0), mask))
-    }
-
-    /// The product.
+    /// The product; in [`Steps`](crate::group::Steps) of many vectors it takes less time.
     #[inline(always)]
     pub fn mul(self, other: Self) -> Self {
-        Self::step(Product, [&self, &other], 0)
+        Self(V::step::<Product, 2>([self.0, other.0]))
     }
 
     /// The square.
     #[inline(always)]
     pub fn sqr(self) -> Self {
-        Self::step(Square, [&self], 0)
-    }
-
-    /// The product, computed in a function of its own: for code that runs seldom.
-    #[inline(always)]
-    pub fn times(self, other: Self) -> Self {
-        if !V::INLINE {
-            return self.mul(other);
-        }
-        let (mut a, mut b) = (FeLanes::default(), FeLanes::default());
-        self.store(&mut a);
-        other.store(&mut b);
-        V::call(Multiply { a: &mut a, b: &b });
-        Self::load(&a)
-    }
-
-    /// The square, computed in a function of its own.
-    #[inline(always)]
-    pub fn squared(self) -> Self {
-        if V::INLINE { self.times(self) } else { self.sqr() }
-    }
-
-    /// The number, of which the compiler makes use only after it has computed `last`.
-    #[inline(always)]
-    pub fn after(self, last: Self) -> Self {
-        Self(V::after(self.0, last.0[4]))
+        Self(V::step::<Square, 1>([self.0]))
     }
 
     /// The number of lane 0, below p.
@@ -330,10 +314,11 @@ impl<V: Vector> Fe<V> {
     /// The inverse; zero for zero.
     #[inline(always)]
     pub fn inverse(self) -> Self {
-        let mut number = FeLanes::default();
-        self.store(&mut number);
-        V::call(Invert(&mut number));
-        Self::load(&number)
+        const PRIME: Prime = Prime::new(P);
+        let zeros = self.zeros();
+        let number = Self::select(zeros, Self::small(1), self);
+        let inverse = of_lanes!(number, |all| Self::constant(PRIME.inverse(&all.first())));
+        Self::select(zeros, Self::small(0), inverse)
     }
 }
 
@@ -362,39 +347,10 @@ steps! {
     Product(a, b; _mask) => a.product(b).fold().finish();
     /// a^2
     Square(a; _mask) => a.square().fold().finish();
-}
-
-/// Multiplies the first number by the second, in memory.
-struct Multiply<'a> {
-    a: &'a mut FeLanes,
-    b: &'a FeLanes,
-}
-
-impl Op for Multiply<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        let product = Fe::<V>::load(self.a).product(Fe::load(self.b));
-        product.fold().finish().store(self.a);
-    }
-}
-
-/// Replaces a number by its inverse, in memory.
-struct Invert<'a>(&'a mut FeLanes);
-
-impl Op for Invert<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        const PRIME: Prime = Prime::new(P);
-        let number = Fe::<V>::load(self.0);
-        let zeros = number.zeros();
-        let number = Fe::select(zeros, Fe::small(1), number);
-        let inverse = of_lanes!(number, |all| Fe::constant(PRIME.inverse(&all.first())));
-        Fe::select(zeros, Fe::small(0), inverse).store(self.0);
-    }
+    /// a b, good for products alone
+    ProductFactor(a, b; _mask) => a.product(b).fold().finish_factor();
+    /// a^2, good for products alone
+    SquareFactor(a; _mask) => a.square().fold().finish_factor();
 }
 
 impl<V: Numbers> Wide<V> {
@@ -403,7 +359,7 @@ impl<V: Numbers> Wide<V> {
     /// A low half is -2^51 at least, and a column gets at most six of them: five here and one in
     /// [`Wide::fold`] (the lowest: one here, one there, and one in [`Loose::finish`]). So
     /// 2^262 = 4 * 2^260 is added, of which every column keeps 4 * 2^52 and takes 4 from the next;
-    /// and subtracted 64 (2^32 + 977). `Loose::carry` takes 64 * 2^256 off again.
+    /// and subtracted 64 (2^32 + 977). `Loose::replaced` takes 64 * 2^256 off again.
     #[inline(always)]
     fn raised(mut self) -> Self {
         if V::ROUNDS {
@@ -412,18 +368,6 @@ impl<V: Numbers> Wide<V> {
                 *column = column.add(V::splat((4 << 52) - 4));
             }
         }
-        self
-    }
-
-    /// This minus `2^SHIFT * other`, where both stand for products of sizes whose product is
-    /// below 16 and 16 / 2^SHIFT: 2^260 * p is added, so that the number is positive.
-    #[inline(always)]
-    pub fn sub_shifted<const SHIFT: u32>(mut self, other: Self) -> Self {
-        for i in 0..10 {
-            self.0[i] = self.0[i].sub(other.0[i].shl::<SHIFT>());
-        }
-        self.0[9] = self.0[9].add(V::splat(1 << 48));
-        self.0[5] = self.0[5].sub(V::splat(R256));
         self
     }
 
@@ -480,7 +424,7 @@ impl<V: Numbers> Loose<V> {
         self
     }
 
-    /// Zero minus this in the lanes of the mask. Ends in [`Loose::finish_negated`].
+    /// Zero minus this in the lanes of the mask. Ends in [`Loose::finish_negated_factor`].
     #[inline(always)]
     pub fn negate_if(mut self, mask: Mask) -> Self {
         for column in &mut self.0 {
@@ -492,31 +436,49 @@ impl<V: Numbers> Loose<V> {
     /// The number, of size 1.01, where no column is negative.
     #[inline(always)]
     pub fn finish(self) -> Fe<V> {
-        self.carry(0)
+        self.replaced(0).carried()
     }
 
     /// The number, of size 2.01, where columns are above -2^60 and the last is not negative.
     #[inline(always)]
-    pub fn finish_signed(mut self) -> Fe<V> {
-        // (2^15 + 1) * p, of which 2^15 * 2^256 is replaced by its remainder in `carry`.
-        self.0[4] = self.0[4].add(V::splat(1 << 63));
-        self.0[0] = self.0[0].sub(V::splat(((1 << 15) + 1) * R256));
-        self.carry(1 << 48)
+    pub fn finish_signed(self) -> Fe<V> {
+        self.replaced_signed().carried()
     }
 
-    /// The number, of size 2.01, where columns are above -2^60 and the last above -2^40.
+    /// The same with limbs that are good for products alone.
     #[inline(always)]
-    pub fn finish_negated(mut self) -> Fe<V> {
+    pub fn finish_signed_factor(self) -> Fe<V> {
+        self.replaced_signed().carried_factor()
+    }
+
+    #[inline(always)]
+    fn replaced_signed(mut self) -> Fe<V> {
+        // (2^15 + 1) * p, of which 2^15 * 2^256 is replaced by its remainder.
+        self.0[4] = self.0[4].add(V::splat(1 << 63));
+        self.0[0] = self.0[0].sub(V::splat(((1 << 15) + 1) * R256));
+        self.replaced(1 << 48)
+    }
+
+    /// The number with limbs that are good for products alone ([`Numbers::factor`]).
+    #[inline(always)]
+    pub fn finish_factor(self) -> Fe<V> {
+        self.replaced(0).carried_factor()
+    }
+
+    /// The number, of size 2.01, where columns are above -2^60 and the last above -2^40, with limbs
+    /// that are good for products alone.
+    #[inline(always)]
+    pub fn finish_negated_factor(mut self) -> Fe<V> {
         // 2^40 * 2^260 = 2^44 * 2^256, minus its remainder 2^44 * (2^32 + 977).
         self.1 = self.1.add(V::splat(1 << 40));
         self.0[0] = self.0[0].sub(V::splat(977 << 44));
         self.0[1] = self.0[1].sub(V::splat(1 << (44 + 32 - 52)));
-        self.finish_signed()
+        self.finish_signed_factor()
     }
 
-    /// Replaces 2^256 by its remainder, adds `extra` at 2^208, and carries.
+    /// Replaces 2^256 by its remainder, and adds `extra` at 2^208, without carries.
     #[inline(always)]
-    fn carry(self, extra: u64) -> Fe<V> {
+    fn replaced(self, extra: u64) -> Fe<V> {
         let [mut c0, c1, c2, c3, c4] = self.0;
         let above = c4.shr::<48>().add(self.1.shl::<4>());
         let c4 = c4.and(V::splat(LOW48));
@@ -524,6 +486,6 @@ impl<V: Numbers> Loose<V> {
         c0 = V::mad_low(c0.add(V::splat(start::<V>(1, 0))), above, V::splat(R256));
         let c1 = c1.add(V::splat(start::<V>(0, 1)));
         let c1 = V::mad_high(c1, above, V::splat(R256));
-        Fe([c0, c1, c2, c3, c4]).carried()
+        Fe([c0, c1, c2, c3, c4])
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::field::Fe;
 use crate::glv::{DIGITS, Digit, POINTS, ZERO};
-use crate::point::{Affine, Jacobian, both};
+use crate::group::{GROUP, Steps};
+use crate::point::{Affine, Jacobian, Terms};
 use crate::vector::{LANES, Mask, Op, Vector};
-use crate::work::{Rows, TablePoint, Work};
+use crate::work::{Rows, TablePoint, Work, groups};
 
 /// The highest digits in whose places the sum so far may still be infinity. One digit in 64 is
 /// zero: among random signatures one in some 2^20 has four zero digits at the top, and one in some
@@ -18,11 +19,19 @@ pub struct Ladder<'a> {
 }
 
 /// The table of one vector, by lanes.
+#[derive(Clone)]
 #[repr(C, align(64))]
-struct Table {
+pub struct Table {
     /// x of each point times 1, beta, beta^2.
     x: [Rows; 3 * POINTS.len()],
     y: [Rows; POINTS.len()],
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let zero = Rows::default();
+        Self { x: [zero; 3 * POINTS.len()], y: [zero; POINTS.len()] }
+    }
 }
 
 impl Op for Ladder<'_> {
@@ -31,77 +40,111 @@ impl Op for Ladder<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let work = self.work;
-        let zero = [[0; 4]; LANES];
-        let table = || Table { x: [zero; 3 * POINTS.len()], y: [zero; POINTS.len()] };
-        let mut tables = [table(), table()];
-        for vector in (0..work.signature_vectors).step_by(2) {
-            for (points, table) in work.table[vector..].iter().zip(&mut tables) {
-                fill::<V>(points, table);
+        let mut memory = Memory::default();
+        for (group, vectors) in groups(&work.signatures) {
+            let tables = &mut work.ladder_tables[..vectors.len()];
+            for (k, table) in tables.iter_mut().enumerate() {
+                fill::<V>(&work.table[group], k, table);
             }
-            let digits = [&work.ladder_digits[vector], &work.ladder_digits[vector + 1]];
-            let point = multiple::<V>(&tables, digits);
-            both!(|k| point.x[k].store(&mut work.multiple[vector + k][0]));
-            both!(|k| point.y[k].store(&mut work.multiple[vector + k][1]));
-            both!(|k| point.z[k].store(&mut work.multiple[vector + k][2]));
+            let digits = &work.ladder_digits[vectors];
+            let Jacobian { x, y, z } = multiple::<V>(tables, digits, &mut memory);
+            work.multiple[group] = [*x, *y, *z];
         }
     }
 }
 
-/// Writes the table by lanes.
+/// What a ladder works with.
+#[derive(Default)]
+struct Memory {
+    /// The sum so far, and the next one.
+    sums: [Jacobian; 2],
+    /// The points of a digit.
+    points: Affine,
+    terms: Terms,
+    /// Points with which lanes start late.
+    starts: Jacobian,
+}
+
+/// Writes the table of one vector of the group by lanes.
 #[inline(always)]
-fn fill<V: Vector>(points: &[TablePoint; POINTS.len()], table: &mut Table) {
+fn fill<V: Vector>(points: &[TablePoint; POINTS.len()], vector: usize, table: &mut Table) {
     for (i, [x, beta_x, y]) in points.iter().enumerate() {
-        let [x, beta_x] = [Fe::<V>::load(x), Fe::load(beta_x)];
+        let [x, beta_x] = [Fe::<V>::load(&x[vector]), Fe::load(&beta_x[vector])];
         let other = Fe::small(0).sub(x.add(beta_x));
         V::to_rows(x.below_2_256().to_words(), &mut table.x[3 * i]);
         V::to_rows(beta_x.below_2_256().to_words(), &mut table.x[3 * i + 1]);
         V::to_rows(other.below_2_256().to_words(), &mut table.x[3 * i + 2]);
-        V::to_rows(Fe::<V>::load(y).below_2_256().to_words(), &mut table.y[i]);
+        V::to_rows(Fe::<V>::load(&y[vector]).below_2_256().to_words(), &mut table.y[i]);
     }
 }
 
-/// The multiples of a pair of vectors.
+/// The multiples of a group of vectors, of which there are as many as digits.
 #[inline(always)]
-fn multiple<V: Vector>(tables: &[Table; 2], digits: [&[[Digit; LANES]; DIGITS]; 2]) -> Jacobian<V> {
-    let (point, negate, mut infinity) = look_up::<V>(tables, digits, DIGITS - 1);
-    let one = Fe::small(1);
-    let mut sum = Jacobian {
-        x: point.x,
-        y: both!(|k| point.y[k].negate_if(negate[k])),
-        z: both!(|k| Fe::select(infinity[k], Fe::small(0), one)),
-    };
+fn multiple<'a, V: Vector>(
+    tables: &[Table],
+    digits: &[[[Digit; LANES]; DIGITS]],
+    memory: &'a mut Memory,
+) -> &'a Jacobian {
+    let steps = Steps::<V>::new(digits.len());
+    let Memory { sums: [sum, next], points, terms, starts } = memory;
+    let (mut sum, mut next) = (sum, next);
+    let (negate, mut infinity) = look_up::<V>(tables, digits, DIGITS - 1, points);
+    start::<V>(points, &negate, &infinity, sum);
     for i in (0..DIGITS - 1).rev() {
         for _ in 0..3 {
-            sum = sum.double();
+            sum.double(steps, terms, next);
+            std::mem::swap(&mut sum, &mut next);
         }
-        let (point, negate, zero) = look_up::<V>(tables, digits, i);
-        let next = sum.add(&point, negate);
-        sum = Jacobian::select(zero, &sum, &next);
-        if i >= DIGITS - 1 - LATE_START {
-            let start = both!(|k| infinity[k] & !zero[k]);
-            infinity = both!(|k| infinity[k] & zero[k]);
-            let first = Jacobian {
-                x: point.x,
-                y: both!(|k| point.y[k].negate_if(negate[k])),
-                z: [one, one],
-            };
-            sum = Jacobian::select(start, &first, &sum);
+        let (negate, zero) = look_up::<V>(tables, digits, i, points);
+        sum.add(steps, points, &negate, terms, next);
+        std::mem::swap(&mut sum, &mut next);
+        for (k, zero) in zero.iter().enumerate() {
+            sum.take::<V>(k, *zero, next);
+        }
+        if i >= DIGITS - 1 - LATE_START && infinity != [0; GROUP] {
+            start::<V>(points, &negate, &zero, starts);
+            for k in 0..GROUP {
+                sum.take::<V>(k, infinity[k] & !zero[k], starts);
+                infinity[k] &= zero[k];
+            }
         }
     }
     sum
 }
 
-/// The points of a digit, the lanes to be negated, and those whose digit is zero.
+/// Puts the points of a digit, negated in the lanes of the masks, and infinity (Z = 0) in the lanes
+/// of others.
+#[inline(always)]
+fn start<V: Vector>(
+    points: &Affine,
+    negate: &[Mask; GROUP],
+    infinity: &[Mask; GROUP],
+    to: &mut Jacobian,
+) {
+    to.x = points.x;
+    for k in 0..GROUP {
+        Fe::<V>::load(&points.y[k]).negate_if(negate[k]).store(&mut to.y[k]);
+        Fe::<V>::select(infinity[k], Fe::small(0), Fe::small(1)).store(&mut to.z[k]);
+    }
+}
+
+/// Puts the points of a digit; returns the lanes to be negated, and those whose digit is zero.
 #[inline(always)]
 fn look_up<V: Vector>(
-    tables: &[Table; 2],
-    digits: [&[[Digit; LANES]; DIGITS]; 2],
+    tables: &[Table],
+    digits: &[[[Digit; LANES]; DIGITS]],
     i: usize,
-) -> (Affine<V>, [Mask; 2], [Mask; 2]) {
-    let codes = both!(|k| u64::from_le_bytes(digits[k][i]));
-    let x = both!(|k| gather::<V>(&tables[k].x, digits[k][i], false));
-    let y = both!(|k| gather::<V>(&tables[k].y, digits[k][i], true));
-    (Affine { x, y }, both!(|k| lowest_bits(codes[k])), both!(|k| lowest_bits(codes[k] >> 7)))
+    to: &mut Affine,
+) -> ([Mask; GROUP], [Mask; GROUP]) {
+    let [mut negate, mut zero] = [[0; GROUP]; 2];
+    for (k, (digits, table)) in digits.iter().zip(tables).enumerate() {
+        let codes = u64::from_le_bytes(digits[i]);
+        gather::<V>(&table.x, digits[i], false).store(&mut to.x[k]);
+        gather::<V>(&table.y, digits[i], true).store(&mut to.y[k]);
+        negate[k] = lowest_bits(codes);
+        zero[k] = lowest_bits(codes >> 7);
+    }
+    (negate, zero)
 }
 
 /// The row of each lane's digit: of the points times powers of w, or of the points alone.

@@ -17,7 +17,9 @@
 //! The modules:
 //! - `vector`: eight numbers side by side, and the instructions for them
 //! - `words`: numbers of 256 bits, one at a time
-//! - `field`, `scalar`: numbers modulo p and modulo n, eight at a time; `inverse`: their inverses
+//! - `field`, `scalar`: numbers modulo p and modulo n, eight at a time; `inverse`, `chain`: their
+//!   inverses
+//! - `group`: several vectors in memory, and steps for all of them
 //! - `point`, `glv`: formulas for points, and digits of factors
 //! - `comb`: the table for multiples of G
 //! - `work`: the memory of a batch
@@ -27,10 +29,12 @@
 
 mod affine;
 mod batch;
+mod chain;
 mod comb;
 mod equation;
 mod field;
 mod glv;
+mod group;
 mod inverse;
 mod kernel;
 mod known;

@@ -3,7 +3,7 @@
 
 use crate::field::Fe;
 use crate::inverse::{Prime, of_lanes};
-use crate::vector::{COUNTS, LANES, Lanes, Mask, Numbers, Step, Vector, Words, start};
+use crate::vector::{COUNTS, LANES, Limbs, Mask, Numbers, Step, Vector, Words, start};
 
 /// n in limbs of 52 bits.
 const N: [u64; 5] = [
@@ -25,9 +25,6 @@ const SQUARE: Words =
 /// Eight numbers in limbs of 52 bits, below 1.25 * 2^256.
 #[derive(Clone, Copy)]
 pub struct Scalar<V>([V; 5]);
-
-/// Eight numbers in memory.
-pub type ScalarLanes = [Lanes; 5];
 
 impl<V: Vector> Scalar<V> {
     /// The number in every lane.
@@ -56,20 +53,20 @@ impl<V: Vector> Scalar<V> {
 
     /// Reads from memory.
     #[inline(always)]
-    pub fn load(from: &ScalarLanes) -> Self {
+    pub fn load(from: &Limbs) -> Self {
         Self(Fe::load(from).0)
     }
 
     /// Writes to memory.
     #[inline(always)]
-    pub fn store(self, to: &mut ScalarLanes) {
+    pub fn store(self, to: &mut Limbs) {
         Fe(self.0).store(to);
     }
 
     /// The product divided by 2^260; below 2^250 + n where one factor is below n.
     #[inline(always)]
     pub fn mul(self, other: Self) -> Self {
-        Self(V::step::<Montgomery, 2>([&self.0, &other.0], 0))
+        Self(V::step::<Montgomery, 2>([self.0, other.0]))
     }
 
     /// The number below n, for a number below 2n.

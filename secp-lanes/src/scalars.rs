@@ -21,7 +21,7 @@ impl Op for Scalars<'_> {
     fn run<V: Vector>(self) {
         let Self { work, comb } = self;
         let mut product = Scalar::<V>::constant(ONE);
-        for vector in 0..work.signature_vectors {
+        for vector in work.signatures.clone() {
             product.store(&mut work.scalar_prefix[vector]);
             product = product.mul(Scalar::from_rows(&work.inputs[vector].s));
         }
@@ -29,7 +29,7 @@ impl Op for Scalars<'_> {
         // inverse of it is 2^520 / s; the product with 1 leaves 2^260 / s, by which a and b are
         // multiplied.
         let mut inverse = product.inverse().mul(Scalar::constant([1, 0, 0, 0]));
-        for vector in (0..work.signature_vectors).rev() {
+        for vector in work.signatures.clone().rev() {
             let one = inverse.mul(Scalar::load(&work.scalar_prefix[vector]));
             let inputs = &work.inputs[vector];
             inverse = inverse.mul(Scalar::from_rows(&inputs.s));
@@ -42,7 +42,7 @@ impl Op for Scalars<'_> {
             // Where they fail, the highest is one of an earlier batch, and counts for nothing.
             work.exceptional[vector] |= glv::digits(&u2, &mut work.ladder_digits[vector]);
         }
-        for vector in work.signature_vectors..work.vectors {
+        for vector in work.tweaks.clone() {
             let u1 = work.inputs[vector].a;
             put_comb_digits::<V>(work, comb, vector, &u1);
         }

@@ -1,16 +1,19 @@
 //! The memory of a batch: what each stage leaves for the next, a vector of lanes each.
 
-use crate::comb::WINDOWS_MAX;
-use crate::field::FeLanes;
+use std::ops::Range;
+
+use crate::chain::Chain;
+use crate::comb::{COMB_PLACES, WINDOWS_MAX};
 use crate::glv::{DIGITS, Digit, POINTS};
-use crate::scalar::ScalarLanes;
-use crate::vector::{LANES, Lanes, Mask, Words};
+use crate::group::{GROUP, Group};
+use crate::ladder::Table;
+use crate::vector::{LANES, Limbs, Mask, Words};
 
 /// Eight numbers, a row each.
 pub type Rows = [Words; LANES];
 
-/// A point of the ladder's table in memory: x, beta x, y.
-pub type TablePoint = [FeLanes; 3];
+/// A point of the ladder's table: x, beta x, y.
+pub type TablePoint = [Group; 3];
 
 /// A digit of u1 in each lane: its bits.
 pub type CombDigits = [u16; LANES];
@@ -51,32 +54,36 @@ pub struct Outcome {
     pub y_plus_n: Rows,
 }
 
-/// The memory of a batch. Vectors of signatures come first, an even number of them, then vectors of
-/// tweaks, an even number too.
+/// The memory of a batch. Vectors of signatures come first, then vectors of tweaks, whose first one
+/// begins a group.
 #[derive(Default)]
 pub struct Work {
     /// Vectors of signatures, which have a ladder.
-    pub signature_vectors: usize,
-    /// All vectors.
-    pub vectors: usize,
+    pub signatures: Range<usize>,
+    /// Vectors of tweaks.
+    pub tweaks: Range<usize>,
     /// Lanes whose equation is to be tried with r + n too, for each vector.
     pub plus_n: Vec<Mask>,
     /// The inputs.
     pub inputs: Vec<Inputs>,
     /// Products of all `s` before a vector's.
-    pub scalar_prefix: Vec<ScalarLanes>,
+    pub scalar_prefix: Vec<Limbs>,
     /// Digits of u1, least significant first.
     pub comb_digits: Vec<[CombDigits; WINDOWS_MAX]>,
     /// Digits of u2, least significant first.
     pub ladder_digits: Vec<[[Digit; LANES]; DIGITS]>,
     /// The table of the ladder.
     pub table: Vec<[TablePoint; POINTS.len()]>,
+    /// The same of one group, by lanes.
+    pub ladder_tables: Vec<Table>,
     /// Points of the comb, which become one: x and y.
-    pub comb: Vec<[[FeLanes; 2]; WINDOWS_MAX / 2]>,
-    /// The ladder's result: X, Y, Z.
-    pub multiple: Vec<[FeLanes; 3]>,
-    /// Products of all denominators of a round before one.
-    pub prefix: Vec<[FeLanes; 2]>,
+    pub comb: Vec<[[Group; 2]; COMB_PLACES]>,
+    /// The place of the last of these points.
+    pub sum: usize,
+    /// The ladder's result: X, Y, and Z, which is good for products alone.
+    pub multiple: Vec<[Group; 3]>,
+    /// Products of denominators.
+    pub chain: Chain,
     /// Lanes in which a denominator was zero.
     pub exceptional: Vec<Mask>,
     /// The results.
@@ -86,24 +93,34 @@ pub struct Work {
 impl Work {
     /// Makes room for so many signatures and tweaks.
     pub fn resize(&mut self, signatures: usize, tweaks: usize) {
-        let vectors = |count: usize| count.div_ceil(2 * LANES) * 2;
-        self.signature_vectors = vectors(signatures);
-        self.vectors = self.signature_vectors + vectors(tweaks);
-        let all = self.vectors;
+        self.signatures = 0..signatures.div_ceil(LANES);
+        let first = self.signatures.end.next_multiple_of(GROUP);
+        self.tweaks = first..first + tweaks.div_ceil(LANES);
+        let all = self.tweaks.end.next_multiple_of(GROUP);
         self.plus_n.clear();
         self.plus_n.resize(all, 0);
         self.exceptional.clear();
         self.exceptional.resize(all, 0);
         grow(&mut self.inputs, all, Inputs::default());
-        grow(&mut self.scalar_prefix, self.signature_vectors, [Lanes::default(); 5]);
+        grow(&mut self.scalar_prefix, all, Limbs::default());
         grow(&mut self.comb_digits, all, [[0; LANES]; WINDOWS_MAX]);
-        grow(&mut self.ladder_digits, self.signature_vectors, [[0; LANES]; DIGITS]);
-        let zero = [Lanes::default(); 5];
-        grow(&mut self.table, self.signature_vectors, [[zero; 3]; POINTS.len()]);
-        grow(&mut self.comb, all, [[zero; 2]; WINDOWS_MAX / 2]);
-        grow(&mut self.multiple, all, [zero; 3]);
+        grow(&mut self.ladder_digits, first, [[0; LANES]; DIGITS]);
+        let zero = Group::default();
+        grow(&mut self.table, first / GROUP, [[zero; 3]; POINTS.len()]);
+        grow(&mut self.ladder_tables, GROUP, Table::default());
+        grow(&mut self.comb, all / GROUP, [[zero; 2]; COMB_PLACES]);
+        grow(&mut self.multiple, first / GROUP, [zero; 3]);
         grow(&mut self.outcomes, all, Outcome::default());
     }
+}
+
+/// The groups of vectors, first to last, with the vectors of each.
+pub fn groups(
+    vectors: &Range<usize>,
+) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
+    let end = vectors.end;
+    let first = vectors.clone().step_by(GROUP);
+    first.map(move |first| (first / GROUP, first..end.min(first + GROUP)))
 }
 
 /// Makes a list at least so long.

@@ -43,15 +43,24 @@ impl Op for FieldOps {
             rows(a.sub(b).mul(wide(b))),
             rows(a.sub(b).sub(b).sqr()),
             rows(a.square().fold().tripled().finish()),
+            rows(
+                a.square()
+                    .fold()
+                    .tripled()
+                    .finish_factor()
+                    .mul(a.product(b).fold().finish_factor()),
+            ),
             rows(a.product(b).fold().shifted::<2>().finish()),
             rows(a.product(b).fold().sub::<1>(wide(b)).finish_signed()),
-            rows(a.product(b).sub_shifted::<3>(b.square()).fold().finish_signed()),
-            rows(a.product(b).fold().negate_if(self.mask).sub::<0>(a).finish_negated()),
+            rows(a.product(b).fold().sub::<0>(a).finish_signed_factor().sqr()),
+            rows(a.product_minus::<3>(b, b.square()).fold().finish_signed()),
+            rows(
+                a.product(b).fold().negate_if(self.mask).sub::<0>(a).finish_negated_factor().mul(b),
+            ),
             rows(a.signed_if(self.mask).sub_signed(b.signed_if(!self.mask))),
             rows(a.below_2_256()),
             rows(Fe::select(self.mask, a, b)),
             rows(wide(wide(a).sub(b))),
-            rows(a.times(b)),
             rows(a.inverse()),
         ];
         (results, [a.zeros(), a.odd()])
@@ -75,15 +84,16 @@ fn field_expected(a: &Words, b: &Words, chosen: bool) -> Vec<Words> {
         (&a + minus(&b)) * &b * 4u32,
         (&a + minus(&b) + minus(&b)).modpow(&BigUint::from(2u32), &p),
         &a * &a * 3u32,
+        &a * &a * 3u32 * &a * &b,
         &a * &b * 4u32,
         &a * &b + minus(&b) * 8u32,
+        (&a * &b + minus(&a)).modpow(&BigUint::from(2u32), &p),
         &a * &b + minus(&b) * &b2 * 4u32,
-        signed(&(&a * &b % &p), chosen) + minus(&a),
+        (signed(&(&a * &b % &p), chosen) + minus(&a)) * &b,
         signed(&a, chosen) + minus(&(signed(&b, !chosen) % &p)),
         a.clone(),
         if chosen { a.clone() } else { b.clone() },
         (&a * 4u32 + minus(&b)) * 4u32,
-        &a * &b,
         a.modpow(&(&p - 2u32), &p),
     ];
     results.iter().map(|number| words(&(number % &p))).collect()

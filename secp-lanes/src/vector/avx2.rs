@@ -12,7 +12,9 @@ use std::arch::x86_64::{
     _mm256_xor_si256,
 };
 
-use super::{COUNTS, LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words, start};
+use crate::group::GROUP;
+
+use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
 
 // A product in two halves, by arithmetic in double precision, which has 53 bits and rounds to the
 // nearest number (a program that changes that has undefined behaviour). The factors a and b are
@@ -74,16 +76,25 @@ fn with_features<O: Op>(op: O) -> O::Output {
     op.run::<Avx2>()
 }
 
-/// Runs a step, as a function of its own: compiled into the code around them, the steps of an
-/// addition would not fit into the processor's first cache.
-#[target_feature(enable = "avx2,fma,bmi2")]
+/// Runs a step for the vectors of a group. It needs no features itself: of a function that does,
+/// the compiler (Rust 1.95) forgets that it must not be compiled into others.
 #[inline(never)]
-fn run_step<S: Step<N>, const N: usize>(inputs: &[&[Avx2; 5]; N], mask: Mask) -> [Avx2; 5] {
-    let mut numbers = [*inputs[0]; N];
-    for i in 1..N {
-        numbers[i] = *inputs[i];
-    }
-    S::run(numbers, mask)
+fn each_apart<S: Step<N>, const N: usize>(
+    inputs: &[&[Limbs]; N],
+    masks: &[Mask; GROUP],
+    results: &mut [Limbs],
+) {
+    // SAFETY: the features were detected (see the type).
+    unsafe { each_with_features::<S, N>(inputs, masks, results) }
+}
+
+#[target_feature(enable = "avx2,fma,bmi2")]
+fn each_with_features<S: Step<N>, const N: usize>(
+    inputs: &[&[Limbs]; N],
+    masks: &[Mask; GROUP],
+    results: &mut [Limbs],
+) {
+    super::each::<Avx2, S, N>(inputs, masks, results);
 }
 
 /// Makes a number depend on others, without an instruction.
@@ -344,11 +355,7 @@ impl Numbers for Avx2 {
     /// Left alone the compiler computes all halves first, and stores them until it adds them up:
     /// so a row's factor is made to depend on the columns as they are after the row before.
     #[inline(always)]
-    fn product(a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
-        let mut c = [Self::splat(0); 10];
-        for (c, (lows, highs)) in c.iter_mut().zip(COUNTS) {
-            *c = Self::splat(start::<Self>(lows, highs));
-        }
+    fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
         macro_rules! row {
             ($j:literal: $($i:literal)*) => {
                 let last = [c[$j], c[$j + 1], c[$j + 2], c[$j + 3], c[$j + 4], c[$j + 5]];
@@ -397,18 +404,13 @@ impl Numbers for Avx2 {
 }
 
 impl Vector for Avx2 {
-    const INLINE: bool = false;
-
     #[inline(always)]
-    fn call<O: Op>(op: O) -> O::Output {
-        // SAFETY: the features were detected (see the type).
-        unsafe { with_features(op) }
-    }
-
-    #[inline(always)]
-    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5] {
-        // SAFETY: the features were detected (see the type).
-        unsafe { run_step::<S, N>(&inputs, mask) }
+    fn each<S: Step<N>, const N: usize>(
+        inputs: [&[Limbs]; N],
+        masks: &[Mask; GROUP],
+        results: &mut [Limbs],
+    ) {
+        each_apart::<S, N>(&inputs, masks, results);
     }
 
     #[inline(always)]

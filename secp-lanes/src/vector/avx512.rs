@@ -1,7 +1,6 @@
 //! Vectors of AVX-512 with its multiplication of 52-bit numbers (IFMA).
 #![allow(unsafe_code)] // Vector instructions that not every processor has.
 
-use std::arch::asm;
 use std::arch::x86_64::{
     __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_add_epi64,
     _mm512_and_si512, _mm512_castsi256_si512, _mm512_castsi512_si256, _mm512_extracti64x4_epi64,
@@ -12,7 +11,9 @@ use std::arch::x86_64::{
     _mm512_testn_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
 };
 
-use super::{LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words};
+use crate::group::GROUP;
+
+use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
 
 /// A vector register of 512 bits.
 ///
@@ -48,29 +49,25 @@ fn with_features<O: Op>(op: O) -> O::Output {
     op.run::<Avx512>()
 }
 
-/// Makes five vectors depend on a sixth, without an instruction.
-///
-/// The compiler sorts the instructions of a long block so that few registers are needed, and puts
-/// all the carries of a pair of products at the end, where nothing is left to be done beside them.
-/// In the order of the source, the carries of one product are done beside the next product, and the
-/// ladder takes 12 % less time.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn depend([mut a, mut b, mut c, mut d, mut e]: [__m512i; 5], last: __m512i) -> [__m512i; 5] {
-    // SAFETY: there is no instruction.
-    unsafe {
-        asm!(
-            "/* {0} {1} {2} {3} {4} {5} */",
-            inout(zmm_reg) a,
-            inout(zmm_reg) b,
-            inout(zmm_reg) c,
-            inout(zmm_reg) d,
-            inout(zmm_reg) e,
-            in(zmm_reg) last,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    [a, b, c, d, e]
+/// Runs a step for the vectors of a group. It needs no features itself: of a function that does,
+/// the compiler (Rust 1.95) forgets that it must not be compiled into others.
+#[inline(never)]
+fn each_apart<S: Step<N>, const N: usize>(
+    inputs: &[&[Limbs]; N],
+    masks: &[Mask; GROUP],
+    results: &mut [Limbs],
+) {
+    // SAFETY: the features were detected (see the type).
+    unsafe { each_with_features::<S, N>(inputs, masks, results) }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma,bmi2")]
+fn each_with_features<S: Step<N>, const N: usize>(
+    inputs: &[&[Limbs]; N],
+    masks: &[Mask; GROUP],
+    results: &mut [Limbs],
+) {
+    super::each::<Avx512, S, N>(inputs, masks, results);
 }
 
 impl Numbers for Avx512 {
@@ -167,17 +164,13 @@ impl Numbers for Avx512 {
 }
 
 impl Vector for Avx512 {
-    const INLINE: bool = true;
-
     #[inline(always)]
-    fn call<O: Op>(op: O) -> O::Output {
-        // SAFETY: the features were detected (see the type).
-        unsafe { with_features(op) }
-    }
-
-    #[inline(always)]
-    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5] {
-        S::run(inputs.map(|input| *input), mask)
+    fn each<S: Step<N>, const N: usize>(
+        inputs: [&[Limbs]; N],
+        masks: &[Mask; GROUP],
+        results: &mut [Limbs],
+    ) {
+        each_apart::<S, N>(&inputs, masks, results);
     }
 
     #[inline(always)]
@@ -190,13 +183,6 @@ impl Vector for Avx512 {
     fn store(self, to: &mut Lanes) {
         // SAFETY: the features were detected; `Lanes` is 64 bytes, aligned to 64.
         unsafe { _mm512_store_si512(std::ptr::from_mut(to).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    fn after([a, b, c, d, e]: [Self; 5], last: Self) -> [Self; 5] {
-        // SAFETY: the features were detected (see the type).
-        let [a, b, c, d, e] = unsafe { depend([a.0, b.0, c.0, d.0, e.0], last.0) };
-        [Self(a), Self(b), Self(c), Self(d), Self(e)]
     }
 
     #[inline(always)]

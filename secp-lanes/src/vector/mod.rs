@@ -9,6 +9,8 @@ pub mod avx2;
 pub mod avx512;
 pub mod portable;
 
+use crate::group::GROUP;
+
 /// Number of lanes of a vector.
 pub const LANES: usize = 8;
 
@@ -16,6 +18,9 @@ pub const LANES: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Lanes(pub [u64; LANES]);
+
+/// Numbers of five limbs in memory.
+pub type Limbs = [Lanes; 5];
 
 /// 256 bits, least significant word first.
 pub type Words = [u64; 4];
@@ -61,13 +66,10 @@ pub trait Numbers: Copy {
     fn carries<const N: usize>(columns: [Self; N]) -> [Self; N];
     /// The lowest 52 bits as a factor; the number as it is where products take no other bits.
     fn factor(self) -> Self;
-    /// The product of numbers of five limbs below 2^52, in ten columns of weight 2^52 each.
+    /// The product of numbers of five limbs below 2^52, added to ten columns of weight 2^52 each
+    /// and to what is in them: [`starts`], or less.
     #[inline(always)]
-    fn product(a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
-        let mut c = [Self::splat(0); 10];
-        for (c, (lows, highs)) in c.iter_mut().zip(COUNTS) {
-            *c = Self::splat(start::<Self>(lows, highs));
-        }
+    fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
         // Five independent instructions lie between two that add to the same column.
         macro_rules! row {
             ($($j:literal),*) => {$(
@@ -100,22 +102,29 @@ pub trait Numbers: Copy {
 
 /// Eight 64-bit numbers.
 pub trait Vector: Numbers {
-    /// Whether steps are compiled into the code around them, which takes a compiler much longer.
-    const INLINE: bool;
-    /// Runs a computation as a function of its own, with the same vectors.
-    fn call<O: Op>(op: O) -> O::Output;
-    /// Runs a step.
-    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5];
+    /// Runs a step for each vector of the results, [`GROUP`] at most, in a function of its own.
+    fn each<S: Step<N>, const N: usize>(
+        inputs: [&[Limbs]; N],
+        masks: &[Mask; GROUP],
+        results: &mut [Limbs],
+    );
+    /// Runs a step for one vector.
+    #[inline(always)]
+    fn step<S: Step<N>, const N: usize>(inputs: [[Self; 5]; N]) -> [Self; 5] {
+        let mut memory = [Limbs::default(); N];
+        let mut slices: [&[Limbs]; N] = [&[]; N];
+        for ((input, to), slice) in inputs.iter().zip(&mut memory).zip(&mut slices) {
+            store(input, to);
+            *slice = std::slice::from_ref(to);
+        }
+        let mut result = Limbs::default();
+        Self::each::<S, N>(slices, &[0; GROUP], std::slice::from_mut(&mut result));
+        load(&result)
+    }
     /// Reads a vector.
     fn load(from: &Lanes) -> Self;
     /// Writes a vector.
     fn store(self, to: &mut Lanes);
-    /// The five numbers as they are, which the compiler must not use before it has computed `last`:
-    /// so that it keeps the order of products that keeps the processor busy.
-    #[inline(always)]
-    fn after(numbers: [Self; 5], _last: Self) -> [Self; 5] {
-        numbers
-    }
     /// Asks for memory that is about to be read.
     fn prefetch<T>(from: &T);
     /// Word `i` of each of eight rows, as vector `i`.
@@ -124,16 +133,65 @@ pub trait Vector: Numbers {
     fn to_rows(words: [Self; 4], rows: &mut [Words; LANES]);
 }
 
-/// A formula with five limbs for each input and for its result, which a kernel compiles into the
-/// code around it, or as a function of its own. `run` must be `#[inline(always)]`, as for [`Op`].
+/// A formula with five limbs for each input and for its result, which a kernel compiles as a
+/// function of its own. `run` must be `#[inline(always)]`, as for [`Op`].
 pub trait Step<const N: usize> {
     /// Computes the result.
     fn run<V: Numbers>(inputs: [[V; 5]; N], mask: Mask) -> [V; 5];
 }
 
+/// Reads five limbs.
+#[inline(always)]
+pub fn load<V: Vector>(from: &Limbs) -> [V; 5] {
+    let mut limbs = [V::splat(0); 5];
+    for (limb, from) in limbs.iter_mut().zip(from) {
+        *limb = V::load(from);
+    }
+    limbs
+}
+
+/// Writes five limbs.
+#[inline(always)]
+pub fn store<V: Vector>(limbs: &[V; 5], to: &mut Limbs) {
+    for (limb, to) in limbs.iter().zip(to) {
+        limb.store(to);
+    }
+}
+
+/// Runs a step for each vector of the results: what [`Vector::each`] does.
+#[inline(always)]
+pub fn each<V: Vector, S: Step<N>, const N: usize>(
+    inputs: &[&[Limbs]; N],
+    masks: &[Mask; GROUP],
+    results: &mut [Limbs],
+) {
+    // One look at the lengths, and none in the loop.
+    let mut inputs = *inputs;
+    for input in &mut inputs {
+        *input = &input[..results.len()];
+    }
+    for (k, (result, mask)) in results.iter_mut().zip(masks).enumerate() {
+        let mut numbers = [[V::splat(0); 5]; N];
+        for (number, input) in numbers.iter_mut().zip(inputs) {
+            *number = load(&input[k]);
+        }
+        store(&S::run(numbers, *mask), result);
+    }
+}
+
 /// How many low and high halves of products are added to each column of a product.
 pub const COUNTS: [(u64, u64); 10] =
     [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (4, 5), (3, 4), (2, 3), (1, 2), (0, 1)];
+
+/// What the columns of a product have to start with.
+#[inline(always)]
+pub fn starts<V: Numbers>() -> [V; 10] {
+    let mut columns = [V::splat(0); 10];
+    for (column, (lows, highs)) in columns.iter_mut().zip(COUNTS) {
+        *column = V::splat(start::<V>(lows, highs));
+    }
+    columns
+}
 
 /// What a column has to start with, so that it ends as the sum of so many low and high halves.
 pub fn start<V: Numbers>(lows: u64, highs: u64) -> u64 {

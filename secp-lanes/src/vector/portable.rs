@@ -1,6 +1,8 @@
 //! Lanes one after another in plain Rust: the executable specification of the other vectors.
 
-use super::{LANES, Lanes, Mask, Numbers, Op, Step, Vector, Words};
+use crate::group::GROUP;
+
+use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
 
 const LOW52: u64 = (1 << 52) - 1;
 
@@ -127,16 +129,13 @@ impl<const ROUNDS: bool> Numbers for Portable<ROUNDS> {
 }
 
 impl<const ROUNDS: bool> Vector for Portable<ROUNDS> {
-    const INLINE: bool = false;
-
     #[inline(never)]
-    fn call<O: Op>(op: O) -> O::Output {
-        op.run::<Self>()
-    }
-
-    #[inline(never)]
-    fn step<S: Step<N>, const N: usize>(inputs: [&[Self; 5]; N], mask: Mask) -> [Self; 5] {
-        S::run(inputs.map(|input| *input), mask)
+    fn each<S: Step<N>, const N: usize>(
+        inputs: [&[Limbs]; N],
+        masks: &[Mask; GROUP],
+        results: &mut [Limbs],
+    ) {
+        super::each::<Self, S, N>(&inputs, masks, results);
     }
 
     #[inline(never)]
