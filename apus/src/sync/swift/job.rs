@@ -35,8 +35,7 @@ pub(super) struct Job<'a> {
     todo: Vec<usize>,
     /// How many of `todo` peers send.
     from_peers: usize,
-    /// How many of `todo` were taken by a worker.
-    taken: AtomicUsize,
+    tickets: Tickets,
     /// Steps that were taken and given back.
     given_back: Mutex<Vec<usize>>,
 }
@@ -56,7 +55,7 @@ impl<'a> Job<'a> {
         let todo: Vec<usize> = todo.collect();
         let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
         let from_peers = todo.iter().filter(is_theirs).count();
-        let (keeps, survivors, recent, taken) = (false, None, None, AtomicUsize::new(0));
+        let (keeps, survivors, recent, tickets) = (false, None, None, Tickets::new(todo.len()));
         let given_back = Mutex::default();
         Self {
             shared,
@@ -69,7 +68,7 @@ impl<'a> Job<'a> {
             times,
             todo,
             from_peers,
-            taken,
+            tickets,
             given_back,
         }
     }
@@ -88,15 +87,12 @@ impl<'a> Job<'a> {
             return Some(step);
         }
         let stored = self.todo.len() - self.from_peers;
-        let ticket = self.taken.fetch_add(1, Ordering::Relaxed);
-        if ticket >= self.todo.len() {
-            return None;
-        }
+        let ticket = self.tickets.take()?;
         let Some(peers) = self.shared.peers.filter(|_| ticket >= stored) else {
             return Some(self.todo[ticket]);
         };
         let Some(id) = peers.next(halt) else {
-            self.taken.fetch_sub(1, Ordering::Relaxed);
+            self.tickets.put_back();
             return None;
         };
         // Steps that peers send are in order of height.
@@ -117,12 +113,40 @@ impl<'a> Job<'a> {
 
     /// Whether every step was taken.
     pub fn all_taken(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= self.todo.len() && self.given_back().is_empty()
+        self.tickets.all_taken() && self.given_back().is_empty()
     }
 
     /// The steps to do.
     pub fn todo(&self) -> &[usize] {
         &self.todo
+    }
+}
+
+/// One ticket for each step that is to do; a worker needs one to take a step.
+struct Tickets {
+    taken: AtomicUsize,
+    all: usize,
+}
+
+impl Tickets {
+    fn new(all: usize) -> Self {
+        Self { taken: AtomicUsize::new(0), all }
+    }
+
+    /// The number of tickets that were taken before, with one taken now; `None` if there are no
+    /// more, which takes nothing: else one put back by another worker would not be missed.
+    fn take(&self) -> Option<usize> {
+        let one_more = |taken| (taken < self.all).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()
+    }
+
+    /// Puts a ticket back of which no step was taken.
+    fn put_back(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn all_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) == self.all
     }
 }
 
@@ -138,4 +162,22 @@ pub(super) struct FinishedBlock {
     pub bytes: u64,
     /// Whether a peer was asked for it without its witnesses, and has left them out.
     pub is_stripped: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two steps a worker takes one; another waits for a block of a peer with the last ticket, a
+    /// third finds none, and then the second is told to end.
+    #[test]
+    fn a_step_that_nobody_took_stays_to_do() {
+        let tickets = Tickets::new(2);
+        assert_eq!((tickets.take(), tickets.take(), tickets.take()), (Some(0), Some(1), None));
+        assert!(tickets.all_taken());
+        tickets.put_back();
+        assert!(!tickets.all_taken());
+        assert_eq!((tickets.take(), tickets.take()), (Some(1), None));
+        assert!(tickets.all_taken());
+    }
 }
