@@ -11,6 +11,7 @@ mod coin;
 mod hasher;
 mod lookup;
 mod memory;
+mod runs;
 mod script;
 mod shard;
 mod shards;
@@ -55,5 +56,6 @@ pub(crate) use script::{Compressed, put_compressed_script_at, take_compressed};
 pub(crate) use {
     hasher::TxidHasher,
     memory::{large_vec, prefetch},
+    runs::{ChangeSink, SortedRuns},
     table::Table,
 };

@@ -19,7 +19,6 @@ mod layout;
 mod matching;
 mod record;
 mod replay;
-mod runs;
 mod spans;
 mod spent;
 mod window;
@@ -30,7 +29,6 @@ pub(crate) use layout::{Layout, MATCHING_FACTOR, Memory};
 pub use matching::{Damaged, MatchedOutput, Matcher, Taken};
 pub use record::{Created, Spend, put_spend, put_tx};
 pub use replay::{BlockKind, Replayed, ReplayedCoin};
-pub(crate) use runs::{ChangeSink, SortedRuns};
 pub(crate) use spans::{Span, cut};
 pub use spent::{
     BlockCoins, BlockRecord, InputNotes, LateCoin, SpendSource, TxNotes, put_block_coins,

@@ -10,11 +10,13 @@ use super::base::{Base, Wanted, output_of};
 use super::fault::Fault;
 use super::job::Job;
 use super::state::PairCounts;
-use crate::coins::{Bulk, CoinWriter, decompress_amount, key_order, put_coin_key};
+use crate::coins::{
+    Bulk, ChangeSink, CoinWriter, SortedRuns, decompress_amount, key_order, put_coin_key,
+};
 use crate::disk::{PartBuffer, StoreError};
 use crate::join::{
-    BatchWriter, ChangeSink, Damaged, Layout, MATCHING_FACTOR, MatchedOutput, Matcher, SortedRuns,
-    Spend, Taken, put_late_coin,
+    BatchWriter, Damaged, Layout, MATCHING_FACTOR, MatchedOutput, Matcher, Spend, Taken,
+    put_late_coin,
 };
 use crate::sync::clock::Stage;
 use crate::wire::{Cursor, OutPoint, put_varint};
