@@ -1,4 +1,4 @@
-use super::error::RuleError;
+use super::error::{RuleClass, RuleError};
 use super::header::check_header;
 use super::limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
 use super::signet::has_signet_solution;
@@ -80,8 +80,13 @@ pub fn check_block<B: AsRef<[u8]>>(
     let hash = view.hash();
     check_header(view.header(), &hash, network)?;
     let txids = view.txids();
-    signet_solution(&view, &hash, &txids, network)?;
-    merkle_root_matches(&view, &txids)?;
+    let committed = merkle_root_matches(&view, &txids);
+    // What the header does not commit to says nothing about the block's hash.
+    signet_solution(&view, &hash, &txids, network).map_err(|error| match committed {
+        Ok(()) => error,
+        Err(_) => RuleError { class: RuleClass::Mutated, ..error },
+    })?;
+    committed?;
     size_in_limit(&view)?;
     coinbase_first_and_only(&view)?;
     for (tx, txid) in view.txs().zip(&txids) {

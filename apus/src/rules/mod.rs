@@ -6,6 +6,8 @@
 //! over thousands of blocks that break one to three rules each. A block that breaks several rules
 //! is refused for the first of them in this list. `apus/tests/layers/rule_list.rs` holds that the
 //! list has exactly the reasons that the code gives, and that a test yields each that can occur.
+//! Only the class of rule 2 differs from Core's: a block that breaks rule 3 or 4 as well is
+//! mutated, since a bit that flips in a stored block can break all of them.
 //!
 //! The last column names the field of `Network`, or the function, that says in which blocks a rule
 //! is in force; a rule without one is in force in every block. CONTRIBUTING.md says how to add a

@@ -318,6 +318,31 @@ fn signet_solutions() {
     }
 }
 
+/// A stored block whose bytes are damaged is as valid as it was.
+#[test]
+fn bytes_that_are_not_the_headers_condemn_no_signet_block() {
+    use bitcoin::hex::FromHex;
+    let good = Vec::from_hex(SIGNET_BLOCK_1).unwrap();
+    let signet = Network::new(Chain::Signet);
+    let (start, witness) = (81, good.len() - 38);
+    // The bytes of the coinbase, of which all but the witness make its txid.
+    for at in start + 6..witness {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        let Ok(view) = BlockView::parse(&bytes) else { continue };
+        let error = check_block(view, &signet).err().unwrap();
+        assert_eq!(
+            (&*error.reason, error.class),
+            ("bad-signet-blksig", RuleClass::Mutated),
+            "{at}"
+        );
+    }
+    // The coinbase twice has the same merkle root, and other txids than those signed.
+    let twice = [&good[..80], &[2], &good[81..], &good[81..]].concat();
+    let error = check_block(BlockView::parse(&twice).unwrap(), &signet).err().unwrap();
+    assert_eq!((&*error.reason, error.class), ("bad-signet-blksig", RuleClass::Mutated));
+}
+
 #[test]
 fn signet_judged_on_changed_bytes() {
     use bitcoin::hex::FromHex;

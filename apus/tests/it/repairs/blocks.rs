@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
 use apus::store::FlatFilePos;
-use apus::sync::{self, Summary, SyncError, Unobserved};
-use apus::wire::Chain as Network;
+use apus::sync::{self, Method, Options, Summary, SyncError, Unobserved};
+use apus::wire::{Chain, Network, genesis_block};
 
+use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
@@ -24,7 +25,7 @@ struct Synced {
 impl Synced {
     fn new() -> Self {
         let blocks = with_genesis(small(5));
-        let place = Place::new(Network::Regtest);
+        let place = Place::new(Chain::Regtest);
         let good = place.write("good", &blocks);
         place.sync(std::slice::from_ref(&good));
         let set = place.muhash();
@@ -116,6 +117,36 @@ fn every_kind_of_damage_is_replaced_when_the_block_is_connected() {
     }
 }
 
+/// The solution of a signet block is checked before its merkle root, as in Core.
+#[test]
+fn a_flipped_bit_condemns_no_block_of_a_signet() {
+    let (blocks, _) = branch(&genesis_parent(), "signet", 10);
+    let blocks = [vec![genesis_block(&Network::new(Chain::Regtest))], bytes(&blocks)].concat();
+    let mut place = Place::new(Chain::Regtest);
+    // OP_1, which each block with a witness commitment solves.
+    place.network.signet_challenge = Some(vec![0x51]);
+    let good = place.write("good", &blocks);
+    place.sync(std::slice::from_ref(&good));
+    let synced = Synced { set: place.muhash(), place, blocks, good };
+    let commitment = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
+    for method in [Method::InOrder, Method::Join] {
+        synced.damage(5, |bytes, at| {
+            let found = bytes[at..].windows(6).position(|window| window == commitment);
+            bytes[at + found.unwrap() + 3] ^= 1;
+        });
+        synced.forget_coins();
+        let sync = |from: &[PathBuf]| {
+            let options = Options { method, join_depth: 1, ..synced.place.options() };
+            sync::sync(&options, from, &Unobserved, &AtomicBool::new(false))
+        };
+        let error = sync(&[]).expect_err("it is damaged");
+        assert_names(&error, &["at height 5", "damaged", "bad-signet-blksig"]);
+        let summary = sync(std::slice::from_ref(&synced.good)).unwrap();
+        assert_eq!((summary.height, replaced(&summary).len()), (10, 1), "{method:?}");
+        assert_eq!(synced.place.muhash(), synced.set);
+    }
+}
+
 #[test]
 fn a_reindex_names_the_damage_and_goes_on_after_a_sync_from_good_blocks() {
     let synced = Synced::new();
@@ -163,7 +194,7 @@ fn a_bad_copy_is_passed_over_for_a_good_one() {
 #[test]
 fn a_damaged_block_is_replaced_before_it_is_disconnected() {
     let fork = with_genesis(small_fork(5, 195, 15, 9));
-    let alone = Place::new(Network::Regtest);
+    let alone = Place::new(Chain::Regtest);
     alone.sync(&[alone.write("fork", &fork)]);
     let synced = Synced::new();
     // The amount of an output changes: the block still parses, and the transaction has another id.
