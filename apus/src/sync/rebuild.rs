@@ -19,7 +19,7 @@ use crate::sync::coin_count;
 pub const DIRECTORY: &str = "chainstate/reindex";
 
 /// The file in [`DIRECTORY`] which says that the set there is unfinished and may be carried on
-/// from, and which `assumevalid` it was built with.
+/// from, which `assumevalid` it was built with, and whether that left amounts unchecked.
 pub const MARK: &str = "chainstate/reindex/unfinished";
 
 /// A rebuild of the UTXO set.
@@ -45,23 +45,22 @@ impl Rebuild {
                 network_dir.display()
             )));
         }
-        let mut trust = format!("{:?}", options.assumevalid);
-        if options.hints.is_some() && options.assumevalid != AssumeValid::Nothing {
-            trust += ", with hints";
-        }
+        // A SwiftSync of blocks that are assumed valid looks at no amounts and no heights of coins.
+        let looks_at_coins = !options.has_claim() || options.assumevalid == AssumeValid::Nothing;
+        let trust = trust(options.assumevalid, looks_at_coins);
         Ok(Self { disk: disk.clone(), network_dir, trust })
     }
 
     /// Prepares the directory to build in, and returns its path. It is as an interrupted rebuild
-    /// left it if that took no more scripts as valid than this one may; otherwise it is empty.
+    /// left it if that took no more as valid than this one may; otherwise it is empty.
     ///
     /// The data directory must be locked.
     pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         let mark = self.network_dir.join(MARK);
         let wanted = self.trust.clone().into_bytes();
-        let every_script = format!("{:?}", AssumeValid::Nothing).into_bytes();
-        let goes_on = |begun: &Vec<u8>| *begun == wanted || *begun == every_script;
+        let nothing = trust(AssumeValid::Nothing, true).into_bytes();
+        let goes_on = |begun: &Vec<u8>| *begun == wanted || *begun == nothing;
         if !disk.read(&mark)?.as_ref().is_some_and(goes_on) {
             self.remove()?;
             disk.create_dir_all(&directory)?;
@@ -100,6 +99,12 @@ impl Rebuild {
         Chainstate::destroy(&self.disk, &directory)?;
         self.disk.remove_empty_dir(&directory)
     }
+}
+
+/// The content of [`MARK`].
+fn trust(assumevalid: AssumeValid, looks_at_coins: bool) -> String {
+    let coins = if looks_at_coins { "coins checked" } else { "outpoints alone" };
+    format!("{assumevalid:?}, {coins}")
 }
 
 /// A rebuild that was interrupted and may be carried on.

@@ -257,6 +257,31 @@ fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round(
 }
 
 #[test]
+fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
+    let world = World::of(&small_chain(81, 200, 3_000));
+    let right = world.in_order();
+    right.shrink();
+    let snapshot = right.root().join("120.utxo");
+    let stop = AtomicBool::new(false);
+    sync::create_snapshot(&right.options(), Some(120), &snapshot, &Unobserved, &stop).unwrap();
+    let hints = world.write_hints(&right, 120);
+    for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
+        let place = right.copy();
+        let plain = world.options(&place, Mode::AssumeValid, &place.datadir());
+        let plain = Options { threads: 1, hints: None, ..plain };
+        let claims =
+            Options { hints: hints.cloned(), snapshot: snapshot.cloned(), ..plain.clone() };
+        let stop = AtomicBool::new(false);
+        let observer = StopWhen(&stop, connected(130));
+        let summary = sync::reindex(&claims, &observer, &stop).unwrap();
+        assert!(summary.interrupted && summary.height >= 120, "{}", summary.height);
+        let summary = try_reindex_with(&plain).unwrap();
+        assert_eq!(summary.counts.blocks, u64::from(world.height()), "snapshot: {snapshot:?}");
+        assert_whole(&world, &place, &right, "anew");
+    }
+}
+
+#[test]
 fn assumevalid_may_name_a_block_above_the_hints() {
     let world = World::of(&small_chain(78, 30, 4_000));
     let right = world.in_order().muhash();
