@@ -37,6 +37,36 @@ impl Random {
     }
 }
 
+/// The variable that is set in a process of [`memory_of`].
+const ALONE: &str = "APUS_TEST_ALONE";
+
+/// The most bytes of memory that `work` has in use beyond those in use after `prepare`. They are
+/// measured in a process that runs nothing but the test function `test`, which calls this; the
+/// process that starts it does neither, and returns `None`.
+#[allow(dead_code, reason = "not every test program that includes this file needs it")]
+pub fn memory_of<T, P>(_test: T, prepare: impl FnOnce() -> P, work: impl FnOnce(P)) -> Option<u64> {
+    let in_use = |field: &str| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    };
+    if std::env::var_os(ALONE).is_some() {
+        let prepared = prepare();
+        // The peak so far is forgotten.
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = in_use("VmRSS:");
+        work(prepared);
+        return Some(in_use("VmHWM:") - before);
+    }
+    let (_, name) = std::any::type_name::<T>().split_once("::").unwrap();
+    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = alone.args([name, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+    None
+}
+
 /// The path of a file that ships with the package.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)

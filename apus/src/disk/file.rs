@@ -2,19 +2,30 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::hook::{Call, Hook};
 use super::power::{FileId, Power, PowerCut};
 use super::{Result, StoreError};
+
+/// Gives back the memory of bytes of a mapped file, in whole pages. They are mapped again when they
+/// are read, from the system's cache or from the file.
+pub fn release(map: &Mmap, bytes: Range<usize>) {
+    let advice = UncheckedAdvice::DontNeed;
+    // SAFETY: the map is of a file and for reading only, so that the same bytes come back.
+    let released = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+    // The system may refuse, which changes only how much memory this process has in use.
+    let _ = released;
+}
 
 /// How a file is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,7 +15,7 @@ mod share;
 mod spill;
 
 pub use error::{Result, StoreError};
-pub use file::{Caching, Disk, File};
+pub use file::{Caching, Disk, File, release};
 pub use hook::{Call, Hook};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};

@@ -17,7 +17,7 @@ pub struct Cursor {
 
 impl Cursor {
     pub(super) fn new(version: &Version, from: &[u8], to: Option<&[u8]>) -> Result<Self> {
-        let mut merged = Merged::new(&version.runs);
+        let mut merged = Merged::of(&version.runs, TableCursor::of_scan);
         merged.seek(from)?;
         Ok(Self { merged, to: to.map(<[u8]>::to_vec) })
     }
@@ -34,6 +34,7 @@ impl Cursor {
         }
         if self.to.as_deref().is_some_and(|to| self.merged.key() >= to) {
             self.merged.stop();
+            self.merged.cursors.iter().for_each(RunCursor::release);
             return Ok(None);
         }
         Ok(Some((self.merged.key(), self.merged.value()?)))
@@ -95,6 +96,7 @@ impl RunCursor {
     }
 
     fn next_table(&mut self) -> Result<bool> {
+        self.release();
         while self.at + 1 < self.tables.len() {
             self.at += 1;
             if self.cursor.seek_first(&self.tables[self.at])? {
@@ -102,6 +104,13 @@ impl RunCursor {
             }
         }
         Ok(false)
+    }
+
+    /// Gives the memory of the table back.
+    fn release(&self) {
+        if let Some(table) = self.tables.get(self.at) {
+            self.cursor.release(table);
+        }
     }
 
     #[inline]
@@ -128,11 +137,12 @@ pub(super) struct Merged {
 
 impl Merged {
     pub(super) fn new(runs: &[SortedRun]) -> Self {
-        let cursor = |run: &SortedRun| RunCursor {
-            tables: run.tables.clone(),
-            at: 0,
-            cursor: TableCursor::default(),
-        };
+        Self::of(runs, TableCursor::default)
+    }
+
+    fn of(runs: &[SortedRun], cursor: fn() -> TableCursor) -> Self {
+        let cursor =
+            |run: &SortedRun| RunCursor { tables: run.tables.clone(), at: 0, cursor: cursor() };
         Self {
             runs: runs.to_vec(),
             cursors: runs.iter().map(cursor).collect(),

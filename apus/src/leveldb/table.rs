@@ -14,7 +14,7 @@ use super::format::{
     BLOCK_TRAILER_BYTES, FILTER_KEY, FOOTER_BYTES, Handle, KeyRange, Kind, get_u32, mask,
     read_footer, user_key,
 };
-use crate::disk::{Disk, Result, StoreError};
+use crate::disk::{self, Disk, Result, StoreError};
 
 /// Bytes that a scan asks the kernel to read ahead at a time.
 const READ_AHEAD_BYTES: usize = 4 << 20;
@@ -400,9 +400,26 @@ pub(super) struct TableCursor {
     index: BlockCursor,
     data: BlockCursor,
     read_ahead_to: usize,
+    /// Whether the memory of blocks is given back once the cursor has passed them.
+    releases: bool,
 }
 
 impl TableCursor {
+    /// A cursor for a scan, which reads each block once: the memory of blocks is given back once it
+    /// has passed them.
+    pub(super) fn of_scan() -> Self {
+        Self { releases: true, ..Self::default() }
+    }
+
+    /// Gives the memory of the whole table back, if this is the cursor of a scan.
+    pub(super) fn release(&self, table: &Table) {
+        if let Some(Open { bytes: Bytes::Mapped(map), .. }) = table.open.get()
+            && self.releases
+        {
+            disk::release(map, 0..map.len());
+        }
+    }
+
     /// Moves to the first entry whose user key is at least `key`; `false` if there is none.
     pub(super) fn seek(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
         let open = table.open()?;
@@ -488,6 +505,9 @@ impl TableCursor {
         let Range { start, end } = bounds(table.path(), file, handle)?;
         match &open.bytes {
             Bytes::Mapped(map) if end > self.read_ahead_to => {
+                if self.releases {
+                    disk::release(map, 0..start);
+                }
                 let len = READ_AHEAD_BYTES.min(file.len() - start);
                 // Advice may be refused; it changes speed only.
                 let _ = map.advise_range(Advice::WillNeed, start, len);

@@ -3,12 +3,12 @@ use std::sync::OnceLock;
 
 use memmap2::Mmap;
 
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
 use crate::hash::{Hash, sha256d};
 
 use super::error::{SnapshotError, SnapshotReadError};
 use super::head::SnapshotHead;
-use super::pieces::SnapshotPieces;
+use super::pieces::{SnapshotPiece, SnapshotPieces};
 
 /// A snapshot file, mapped into memory.
 pub struct SnapshotFile {
@@ -60,6 +60,12 @@ impl SnapshotFile {
     /// The whole file.
     pub fn mapped(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Gives the memory of a piece back.
+    pub fn release(&self, piece: &SnapshotPiece) {
+        let start = piece.offset as usize;
+        disk::release(&self.bytes, start..start + piece.bytes().len());
     }
 
     /// All coins, in pieces.

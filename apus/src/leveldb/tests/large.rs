@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use rusty_leveldb::LdbIterator;
 
 use super::*;
+use crate::testdata::memory_of;
 
 /// Tables a hundredth as large as in use, so that there are many.
 fn options_of_many_tables() -> Options {
@@ -63,6 +64,35 @@ fn many_tables_hold_what_was_put_in_before_and_after_merges() {
         assert_eq!((&their_key[..], &their_value[..]), (&key[..], &value[..]));
     }
     assert!(iterator.next().is_none());
+}
+
+/// A scan maps the tables, and passes each of their pages once.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/status")]
+fn a_scan_keeps_little_of_the_tables_in_memory() {
+    const ENTRIES: u32 = 16_000;
+    let prepare = || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path(), options());
+        let run = db.bulk().unwrap();
+        let mut writer = run.writer();
+        (0..ENTRIES)
+            .for_each(|i| writer.put(&i.to_be_bytes(), &Random(i.into()).bytes(4000)).unwrap());
+        writer.finish().unwrap();
+        run.commit().unwrap();
+        assert!(db.stats().tables() >= 2);
+        (dir, db)
+    };
+    let bytes = memory_of(a_scan_keeps_little_of_the_tables_in_memory, prepare, |(_dir, db)| {
+        let (mut cursor, mut entries) = (db.scan(&[], None).unwrap(), 0);
+        while let Some((_, value)) = cursor.next_entry().unwrap() {
+            assert_eq!(value.len(), 4000);
+            entries += 1;
+        }
+        assert_eq!(entries, ENTRIES);
+    });
+    // The tables have 64 MB, of which 4 MiB are read ahead.
+    assert!(bytes.is_none_or(|bytes| bytes < 12 << 20), "{bytes:?}");
 }
 
 /// Holds a scan, the checksums, and look-ups of what is there and what is not against what was

@@ -83,9 +83,9 @@ pub fn create_hints_of_snapshot(
 /// Memory: `dbcache_bytes` for sorting, beyond which sorted runs go to a temporary file next to
 /// `out`; 64 bytes for each block of the chain (400 while the index is read, before the rest); 50
 /// more for each block that is hinted; 4 for each run and group of blocks (mainnet in 2026, 450
-/// MiB, 8 threads: 30 MB); and for each thread one block, and for at most 16 MiB of blocks their
-/// unspent outputs, 24 bytes each, and their hints. Temporary disk: 24 bytes for each unspent
-/// output that has no room in memory, and once more the length of the file.
+/// MiB, 8 threads: 30 MB); and for each thread one block, some MiB of mapped tables, and for at
+/// most 16 MiB of blocks their unspent outputs, 24 bytes each, and their hints. Temporary disk: 24
+/// bytes for each unspent output that has no room in memory, and once more the length of the file.
 ///
 /// `out` is replaced in one step, at the end.
 ///
@@ -222,6 +222,7 @@ impl UnspentSearch<'_> {
                 Ok::<(), SnapshotReadError>(())
             });
             read.map_err(wrong)?;
+            file.release(&piece);
             self.task.observer.observe(&Progress { fraction, ..begun.clone() });
             result
         };
