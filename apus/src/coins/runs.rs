@@ -1,5 +1,5 @@
-//! Sorted runs of changes to the UTXO set, which are merged: what is left of a partition that is
-//! too large for memory, a slice of it at a time.
+//! Sorted runs of changes to the UTXO set, which are merged: a partition of a join, or a slot of a
+//! SwiftSync, that is too large for memory is sorted in runs that fit.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,8 +7,11 @@ use std::path::Path;
 
 use crate::disk::{SpillFile, StoreError};
 
-/// The bytes that are written at a time, and read at a time from each run.
+/// The bytes that are written at a time, and read at a time from each run, at most and at least.
 const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES_MIN: usize = 8 << 10;
+/// The bytes that are read at a time from all runs together.
+const MERGE_BYTES: usize = 4 << 20;
 
 /// A place where changes to the UTXO set go, in the order of their keys.
 pub(crate) trait ChangeSink {
@@ -35,6 +38,8 @@ struct Run {
 struct Reader<'a> {
     file: &'a SpillFile,
     run: Run,
+    /// The bytes that are read at a time.
+    bytes_max: usize,
     bytes: Vec<u8>,
     at: usize,
 }
@@ -63,11 +68,11 @@ impl SortedRuns {
     /// The disk fails.
     pub fn merge(mut self, sink: &mut impl ChangeSink) -> Result<(), StoreError> {
         self.flush()?;
-        let mut readers: Vec<Reader> = self
-            .runs
-            .iter()
-            .map(|run| Reader { file: &self.file, run: *run, bytes: Vec::new(), at: 0 })
-            .collect();
+        let bytes_max = MERGE_BYTES / self.runs.len().max(1);
+        let bytes_max = bytes_max.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES);
+        let reader =
+            |run: &Run| Reader { file: &self.file, run: *run, bytes_max, bytes: Vec::new(), at: 0 };
+        let mut readers: Vec<Reader> = self.runs.iter().map(reader).collect();
         let mut heap = BinaryHeap::new();
         for (index, reader) in readers.iter_mut().enumerate() {
             if let Some(change) = reader.next()? {
@@ -146,7 +151,7 @@ impl Reader<'_> {
         self.bytes.drain(..self.at);
         self.at = 0;
         let left = self.run.end - self.run.next;
-        let len = left.min(wanted.max(BUFFER_BYTES) as u64);
+        let len = left.min(wanted.max(self.bytes_max) as u64);
         self.file.read(self.run.next, len as usize, &mut self.bytes)?;
         self.run.next += len;
         Ok(())

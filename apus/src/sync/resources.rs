@@ -26,8 +26,9 @@ const SURVIVORS_BYTES_MIN: u64 = 4 * MIB;
 const TABLE_WRITER_BYTES: u64 = 6 * MIB;
 /// Number of parts of all coins, of which a thread that writes tables sorts one at a time.
 const SORTED_PARTS: u64 = 1024;
-/// Bytes of a coin in memory while it is sorted: 66 as it is kept, 32 for its place in the order.
-const SORTED_COIN_BYTES: u64 = 100;
+/// Bytes of a coin in memory while it is sorted: 66 as it is kept, 32 for its place in the order;
+/// twice that, since a part of up to twice the average is sorted at once.
+const SORTED_COIN_BYTES: u64 = 200;
 
 /// The most memory that the process ever had in RAM, in bytes; 0 where the system does not say.
 pub(super) fn peak_memory() -> u64 {

@@ -13,6 +13,9 @@
 //!   memory a share is 384 KiB, so that 11 GB take 30,000 reads, of a size that suits a spinning
 //!   disk too.
 //! - At the end, threads write ranges of slots.
+//!
+//! A miner can choose txids that all go to one slot. A slot of more than twice the average, and of
+//! more than a share of the memory, is sorted in runs that fit, which are merged.
 
 mod record;
 mod saved;

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::coins::chainstate::CoinWriter;
+use crate::coins::coin::decode_coin_key;
+use crate::coins::runs::{ChangeSink, SortedRuns};
 use crate::disk::{Caching, Disk, PartBuffer, Parts, StoreError};
 use crate::hash::Hash;
 use crate::wire::OutPoint;
@@ -14,10 +16,20 @@ use super::sort::{Order, SortedRecord};
 const FILE_NAME: &str = "survivors.dat";
 /// The number of first bits of a txid that determine the slot in which a coin is gathered.
 const SLOT_BITS: u32 = 10;
+/// Bytes of a coin in a slot, on average on mainnet.
+const COIN_BYTES: u64 = 66;
+/// The share of the memory for all coins that a slot may take while it is sorted, however few coins
+/// an average slot has.
+const SORT_SHARE: usize = 64;
+/// The most bytes of a slot that are sorted at once: offsets have 32 bits, and one piece of up to
+/// 1 GiB may come on top.
+const SORT_BYTES_MAX: usize = 1 << 30;
 
 /// Coins that many threads gather in any order, and that are written in the order of their keys.
 pub struct Survivors {
     bits: u32,
+    /// The most memory for coins that are in no file.
+    memory_bytes_max: usize,
     slots: Parts,
     totals: Mutex<Totals>,
     /// Whether a writer was dropped with coins that it had not flushed.
@@ -56,7 +68,7 @@ impl Survivors {
 
     pub(crate) fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: u32) -> Self {
         let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits, Caching::Direct);
-        Self::of(bits, slots, Totals::default())
+        Self::of(bits, bytes_max, slots, Totals::default())
     }
 
     /// The coins that an earlier process saved with [`Survivors::save`]. What it wrote to the file
@@ -78,11 +90,13 @@ impl Survivors {
             &saved.slots,
             Caching::Direct,
         )?;
-        Ok(Self::of(bits, slots, Totals { count: saved.count, amount: saved.amount }))
+        let totals = Totals { count: saved.count, amount: saved.amount };
+        Ok(Self::of(bits, memory_bytes_max, slots, totals))
     }
 
-    fn of(bits: u32, slots: Parts, totals: Totals) -> Self {
-        Self { bits, slots, totals: Mutex::new(totals), lost: AtomicBool::new(false) }
+    fn of(bits: u32, memory_bytes_max: usize, slots: Parts, totals: Totals) -> Self {
+        let (totals, lost) = (Mutex::new(totals), AtomicBool::new(false));
+        Self { bits, memory_bytes_max, slots, totals, lost }
     }
 
     /// Writes all coins to the file and makes it durable. Returns what [`Survivors::resume`] needs
@@ -162,10 +176,16 @@ impl Survivors {
     ) -> Result<(), WriteError> {
         self.assert_none_lost();
         let (mut order, mut buffer) = (Order::default(), PartBuffer::new());
+        let bytes_max = self.sort_bytes_max();
         for slot in range {
-            self.slots.with_part(slot, &mut buffer, |records, pieces| {
-                self.visit_slot(records, pieces, &mut order, &mut each)
-            })??;
+            match self.slots.bytes(slot) > bytes_max as u64 {
+                false => self.slots.with_part(slot, &mut buffer, |records, pieces| {
+                    self.visit_slot(records, pieces, &mut order, &mut each)
+                })??,
+                true => {
+                    self.visit_in_runs(slot, bytes_max, &mut order, &mut buffer, &mut each)?;
+                }
+            }
             self.slots.forget(slot);
         }
         Ok(())
@@ -174,6 +194,48 @@ impl Survivors {
     /// Deletes the file.
     pub fn destroy(self) -> Result<(), StoreError> {
         self.slots.destroy()
+    }
+
+    /// The most bytes of a slot that are sorted at once: of evenly distributed txids none has as
+    /// many, but a miner can choose them.
+    fn sort_bytes_max(&self) -> usize {
+        let average = self.count() * COIN_BYTES / self.slots() as u64;
+        let twice = usize::try_from(2 * average).unwrap_or(usize::MAX);
+        twice.max(self.memory_bytes_max / SORT_SHARE).min(SORT_BYTES_MAX)
+    }
+
+    /// Visits the records of a slot that is too large to be sorted at once: sorts as many at a time
+    /// as fit in `bytes_max`, and merges these runs.
+    fn visit_in_runs(
+        &self,
+        slot: usize,
+        bytes_max: usize,
+        order: &mut Order,
+        buffer: &mut PartBuffer,
+        each: &mut impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<(), WriteError> {
+        let mut runs = SortedRuns::new(&self.slots.path().with_extension(slot.to_string()));
+        let mut add_run = |bytes: &mut Vec<u8>| -> Result<(), WriteError> {
+            runs.begin()?;
+            let all = 0..bytes.len();
+            let mut put = |key: &[u8], value: &mut [u8]| runs.put(key, value);
+            self.visit_slot(bytes, std::slice::from_ref(&all), order, &mut put)?;
+            bytes.clear();
+            Ok(())
+        };
+        let mut bytes = Vec::new();
+        self.slots.for_each_piece(slot, buffer, |piece| {
+            if bytes.len() + piece.len() > bytes_max && !bytes.is_empty() {
+                add_run(&mut bytes)?;
+            }
+            bytes.extend_from_slice(piece);
+            Ok::<(), WriteError>(())
+        })?;
+        add_run(&mut bytes)?;
+        drop(bytes);
+        let mut sink = Distinct { before: Vec::new(), repeated: None, each };
+        runs.merge(&mut sink)?;
+        sink.repeated.map_or(Ok(()), |outpoint| Err(WriteError::Twice(outpoint)))
     }
 
     /// Sorts the records that `pieces` of `bytes` hold, which are those of one slot, and visits
@@ -202,7 +264,7 @@ impl Survivors {
     }
 
     /// The error of bytes that came back from the file as they were written, and yet hold no
-    /// records, or more than 4 GiB of them in a slot.
+    /// records.
     fn unreadable(&self) -> StoreError {
         let what = "the coins gathered here cannot be read: delete the file and run again";
         StoreError::new(self.slots.path(), what)
@@ -241,6 +303,31 @@ impl Survivors {
     /// give up on the whole.
     fn assert_none_lost(&self) {
         assert!(!self.lost.load(Ordering::Acquire), "a writer of survivors was dropped unflushed");
+    }
+}
+
+/// Hands on sorted coins, but for those whose key came before.
+struct Distinct<'a, F> {
+    /// The key of the coin before.
+    before: Vec<u8>,
+    /// An outpoint that came twice.
+    repeated: Option<OutPoint>,
+    each: &'a mut F,
+}
+
+impl<F: FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>> ChangeSink for Distinct<'_, F> {
+    fn put(&mut self, key: &[u8], coin: &mut [u8]) -> Result<(), StoreError> {
+        if self.before == key {
+            self.repeated = self.repeated.or(decode_coin_key(key).ok());
+            return Ok(());
+        }
+        self.before.clear();
+        self.before.extend_from_slice(key);
+        (self.each)(key, coin)
+    }
+
+    fn delete(&mut self, _: &[u8]) -> Result<(), StoreError> {
+        unreachable!("coins are gathered, and never deleted")
     }
 }
 

@@ -38,7 +38,7 @@ impl Order {
         self.unsorted.clear();
     }
 
-    /// Adds the records that fill `bytes[start..end]`.
+    /// Adds the records that fill `bytes[start..end]`, whose offsets have 32 bits.
     pub(super) fn add(&mut self, bytes: &[u8], start: usize, end: usize) -> Result<(), BadRecord> {
         let bytes = &bytes[..end];
         let mut at = start;

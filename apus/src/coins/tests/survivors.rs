@@ -7,7 +7,7 @@ use crate::coins::*;
 use crate::disk::{Disk, PowerCut, StoreError};
 use crate::hash::{Hash, sha256};
 use crate::leveldb::Options;
-use crate::testdata::Random;
+use crate::testdata::{Random, memory_of};
 use crate::wire::OutPoint;
 
 type Coins = Vec<(OutPoint, Coin)>;
@@ -150,6 +150,66 @@ fn a_resumed_run_has_the_coins_that_were_saved_and_no_others() {
         expected.append(&mut unsaved);
         check(&survivors, expected, 2);
     }
+}
+
+/// Coins of transactions whose ids all begin with the same 17 bits.
+fn ground(numbers: std::ops::Range<u64>) -> impl Iterator<Item = (OutPoint, Coin)> {
+    numbers.map(|n| {
+        let mut txid = Hash(sha256(&(n / 3).to_le_bytes()));
+        (txid.0[0], txid.0[1], txid.0[2]) = (9, 77, txid.0[2] & 127);
+        (OutPoint { txid, vout: (n % 3) as u32 }, coin(n))
+    })
+}
+
+#[test]
+fn coins_of_chosen_txids_come_out_sorted() {
+    for (memory, parts) in [(0, 1), (1 << 20, 3)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let survivors = Survivors::new(&Disk::new(), dir.path(), memory);
+        let chosen: Coins = coins(0..2000).into_iter().chain(ground(0..20_000)).collect();
+        push(&survivors, &chosen, 2).expect("pushed");
+        check(&survivors, chosen, parts);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the file of all coins");
+    }
+    // The same outpoint in the same run, and in another one.
+    for again in [19_000, 2] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let survivors = Survivors::new(&Disk::new(), dir.path(), 0);
+        let mut chosen: Coins = ground(0..20_000).collect();
+        chosen.insert(19_001, chosen[again].clone());
+        push(&survivors, &chosen, 1).expect("pushed");
+        let chainstate = chainstate(dir.path());
+        match write(&survivors, &chainstate, 1) {
+            Err(WriteError::Twice(at)) => assert_eq!(at, chosen[again].0),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A miner who makes 1024 hashes for each transaction can put all coins into one slot.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/status")]
+fn a_slot_of_chosen_txids_is_sorted_in_bounded_memory() {
+    let prepare = || tempfile::tempdir().expect("a directory");
+    let bytes = memory_of(a_slot_of_chosen_txids_is_sorted_in_bounded_memory, prepare, |dir| {
+        let survivors = Survivors::new(&Disk::new(), dir.path(), 8 << 20);
+        let mut writer = SurvivorWriter::new(&survivors);
+        for (at, coin) in ground(0..900_000) {
+            writer.push(&at.txid, at.vout, &coin.parts()).expect("pushed");
+        }
+        writer.flush().expect("flushed");
+        drop(writer);
+        let (mut count, mut before) = (0, Vec::new());
+        let each = |key: &[u8], _: &mut [u8]| {
+            assert!(before.as_slice() < key);
+            (count, before) = (count + 1, key.to_vec());
+            Ok(())
+        };
+        survivors.for_each_in(0..Survivors::SLOTS_MAX, each).expect("visited");
+        assert_eq!(count, 900_000);
+    });
+    // The coins have 50 MB.
+    assert!(bytes.is_none_or(|bytes| bytes < 24 << 20), "{bytes:?}");
 }
 
 #[test]
