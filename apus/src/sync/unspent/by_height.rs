@@ -1,5 +1,6 @@
 //! An external sort of a snapshot's coins by the heights of the blocks that created them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -20,6 +21,10 @@ const RUN_BYTES_MAX: usize = u32::MAX as usize / 2;
 const WRITE_BYTES: usize = 128 << 10;
 /// How many records ahead memory is asked for.
 const AHEAD: usize = 8;
+/// Heights for which a thread keeps the places of their records in each spilled run. Blocks come
+/// about in the order of their heights, so that most find those of the block before: 4 KiB for each
+/// run, where all heights of mainnet would take 4 MB.
+const HEIGHTS_AT_ONCE: u32 = 1024;
 
 /// The coins of some transactions that one thread has collected: sorted runs on disk, and the
 /// latest ones in the file of the snapshot, which is mapped into memory.
@@ -32,7 +37,7 @@ pub struct HeightCollector<'a> {
     bytes: usize,
     /// The most bytes that are held.
     bytes_max: usize,
-    runs: Vec<Run<'a>>,
+    spilled: Vec<Spilled>,
 }
 
 /// The coins of one transaction that one block created.
@@ -56,12 +61,14 @@ struct Held<'a> {
     records: Vec<Record>,
 }
 
-/// Records in the order of their heights and then as they were collected.
-enum Run<'a> {
-    /// Records in memory; `starts` are indices of them.
-    Held { starts: Vec<u32>, held: Held<'a> },
-    /// Records in the temporary file, from `offset` on; `starts` are offsets from there.
-    Spilled { starts: Vec<u32>, spill: Arc<SpillFile>, offset: u64 },
+/// A run in the temporary file: records in the order of their heights.
+struct Spilled {
+    spill: Arc<SpillFile>,
+    /// Where the file has, for each height and the one after the last, the offset of its first
+    /// record from `records`.
+    starts: u64,
+    /// Where the records begin.
+    records: u64,
 }
 
 impl Held<'_> {
@@ -107,7 +114,7 @@ impl<'a> HeightCollector<'a> {
             held: Held { file, others: Vec::new(), records: Vec::new() },
             bytes: 0,
             bytes_max: bytes_max.min(RUN_BYTES_MAX),
-            runs: Vec::new(),
+            spilled: Vec::new(),
         }
     }
 
@@ -145,113 +152,150 @@ impl<'a> HeightCollector<'a> {
     fn write_run(&mut self) -> Result<(), StoreError> {
         let Self { spill, held, .. } = self;
         held.records.sort_unstable();
-        let (mut starts, mut len) = (Vec::with_capacity(self.height as usize + 2), 0);
-        let mut records = held.records.iter().peekable();
-        for height in 0..=self.height {
-            starts.push(len);
-            while let Some(record) = records.next_if(|record| record.height == height) {
-                len += HEAD_BYTES as u32 + record.len;
-            }
-        }
-        starts.push(len);
-        let offset = spill.reserve(len.into());
-        let (mut bytes, mut at) = (Vec::with_capacity(WRITE_BYTES), offset);
-        held.for_each_record(&held.records, |parts| {
+        let records_len: u64 =
+            held.records.iter().map(|record| (HEAD_BYTES + record.len as usize) as u64).sum();
+        let starts_len = Spilled::START_BYTES * (u64::from(self.height) + 2);
+        let starts = spill.reserve(starts_len + records_len);
+        let (mut bytes, mut at) = (Vec::with_capacity(WRITE_BYTES), starts);
+        let mut put = |parts: &[&[u8]]| {
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
             if bytes.len() >= WRITE_BYTES {
                 spill.write_at(&bytes, at)?;
                 at += bytes.len() as u64;
                 bytes.clear();
             }
-            Ok(())
-        })?;
+            Ok::<(), StoreError>(())
+        };
+        let (mut records, mut start) = (held.records.iter().peekable(), 0);
+        for height in 0..=self.height + 1 {
+            put(&[&u32::to_le_bytes(start)[..]])?;
+            while let Some(record) = records.next_if(|record| record.height == height) {
+                start += HEAD_BYTES as u32 + record.len;
+            }
+        }
+        held.for_each_record(&held.records, |parts| put(&parts))?;
         spill.write_at(&bytes, at)?;
-        self.runs.push(Run::Spilled { starts, spill: Arc::clone(spill), offset });
+        let (spill, records) = (Arc::clone(spill), starts + starts_len);
+        self.spilled.push(Spilled { spill, starts, records });
         held.others.clear();
         held.records.clear();
         self.bytes = 0;
         Ok(())
     }
 
-    /// All runs; the last one is of the records held.
-    fn into_runs(mut self) -> Vec<Run<'a>> {
-        let Self { mut held, .. } = self;
-        held.records.sort_unstable();
-        let first_of =
-            |height| held.records.partition_point(|record| record.height < height) as u32;
-        let starts = (0..=self.height + 1).map(first_of).collect();
-        self.runs.push(Run::Held { starts, held });
-        self.runs
+    /// The records held, sorted, and the spilled runs.
+    fn finish(mut self) -> (Held<'a>, Vec<Spilled>) {
+        self.held.records.sort_unstable();
+        (self.held, self.spilled)
     }
 }
 
-impl Run<'_> {
-    /// The bytes that the records of a height have when they are loaded.
-    fn bytes_of(&self, height: usize) -> usize {
-        match self {
-            Self::Held { starts, held } => {
-                let of_height = &held.records[starts[height] as usize..starts[height + 1] as usize];
-                of_height.iter().map(|record| HEAD_BYTES + record.len as usize).sum()
-            }
-            Self::Spilled { starts, .. } => (starts[height + 1] - starts[height]) as usize,
-        }
+impl Held<'_> {
+    /// The records of a height; all are sorted.
+    fn of_height(&self, height: u32) -> &[Record] {
+        let start = self.records.partition_point(|record| record.height < height);
+        let len = self.records[start..].partition_point(|record| record.height == height);
+        &self.records[start..start + len]
     }
+}
 
-    /// Appends the records of a height to `out`.
-    fn load(&self, height: usize, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        match self {
-            Self::Held { starts, held } => {
-                let of_height = &held.records[starts[height] as usize..starts[height + 1] as usize];
-                held.for_each_record(of_height, |parts| {
-                    parts.iter().for_each(|part| out.extend_from_slice(part));
-                    Ok(())
-                })
-            }
-            Self::Spilled { starts, spill, offset } => {
-                let (start, end) = (starts[height], starts[height + 1]);
-                if start == end {
-                    return Ok(());
-                }
-                spill.read(offset + u64::from(start), (end - start) as usize, out)
-            }
-        }
+impl Spilled {
+    /// The bytes of the offset of a height's first record.
+    const START_BYTES: u64 = size_of::<u32>() as u64;
+
+    /// Appends the offsets of the first records of `heights`, and of the height after them, to
+    /// `out`.
+    fn read_starts(&self, heights: &Range<u32>, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        let at = self.starts + Self::START_BYTES * u64::from(heights.start);
+        self.spill.read(at, Self::START_BYTES as usize * (heights.len() + 1), out)
+    }
+}
+
+/// Where the records of some heights begin in each spilled run.
+#[derive(Default)]
+struct Starts {
+    heights: Range<u32>,
+    /// For each run, four bytes for each height and the one after the last.
+    bytes: Vec<u8>,
+}
+
+impl Starts {
+    /// The places of a height's records in the spilled run number `run`, counted from where its
+    /// records begin. The height is one of these heights.
+    fn of(&self, run: usize, height: u32) -> Range<u32> {
+        let (starts, _) = self.bytes.as_chunks();
+        let at = run * (self.heights.len() + 1) + (height - self.heights.start) as usize;
+        u32::from_le_bytes(starts[at])..u32::from_le_bytes(starts[at + 1])
     }
 }
 
 /// All coins of a snapshot, to be had by the block that created them.
 pub struct CoinsByHeight<'a> {
-    runs: Vec<Run<'a>>,
+    held: Vec<Held<'a>>,
+    spilled: Vec<Spilled>,
+    /// The height of the last block.
+    height: u32,
 }
 
 impl<'a> CoinsByHeight<'a> {
-    /// The coins that all threads have collected. Those in memory are sorted on the caller's pool.
+    /// The coins that all threads have collected, of blocks up to the same height. Those in memory
+    /// are sorted on the caller's pool.
     pub fn new(collectors: Vec<HeightCollector<'a>>) -> Self {
-        let runs = collectors.into_par_iter().flat_map_iter(HeightCollector::into_runs).collect();
-        Self { runs }
+        let height = collectors.first().map_or(0, |collector| collector.height);
+        let finished = collectors.into_par_iter().map(HeightCollector::finish);
+        let (held, spilled): (_, Vec<_>) = finished.unzip();
+        Self { held, spilled: spilled.into_iter().flatten().collect(), height }
     }
 
     /// Puts the coins of the block at a height, which is not above the last one, into `coins`, in
     /// the place of what that held. Returns whether a block can have so many; nothing is loaded
     /// otherwise.
     pub fn load(&self, height: u32, coins: &mut BlockCoins) -> Result<bool, StoreError> {
-        let at = height as usize;
         coins.clear();
-        let bytes: usize = self.runs.iter().map(|run| run.bytes_of(at)).sum();
+        self.read_starts(height, &mut coins.starts)?;
+        let held = || self.held.iter().map(|held| (held, held.of_height(height)));
+        let spilled =
+            || self.spilled.iter().enumerate().map(|(i, run)| (run, coins.starts.of(i, height)));
+        let record_bytes = |record: &Record| HEAD_BYTES + record.len as usize;
+        let bytes = held().flat_map(|(_, records)| records).map(record_bytes).sum::<usize>()
+            + spilled().map(|(_, range)| range.len()).sum::<usize>();
         if bytes > BLOCK_BYTES_MAX {
             return Ok(false);
         }
         coins.bytes.reserve(bytes);
-        for run in &self.runs {
-            run.load(at, &mut coins.bytes)?;
+        for (held, records) in held() {
+            held.for_each_record(records, |parts| {
+                parts.iter().for_each(|part| coins.bytes.extend_from_slice(part));
+                Ok::<(), StoreError>(())
+            })?;
+        }
+        for (run, range) in spilled().filter(|(_, range)| !range.is_empty()) {
+            run.spill.read(run.records + u64::from(range.start), range.len(), &mut coins.bytes)?;
         }
         coins.index();
         Ok(true)
     }
+
+    /// Has `starts` know the place of a height's records in each spilled run.
+    fn read_starts(&self, height: u32, starts: &mut Starts) -> Result<(), StoreError> {
+        if starts.heights.contains(&height) {
+            return Ok(());
+        }
+        let first = height - height % HEIGHTS_AT_ONCE;
+        let heights = first..(first + HEIGHTS_AT_ONCE).min(self.height + 1);
+        // After an error it knows nothing.
+        starts.heights = 0..0;
+        starts.bytes.clear();
+        self.spilled.iter().try_for_each(|run| run.read_starts(&heights, &mut starts.bytes))?;
+        starts.heights = heights;
+        Ok(())
+    }
 }
 
-/// The coins of one block that a snapshot has.
+/// The coins of one block that a snapshot has. It is filled by one [`CoinsByHeight`] alone.
 #[derive(Default)]
 pub struct BlockCoins {
+    starts: Starts,
     bytes: Vec<u8>,
     /// For each transaction the first bytes of its txid and the offset of its record, in the order
     /// of the txids.
@@ -351,7 +395,7 @@ mod tests {
     use crate::coins::{
         Coin, SnapshotCoins, SnapshotError, SnapshotHead, SnapshotPiece, SnapshotPieces,
     };
-    use crate::testdata::Random;
+    use crate::testdata::{Random, memory_of};
     use crate::wire::OutPoint;
 
     const HEIGHT: u32 = 90;
@@ -388,7 +432,7 @@ mod tests {
                 at += 1;
             });
         }
-        let has_spilled = collectors.iter().any(|collector| !collector.runs.is_empty());
+        let has_spilled = collectors.iter().any(|collector| !collector.spilled.is_empty());
         assert_eq!(has_spilled, bytes_max < bytes.len() / 2);
         let by_height = CoinsByHeight::new(collectors);
         let mut loaded = BlockCoins::default();
@@ -450,6 +494,36 @@ mod tests {
                 assert!(by_height(&bytes, bytes_max, threads) == expected, "{bytes_max} {threads}");
             }
         }
+    }
+
+    /// The places of all heights in 30 runs take 120 MB.
+    #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/status")]
+    fn many_runs_of_a_long_chain_take_little_memory() {
+        let prepare = || tempfile::tempdir().unwrap();
+        let bytes = memory_of(many_runs_of_a_long_chain_take_little_memory, prepare, |dir| {
+            const TOP: u32 = 1_000_000;
+            let coin = |n: u32| {
+                let txid = Hash(crate::hash::sha256(&n.to_le_bytes()));
+                (OutPoint { txid, vout: 0 }, Coin::new(n.into(), &[7], n * (TOP / 300), false))
+            };
+            let coins: Vec<_> = (1..300).map(coin).collect();
+            let bytes = file(&coins);
+            let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
+            let mut collector = HeightCollector::new(&bytes, spill, TOP, 650);
+            let mut pieces = SnapshotPieces::new(&bytes, &SnapshotHead::parse(&bytes).unwrap());
+            while let Some(piece) = pieces.next_piece().unwrap() {
+                collect(&piece, |group| collector.push(group).unwrap());
+            }
+            let (by_height, mut loaded) =
+                (CoinsByHeight::new(vec![collector]), BlockCoins::default());
+            for (outpoint, coin) in &coins {
+                assert!(by_height.load(coin.height, &mut loaded).unwrap());
+                assert_eq!(loaded.txids().collect::<Vec<_>>(), [outpoint.txid]);
+            }
+            assert!(by_height.load(TOP, &mut loaded).unwrap() && loaded.tx_count() == 0);
+        });
+        assert!(bytes.is_none_or(|bytes| bytes < 24 << 20), "{bytes:?}");
     }
 
     #[test]
