@@ -13,11 +13,14 @@ use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::progress::Reporter;
+use super::report::{mapped_at_peak, memory_text};
 use super::report_json::summary_json as summary_json_of_sync;
 use super::reporting::Reporting;
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{self, Statistics};
-use crate::sync::{self, AssumeValid, HintsFile, HintsSummary, Observer, Phase, Progress};
+use crate::sync::{
+    self, AssumeValid, HintsFile, HintsSummary, MemoryInUse, Observer, Phase, Progress,
+};
 use crate::wire::{Chain, Network};
 
 #[derive(Subcommand)]
@@ -55,8 +58,8 @@ pub struct Create {
     format: FileFormat,
     #[command(flatten)]
     output: Output,
-    /// MiB for sorting the unspent outputs, at least 16; what does not fit goes to a temporary file
-    /// [default: 450].
+    /// MiB of memory for sorting the unspent outputs, at least 16; what does not fit goes to a
+    /// temporary file. The report says how much memory was used in all [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
 }
@@ -303,8 +306,9 @@ impl Output {
         let result = work(&reporter);
         reporter.finish();
         let summary = result?;
-        reporting
-            .report(|| summary_json(&summary, format, path), || summary_text(&summary, path))?;
+        let memory = reporter.most_memory();
+        let text = || summary_text(&summary, path, memory);
+        reporting.report(|| summary_json(&summary, format, path, memory), text)?;
         Ok(exit::status(summary.interrupted))
     }
 }
@@ -320,10 +324,17 @@ struct SummaryJson {
     unspent: u64,
     bytes: u64,
     seconds: f64,
+    peak_memory: u64,
+    peak_memory_mapped: Option<u64>,
     interrupted: bool,
 }
 
-fn summary_json(summary: &HintsSummary, format: Format, path: &Path) -> String {
+fn summary_json(
+    summary: &HintsSummary,
+    format: Format,
+    path: &Path,
+    memory: MemoryInUse,
+) -> String {
     let json = SummaryJson {
         file: path.display().to_string(),
         format: format.name(),
@@ -334,24 +345,27 @@ fn summary_json(summary: &HintsSummary, format: Format, path: &Path) -> String {
         unspent: summary.unspent,
         bytes: summary.bytes,
         seconds: summary.elapsed.as_secs_f64(),
+        peak_memory: summary.peak_memory,
+        peak_memory_mapped: mapped_at_peak(summary.peak_memory, memory),
         interrupted: summary.interrupted,
     };
     serde_json::to_string(&json).expect("plain data")
 }
 
-fn summary_text(summary: &HintsSummary, path: &Path) -> String {
+fn summary_text(summary: &HintsSummary, path: &Path, memory: MemoryInUse) -> String {
     if summary.interrupted {
         return format!("Interrupted: {} was not written", path.display());
     }
     let block = summary.best_block.map_or(String::new(), |hash| format!(", block {hash}"));
     let of = summary.outputs.map_or(String::new(), |all| format!(" of {}", thousands(all)));
     format!(
-        "Hints for height {}{block}\n{}{of} outputs unspent, {} bytes in {}, made in {}",
+        "Hints for height {}{block}\n{}{of} outputs unspent, {} bytes in {}, made in {}\n{}",
         summary.height,
         thousands(summary.unspent),
         thousands(summary.bytes),
         path.display(),
         precise(summary.elapsed),
+        memory_text(summary.peak_memory, memory),
     )
 }
 

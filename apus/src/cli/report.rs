@@ -25,7 +25,9 @@ pub(super) fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
     near.then_some(memory.mapped)
 }
 
-fn memory_text(peak: u64, memory: MemoryInUse) -> String {
+/// The peak memory, and how much of it was mapped files. `memory` is the largest memory use that
+/// was read while progress was reported.
+pub(super) fn memory_text(peak: u64, memory: MemoryInUse) -> String {
     let text = format!("peak memory {} MiB", peak >> 20);
     match mapped_at_peak(peak, memory) {
         None => text,

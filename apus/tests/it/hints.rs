@@ -394,12 +394,15 @@ fn on_the_command_line() {
     let create = |more: &[&str]| {
         apus_hints(&[&["create", "--regtest", &datadir, "-o", &out][..], more].concat())
     };
-    says(&create(&[]), 0, &["Hints for height 200, block", "outputs unspent", &out]);
+    let words = ["Hints for height 200, block", "outputs unspent", &out, "peak memory"];
+    says(&create(&[]), 0, &words);
     says(&create(&[]), 1, &["exists already", "--force"]);
     let json = create(&["--force", "--json", "--height=170", "--par=1"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&json["height"], &json["format"]), (&170.into(), &"bip456".into()));
     assert_eq!(json["bytes"], std::fs::metadata(&out).unwrap().len());
+    let (peak, mapped) = (json["peak_memory"].as_u64(), json.get("peak_memory_mapped"));
+    assert!(peak.is_some_and(|bytes| bytes > 0) && mapped.is_some(), "{json}");
     says(&create(&["--force", "--height=201"]), 1, &["is at height 200"]);
 
     says(&apus_hints(&["info", &out]), 0, &["bip456", "170", "bits per output", "least possible"]);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::hash::Hash;
 use crate::sync::error::SyncError;
+use crate::sync::resources;
 use crate::sync::stored::EndedEarly;
 
 /// How a hints file was made.
@@ -24,6 +25,8 @@ pub struct HintsSummary {
     pub bytes: u64,
     /// Wall clock time.
     pub elapsed: Duration,
+    /// The most memory that the process ever had in RAM, in bytes; 0 where the system does not say.
+    pub peak_memory: u64,
     /// Whether somebody asked to stop before the end. No file was made then.
     pub interrupted: bool,
 }
@@ -58,6 +61,16 @@ impl HintsSummary {
         };
         let Made { best_block, outputs, unspent, bytes } = made;
         let (blocks, elapsed) = (height, started.elapsed());
-        Ok(Self { height, best_block, blocks, outputs, unspent, bytes, elapsed, interrupted })
+        Ok(Self {
+            height,
+            best_block,
+            blocks,
+            outputs,
+            unspent,
+            bytes,
+            elapsed,
+            peak_memory: resources::peak_memory(),
+            interrupted,
+        })
     }
 }
