@@ -88,8 +88,9 @@ pub struct Engine {
     /// Who checks scripts that are not assumed valid.
     ///
     /// Both ways have the same result. fast leaves to Bitcoin Core's engine what it does not know,
-    /// blocks with less than two weeks of work on top, and one input in 4,096 to be checked by both
-    /// ways; and everything on a processor without AVX-512 IFMA and AVX2, where it is not faster.
+    /// blocks with less than two weeks of work or fewer than 2,016 blocks on top, and one input in
+    /// 4,096 to be checked by both ways; and everything on a processor without AVX-512 IFMA and
+    /// AVX2, where it is not faster.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
     /// What verifies signatures together, for tests: by default the fastest that works here.

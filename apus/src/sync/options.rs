@@ -40,8 +40,9 @@ pub struct Options {
     pub assumevalid: AssumeValid,
     /// Who checks scripts.
     pub script_engine: ScriptEngine,
-    /// Seconds for which the network must have worked on top of a block, below a best header with
-    /// the network's minimum work, before [`ScriptEngine::Fast`] applies to it.
+    /// Seconds for which the network must have worked on top of a block, and in which the blocks on
+    /// top of it are due, below a best header with the network's minimum work, before
+    /// [`ScriptEngine::Fast`] applies to it.
     pub fast_scripts_buried: i64,
     /// How signatures are verified on the fast way; `None` for the fastest.
     pub script_kernel: Option<Kernel>,
