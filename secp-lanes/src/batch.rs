@@ -102,6 +102,12 @@ impl Batch {
         }
     }
 
+    /// What the lanes are to verify.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     /// The kernel that is used.
     pub fn kernel(&self) -> Kernel {
         self.kernel

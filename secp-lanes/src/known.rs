@@ -110,30 +110,157 @@ const KNOWN: [Known; 12] = [
     },
 ];
 
+/// An ECDSA signature of an unusual kind.
+struct Unusual {
+    key: &'static str,
+    r: &'static str,
+    s: &'static str,
+    message: &'static str,
+    /// What lanes say of it, and what libsecp256k1 says.
+    verdicts: [Verdict; 2],
+}
+
+const VALID: [Verdict; 2] = [Verdict::Valid; 2];
+const INVALID: [Verdict; 2] = [Verdict::Invalid; 2];
+/// A lane that is exceptional, whose equation may hold for each r.
+const EXCEPTIONAL: Verdict = Verdict::Undecided;
+
+/// Computed by the same program.
+const UNUSUAL: [Unusual; 12] = [
+    // An uncompressed key, with its y and with the other one.
+    Unusual {
+        key: "04ecf185f85115c2bcd36d128b40b0576ef507890da40d98c87ffd75ea9e4ff403\
+              d512a58164ab39e22975cd5b62290279bcdc86e2337df820aaccfb30764ee350",
+        r: "1c02622565f3d17e336fe3653fb2b43d432fa15916e49a4317f26e9071cf1dd4",
+        s: "9c9a09ddf5b241bc994839f25aee6ea8ce97f4307607687920c90035afa3cbf4",
+        message: "88c4b5c8f20a5860a3a30264496d476abe93db626314d659a9b82a7b188d493d",
+        verdicts: VALID,
+    },
+    Unusual {
+        key: "04ecf185f85115c2bcd36d128b40b0576ef507890da40d98c87ffd75ea9e4ff403\
+              2aed5a7e9b54c61dd68a32a49dd6fd864323791dcc8207df553304ce89b118df",
+        r: "1c02622565f3d17e336fe3653fb2b43d432fa15916e49a4317f26e9071cf1dd4",
+        s: "9c9a09ddf5b241bc994839f25aee6ea8ce97f4307607687920c90035afa3cbf4",
+        message: "88c4b5c8f20a5860a3a30264496d476abe93db626314d659a9b82a7b188d493d",
+        verdicts: INVALID,
+    },
+    // The x of the sum is r + n: with both forms of the key, and with the other root.
+    Unusual {
+        key: "02fcd7fbf475456c5b74290d5c7d8f812bdd3fdf08f1dada7e4ea186a6057054a7",
+        r: "04",
+        s: "e0948763c6a457ea33d6a7452d2c1dfeb728df3d2812073e9410a56a55f05a2d",
+        message: "95c0e3396d3c41364f9bfb19892cca93bac20338827efc4ef195b62d24cf4a4f",
+        verdicts: VALID,
+    },
+    Unusual {
+        key: "04fcd7fbf475456c5b74290d5c7d8f812bdd3fdf08f1dada7e4ea186a6057054a7\
+              75c218ef6944ae98ae2e0b55fe8768e6bf137b02cb6c5dba7edf878dfd57ef9e",
+        r: "04",
+        s: "e0948763c6a457ea33d6a7452d2c1dfeb728df3d2812073e9410a56a55f05a2d",
+        message: "95c0e3396d3c41364f9bfb19892cca93bac20338827efc4ef195b62d24cf4a4f",
+        verdicts: VALID,
+    },
+    Unusual {
+        key: "03fcd7fbf475456c5b74290d5c7d8f812bdd3fdf08f1dada7e4ea186a6057054a7",
+        r: "04",
+        s: "e0948763c6a457ea33d6a7452d2c1dfeb728df3d2812073e9410a56a55f05a2d",
+        message: "95c0e3396d3c41364f9bfb19892cca93bac20338827efc4ef195b62d24cf4a4f",
+        verdicts: INVALID,
+    },
+    // u1 G = u2 P, and the same with another r.
+    Unusual {
+        key: "02a4d26294d355931c62b6144689fbf74e5ffcf5e3415821a89d4b71bffad043dc",
+        r: "c9160542c4937aaf13ed095c9846641794c969ceb39ebd45d2e24f1271b07084",
+        s: "93416277623aaf00e0eb7503907314bfb4a69d221c84439e8cc136c3feaddd46",
+        message: "e2bc1907fe345466b23865e177a8f2d79db1a16accac9c4491acdbeaf2b7a940",
+        verdicts: [EXCEPTIONAL, Verdict::Valid],
+    },
+    Unusual {
+        key: "02a4d26294d355931c62b6144689fbf74e5ffcf5e3415821a89d4b71bffad043dc",
+        r: "db77fd01af957221a4989b64b3770a83a3c56068405b9f0e9408feae57fd17e4",
+        s: "12454f33ecd4e3073efdc8bf70252a385dfa3983b7881573434f76a37dbf8627",
+        message: "a1e880d34abda95ed2a7b50e9f2ef78c1d87b571453d2976a72dc108f9f24b35",
+        verdicts: [EXCEPTIONAL, Verdict::Invalid],
+    },
+    // u1 = 0, and u2 = 1.
+    Unusual {
+        key: "021903593a44d2421e988b3bef1079dd7af66a63940169632cfb8988f18a985e3d",
+        r: "58da14df0d849866add623ce4f95e8df86a5a54d494defb2d5c83c4eb5f83c48",
+        s: "d4a32d925a6cca94e9b8e06aefbc5ce784c1009f52dfab83d4506ba547968a80",
+        message: "00",
+        verdicts: [EXCEPTIONAL, Verdict::Valid],
+    },
+    Unusual {
+        key: "032bf3127f79596645dc44731f1f36b5a53bc063c30846ec76abeb91da55ec9bcb",
+        r: "b1b9f68d5b55b1673aa168c58c49d2290e3c318bb29232978d346bcd4919bc31",
+        s: "b1b9f68d5b55b1673aa168c58c49d2290e3c318bb29232978d346bcd4919bc31",
+        message: "17c5a1b690e56eca39134863799ae0c0743413b9af32c5f6ffd1f12130fc7edc",
+        verdicts: [EXCEPTIONAL, Verdict::Valid],
+    },
+    // s = 5, and the same modulo n; s = 0.
+    Unusual {
+        key: "020a920b956d3f9dcb8f53bd34f9bc5f6f704a3a65ea8d10dab524a4abe5df1942",
+        r: "18c82dd0b53fd3a932d16e0ba9e278fcc937c582d5781be626ff16e201f72286",
+        s: "05",
+        message: "b0e339b49e0e43c95f245455b200d5a09a98797c2e2030f27db238d0c8915eb0",
+        verdicts: VALID,
+    },
+    Unusual {
+        key: "020a920b956d3f9dcb8f53bd34f9bc5f6f704a3a65ea8d10dab524a4abe5df1942",
+        r: "18c82dd0b53fd3a932d16e0ba9e278fcc937c582d5781be626ff16e201f72286",
+        s: "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364146",
+        message: "b0e339b49e0e43c95f245455b200d5a09a98797c2e2030f27db238d0c8915eb0",
+        verdicts: INVALID,
+    },
+    Unusual {
+        key: "020a920b956d3f9dcb8f53bd34f9bc5f6f704a3a65ea8d10dab524a4abe5df1942",
+        r: "18c82dd0b53fd3a932d16e0ba9e278fcc937c582d5781be626ff16e201f72286",
+        s: "00",
+        message: "b0e339b49e0e43c95f245455b200d5a09a98797c2e2030f27db238d0c8915eb0",
+        verdicts: INVALID,
+    },
+];
+
 /// What is done to a known signature, so that it is no longer valid.
 const SPOILERS: usize = 4;
 
 /// Whether a kernel gives the right answer to every known signature: valid as it is, invalid where
-/// a bit of one of its parts is changed.
+/// a bit of one of its parts is changed, and exceptional where the arithmetic is.
+///
+/// One exceptional lane takes its whole batch another way, so that there is a batch without any,
+/// which fills a group and begins another, and a small one with them.
 pub fn answers(kernel: Kernel) -> bool {
     let mut batch = Batch::unchecked(kernel, BITS_MAX);
+    [false, true].into_iter().all(|with_exceptional| {
+        let expected = fill(&mut batch, with_exceptional);
+        batch.verify() == expected
+    })
+}
+
+/// Adds one of the two batches, and returns its verdicts. Valid and invalid signatures take turns,
+/// so that all vectors have both.
+fn fill(batch: &mut Batch, with_exceptional: bool) -> Vec<Verdict> {
+    let by_library = usize::from(batch.kernel() == Kernel::Library);
     let mut expected = Vec::new();
-    for (i, known) in KNOWN.iter().enumerate() {
-        push(&mut batch, known, None);
-        push(&mut batch, known, Some(i % SPOILERS));
-        expected.extend([Verdict::Valid, Verdict::Invalid]);
+    for round in if with_exceptional { 0..0 } else { 0..2 } {
+        for (i, known) in KNOWN.iter().enumerate() {
+            push(batch, known, None);
+            push(batch, known, Some((i + round) % SPOILERS));
+            expected.extend([Verdict::Valid, Verdict::Invalid]);
+        }
     }
-    batch.verify() == expected
+    for unusual in &UNUSUAL {
+        if with_exceptional || unusual.verdicts[0] != EXCEPTIONAL {
+            push_unusual(batch, unusual);
+            expected.push(unusual.verdicts[by_library]);
+        }
+    }
+    expected
 }
 
 fn push(batch: &mut Batch, known: &Known, spoiled: Option<usize>) {
-    let mut key = [0; 33];
-    let key = &mut key[..known.key.len() / 2];
-    parse(known.key, key);
-    let mut parts = [[0; 32]; 3];
-    for (part, digits) in parts.iter_mut().zip([known.first, known.second, known.third]) {
-        parse(digits, part);
-    }
+    let mut key = parse(known.key);
+    let mut parts = [known.first, known.second, known.third].map(number);
     match spoiled {
         // The parity of an ECDSA key; there is none in the others.
         Some(0) if known.kind == Kind::Ecdsa => key[0] ^= 1,
@@ -144,10 +271,15 @@ fn push(batch: &mut Batch, known: &Known, spoiled: Option<usize>) {
     let [first, second, third] = &parts;
     let both = [*first, *second].concat();
     match known.kind {
-        Kind::Ecdsa => batch.push_ecdsa(key, &der(first, second), third),
-        Kind::Schnorr => batch.push_schnorr(array(key), array(&both), third),
-        Kind::Tweak => batch.push_tweak(array(key), first, second, third[31] == 1),
+        Kind::Ecdsa => batch.push_ecdsa(&key, &der(first, second), third),
+        Kind::Schnorr => batch.push_schnorr(array(&key), array(&both), third),
+        Kind::Tweak => batch.push_tweak(array(&key), first, second, third[31] == 1),
     };
+}
+
+fn push_unusual(batch: &mut Batch, unusual: &Unusual) {
+    let [r, s, message] = [unusual.r, unusual.s, unusual.message].map(number);
+    batch.push_ecdsa(&parse(unusual.key), &der(&r, &s), &message);
 }
 
 fn array<const LEN: usize>(bytes: &[u8]) -> &[u8; LEN] {
@@ -158,7 +290,7 @@ fn array<const LEN: usize>(bytes: &[u8]) -> &[u8; LEN] {
 fn der(r: &[u8; 32], s: &[u8; 32]) -> Vec<u8> {
     let mut der = vec![0x30, 0];
     for number in [r, s] {
-        let skipped = number.iter().take_while(|byte| **byte == 0).count();
+        let skipped = number[..31].iter().take_while(|byte| **byte == 0).count();
         let number = &number[skipped..];
         let padding: &[u8] = if number[0] >= 0x80 { &[0] } else { &[] };
         der.extend([2, (padding.len() + number.len()) as u8]);
@@ -168,9 +300,51 @@ fn der(r: &[u8; 32], s: &[u8; 32]) -> Vec<u8> {
     der
 }
 
-fn parse(digits: &str, bytes: &mut [u8]) {
-    for (byte, digits) in bytes.iter_mut().zip(digits.as_bytes().as_chunks::<2>().0) {
-        let nibble = |digit: u8| (digit as char).to_digit(16).expect("hex digits") as u8;
-        *byte = nibble(digits[0]) << 4 | nibble(digits[1]);
+fn parse(digits: &str) -> Vec<u8> {
+    let nibble = |digit: u8| (digit as char).to_digit(16).expect("hex digits") as u8;
+    let pairs = digits.as_bytes().as_chunks::<2>().0;
+    pairs.iter().map(|[high, low]| nibble(*high) << 4 | nibble(*low)).collect()
+}
+
+/// A number of at most 32 bytes.
+fn number(digits: &str) -> [u8; 32] {
+    let digits = parse(digits);
+    let mut number = [0; 32];
+    number[32 - digits.len()..].copy_from_slice(&digits);
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::GROUP;
+    use crate::parse::{Entry, Root};
+    use crate::vector::LANES;
+
+    #[test]
+    fn known_signatures_fill_a_group_and_begin_another() {
+        for (with_exceptional, vectors) in [(false, GROUP + 1), (true, 2)] {
+            let mut batch = Batch::unchecked(Kernel::Portable, BITS_MAX);
+            let expected = fill(&mut batch, with_exceptional);
+            assert_eq!(batch.verify(), expected);
+            let signatures = batch.entries().iter().filter(|entry| entry.b.is_some()).count();
+            assert_eq!(signatures.div_ceil(LANES), vectors, "{signatures} signatures");
+        }
+    }
+
+    #[test]
+    fn known_signatures_are_of_each_kind_of_lane() {
+        for (with_exceptional, exceptional, commitments) in [(false, 0, 16), (true, 4, 0)] {
+            let mut batch = Batch::unchecked(Kernel::Portable, BITS_MAX);
+            let expected = fill(&mut batch, with_exceptional);
+            let entries = batch.entries();
+            let count = |is: fn(&Entry) -> bool| entries.iter().filter(|entry| is(entry)).count();
+            assert_eq!(count(|entry| matches!(entry.key, Root::Y(_))), 3, "y of uncompressed keys");
+            assert_eq!(count(|entry| entry.plus_n), 3, "r + n");
+            assert_eq!(count(|entry| entry.b.is_none()), commitments, "commitments");
+            assert_eq!(expected.len() - entries.len(), 2, "s = 0 and s >= n, which get no lane");
+            let undecided = expected.iter().filter(|verdict| **verdict == Verdict::Undecided);
+            assert_eq!(undecided.count(), exceptional, "exceptional lanes");
+        }
     }
 }
