@@ -15,7 +15,7 @@ CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertion
 # Clippy's own lints see public items there as private ones, and would say other things of them.
 UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 
-.PHONY: demo test judge lint deny check bench build dist fuzz setup help
+.PHONY: demo test test-dist judge lint deny check bench build dist fuzz setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -25,6 +25,9 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 test: setup ## every test, with debug assertions and overflow checks
 	$(CARGO) test $(RELEASE) --workspace $(CHECKED)
+
+test-dist: setup ## the tests of signatures and scripts, compiled as `make dist` compiles the program
+	@CARGO="$(CARGO)" sh scripts/dist-tests.sh
 
 judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
 	@CARGO="$(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
@@ -69,4 +72,4 @@ setup:
 	@sh scripts/setup.sh
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile
