@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use super::conf::{Config, Found};
 use super::output;
 use super::reporting::Reporting;
+use crate::disk::Disk;
 use crate::store::PRUNE_TARGET_MIN;
-use crate::sync::{self, Prune};
+use crate::sync::{self, Prune, ScriptDifference};
 use crate::wire::{Chain, Network};
 
 /// How many sources of blocks the first line of a run names; any others are only counted.
@@ -117,11 +118,21 @@ impl Chosen {
     /// Prints to standard error what this run works on, unless it is quiet or reports as JSON, and
     /// the warnings.
     pub fn announce(&self, sources: &[PathBuf], reporting: Reporting) {
+        // What cannot be read now is an error later, when the directory is opened.
+        let difference = ScriptDifference::find(&Disk::new(), &self.options.network_dir());
+        let difference = difference.ok().flatten();
         if !reporting.quiet && !reporting.json {
-            output::note(self.first_line(sources));
+            let scripts = difference.as_ref().map_or_else(String::new, |difference| {
+                let name = difference.path.file_name().unwrap_or_default().display();
+                format!("; scripts by Bitcoin Core's engine alone, because of {name}")
+            });
+            output::note(self.first_line(sources) + &scripts);
         }
         for warning in &self.config.loaded.warnings {
             output::note(format_args!("Warning: {warning}"));
+        }
+        if let Some(difference) = difference {
+            output::note(format_args!("Warning: {difference}"));
         }
     }
 

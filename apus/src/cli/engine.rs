@@ -90,7 +90,8 @@ pub struct Engine {
     /// Both ways have the same result. fast leaves to Bitcoin Core's engine what it does not know,
     /// blocks with less than two weeks of work or fewer than 2,016 blocks on top, and one input in
     /// 4,096 to be checked by both ways; and everything on a processor without AVX-512 IFMA and
-    /// AVX2, where it is not faster.
+    /// AVX2, where it is not faster, and in a directory with a file script-difference-….json, which
+    /// shows that the two ways have disagreed there.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
     /// What verifies signatures together, for tests: by default the fastest that works here.
@@ -163,7 +164,8 @@ pub enum Scripts {
     Core,
     /// Many signatures at once, several times as fast.
     Fast,
-    /// Both for every input, to compare them: a difference ends the run and is saved.
+    /// Both for every input, to compare them: a difference is saved, and the engine's verdict
+    /// counts.
     Both,
 }
 

@@ -46,12 +46,13 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}{}{}\n{}{}\n{}{}{}{}{}",
+        "{}{}{}{}\n{}{}{}\n{}{}{}{}{}",
         outcome(summary),
         coins,
         method(summary),
         work(summary),
         scripts(&summary.scripts),
+        script_difference(summary),
         memory_text(summary.peak_memory, memory),
         bottleneck(summary),
         not_checked(&summary.checked),
@@ -122,6 +123,12 @@ fn scripts(counts: &ScriptCounts) -> String {
         thousands(rechecked),
         thousands(core),
     )
+}
+
+/// Why Bitcoin Core's engine alone checks scripts, if it does so for a fault of Apus.
+fn script_difference(summary: &Summary) -> String {
+    let difference = summary.script_difference.as_ref();
+    difference.map_or_else(String::new, |difference| format!("scripts: {difference}\n"))
 }
 
 /// What took the time, unless that was little.
@@ -291,6 +298,7 @@ mod tests {
             chosen: None,
             spilled_bytes: None,
             scripts: ScriptCounts::default(),
+            script_difference: None,
             counts: Counts::default(),
             elapsed: Duration::from_secs(1),
             cpu: Duration::ZERO,

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::report::mapped_at_peak;
 use crate::sync::{
-    Checked, MemoryInUse, PeerReport, Pruned, Refusal, STALLS, SavedJoin, ScriptCounts, Summary,
-    Waits,
+    Checked, MemoryInUse, PeerReport, Pruned, Refusal, STALLS, SavedJoin, ScriptCounts,
+    ScriptDifference, Summary, Waits,
 };
 
 #[derive(Serialize)]
@@ -25,6 +25,7 @@ struct SummaryJson {
     inputs: u64,
     scripts_checked: u64,
     script_checks: ScriptChecksJson,
+    script_difference: Option<ScriptDifferenceJson>,
     peak_memory: u64,
     peak_memory_mapped: Option<u64>,
     interrupted: bool,
@@ -58,6 +59,21 @@ impl ScriptChecksJson {
     fn of(counts: &ScriptCounts) -> Self {
         let ScriptCounts { fast, core, rechecked, signatures, kernel } = *counts;
         Self { fast, core, rechecked, signatures, kernel: kernel.map(Kernel::name) }
+    }
+}
+
+/// An input because of which Bitcoin Core's engine alone checks scripts: its file, or what that was
+/// to hold if it could not be written.
+#[derive(Serialize)]
+pub struct ScriptDifferenceJson {
+    file: String,
+    unsaved: Option<String>,
+}
+
+impl ScriptDifferenceJson {
+    pub fn of(difference: &ScriptDifference) -> Self {
+        let ScriptDifference { path, unsaved } = difference;
+        Self { file: path.display().to_string(), unsaved: unsaved.clone() }
     }
 }
 
@@ -186,6 +202,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         inputs: summary.counts.inputs,
         scripts_checked: summary.counts.scripts,
         script_checks: ScriptChecksJson::of(&summary.scripts),
+        script_difference: summary.script_difference.as_ref().map(ScriptDifferenceJson::of),
         peak_memory: summary.peak_memory,
         peak_memory_mapped: mapped_at_peak(summary.peak_memory, memory),
         interrupted: summary.interrupted,

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::output;
+use super::report_json::ScriptDifferenceJson;
 use super::reporting::Reporting;
 use crate::sync::{self, Damage, Ended, LevelReport, Verified, Verify};
 
@@ -67,6 +68,7 @@ struct VerifiedJson {
     bytes: u64,
     transactions: u64,
     scripts_checked: u64,
+    script_difference: Option<ScriptDifferenceJson>,
     seconds: f64,
     cpu_seconds: f64,
 }
@@ -157,6 +159,7 @@ fn json(found: &Verified) -> String {
         bytes: found.counts.bytes,
         transactions: found.counts.transactions,
         scripts_checked: found.counts.scripts,
+        script_difference: found.script_difference.as_ref().map(ScriptDifferenceJson::of),
         seconds: found.elapsed.as_secs_f64(),
         cpu_seconds: found.cpu.as_secs_f64(),
     };
@@ -189,6 +192,7 @@ fn text(found: &Verified) -> String {
         counts.bytes as f64 / 1e6,
         precise(found.elapsed),
     ));
+    lines.extend(found.script_difference.iter().map(|found| format!("scripts: {found}")));
     lines.push(match (found.is_sound(), found.interrupted) {
         (false, _) => format!("Damage found: {}", thousands(found.damage.count)),
         (true, true) => "Interrupted: no damage found so far".to_string(),

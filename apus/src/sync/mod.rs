@@ -63,6 +63,7 @@ mod waiting;
 mod ways;
 mod words;
 
+pub use block::difference::ScriptDifference;
 pub use checked::{Checked, NotChecked, RuleGroup};
 pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;

@@ -87,8 +87,9 @@ impl Node {
         let chainstate = open_chainstate(options, disk, &chainstate_path, read_only)?;
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
+        let scripts = ScriptChecker::new(options, disk)?;
         let mut node = Self {
-            options: options.clone(),
+            options: Options { script_engine: scripts.engine(), ..options.clone() },
             files,
             chainstate,
             cache: CoinsCache::new(),
@@ -103,7 +104,7 @@ impl Node {
             peers: None,
             sizes: Sizes::default(),
             clock: Clock::default(),
-            scripts: ScriptChecker::new(options, disk),
+            scripts,
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
             dir,

@@ -102,7 +102,7 @@ pub enum ScriptEngine {
     /// deeply buried, and for one input in 4,096. Where the processor has no lanes for signatures,
     /// it is the same as `Core`.
     Fast,
-    /// Both, for every input; a difference ends the run.
+    /// Both, for every input; a difference is saved, and the verdict of Core's engine counts.
     Both,
 }
 

@@ -12,6 +12,7 @@ use super::clock::{Waits, words_of};
 use super::options::Method;
 use super::peers::PeerReport;
 use crate::hash::Hash;
+use crate::sync::block::difference::ScriptDifference;
 
 /// How an activation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +95,9 @@ pub struct Summary {
     pub counts: Counts,
     /// Who has checked scripts, and how many.
     pub scripts: ScriptCounts,
+    /// An input about which Apus and Core's engine disagree, because of which that engine alone
+    /// checks scripts in this directory.
+    pub script_difference: Option<ScriptDifference>,
     /// Wall clock time.
     pub elapsed: Duration,
     /// Processor time, summed over all cores.

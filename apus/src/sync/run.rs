@@ -85,6 +85,7 @@ pub fn sync_on(
         };
         let summary = summary.map_err(|error| {
             let error = with_first_refusal(error, &node);
+            let error = with_script_difference(error, &node);
             with_loaded_snapshot(error, &node, claim.as_ref())
         })?;
         let replaces = rebuild.is_some();
@@ -313,6 +314,14 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
     }
 }
 
+/// Adds to an error about a refused block that a fault of Apus was found by it.
+fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
+    match (&error, node.scripts.difference()) {
+        (SyncError::Refused(_), Some(difference)) => error.with_note(&format!(". {difference}")),
+        _ => error,
+    }
+}
+
 /// Adds to an error about what is missing that bitcoind can go on without Apus, if it works here
 /// with the snapshot that the blocks were to prove.
 fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
@@ -381,7 +390,8 @@ pub fn reindex_on(
             return Err(error);
         }
         bound_cache(&mut node);
-        let summary = run(&mut node, claim.as_ref(), started, observer, stop)?;
+        let summary = run(&mut node, claim.as_ref(), started, observer, stop)
+            .map_err(|error| with_script_difference(error, &node))?;
         end(node, Some(rebuild), summary)
     })
 }
@@ -503,6 +513,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         spilled_bytes: None,
         counts: node.ledger.counts,
         scripts: node.scripts.counts(),
+        script_difference: node.scripts.difference().cloned(),
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),

@@ -136,3 +136,62 @@ fn announce(choice: &Choice, observer: &dyn Observer) {
         observer.note(&line);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use apus_testchain::{Break, Spec};
+
+    use super::*;
+    use crate::disk::Disk;
+    use crate::hash::sha256d;
+    use crate::sync::node::Coins;
+    use crate::sync::options::{AssumeValid, Method, Options, ScriptEngine};
+    use crate::sync::progress::Unobserved;
+    use crate::sync::scan::{open_sources, scan_into_node};
+    use crate::wire::{Chain, Network};
+
+    #[test]
+    fn a_difference_about_a_script_counts_at_once_and_in_later_runs() {
+        let chain = apus_testchain::Chain::new(Spec::small(3));
+        let wrong = chain.broken(Break::P2pkhSignature).block;
+        let hash = sha256d(&wrong[..80]);
+        let stop = AtomicBool::new(false);
+        for method in [Method::InOrder, Method::Join] {
+            let place = tempfile::tempdir().unwrap();
+            let (file, network) = (place.path().join("blocks"), Network::new(Chain::Regtest));
+            let mut bytes = Vec::new();
+            for block in chain.blocks().chain([&wrong[..]]) {
+                bytes.extend_from_slice(&network.magic);
+                bytes.extend_from_slice(&(block.len() as u32).to_le_bytes());
+                bytes.extend_from_slice(block);
+            }
+            std::fs::write(&file, bytes).unwrap();
+            let options = Options {
+                method,
+                join_depth: 0,
+                assumevalid: AssumeValid::Nothing,
+                script_engine: ScriptEngine::Both,
+                ..Options::new(place.path().join("data"), network)
+            };
+            let open = || Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let mut node = open();
+            let sources = open_sources(&options, std::slice::from_ref(&file)).unwrap();
+            scan_into_node(&mut node, &sources, &Unobserved, &stop).unwrap();
+            node.scripts.is_faulty = true;
+            let went = connect_all(&mut node, None, &Unobserved, &stop).unwrap();
+            assert_eq!((went.chosen.method, went.interrupted), (method, false));
+            let [refusal] = &node.refusals[..] else { panic!("{:?}", node.refusals) };
+            assert_eq!(refusal.block, Some(hash));
+            let reason = &refusal.reason;
+            assert!(reason.starts_with("block-script-verify-flag-failed"), "{reason}");
+            let difference = node.scripts.difference().cloned();
+            assert!(difference.as_ref().is_some_and(|found| found.path.is_file()));
+            let tip = node.tip();
+            drop(node);
+            let node = open();
+            assert!(node.tree.node(node.tree.find(&hash).unwrap()).failed, "{method:?}");
+            assert_eq!((node.tip(), node.scripts.difference()), (tip, difference.as_ref()));
+            assert_eq!(node.options.script_engine, ScriptEngine::Core);
+        }
+    }
+}

@@ -14,6 +14,7 @@ use apus_testchain::{Break, Mix, Spec};
 use crate::broken_rules::assert_refused_for;
 use crate::support::chains::small;
 use crate::support::outcome::Outcome;
+use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World, try_sync_with};
 use crate::support::{Place, hash_of, with_genesis};
@@ -165,6 +166,43 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
         assert_eq!((checked(again.scripts), again.scripts.fast), (all, 0), "{method:?}");
         assert_eq!(place.muhash(), copy.muhash(), "{method:?}");
     }
+}
+
+#[test]
+fn a_saved_difference_leaves_all_scripts_to_cores_engine() {
+    let chain = small(3);
+    let place = Place::new(Network::Regtest);
+    let source = place.write("chain", &with_genesis(chain));
+    let name = "script-difference-00ff-0.json";
+    let path = place.network_dir().join(name);
+    std::fs::create_dir_all(place.network_dir()).unwrap();
+    std::fs::write(&path, "{}").unwrap();
+    let sync = ["sync", "--from", source.to_str().unwrap()];
+    let both = ["--assumevalid", "0", "--script-engine", "both", "--script-kernel", "portable"];
+    let output = apus(&place, &[&sync[..], &both].concat());
+    let remedy = "run `apus reindex`";
+    assert_ends(&output, 0, &["Warning: ", path.to_str().unwrap(), remedy]);
+    let first_line = stderr(&output).lines().next().unwrap().to_string();
+    let words = format!("; scripts by Bitcoin Core's engine alone, because of {name}");
+    assert!(first_line.ends_with(&words), "{first_line}");
+    let report = stdout(&output);
+    assert!(report.contains(remedy) && !report.contains("inputs by Apus"), "{report}");
+    let json = |args: &[&str]| -> serde_json::Value {
+        let output = apus(&place, args);
+        assert_ends(&output, 0, &[]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let reindex = [&["reindex", "--json"][..], &both].concat();
+    let found = json(&reindex);
+    let expected = serde_json::json!({"file": path, "unsaved": null});
+    assert_eq!(found["script_difference"], expected);
+    assert_eq!(found["script_checks"]["fast"], 0);
+    let found = json(&["verify", "--level", "4", "--assumevalid", "0", "--json"]);
+    assert_eq!(found["script_difference"], expected);
+    std::fs::remove_file(&path).unwrap();
+    let found = json(&reindex);
+    assert!(found["script_difference"].is_null(), "{found}");
+    assert!(found["script_checks"]["fast"].as_u64() > Some(1_000), "{found}");
 }
 
 /// Nothing of a part of a block is saved before all its signatures are verified.

@@ -3,9 +3,11 @@
 //! [`shared::Shared::checked`] reads it and checks all rules that need no coins;
 //! [`prepare::Prepared`] lays out which coins it spends and creates; with the coins that it spends,
 //! [`validate::Validation`] checks the rest, its scripts by [`scripts::ScriptChecker`], and encodes
-//! the undo data. Nothing here knows where coins come from, or in which order blocks do.
+//! the undo data. A [`difference`] between Core's engine and the fast way takes the latter out of
+//! use. Nothing here knows where coins come from, or in which order blocks do.
 
 pub(super) mod check;
+pub(super) mod difference;
 pub(super) mod prepare;
 pub(super) mod scripts;
 pub(super) mod shared;

@@ -4,13 +4,14 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use secp_lanes::Kernel;
 
+use super::difference::ScriptDifference;
 use crate::chain::{BlockId, Tree};
-use crate::disk::Disk;
-use crate::hash::{hex, sha256d};
+use crate::disk::{Disk, StoreError};
 use crate::rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
 use crate::sighash::{SharedHashes, TxSighash};
 use crate::sync::assumevalid::is_buried_below_best;
@@ -41,6 +42,12 @@ pub(crate) struct ScriptChecker {
     /// Where to save an input about which the two disagree.
     disk: Disk,
     directory: PathBuf,
+    /// An input about which they disagreed, in this run or an earlier one: from then on Core's
+    /// engine alone checks scripts.
+    difference: OnceLock<ScriptDifference>,
+    /// Whether the fast way has a fault: it finds each input valid, and the engine is asked too.
+    #[cfg(test)]
+    pub is_faulty: bool,
     fast: AtomicU64,
     core: AtomicU64,
     rechecked: AtomicU64,
@@ -101,23 +108,43 @@ thread_local! {
 }
 
 impl ScriptChecker {
-    /// A checker for a data directory's blocks.
-    pub fn new(options: &Options, disk: &Disk) -> Self {
+    /// A checker for a data directory's blocks. Where a difference is saved, it uses Core's engine
+    /// alone.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn new(options: &Options, disk: &Disk) -> Result<Self, StoreError> {
         let mut salt = [0; 8];
         // Without randomness the salt is known, and all else holds.
         let _ = getrandom::fill(&mut salt);
-        Self {
-            engine: options.script_engine,
+        let directory = options.network_dir();
+        let difference = ScriptDifference::find(disk, &directory)?;
+        let engine = if difference.is_some() { ScriptEngine::Core } else { options.script_engine };
+        Ok(Self {
+            engine,
             buried_seconds: options.fast_scripts_buried,
             kernel: options.script_kernel,
             salt: u64::from_le_bytes(salt),
             disk: disk.clone(),
-            directory: options.network_dir(),
+            directory,
+            difference: difference.map(OnceLock::from).unwrap_or_default(),
+            #[cfg(test)]
+            is_faulty: false,
             fast: AtomicU64::new(0),
             core: AtomicU64::new(0),
             rechecked: AtomicU64::new(0),
             signatures: AtomicU64::new(0),
-        }
+        })
+    }
+
+    /// Who checks scripts in this run, as far as a block may be checked by the fast way.
+    pub fn engine(&self) -> ScriptEngine {
+        self.engine
+    }
+
+    /// The first input known about which the fast way and Core's engine disagree.
+    pub fn difference(&self) -> Option<&ScriptDifference> {
+        self.difference.get()
     }
 
     /// Forgets what was checked, because all of it is checked again.
@@ -150,14 +177,17 @@ impl ScriptChecker {
     /// The first of them that Core's engine finds invalid.
     ///
     /// # Panics
-    /// If the fast way finds an input valid that Core's engine does not: a fault of Apus. What it
-    /// takes to reproduce it is saved first.
+    /// With debug assertions, if the fast way finds an input valid that Core's engine does not, so
+    /// that no test misses it. What it takes to reproduce it is saved first.
     pub fn check(
         &self,
         inputs: &impl Inputs,
         part: &Part,
-        checks: ScriptChecks,
+        mut checks: ScriptChecks,
     ) -> Result<(), RuleError> {
+        if self.difference.get().is_some() {
+            checks.engine = ScriptEngine::Core;
+        }
         let mut scratch = Scratch::default();
         let mut asked = match checks.engine {
             ScriptEngine::Core => Self::all(inputs, part),
@@ -206,7 +236,7 @@ impl ScriptChecker {
             return verdict;
         }
         if verdict.is_err() {
-            self.report_difference(tx, prevouts, input, checks.flags);
+            self.note_difference(tx, prevouts, input, checks.flags);
         }
         self.fast.fetch_add(1, Relaxed);
         self.rechecked.fetch_add(1, Relaxed);
@@ -243,6 +273,10 @@ impl ScriptChecker {
         assert_eq!(verdicts.len(), all.len(), "a verdict for each input");
         for (input, verdict) in all.iter_mut().zip(verdicts) {
             input.is_valid = verdict == FastVerdict::Valid;
+            #[cfg(test)]
+            if self.is_faulty {
+                (input.is_valid, input.is_chosen) = (true, true);
+            }
         }
         self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
         LANES.set(Some((self.kernel, lanes)));
@@ -262,39 +296,18 @@ impl ScriptChecker {
         (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
     }
 
-    /// Saves an input that the fast way finds valid and Core's engine does not, and panics.
-    fn report_difference(
-        &self,
-        tx: &TxView,
-        prevouts: &[Prevout],
-        input: usize,
-        flags: ScriptFlags,
-    ) -> ! {
-        let spent = prevouts.iter().map(|prevout| {
-            format!(
-                r#"{{"amount": {}, "scriptPubKey": "{}"}}"#,
-                prevout.amount,
-                hex(prevout.script)
-            )
-        });
-        let wtxid = sha256d(tx.bytes());
-        let text = format!(
-            "{{\n\"input\": {input},\n\"flags\": {flags},\n\"tx\": \"{}\",\n\"spent\": [{}]\n}}\n",
-            hex(tx.bytes()),
-            spent.collect::<Vec<_>>().join(",\n")
-        );
-        let path = self.directory.join(format!("script-difference-{wtxid}-{input}.json"));
-        let saved = match self.disk.write_atomically(&path, text.as_bytes()) {
-            Ok(()) => format!("Saved in {}; please report it", path.display()),
-            Err(error) => format!("It could not be saved ({error}); please report it: {text}"),
-        };
-        panic!(
-            "Apus and Bitcoin Core's engine disagree about the script of input {input} of {} \
-             (wtxid {wtxid}): Apus finds it valid, and Core does not. {saved}. Blocks that were \
-             checked before may be invalid too: sync into a new directory with \
-             --script-engine=core",
-            tx.txid()
-        );
+    /// Saves an input that the fast way finds valid and Core's engine does not. From now on the
+    /// engine checks alone.
+    fn note_difference(&self, tx: &TxView, prevouts: &[Prevout], input: usize, flags: ScriptFlags) {
+        let save =
+            || ScriptDifference::save(&self.disk, &self.directory, tx, prevouts, input, flags);
+        let difference = self.difference.get_or_init(save);
+        tracing::error!(target: "validation", "{difference}");
+        #[cfg(test)]
+        let is_expected = self.is_faulty;
+        #[cfg(not(test))]
+        let is_expected = false;
+        debug_assert!(is_expected, "{difference}");
     }
 
     /// Who has checked how many scripts so far.
@@ -313,8 +326,6 @@ impl ScriptChecker {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     use super::*;
     use crate::testdata::{blocks_of, data};
     use crate::wire::{BlockView, Chain, flags};
@@ -324,7 +335,7 @@ mod tests {
         let options =
             Options { script_engine: engine, ..Options::new(directory.to_path_buf(), network) };
         std::fs::create_dir_all(options.network_dir()).unwrap();
-        ScriptChecker::new(&options, &Disk::new())
+        ScriptChecker::new(&options, &Disk::new()).unwrap()
     }
 
     /// The first block whose second transaction spends something: of one input, without a witness.
@@ -418,30 +429,55 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_valid_is_saved_and_ends_the_run() {
+    fn a_wrong_valid_is_saved_and_the_engines_verdict_counts() {
         let place = tempfile::tempdir().unwrap();
-        let checker = checker(place.path(), ScriptEngine::Both);
         let view = block_with_spend();
-        let tx = view.tx(1);
-        // No signature is for this script.
-        let prevout =
-            Prevout { amount: 7, script: &[0x51, 0x69, 0x00], height: 1, is_coinbase: false };
-        let prevouts = vec![prevout; tx.input_count()];
+        let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
         let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
-        let checks = ScriptChecks { flags, engine: ScriptEngine::Both };
-        let scripts = TxScripts::new(&tx, &prevouts, flags).unwrap();
-        let ask = |is_valid| checker.ask_core(&scripts, &tx, &prevouts, 0, checks, is_valid);
-        assert_eq!(ask(false).unwrap_err().reason, "block-script-verify-flag-failed");
-        let panic = catch_unwind(AssertUnwindSafe(|| ask(true))).unwrap_err();
-        let words = panic.downcast_ref::<String>().unwrap();
-        assert!(words.contains("--script-engine=core"), "{words}");
-        let saved = std::fs::read_dir(place.path().join("regtest")).unwrap().next().unwrap();
-        let saved = saved.unwrap();
-        assert!(words.contains(saved.path().to_str().unwrap()), "{words}");
-        let json: serde_json::Value =
-            serde_json::from_slice(&std::fs::read(saved.path()).unwrap()).unwrap();
-        assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
-        assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
-        assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
+        // No signature is for the first script; any is for the second.
+        let (never, always) = (&[0x51, 0x69, 0x00][..], &[0x51][..]);
+        let check = |checker: &ScriptChecker, engine, script: &[u8]| {
+            checker.check(&Spends { view: &view, script }, &part, ScriptChecks { flags, engine })
+        };
+        for engine in [ScriptEngine::Fast, ScriptEngine::Both] {
+            let mut checker = checker(place.path(), engine);
+            checker.is_faulty = true;
+            assert_eq!(check(&checker, engine, always), Ok(()));
+            assert_eq!(checker.difference(), None);
+            let error = check(&checker, engine, never).unwrap_err();
+            assert_eq!(error.reason, "block-script-verify-flag-failed");
+            let difference = checker.difference().unwrap().clone();
+            let json = std::fs::read(&difference.path).unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
+            assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
+            assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
+            // From then on the engine checks alone, and every other run finds the file.
+            let before = checker.counts();
+            assert_eq!(check(&checker, engine, always), Ok(()));
+            let after = checker.counts();
+            assert_eq!((after.fast, after.core), (before.fast, before.core + 1));
+            let next = self::checker(place.path(), engine);
+            assert_eq!((next.engine(), next.difference()), (ScriptEngine::Core, Some(&difference)));
+            std::fs::remove_file(&difference.path).unwrap();
+            assert_eq!(self::checker(place.path(), engine).engine(), engine);
+        }
+    }
+
+    #[test]
+    fn a_difference_that_cannot_be_saved_is_told_in_full() {
+        let place = tempfile::tempdir().unwrap();
+        let view = block_with_spend();
+        let mut checker = checker(place.path(), ScriptEngine::Both);
+        checker.is_faulty = true;
+        std::fs::remove_dir_all(place.path().join("regtest")).unwrap();
+        let spends = Spends { view: &view, script: &[0x00] };
+        let checks = ScriptChecks { flags: flags::P2SH, engine: ScriptEngine::Both };
+        let part = Part { txs: 1..2, inputs: 0..usize::MAX };
+        assert!(checker.check(&spends, &part, checks).is_err());
+        let words = checker.difference().unwrap().to_string();
+        for part in ["--script-engine=core", r#""scriptPubKey": "00""#, "No such file"] {
+            assert!(words.contains(part), "{words}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::sums::Proof;
 use crate::disk::Disk;
 use crate::store::BlockSource;
+use crate::sync::block::scripts::ScriptChecker;
 use crate::sync::error::SyncError;
 use crate::sync::node::{Coins, Node};
 use crate::sync::options::Options;
@@ -19,6 +20,7 @@ pub(super) fn scanned(
     opened: &[BlockSource],
     directory: &TemporaryDir,
 ) -> Result<(Node, ScanEnd), SyncError> {
+    let scripts = ScriptChecker::new(options, &Disk::new())?;
     let options = Options {
         datadir: directory.path().to_path_buf(),
         blocks_dir: None,
@@ -31,6 +33,9 @@ pub(super) fn scanned(
     };
     let mut node = Node::open(&options, &Disk::new(), Coins::InPlace)?;
     node.ledger.keeps_blocks = false;
+    // A difference about scripts is kept, and counts, beyond the temporary directory.
+    node.options.script_engine = scripts.engine();
+    node.scripts = scripts;
     let end = scan_into_node(&mut node, opened, proof.observer, proof.stop)?;
     Ok((node, end))
 }

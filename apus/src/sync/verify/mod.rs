@@ -68,6 +68,7 @@ pub fn verify(
             damage: DamageList::default(),
             interrupted: false,
             counts: Default::default(),
+            script_difference: None,
             elapsed: started.elapsed(),
             cpu,
         };
@@ -76,6 +77,7 @@ pub fn verify(
             let level = go_up(&mut node, &mut found, observer, stop);
             found.levels.push(level);
         }
+        found.script_difference = node.scripts.difference().cloned();
         let is_pruned = node.ledger.pruning.is_pruned;
         let with_remedy = |damage: Damage| Damage {
             error: remedy::of_damage(options, is_pruned, damage.error),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::disk::StoreError;
 use crate::hash::Hash;
+use crate::sync::block::difference::ScriptDifference;
 use crate::sync::outcome::Counts;
 
 /// What to verify (the arguments of Core's `verifychain`).
@@ -39,6 +40,9 @@ pub struct Verified {
     pub interrupted: bool,
     /// The blocks that were read, and with level 4 the scripts that were checked.
     pub counts: Counts,
+    /// An input about which Apus and Core's engine disagree, because of which that engine alone
+    /// checks scripts in this directory.
+    pub script_difference: Option<ScriptDifference>,
     /// Wall clock time.
     pub elapsed: Duration,
     /// Processor time, summed over all cores.
