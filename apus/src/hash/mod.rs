@@ -1,7 +1,8 @@
 //! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes that
-//! scripts know, and MuHash3072. This module knows neither files nor what is hashed.
+//! scripts know, a keyed one, and MuHash3072. This module knows neither files nor what is hashed.
 
 mod elements;
+mod keyed;
 mod muhash;
 mod opcodes;
 mod ripemd160;
@@ -9,6 +10,7 @@ mod sha256;
 mod value;
 
 pub use elements::Elements;
+pub use keyed::HashKey;
 pub use muhash::MuHash;
 pub use opcodes::{hash160, hash160_many, sha1};
 pub use ripemd160::ripemd160;

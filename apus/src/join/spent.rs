@@ -132,8 +132,8 @@ impl<'a> InputNotes<'a> {
 pub struct BlockCoins<'a> {
     /// Height of the block.
     pub height: u32,
-    /// The CRC-32C of the block's bytes if the last pass reads them again.
-    pub crc: Option<u32>,
+    /// The keyed hash of the block's bytes if the last pass reads them again.
+    pub digest: Option<[u8; 16]>,
     /// If the block is read again, a [`SpendSource`] for each input but the coinbase's, in order.
     /// Else the number of transactions, and for each [`TxNotes`] and the [`InputNotes`] of its
     /// inputs, of which the coinbase has none.
@@ -158,10 +158,10 @@ const BLOCK_NOTED: u8 = 2;
 
 /// Appends what the first pass leaves of a block.
 pub fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
-    out.push(if block.crc.is_some() { BLOCK_READ_AGAIN } else { BLOCK_NOTED });
+    out.push(if block.digest.is_some() { BLOCK_READ_AGAIN } else { BLOCK_NOTED });
     put_varint(out, block.height.into());
-    if let Some(crc) = block.crc {
-        out.extend_from_slice(&crc.to_le_bytes());
+    if let Some(digest) = &block.digest {
+        out.extend_from_slice(digest);
     }
     put_varint(out, block.list.len() as u64);
     out.extend_from_slice(block.list);
@@ -198,9 +198,9 @@ impl<'a> BlockRecord<'a> {
         match cursor.u8()? {
             kind @ (BLOCK_READ_AGAIN | BLOCK_NOTED) => {
                 let height = number(cursor)?;
-                let crc = (kind == BLOCK_READ_AGAIN).then(|| cursor.u32()).transpose()?;
+                let digest = (kind == BLOCK_READ_AGAIN).then(|| cursor.array()).transpose()?;
                 let list = sized(cursor)?;
-                Ok(Self::Block(BlockCoins { height, crc, list }))
+                Ok(Self::Block(BlockCoins { height, digest, list }))
             }
             LATE_COIN => {
                 let (height, place) = (number(cursor)?, number(cursor)?);
@@ -226,8 +226,8 @@ mod tests {
     fn blocks_and_late_coins_come_back_as_they_were() {
         let mut bytes = Vec::new();
         let blocks = [
-            BlockCoins { height: 9, crc: Some(0xfeed), list: b"list" },
-            BlockCoins { height: 840_000, crc: None, list: b"" },
+            BlockCoins { height: 9, digest: Some([7; 16]), list: b"list" },
+            BlockCoins { height: 840_000, digest: None, list: b"" },
         ];
         blocks.iter().for_each(|block| put_block_coins(&mut bytes, block));
         put_late_coin(&mut bytes, 9, 2, 16, b"output");

@@ -152,7 +152,7 @@ fn blocks(data: &[u8]) {
         match record {
             BlockRecord::Block(block) => {
                 put_block_coins(&mut written, &block);
-                match block.crc {
+                match block.digest {
                     Some(_) => sources(block.list),
                     None => notes(block.list),
                 }

@@ -28,8 +28,8 @@ const WAIT: Duration = Duration::from_millis(20);
 pub(super) struct Bucket {
     heights: Range<u32>,
     bytes: Vec<u8>,
-    /// What the first pass left of each block: the checksum and where the list is.
-    blocks: Vec<Option<(Option<u32>, Range<usize>)>>,
+    /// What the first pass left of each block: the hash and where the list is.
+    blocks: Vec<Option<(Option<[u8; 16]>, Range<usize>)>>,
     /// In the order of heights and places.
     late: Vec<Late>,
 }
@@ -70,11 +70,11 @@ impl Bucket {
             let mut cursor = Cursor::new(&bytes[records]);
             while cursor.remaining() > 0 {
                 match BlockRecord::read(&mut cursor)? {
-                    BlockRecord::Block(BlockCoins { height, crc, list }) => {
+                    BlockRecord::Block(BlockCoins { height, digest, list }) => {
                         let index = height.checked_sub(heights.start).ok_or(Damaged)?;
                         let block = blocks.get_mut(index as usize).ok_or(Damaged)?;
                         let start = offset(list);
-                        *block = Some((crc, start..start + list.len()));
+                        *block = Some((digest, start..start + list.len()));
                     }
                     BlockRecord::Late(LateCoin { height, place, coin }) => {
                         let (start, len) = (offset(coin), coin.len() as u32);
@@ -91,8 +91,8 @@ impl Bucket {
     /// What the first pass left of the block at `height`.
     pub fn block(&self, height: u32) -> Option<BlockCoins<'_>> {
         let index = height.checked_sub(self.heights.start)?;
-        let (crc, list) = self.blocks.get(index as usize)?.as_ref()?;
-        Some(BlockCoins { height, crc: *crc, list: &self.bytes[list.clone()] })
+        let (digest, list) = self.blocks.get(index as usize)?.as_ref()?;
+        Some(BlockCoins { height, digest: *digest, list: &self.bytes[list.clone()] })
     }
 
     /// The coins of the block at `height` that partitions have met, in the order of its inputs:

@@ -56,8 +56,8 @@ impl Checking<'_> {
         let (shared, height) = (self.job.shared, self.job.plan.height(index));
         let step = self.job.plan.steps[index];
         let coins = bucket.block(height).expect("the first pass leaves a record of each block");
-        let payload = match coins.crc {
-            Some(crc) => self.read_again(index, crc, &coins, bucket)?,
+        let payload = match coins.digest {
+            Some(digest) => self.read_again(index, digest, &coins, bucket)?,
             None => {
                 let _timer = shared.clock.start(Stage::Validate);
                 let hash = &shared.tree.node(step.id).hash;
@@ -82,14 +82,15 @@ impl Checking<'_> {
     fn read_again(
         &self,
         index: usize,
-        crc: u32,
+        digest: [u8; 16],
         coins: &BlockCoins,
         bucket: &Bucket,
     ) -> Result<Vec<u8>, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
         let of_block = |fault: BlockFault| Fault::of_block(step, height, fault);
-        let block = shared.known(step, crc).map_err(of_block)?;
+        let is_known = |bytes: &[u8]| self.job.hash_key.hash(bytes) == digest;
+        let block = shared.known(step, is_known).map_err(of_block)?;
         let _timer = shared.clock.start(Stage::Validate);
         let scripts = Some(shared.script_checks(step.id));
         let (prepared, coins) = prepare(block, coins, bucket);

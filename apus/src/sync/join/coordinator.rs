@@ -148,8 +148,8 @@ impl<'a> Coordinator<'a> {
     /// Runs workers until all spans are read, one of them fails, or it is time to save.
     fn read_until_save(&mut self) -> Result<(), Fault> {
         let Self { shared, ledger, plan, work, observer, stop } = self;
-        let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
-        let job = Job::new(shared, plan, layout, *memory, parts);
+        let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let spans: VecDeque<usize> =
             (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
         let read = state.spans.iter().flat_map(|span| span.first..span.next);
@@ -196,8 +196,8 @@ impl<'a> Coordinator<'a> {
 
     fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let Self { shared, plan, work, observer, stop, .. } = self;
-        let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
-        let job = Job::new(shared, plan, layout, *memory, parts);
+        let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let (paired, dropped) = (&mut state.paired, &state.dropped);
         let ranges = ranges(&paired.done, memory.workers * RANGES_PER_WORKER);
         let ranges = Mutex::new(VecDeque::from(ranges));
@@ -236,8 +236,8 @@ impl<'a> Coordinator<'a> {
 
     fn check_until_save(&mut self) -> Result<(), Fault> {
         let Self { shared, ledger, plan, work, observer, stop } = self;
-        let Workspace { state, parts, layout, memory, save_every, .. } = &mut **work;
-        let job = Job::new(shared, plan, layout, *memory, parts);
+        let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let has_undo =
             |step: &crate::sync::block::step::Step| ledger.record(step.id).undo_pos().is_some();
         let checking = Checking {

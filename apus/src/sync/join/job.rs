@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::plan::Plan;
 use crate::disk::Parts;
+use crate::hash::HashKey;
 use crate::join::{Layout, Memory};
 use crate::rules::BlockContext;
 use crate::sync::block::shared::Shared;
@@ -16,6 +17,8 @@ pub(super) struct Job<'a> {
     pub memory: Memory,
     /// Records and spent coins.
     pub parts: &'a Parts,
+    /// By which blocks are known when they are read again.
+    pub hash_key: &'a HashKey,
     /// The height of the lowest block that was refused; `u32::MAX` if none was.
     fault: AtomicU32,
 }
@@ -28,8 +31,9 @@ impl<'a> Job<'a> {
         layout: &'a Layout,
         memory: Memory,
         parts: &'a Parts,
+        hash_key: &'a HashKey,
     ) -> Self {
-        Self { shared, plan, layout, memory, parts, fault: AtomicU32::new(u32::MAX) }
+        Self { shared, plan, layout, memory, parts, hash_key, fault: AtomicU32::new(u32::MAX) }
     }
 
     /// Where the block at `index` of the steps is, for the rules.

@@ -147,8 +147,8 @@ impl<'a> Reader<'a> {
             BlockKind::Once => self.meet(&block, height, &mut counts)?,
             BlockKind::LookUp | BlockKind::Repeat => self.spill(&block, height, &mut counts)?,
         }
-        let crc = has_scripts.then(|| crc32c::crc32c(block.view().bytes()));
-        let coins = BlockCoins { height, crc, list: self.notes.list() };
+        let digest = has_scripts.then(|| self.job.hash_key.hash(block.view().bytes()));
+        let coins = BlockCoins { height, digest, list: self.notes.list() };
         let bucket = self.job.layout.bucket_of(height);
         if std::mem::replace(&mut self.bucket, bucket) != bucket {
             // Frees the memory of the bucket before, to which this span does not come back.

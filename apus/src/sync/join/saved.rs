@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
 use crate::disk::SavedParts;
-use crate::hash::Hash;
+use crate::hash::{Hash, HashKey};
 use crate::join::Layout;
 use crate::leveldb::PendingTable;
 use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
-const MAGIC: &[u8; 8] = b"apusjn\x00\x02";
+const MAGIC: &[u8; 8] = b"apusjn\x00\x03";
 
 /// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub(super) struct Saved {
     pub key: Key,
     /// The directory of the records.
     pub spill: PathBuf,
+    /// By which blocks are known when they are read again.
+    pub hash_key: HashKey,
     pub layout: Layout,
     pub state: State,
     /// Double SHA-256 of the positions of all blocks that are read.
@@ -43,6 +45,7 @@ pub(super) struct Saved {
 pub(super) struct ToSave<'a> {
     pub key: &'a Key,
     pub spill: &'a Path,
+    pub hash_key: &'a HashKey,
     pub layout: &'a Layout,
     pub state: &'a State,
     pub positions: Hash,
@@ -57,6 +60,7 @@ impl ToSave<'_> {
             out.extend_from_slice(&self.key.target.0);
             put_bytes(out, self.key.kind.as_bytes());
             put_bytes(out, self.spill.as_os_str().as_bytes());
+            out.extend_from_slice(self.hash_key.as_bytes());
             let Layout { partition_bits, bucket_ends, first_height } = self.layout;
             put_numbers(out, &[u64::from(*partition_bits), u64::from(*first_height)]);
             put_list(out, bucket_ends, |out, end| out.extend_from_slice(&end.to_le_bytes()));
@@ -74,21 +78,22 @@ impl Saved {
         let mut cursor = Cursor::new(content);
         let key = read_key(&mut cursor).ok()?;
         let spill = PathBuf::from(OsStr::from_bytes(bytes(&mut cursor).ok()?));
+        let hash_key = HashKey::new(cursor.array().ok()?);
         let (layout, state, positions) = read(&mut cursor).ok()?;
         let mut rest = &content[cursor.position()..];
         let parts = SavedParts::read(&mut rest).filter(|_| rest.is_empty())?;
         let fits =
             parts.parts() == layout.parts() && state.paired.done.len() == layout.partitions();
-        fits.then_some(Self { key, spill, layout, state, positions, parts })
+        fits.then_some(Self { key, spill, hash_key, layout, state, positions, parts })
     }
 }
 
 /// The bytes of a progress file, read and written once more; `None` for anything else.
 #[cfg(feature = "internals")]
 pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
-    let Saved { key, spill, layout, state, positions, parts } = Saved::parse(file)?;
-    let (key, layout, state, parts) = (&key, &layout, &state, &parts);
-    Some(ToSave { key, spill: &spill, layout, state, positions, parts }.to_bytes())
+    let Saved { key, spill, hash_key, layout, state, positions, parts } = Saved::parse(file)?;
+    let (key, hash_key, layout, state, parts) = (&key, &hash_key, &layout, &state, &parts);
+    Some(ToSave { key, spill: &spill, hash_key, layout, state, positions, parts }.to_bytes())
 }
 
 fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
@@ -251,10 +256,13 @@ mod tests {
         let (key, saved) = (Key { base, target, kind }, parts.save().unwrap());
         let positions = Hash([3; 32]);
         let (spill, layout, state) = (dir.path(), &layout, &state);
-        let to_save = ToSave { key: &key, spill, layout, state, positions, parts: &saved };
+        let hash_key = &HashKey::new([4; 32]);
+        let to_save =
+            ToSave { key: &key, spill, hash_key, layout, state, positions, parts: &saved };
         let file = to_save.to_bytes();
         let found = Saved::parse(&file).unwrap();
         assert_eq!((&found.key, &found.layout, found.positions), (&key, layout, positions));
+        assert_eq!(&found.hash_key, hash_key);
         assert_eq!((&found.parts, &found.state, found.spill.as_path()), (&saved, state, spill));
         for at in 0..file.len() {
             let mut damaged = file.clone();

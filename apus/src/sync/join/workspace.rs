@@ -10,7 +10,7 @@ use super::saved::{Key, Saved, ToSave};
 use super::state::{State, UndoAt};
 use crate::chain::{BlockId, Tree};
 use crate::disk::{Caching, Disk, Parts, StoreError};
-use crate::hash::{Hash, Sha256d};
+use crate::hash::{Hash, HashKey, Sha256d};
 use crate::join::{Layout, Memory, cut};
 use crate::store::IndexRecord;
 use crate::sync::commit::Ledger;
@@ -35,6 +35,9 @@ pub(super) struct Workspace {
     pub parts: Parts,
     pub layout: Layout,
     pub memory: Memory,
+    /// By which blocks are known when they are read again. Fresh for each join, so that nobody who
+    /// makes a block, or a disk, knows it.
+    pub hash_key: HashKey,
     pub state: State,
     /// Time from one save to the next.
     pub save_every: Duration,
@@ -79,12 +82,13 @@ impl Workspace {
         let mut state = State::new(&cut(&sizes, memory.workers), layout.partitions());
         state.assumed = plan.assumed_blocks(&node.tree);
         let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
-        Ok(Self { disk, progress, spill, key, parts, layout, memory, state, save_every })
+        let hash_key = HashKey::random();
+        Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
     }
 
     fn resume(node: &Node, key: Key, saved: Saved) -> Result<Self, StoreError> {
         let memory = memory(node);
-        let (layout, state) = (saved.layout, saved.state);
+        let Saved { layout, state, hash_key, .. } = saved;
         let (spill, progress) = (saved.spill, progress_path(&node.options));
         let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
         let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
@@ -94,7 +98,7 @@ impl Workspace {
             checked = state.checked,
             "carrying on with an interrupted join"
         );
-        Ok(Self { disk, progress, spill, key, parts, layout, memory, state, save_every })
+        Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
     }
 
     /// Saves the progress: records and spent coins, and then the file that names their places. What
@@ -112,6 +116,7 @@ impl Workspace {
         let to_save = ToSave {
             key: &self.key,
             spill: &self.spill,
+            hash_key: &self.hash_key,
             layout: &self.layout,
             state: &self.state,
             positions: positions(&self.state, plan, &ledger.records),

@@ -159,9 +159,9 @@ fn joined() -> Vec<(&'static str, Vec<u8>)> {
     tx.put(&mut notes);
     [first, second].iter().for_each(|input| input.put(&tx, &mut notes));
     let (mut block, mut noted, mut late) = (Vec::new(), Vec::new(), Vec::new());
-    let coins = BlockCoins { height, crc: Some(0x0102_0304), list: &sources };
+    let coins = BlockCoins { height, digest: Some([0x33; 16]), list: &sources };
     put_block_coins(&mut block, &coins);
-    put_block_coins(&mut noted, &BlockCoins { crc: None, list: &notes, ..coins });
+    put_block_coins(&mut noted, &BlockCoins { digest: None, list: &notes, ..coins });
     put_late_coin(&mut late, height, place, code, output);
     vec![
         ("join-outputs", outputs),

@@ -5,13 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
 use apus::store::FlatFilePos;
-use apus::sync::{self, Method, Options, Summary, SyncError, Unobserved};
+use apus::sync::{self, Method, Options, Phase, Progress, Summary, SyncError, Unobserved};
 use apus::wire::{Chain, Network, genesis_block};
+use bitcoin::VarInt;
+use bitcoin::consensus::{deserialize, serialize};
 
 use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
+use crate::support::stop_when::StopWhen;
 use crate::support::{Place, hash_of, with_genesis};
 
 /// A synced directory, the blocks in it, and a file with good copies.
@@ -206,6 +209,45 @@ fn a_damaged_block_is_replaced_before_it_is_disconnected() {
     assert_eq!((summary.height, replaced(&summary).len()), (210, 1));
     assert_eq!(synced.place.muhash(), alone.muhash());
     Judge::open(&synced.place).expect("the engine opens the result").read_everything();
+}
+
+/// The polynomial of CRC-32C as bits in the order in which they are read. Added to any bytes, it
+/// leaves their CRC as it is.
+const CRC_32C: [u8; 5] = [0xf1, 0x76, 0xec, 0x05, 0x01];
+
+/// Between its first and its last pass a join knows a block by a hash that nobody can aim at.
+#[test]
+fn a_block_that_changes_within_a_join_is_replaced() {
+    let blocks = with_genesis(small(5));
+    let place = Place::new(Chain::Regtest);
+    let good = [place.write("good", &blocks)];
+    let options = Options { method: Method::Join, join_depth: 0, ..place.options() };
+    let stop = AtomicBool::new(false);
+    let until = StopWhen(&stop, |seen: &Progress| seen.phase == Phase::JoinMatching);
+    let stopped = sync::sync(&options, &good, &until, &stop).unwrap();
+    assert!(stopped.saved_join.is_some());
+    let synced = Synced { place, blocks, good: good[0].clone(), set: Default::default() };
+    // What the coinbase's witness has is used in the first pass alone.
+    let parsed: bitcoin::Block = deserialize(&synced.blocks[150]).unwrap();
+    assert_eq!(parsed.txdata[0].input[0].witness.len(), 1);
+    let coinbase = serialize(&parsed.txdata[0]).len();
+    let reserved = 80 + VarInt(parsed.txdata.len() as u64).size() + coinbase - 4 - 32;
+    synced.damage(150, |bytes, at| {
+        let block = &mut bytes[at..][..synced.blocks[150].len()];
+        let before = crc32c::crc32c(block);
+        block[reserved..].iter_mut().zip(CRC_32C).for_each(|(byte, bits)| *byte ^= bits);
+        assert_eq!(crc32c::crc32c(block), before);
+        assert_ne!(block, synced.blocks[150]);
+    });
+    let (read_again, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let watch = StopWhen(&read_again, |seen: &Progress| seen.phase == Phase::JoinReading);
+    let summary = sync::sync(&options, &good, &watch, &stop).unwrap();
+    assert_eq!(summary.height as usize, synced.blocks.len() - 1);
+    assert!(!read_again.into_inner(), "it has carried on with the saved join");
+    assert_eq!(replaced(&summary).len(), 1, "{:?}", summary.refusals);
+    let pos = synced.pos(150);
+    let stored = std::fs::read(synced.blk(pos.file)).unwrap();
+    assert!(stored[pos.pos as usize..].starts_with(&synced.blocks[150]));
 }
 
 #[test]
