@@ -1,19 +1,21 @@
 //! The blocks whose scripts need not be checked, exactly as Core's `ConnectBlock` decides it.
 
+use super::claim::Claim;
 use super::options::{AssumeValid, BURIED_SECONDS};
 use crate::chain::{BlockId, Tree};
 use crate::rules::{Work, equivalent_time};
 
-/// The block at `height` up to which `option` assumes every block to be valid: the assumed block or
-/// an ancestor of it, if the best header has the network's minimum work. If the assumed block is
-/// the built-in one, two weeks of work must lie on top as well; one that the user names is taken at
-/// the user's word.
+/// The block at the claim's `height` up to which `option` assumes every block to be valid: the
+/// assumed block or an ancestor of it, if the best header has the network's minimum work. If the
+/// assumed block is the built-in one, two weeks of work must lie on top as well; one that the user
+/// names is taken at the user's word.
 ///
 /// # Errors
 /// Words for the condition that is not met, and what to do.
 pub(super) fn vouched_for(
     option: AssumeValid,
     tree: &Tree,
+    claim: &Claim,
     height: u32,
 ) -> Result<BlockId, String> {
     let network = tree.network();
@@ -24,9 +26,11 @@ pub(super) fn vouched_for(
     };
     let unmet = |what: String| {
         format!(
-            "the blocks up to the hints' height of {height} cannot be assumed valid: {what}. \
-             --assumevalid=0 checks everything (with undo data), and a sync without --hints \
-             needs no such assumption"
+            "the blocks up to {} height of {height} cannot be assumed valid: {what}. \
+             --assumevalid=0 checks everything (with undo data), and a sync without {} needs no \
+             such assumption",
+            claim.whose(),
+            claim.option()
         )
     };
     let name = "name a block that you know with --assumevalid=HASH";
@@ -49,7 +53,8 @@ pub(super) fn vouched_for(
         let at = tree.node(assumed).height;
         return Err(unmet(format!(
             "block {hash}, the one assumed valid, is at height {at} and so no descendant of the \
-             block at the hints' height; name a later one with --assumevalid=HASH"
+             block at {} height; name a later one with --assumevalid=HASH",
+            claim.whose()
         )));
     };
     let best = tree.best_header();
@@ -63,8 +68,9 @@ pub(super) fn vouched_for(
     }
     if option == AssumeValid::BuiltIn && !is_buried(tree, target, best, BURIED_SECONDS) {
         return Err(unmet(format!(
-            "where the assumed block is the one built in, two weeks of work must lie on top of the \
-             hints' height, and the best header is at height {}; bring more blocks, or {name}",
+            "where the assumed block is the one built in, two weeks of work must lie on top of {} \
+             height, and the best header is at height {}; bring more blocks, or {name}",
+            claim.whose(),
             tree.node(best).height
         )));
     }

@@ -51,12 +51,12 @@ pub enum SyncError {
     /// Options are wrong, or contradict each other.
     #[error("{0}")]
     WrongOptions(String),
-    /// SwiftSync found a block that is not valid, or undo data that is wrong. Nothing was
-    /// committed.
-    #[error("{0}. Nothing was committed: a sync without --hints finds the best valid chain")]
+    /// A SwiftSync or a proof found a block that is not valid, or undo data that is wrong. Nothing
+    /// was committed.
+    #[error("{0}")]
     Refused(Refusal),
-    /// SwiftSync cannot prove this chain. Nothing was committed.
-    #[error("{0}. Nothing was committed: sync without --hints")]
+    /// A SwiftSync or a proof cannot prove this chain. Nothing was committed.
+    #[error("{0}")]
     Unproved(String),
     /// A rebuilt UTXO set would be lower than the present one, which was kept.
     #[error("{0}")]

@@ -125,7 +125,10 @@ pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncE
     let in_order = |why: &str| Ok(Choice::in_order(node, Some(waiting), why));
     match options.method {
         Method::InOrder => return in_order("--method=order asks for it"),
-        Method::SwiftSync => return in_order("the tip is at the hints' height or above"),
+        Method::SwiftSync => {
+            let whose = claim.map_or("the hints'", Claim::whose);
+            return in_order(&format!("the tip is at {whose} height or above"));
+        }
         Method::Auto | Method::Join => {}
     }
     let joined = match joined(node) {

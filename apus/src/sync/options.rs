@@ -166,7 +166,16 @@ impl Method {
 impl Options {
     /// Whether a file says which outputs are unspent, until the blocks prove it.
     pub(super) fn has_claim(&self) -> bool {
-        self.hints.is_some() || self.snapshot.is_some()
+        self.claim_option().is_some()
+    }
+
+    /// The option that names the file which says which outputs are unspent; `None` if none does.
+    pub(super) fn claim_option(&self) -> Option<&'static str> {
+        match (&self.hints, &self.snapshot) {
+            (Some(_), _) => Some("--hints"),
+            (None, Some(_)) => Some("--snapshot"),
+            (None, None) => None,
+        }
     }
 
     /// Core's defaults, with a thread for each core.

@@ -91,7 +91,9 @@ impl Phase {
             Self::DownloadingHeaders => "Downloading headers",
             Self::DownloadingBlocks => "Downloading the blocks that come first",
             Self::WaitingForWork => "Waiting for a chain with the minimum work",
-            Self::WaitingForHeaders => "Waiting for headers up to the height of the hints",
+            Self::WaitingForHeaders => {
+                "Waiting for headers up to the height of the hints or the snapshot"
+            }
             Self::Following => "Waiting for new blocks",
         }
     }

@@ -42,19 +42,35 @@ pub(super) fn of_damage(options: &Options, is_pruned: bool, mut error: StoreErro
     named(options, error)
 }
 
-/// [`naming`], for work with a hints file or a snapshot: adds what to do if that file is to blame.
-pub(super) fn naming_with_hints<T>(
+/// [`naming`], for work that builds a UTXO set: adds, if a SwiftSync has failed, that nothing was
+/// committed, and what to do without the hints or the snapshot.
+pub(super) fn naming_uncommitted<T>(
+    options: &Options,
+    work: impl FnOnce() -> Result<T, SyncError>,
+) -> Result<T, SyncError> {
+    naming(options, work).map_err(|error| {
+        let Some(option) = options.claim_option() else { return error };
+        let next = match error {
+            SyncError::Hints { .. } | SyncError::Differs { .. } => "get the right hints, or ",
+            SyncError::Snapshot { .. } => {
+                "`apus snapshot verify` names coins that differ; get a right snapshot, or "
+            }
+            SyncError::Refused(_) | SyncError::Unproved(_) => "",
+            _ => return error,
+        };
+        error.with_note(&format!(". Nothing was committed: {next}sync without {option}"))
+    })
+}
+
+/// [`naming`], for a proof of hints, which commits nothing: adds what to do if they are wrong.
+pub(super) fn naming_wrong_hints<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
 ) -> Result<T, SyncError> {
     naming(options, work).map_err(|error| match error {
         SyncError::Hints { .. } | SyncError::Differs { .. } => {
-            error.with_note(". Nothing was committed: get the right hints, or sync without --hints")
+            error.with_note(". Get the right hints, or sync without --hints")
         }
-        SyncError::Snapshot { .. } => error.with_note(
-            ". Nothing was committed: `apus snapshot verify` names coins that differ; get a right \
-             snapshot, or sync without --snapshot",
-        ),
         other => other,
     })
 }

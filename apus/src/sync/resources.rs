@@ -210,7 +210,7 @@ impl SwiftShare {
         Self::of(workers, survivors_bytes, all.saturating_sub(held)).ok_or_else(|| {
             format!(
                 "SwiftSync needs at least {} MiB of memory for this chain, and {} MiB are \
-                 available ({}): make more memory available, or sync without --hints",
+                 available ({}): make more memory available",
                 (held + WORKER_BYTES + SURVIVORS_BYTES_MIN).div_ceil(MIB),
                 all / MIB,
                 limit.map_or_else(String::new, |limit| limit.source),

@@ -49,7 +49,7 @@ pub fn sync_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    remedy::naming_with_hints(options, || {
+    remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
         let has_peers = Peers::wanted(options).is_some();
@@ -374,7 +374,7 @@ pub fn reindex_on(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    remedy::naming_with_hints(options, || {
+    remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;

@@ -92,11 +92,12 @@ impl Unfinished {
         match self {
             Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
             Self::Join(_) => {
-                "the same command carries on; one with --method=order, or with --hints, gives it up"
+                "the same command carries on; one with --method=order, --hints or --snapshot gives \
+                 it up"
             }
             Self::SwiftSync { .. } => {
-                "the same command, with the same --hints, carries on; a command without hints \
-                 gives it up"
+                "the same command, with the same --hints or --snapshot, carries on; a command \
+                 without either gives it up"
             }
         }
     }

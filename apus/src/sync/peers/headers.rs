@@ -205,8 +205,8 @@ impl Waited {
                  peer with the best chain"
             }
             Phase::WaitingForHeaders => {
-                "The headers of all peers end below the height of the hints: waiting for a peer \
-                 that has more"
+                "The headers of all peers end below the height of the hints or the snapshot: \
+                 waiting for a peer that has more"
             }
             _ => return,
         };

@@ -50,7 +50,7 @@ pub fn verify_hints(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, SyncError> {
-    remedy::naming_with_hints(options, || {
+    remedy::naming_wrong_hints(options, || {
         let started = Instant::now();
         let claim = &Claim::Hints(HintsFile::open(hints)?);
         let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;

@@ -98,7 +98,8 @@ fn build_branch(
             return Ok(Activated::Stopped);
         }
         let plan = Plan::new(node, target, mode)?;
-        let words = plan.words_on_pruning(node).filter(|_| !std::mem::replace(&mut is_said, true));
+        let words =
+            plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| observer.note(words));
         let result = match node.options.aggregate {
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, observer, stop),

@@ -85,7 +85,11 @@ impl Fault {
         let block = |id: BlockId| Some(node.tree.node(id).hash);
         match self {
             Self::Store(error) | Self::NoUndo(_, error) => SyncError::Store(error),
-            Self::Usage(what) | Self::Memory(what) => SyncError::Input(what),
+            Self::Usage(what) => SyncError::Input(what),
+            Self::Memory(what) => SyncError::Input(match node.options.claim_option() {
+                Some(option) => format!("{what}, or sync without {option}"),
+                None => what,
+            }),
             Self::Stopped => SyncError::Input("a block that peers were to send is missing".into()),
             Self::Hints(error) => claim.of_hints(error),
             Self::Snapshot(error) => claim.of_snapshot(error),

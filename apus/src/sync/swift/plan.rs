@@ -109,7 +109,7 @@ impl Plan {
     }
 
     /// What the user is to know of pruning before the first block is read; `None` if there is none.
-    pub fn words_on_pruning(&self, node: &Node) -> Option<String> {
+    pub fn words_on_pruning(&self, node: &Node, claim: &Claim) -> Option<String> {
         let is_wanted = matches!(node.options.prune, Some(Prune::Target(_)));
         match (node.ledger.pruning.target(), self.mode) {
             _ if !is_wanted => None,
@@ -131,8 +131,9 @@ impl Plan {
                 };
                 format!(
                     "Blocks below height {} are not stored, since --prune would delete them: if \
-                     the hints turn out wrong, those have to come again{stripped}",
-                    self.stored_from
+                     {} turn out wrong, those have to come again{stripped}",
+                    self.stored_from,
+                    claim.name()
                 )
             }),
         }
@@ -169,9 +170,13 @@ pub(crate) fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>)
         )));
     };
     let beyond = || {
+        let (these_are, others) = match claim {
+            Claim::Hints(_) => ("the hints are", "hints"),
+            Claim::Snapshot(_) => ("the snapshot is", "a snapshot"),
+        };
         claim.error(format!(
-            "the hints are for height {height}, and the best chain of headers ends at \
-             {best_height}: bring more blocks, or hints for a lower height"
+            "{these_are} for height {height}, and the best chain of headers ends at \
+             {best_height}: bring more blocks, or {others} for a lower height"
         ))
     };
     if node.options.stop_at_height.is_some_and(|stop| stop < height) {
@@ -188,7 +193,7 @@ pub(crate) fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>)
     let header = node.tree.ancestor(best, height);
     let option = node.options.assumevalid;
     if option != AssumeValid::Nothing {
-        return match vouched_for(option, &node.tree, height) {
+        return match vouched_for(option, &node.tree, claim, height) {
             Ok(target) if base.is_some_and(|base| base != target) => Err(claim.error(format!(
                 "its base block at height {height} is not on the chain of the block assumed valid"
             ))),
@@ -238,8 +243,12 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
             let missing = node.tree.node(id);
             Fault::Usage(format!(
                 "block {} at height {} is in no source and not in the data directory: SwiftSync \
-                 needs every block up to height {height}; without --hints, those before it sync",
-                missing.hash, missing.height
+                 needs every block up to height {height}{}",
+                missing.hash,
+                missing.height,
+                node.options.claim_option().map_or_else(String::new, |option| format!(
+                    "; without {option}, those before it sync"
+                )),
             ))
         })
     })

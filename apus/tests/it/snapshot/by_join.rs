@@ -302,6 +302,7 @@ fn a_block_that_breaks_a_rule_is_refused_for_cores_reason() {
         let error = case.verify(&case.options(), &Unobserved).expect_err("it is invalid");
         let SyncError::Refused(refusal) = &error else { panic!("{rule:?}: {error}") };
         assert_refused_for(*rule, broken.reason, &refusal.reason);
+        assert!(!error.to_string().contains("committed"), "a proof commits nothing: {error}");
         assert_eq!(refusal.block, Some(hash_of(&broken.block)), "{rule:?}");
         assert_eq!(refusal.path.as_ref(), Some(&case.blocks), "{rule:?}");
         // A twin that narrowly keeps the rule.
@@ -326,6 +327,7 @@ fn a_block_that_issues_more_than_there_may_be_is_refused_for_cores_reason() {
     let options = options_of(&case.place, Mode::AssumeValid);
     let error = case.verify(&options, &Unobserved).unwrap_err();
     assert!(matches!(error, SyncError::Unproved(_)), "{error}");
+    assert!(!error.to_string().contains("committed"), "a proof commits nothing: {error}");
 }
 
 #[test]

@@ -220,6 +220,49 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
 }
 
 #[test]
+fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
+    let (world, _, right) = &*RIGHT;
+    let sync = |mode, blocks: &[Vec<u8>], snapshot: &Snapshot, change: fn(&mut Options)| {
+        let place = world.place();
+        let path = place.write_bytes("utxo.dat", &snapshot.to_bytes());
+        let source = match mode {
+            Mode::AssumeValid => place.write("blocks", blocks),
+            Mode::Full => world.write_source(&place, "source", &world.file_order()),
+        };
+        let base = world.options(&place, mode, &path);
+        let mut options = Options { hints: None, snapshot: Some(path), ..base };
+        change(&mut options);
+        let stop = AtomicBool::new(false);
+        sync::sync(&options, &[source], &Unobserved, &stop).unwrap_err().to_string()
+    };
+    let unknown = |options: &mut Options| {
+        options.assumevalid = apus::sync::AssumeValid::Block(apus::hash::Hash([7; 32]));
+    };
+    let mut lacking = world.blocks.clone();
+    lacking.remove(120);
+    let mut damaged = world.blocks.clone();
+    let middle = damaged[120].len() / 2;
+    damaged[120][middle] ^= 1;
+    let mut wrong = right.clone();
+    wrong.coins[3].1.amount += 1;
+    let nothing: fn(&mut Options) = |_| {};
+    let errors = [
+        sync(Mode::AssumeValid, &world.blocks, right, unknown),
+        sync(Mode::AssumeValid, &lacking, right, nothing),
+        sync(Mode::AssumeValid, &damaged, right, nothing),
+        sync(Mode::AssumeValid, &world.blocks, &wrong, nothing),
+        sync(Mode::Full, &world.blocks, &wrong, nothing),
+    ];
+    for error in errors {
+        assert!(!error.contains("hints"), "there are none: {error}");
+        assert!(
+            error.contains("without --snapshot") || error.contains("bring more blocks"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn wrong_hints_are_named_too() {
     let (world, place, right) = &*RIGHT;
     let height = world.height();
