@@ -271,13 +271,15 @@ pub fn pruned_text(pruned: &Pruned) -> String {
     )
 }
 
-/// Prints the refusals to standard error.
+/// Prints the refusals and the repaired blocks to standard error.
 pub fn print_refusals(summary: &Summary) {
-    for refusal in summary.refusals.iter().take(REFUSALS_SHOWN) {
-        output::note(format_args!("Refused: {refusal}"));
-    }
-    if let Some(more) = summary.refusals.len().checked_sub(REFUSALS_SHOWN + 1) {
-        output::note(format_args!("… and {} more", more + 1));
+    for (what, blocks) in [("Repaired", &summary.repaired), ("Refused", &summary.refusals)] {
+        for block in blocks.iter().take(REFUSALS_SHOWN) {
+            output::note(format_args!("{what}: {block}"));
+        }
+        if let Some(more) = blocks.len().checked_sub(REFUSALS_SHOWN + 1) {
+            output::note(format_args!("… and {} more", more + 1));
+        }
     }
 }
 
@@ -310,6 +312,7 @@ mod tests {
             undo_from: 1,
             pruned: None,
             refusals: Vec::new(),
+            repaired: Vec::new(),
             stages: BTreeMap::new(),
             waits: Waits::default(),
             peers: Vec::new(),

@@ -35,6 +35,7 @@ struct SummaryJson {
     undo_from: u32,
     pruned: Option<PrunedJson>,
     refused: Vec<RefusalJson>,
+    repaired: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
     waits: WaitsJson,
     /// Coins that were read from the tables, since the cache did not hold them.
@@ -214,6 +215,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         undo_from: summary.undo_from,
         pruned: summary.pruned.as_ref().map(PrunedJson::of),
         refused: summary.refusals.iter().map(refusal_json).collect(),
+        repaired: summary.repaired.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
         waits: WaitsJson::of(&summary.waits),
         coins_looked_up: summary.waits.looked_up,

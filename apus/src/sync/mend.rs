@@ -215,7 +215,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
         }
     };
     let reason = format!("the copy stored here was damaged ({what}) and is replaced by {from}");
-    let refusal = refusal(node, &step, reason);
+    let repaired = refusal(node, &step, reason);
     let (shared, ledger) = node.split();
     let (files, tree) = (shared.files, shared.tree);
     let (block, prev) = (tree.node(step.id), tree.prev_hash(step.id));
@@ -234,8 +234,8 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     if let Some(undo) = undo {
         files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
     }
-    tracing::debug!(target: "blockstorage", %refusal, "replaced a damaged block");
-    node.refusals.push(refusal);
+    tracing::debug!(target: "blockstorage", %repaired, "replaced a damaged block");
+    node.repaired.push(repaired);
     Ok(())
 }
 

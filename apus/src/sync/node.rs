@@ -57,6 +57,8 @@ pub(super) struct Node {
     pub scripts: ScriptChecker,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
+    /// Stored copies of blocks that were damaged and are replaced.
+    pub repaired: Vec<Refusal>,
 }
 
 /// The UTXO set to work on.
@@ -107,6 +109,7 @@ impl Node {
             scripts,
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
+            repaired: Vec::new(),
             dir,
         };
         node.ledger.pruning = Pruning::new(options, index.pruned);

@@ -117,6 +117,8 @@ pub struct Summary {
     pub undo_from: u32,
     /// Blocks, and pieces of sources, that were not taken.
     pub refusals: Vec<Refusal>,
+    /// Stored copies of blocks that were damaged and are replaced.
+    pub repaired: Vec<Refusal>,
     /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
     /// What the thread that connects blocks in order waited for.

@@ -284,7 +284,9 @@ fn run_with_peers(
             // The first run chose the way and may have spilled; all else counts until now.
             let now = summary(node, started, interrupted);
             let refusals = [first.refusals, now.refusals].concat();
-            Summary { chosen: first.chosen, spilled_bytes: first.spilled_bytes, refusals, ..now }
+            let repaired = [first.repaired, now.repaired].concat();
+            let Summary { chosen, spilled_bytes, .. } = first;
+            Summary { chosen, spilled_bytes, refusals, repaired, ..now }
         }
         Some(first) => first,
         None => summary(node, started, true),
@@ -526,6 +528,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         refusals: std::mem::take(&mut node.refusals),
         stages: node.clock.stages(),
         waits: node.clock.waits(),
+        repaired: std::mem::take(&mut node.repaired),
         peers: Vec::new(),
     }
 }

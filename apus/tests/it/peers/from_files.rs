@@ -104,7 +104,7 @@ fn a_stored_block_that_is_damaged_is_asked_for_again() {
     let summary = try_sync(&options).0.unwrap();
     assert_eq!(summary.height, world().height());
     let words = "is replaced by that of a peer";
-    assert!(summary.refusals.iter().any(|refusal| refusal.reason.contains(words)));
+    assert!(summary.repaired.iter().any(|block| block.reason.contains(words)));
 }
 
 /// Changes the last byte of the stored block at a height.

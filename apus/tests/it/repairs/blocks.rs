@@ -14,6 +14,7 @@ use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
+use crate::support::program::{apus, assert_ends, stderr};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, hash_of, with_genesis};
 
@@ -70,10 +71,9 @@ impl Synced {
     }
 }
 
-/// The reasons of those refusals that report a replaced block.
+/// What is said of each replaced block.
 fn replaced(summary: &Summary) -> Vec<&str> {
-    let reasons = summary.refusals.iter().map(|refusal| refusal.reason.as_str());
-    reasons.filter(|reason| reason.contains("replaced")).collect()
+    summary.repaired.iter().map(|block| block.reason.as_str()).collect()
 }
 
 fn assert_names(error: &SyncError, words: &[&str]) {
@@ -112,7 +112,7 @@ fn every_kind_of_damage_is_replaced_when_the_block_is_connected() {
         let summary = synced.place.sync(std::slice::from_ref(&synced.good));
         let [said] = replaced(&summary)[..] else { panic!("{kind}: {:?}", summary.refusals) };
         assert!(said.contains("good at byte"), "{said}");
-        assert_eq!((summary.height as usize, summary.refusals.len()), (last, 1), "{kind}");
+        assert_eq!((summary.height as usize, summary.refusals.len()), (last, 0), "{kind}");
         let after = std::fs::read(synced.blk(0)).unwrap();
         assert!(after[..before.len().min(1000)] == before[..before.len().min(1000)]);
         synced.assert_whole();
@@ -169,13 +169,34 @@ fn a_reindex_names_the_damage_and_goes_on_after_a_sync_from_good_blocks() {
     );
     // All damaged blocks of the file are replaced in one run.
     let summary = synced.place.sync(std::slice::from_ref(&synced.good));
-    assert_eq!((replaced(&summary).len(), summary.refusals.len()), (2, 2));
+    assert_eq!((replaced(&summary).len(), summary.refusals.len()), (2, 0));
     assert_eq!(summary.counts.blocks, 0);
     let summary = synced.place.try_reindex().unwrap();
     let rest = synced.blocks.len() as u64 - 120;
     assert_eq!(summary.counts.blocks, rest, "it carried on where it had to stop");
     synced.assert_whole();
     assert!(synced.place.sync(std::slice::from_ref(&synced.good)).refusals.is_empty());
+}
+
+#[test]
+fn a_repair_is_reported_as_such_and_is_no_failure() {
+    let synced = Synced::new();
+    let good = synced.good.to_str().unwrap();
+    for json in [false, true] {
+        synced.damage(150, |bytes, at| bytes[at + 120] ^= 0x10);
+        synced.forget_coins();
+        let mut args = vec!["sync", "--from", good];
+        args.extend(json.then_some("--json"));
+        let output = apus(&synced.place, &args);
+        assert_ends(&output, 0, &["Repaired: block ", "was damaged", "is replaced by"]);
+        assert!(!stderr(&output).contains("Refused"), "{}", stderr(&output));
+        if json {
+            let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let hash = hash_of(&synced.blocks[150]).to_string();
+            assert_eq!(json["repaired"][0]["block"], hash);
+            assert_eq!(json["refused"], serde_json::json!([]));
+        }
+    }
 }
 
 #[test]
@@ -189,7 +210,7 @@ fn a_bad_copy_is_passed_over_for_a_good_one() {
     let error = synced.place.try_sync(std::slice::from_ref(&bad)).expect_err("no good copy");
     assert_names(&error, &["blk00000.dat at byte", "no good copy", "`apus sync --from`"]);
     let summary = synced.place.sync(&[bad, synced.good.clone()]);
-    assert_eq!((replaced(&summary).len(), summary.refusals.len()), (1, 2));
+    assert_eq!((replaced(&summary).len(), summary.refusals.len()), (1, 1));
     synced.assert_whole();
 }
 
