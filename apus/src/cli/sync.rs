@@ -27,9 +27,9 @@ use crate::sync::{self, Summary, SyncError};
 /// in Bitcoin Core.
 #[derive(Args)]
 pub struct SyncCommand {
-    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory.
-    /// May be given many times. With --connect, --addnode or --follow, peers have the blocks that
-    /// are missing in it or damaged.
+    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory, a
+    /// bootstrap.dat in it too. May be given many times. With --connect, --addnode or --follow,
+    /// peers have the blocks that are missing in it or damaged.
     #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
     pub from: Vec<PathBuf>,
     #[command(flatten)]

@@ -44,6 +44,21 @@ impl BlockSource {
         Ok(Self { files, magic })
     }
 
+    /// What a user means by `path`: the blocks of [`BlockSource::open`], and those of a
+    /// `bootstrap.dat` in the directory.
+    ///
+    /// # Errors
+    /// As for [`BlockSource::open`].
+    pub fn open_all(path: &Path, network: &Network) -> Result<Vec<Self>> {
+        let bootstrap = path.join("bootstrap.dat");
+        if !bootstrap.is_file() {
+            return Ok(vec![Self::open(path, network)?]);
+        }
+        let has_block_files = find_blocks_directory(path, network)?.is_some();
+        let named = [has_block_files.then_some(path), Some(bootstrap.as_path())];
+        named.into_iter().flatten().map(|path| Self::open(path, network)).collect()
+    }
+
     /// The files, in the order in which they are scanned.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
@@ -71,14 +86,26 @@ impl BlockSource {
     }
 }
 
-/// The directory of block files that a user names by `path`.
-fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
-    let below = |network: &Network| path.join(network.subdirectory).join("blocks");
-    for candidate in [path.to_path_buf(), below(network), path.join("blocks")] {
+/// The directory of block files that a user names by `path`; `None` if there are none.
+fn find_blocks_directory(path: &Path, network: &Network) -> Result<Option<PathBuf>> {
+    let below = path.join(network.subdirectory).join("blocks");
+    for candidate in [path.to_path_buf(), below, path.join("blocks")] {
         if !block_files(&candidate)?.is_empty() {
-            return Ok(candidate);
+            return Ok(Some(candidate));
         }
     }
+    Ok(None)
+}
+
+/// The directory of block files that a user names by `path`.
+///
+/// # Errors
+/// There is none, or one of another network.
+fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
+    if let Some(found) = find_blocks_directory(path, network)? {
+        return Ok(found);
+    }
+    let below = |network: &Network| path.join(network.subdirectory).join("blocks");
     for other in other_networks(network) {
         if !block_files(&below(&other))?.is_empty() {
             let (name, chain) = (display_name(&other), other.chain.name());
@@ -86,5 +113,6 @@ fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
             return Err(StoreError::new(path, what));
         }
     }
-    Err(StoreError::new(path, "there are no block files (blk00000.dat, …) in this directory"))
+    let what = "there are no block files (blk00000.dat, …) and no bootstrap.dat in this directory";
+    Err(StoreError::new(path, what))
 }

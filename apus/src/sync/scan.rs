@@ -29,8 +29,9 @@ pub(super) fn open_sources(
     options: &Options,
     paths: &[PathBuf],
 ) -> Result<Vec<BlockSource>, SyncError> {
-    let opened = paths.iter().map(|path| BlockSource::open(path, &options.network));
-    Ok(opened.collect::<Result<_, _>>()?)
+    let opened = paths.iter().map(|path| BlockSource::open_all(path, &options.network));
+    let opened: Vec<Vec<BlockSource>> = opened.collect::<Result<_, _>>()?;
+    Ok(opened.into_iter().flatten().collect())
 }
 
 /// What a scan fills.

@@ -284,6 +284,23 @@ fn txoutset_info_prints_cores_object_whatever_else_it_is_asked() {
 }
 
 #[test]
+fn a_directory_with_a_bootstrap_dat_is_a_source() {
+    let blocks = std::fs::read(data("regtest-1-206.dat")).unwrap();
+    for has_block_files in [false, true] {
+        let place = Place::new(Chain::Regtest);
+        let source = place.root().join("source");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::write(source.join("bootstrap.dat"), &blocks).unwrap();
+        if has_block_files {
+            let half = crate::support::regtest_chain();
+            let half = crate::support::framed(&place.network, &half[..100]);
+            std::fs::write(source.join("blk00000.dat"), half).unwrap();
+        }
+        assert_eq!(place.sync(&[source]).height, 206, "{has_block_files}");
+    }
+}
+
+#[test]
 fn help_says_how_blocks_can_be_synced() {
     for command in ["sync", "reindex"] {
         for help in ["-h", "--help"] {
