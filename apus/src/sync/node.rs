@@ -32,7 +32,7 @@ use crate::sync::block::scripts::ScriptChecker;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
-use crate::wire::{BlockView, Cursor, Header, Network, genesis_block};
+use crate::wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
 
 /// The bytes of an average transaction, for the weight of blocks whose size is not known.
 const TX_BYTES: u64 = 500;
@@ -310,8 +310,18 @@ pub(super) fn open_directory(
 ) -> Result<DataDir, SyncError> {
     let directory = options.network_dir();
     if read_only && !directory.join("chainstate").is_dir() {
+        let others = Chain::ALL.map(Network::new).into_iter().filter(|other| {
+            let directory = options.datadir.join(other.subdirectory);
+            other.chain != options.network.chain && directory.join("chainstate").is_dir()
+        });
+        let others: Vec<String> =
+            others.map(|other| format!("--chain={}", other.chain.name())).collect();
+        let next = match others.is_empty() {
+            true => "`apus sync --from` makes one".to_string(),
+            false => format!("there is one of another network here: {}", others.join(" or ")),
+        };
         return Err(SyncError::Input(format!(
-            "{} holds no UTXO set of {}; `apus sync --from` makes one",
+            "{} holds no UTXO set of {}; {next}",
             directory.display(),
             options.network.chain.name()
         )));

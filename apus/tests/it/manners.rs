@@ -301,6 +301,17 @@ fn a_directory_with_a_bootstrap_dat_is_a_source() {
 }
 
 #[test]
+fn a_directory_of_another_network_is_named() {
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[data("regtest-1-206.dat")]);
+    for command in [&["status"][..], &["txoutset", "info"], &["verify"]] {
+        let mut main = program();
+        main.args(command).arg("--datadir").arg(place.datadir());
+        assert_ends(&main.output().unwrap(), 1, &["no UTXO set of main", "--chain=regtest"]);
+    }
+}
+
+#[test]
 fn help_says_how_blocks_can_be_synced() {
     for command in ["sync", "reindex"] {
         for help in ["-h", "--help"] {
