@@ -47,17 +47,19 @@ pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     let root = keep.unwrap_or_else(|| std::env::temp_dir().join(name));
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let demo = Demo { reporting: Reporting { quiet, json: false }, stop: &stop };
-    let result = demo.show(&root);
+    let finished = demo.show(&root);
     if temporary {
         // A temporary directory that cannot be removed does not change the result.
         let _ = std::fs::remove_dir_all(&root);
-    } else {
+    }
+    let finished = finished?;
+    if finished && !temporary {
         let root = root.display();
         demo.say(format_args!(
             "\nThe data directories are in {root}: bitcoind -datadir opens them."
         ))?;
     }
-    result
+    Ok(exit::status(!finished))
 }
 
 /// One of the ways to sync, and its results.
@@ -75,7 +77,8 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    fn show(&self, root: &Path) -> Result<ExitCode, Failure> {
+    /// Shows everything; returns whether nobody has interrupted it.
+    fn show(&self, root: &Path) -> Result<bool, Failure> {
         let text = |error| StoreError::io(root, "prepare the demo", error);
         let (in_order, joined, assumed, full) = (
             root.join("in-order"),
@@ -107,7 +110,7 @@ impl Demo<'_> {
         let Some(first) =
             self.sync_one_way("in order, every script checked", &every_script, &blocks)?
         else {
-            return Ok(ExitCode::from(exit::INTERRUPTED));
+            return Ok(false);
         };
         self.make_hints(&every_script, &hints)?;
         // All blocks are joined, and none left to connect in order.
@@ -136,7 +139,7 @@ impl Demo<'_> {
         self.say("")?;
         let mut same = true;
         for way in ways {
-            let Some(way) = way? else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
+            let Some(way) = way? else { return Ok(false) };
             same &= self.compare(&way)?;
         }
         if !same {
@@ -146,7 +149,7 @@ impl Demo<'_> {
             ));
         }
         self.say("In all four ways the UTXO set is the one that Bitcoin Core computes.")?;
-        Ok(ExitCode::SUCCESS)
+        Ok(true)
     }
 
     /// Syncs, reports how long it took, and computes both hashes; `None` if it was interrupted.

@@ -312,6 +312,17 @@ fn a_directory_of_another_network_is_named() {
 }
 
 #[test]
+fn a_demo_that_fails_names_no_directories() {
+    let place = Place::new(Chain::Main);
+    std::fs::create_dir_all(place.root().join("demo/join")).unwrap();
+    let mut demo = program();
+    demo.arg("demo").arg("--keep").arg(place.root().join("demo"));
+    let output = demo.output().unwrap();
+    assert_ends(&output, 1, &["demo/join exists already"]);
+    assert!(!stdout(&output).contains("data directories"), "{}", stdout(&output));
+}
+
+#[test]
 fn help_says_how_blocks_can_be_synced() {
     for command in ["sync", "reindex"] {
         for help in ["-h", "--help"] {
