@@ -31,9 +31,9 @@ pub struct StatusCommand {
 struct StatusJson {
     datadir: String,
     chain: &'static str,
-    blocks: u32,
+    height: u32,
     headers: u32,
-    bestblockhash: String,
+    bestblock: String,
     time: u32,
     coins: Option<u64>,
     pruned: bool,
@@ -48,7 +48,7 @@ struct StatusJson {
 struct SnapshotJson {
     base_hash: String,
     base_height: Option<u32>,
-    blocks: Option<u32>,
+    height: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -81,9 +81,9 @@ fn json(status: &Status) -> String {
     let json = StatusJson {
         datadir: status.directory.display().to_string(),
         chain: status.chain.name(),
-        blocks: status.height,
+        height: status.height,
         headers: status.headers,
-        bestblockhash: status.best_block.to_string(),
+        bestblock: status.best_block.to_string(),
         time: status.time,
         coins: status.coins,
         pruned: status.pruned,
@@ -93,7 +93,7 @@ fn json(status: &Status) -> String {
         snapshot: status.snapshot.as_ref().map(|snapshot| SnapshotJson {
             base_hash: snapshot.base.to_string(),
             base_height: snapshot.base_height,
-            blocks: snapshot.height,
+            height: snapshot.height,
         }),
         unused: status.unused.iter().map(|path| path.display().to_string()).collect(),
     };

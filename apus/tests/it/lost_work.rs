@@ -258,7 +258,7 @@ fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
     assert!(text.contains("apus reindex") && text.contains("206"), "{text}");
     let output = apus(&place, &["status", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["blocks"], 206);
+    assert_eq!(json["height"], 206);
     assert_eq!(json["unfinished"][0]["height"], height);
     let output = apus(&Place::new(Chain::Regtest), &["status"]);
     assert!(stderr(&output).contains("holds no UTXO set of regtest"), "{}", stderr(&output));

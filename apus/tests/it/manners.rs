@@ -6,10 +6,11 @@ use std::process::{Command, Output, Stdio};
 
 use apus::wire::Chain;
 
-use crate::support::program::{assert_ends, program, stderr, stdout};
+use crate::support::program::{apus, assert_ends, program, stderr, stdout};
 use crate::support::{Place, data};
 
 const MAINNET_MUHASH: &str = "859e27f17a6cce9768b75dd0dbd969890157d29a152b0f4a0afa6c67cbcd5975";
+const MAINNET_BEST: &str = "00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c";
 /// The number of times that the same blocks are read, so that a run takes some seconds and shows
 /// progress.
 const OFTEN: usize = 150;
@@ -320,6 +321,37 @@ fn a_demo_that_fails_names_no_directories() {
     let output = demo.output().unwrap();
     assert_ends(&output, 1, &["demo/join exists already"]);
     assert!(!stdout(&output).contains("data directories"), "{}", stdout(&output));
+}
+
+#[test]
+fn all_commands_have_the_same_names_for_height_and_best_block() {
+    let place = Place::new(Chain::Main);
+    let blocks = data("mainnet-0-14131.dat");
+    let (blocks, file) = (blocks.to_str().unwrap(), |name: &str| place.root().join(name));
+    let (hints, copy) = (file("hints"), file("copy"));
+    let (hints, copy) = (hints.to_str().unwrap(), copy.to_str().unwrap());
+    let table = file("coins.csv");
+    let table = table.to_str().unwrap();
+    for args in [
+        &["sync", "--from", blocks][..],
+        &["sync", "--connect=0"],
+        &["reindex"],
+        &["status"],
+        &["verify"],
+        &["txoutset", "info"],
+        &["hints", "create", "-o", hints],
+        &["hints", "convert", hints, "--format", "booster", "-o", copy],
+        &["hints", "verify", hints],
+        &["export", "coins", "-o", table],
+        &["rewind", "--height", "14131"],
+    ] {
+        let output = apus(&place, &[args, &["--json"]].concat());
+        assert_ends(&output, 0, &[]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["bestblock"], MAINNET_BEST, "{args:?}: {json}");
+        let height = if args[0] == "export" { "stop_height" } else { "height" };
+        assert_eq!(json[height], 14_131, "{args:?}: {json}");
+    }
 }
 
 #[test]
