@@ -192,6 +192,17 @@ impl State {
     }
 }
 
+/// Prints warnings to standard error.
+pub struct Warnings;
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() <= Level::WARN {
+            output::note(format_args!("Warning: {}", Fields::of(event)));
+        }
+    }
+}
+
 /// Writes warnings and what `--debug` asks for to the log file, in Core's form.
 pub struct ToFile;
 
@@ -200,24 +211,30 @@ impl<S: Subscriber> Layer<S> for ToFile {
         if !is_on() {
             return;
         }
-        let mut text = match *event.metadata().level() {
+        let before = match *event.metadata().level() {
             Level::WARN | Level::ERROR => "[warning] ".to_string(),
             // Events without a category have the path of a module in its place.
             _ if event.metadata().target().contains("::") => String::new(),
             _ => format!("[{}] ", event.metadata().target()),
         };
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        text += &fields.message;
-        text += &fields.others;
-        line(text);
+        line(before + &Fields::of(event));
     }
 }
 
+/// What an event says.
 #[derive(Default)]
 struct Fields {
     message: String,
     others: String,
+}
+
+impl Fields {
+    /// The message, and then the other fields.
+    fn of(event: &Event<'_>) -> String {
+        let mut fields = Self::default();
+        event.record(&mut fields);
+        fields.message + &fields.others
+    }
 }
 
 impl Visit for Fields {

@@ -41,7 +41,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use tracing::Metadata;
+use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
@@ -130,9 +130,14 @@ pub fn start_log(debug: &[String]) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // Otherwise it uses eprintln!, and so panics, where standard error cannot be written.
-        .log_internal_errors(false);
+        .log_internal_errors(false)
+        .with_filter(filter_fn({
+            let categories = categories.clone();
+            move |event| *event.level() > Level::WARN && categories.holds(event)
+        }));
     let is_wanted = move |event: &Metadata<'_>| categories.holds(event);
     let filter = filter_fn(is_wanted).with_max_level_hint(most);
-    tracing_subscriber::registry().with(stderr.and_then(log::ToFile).with_filter(filter)).init();
+    let others = log::Warnings.and_then(log::ToFile).with_filter(filter);
+    tracing_subscriber::registry().with(stderr).with(others).init();
     Ok(())
 }

@@ -32,8 +32,9 @@ fn a_cache_larger_than_the_memory_available_is_reported_at_the_start() {
     let args = ["sync", "--from", blocks.to_str().unwrap()];
     for dbcache in ["--dbcache=1000000000", "--dbcache=18446744073709551615"] {
         let output = apus(&place, &[&args[..], &[dbcache]].concat());
-        let words = ["--dbcache of", "MiB are available", "are used for cached coins"];
+        let words = ["Warning: --dbcache of", "MiB are available", "are used for cached coins"];
         assert_ends(&output, 0, &words);
+        assert!(!stderr(&output).contains("::"), "it names a module: {}", stderr(&output));
     }
     let output = apus(&place, &[&args[..], &["--dbcache=16"]].concat());
     assert!(!stderr(&output).contains("MiB are available"));
