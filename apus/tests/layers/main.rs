@@ -5,6 +5,7 @@ mod circles;
 mod exceptions;
 mod modules;
 mod names;
+mod quotes;
 mod rule_list;
 mod tokens;
 

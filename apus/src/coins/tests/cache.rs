@@ -47,6 +47,35 @@ fn read(tables: &Tables, outpoint: &OutPoint) -> Option<Coin> {
     tables.get(&key(outpoint)).map(|v| Coin::decode(&mut Cursor::new(v)).expect("a coin"))
 }
 
+/// The documents say how much memory a cached coin takes, which goes by the sizes of entries and of
+/// the hash table.
+#[test]
+fn a_cached_coin_takes_as_many_bytes_as_the_documents_say() {
+    const COINS: u64 = 1_000_000;
+    let cache = CoinsCache::new();
+    for first in (0..COINS).step_by(10_000) {
+        // Seeds of coins whose scripts are inline.
+        let batch: Vec<_> = (first..first + 10_000).map(|n| (outpoint(n), coin(3 * n))).collect();
+        cache.fill_batch(cache.generation(), &batch);
+    }
+    assert_eq!(cache.len(), COINS as usize);
+    let bytes = cache.bytes() as f64 / COINS as f64;
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+    for (name, before) in [
+        ("docs/design.md", "A cached coin takes "),
+        ("docs/budget.md", "| bytes for each cached coin | | "),
+        ("apus/src/coins/mod.rs", "A cached coin takes "),
+    ] {
+        let text = std::fs::read_to_string(format!("{root}{name}")).unwrap();
+        let (_, rest) = text.split_once(before).expect(name);
+        let said: f64 = rest.split(' ').next().unwrap().parse().expect(name);
+        assert!(
+            (bytes - said).abs() < 3.0,
+            "{name}: {said}, and a million coins take {bytes} each"
+        );
+    }
+}
+
 /// The cache and its tables, and the plain map that they must be equal to.
 struct Pair {
     cache: &'static CoinsCache,

@@ -1,0 +1,183 @@
+//! What the documents quote from the code: constants, and the queues without a bound.
+
+use std::fs;
+
+use crate::{rust_files, workspace_root};
+
+/// A sentence of a document with `{}` in the place of each constant of a file.
+struct Quote {
+    document: &'static str,
+    words: &'static str,
+    file: &'static str,
+    /// The name of each constant, and what its value is divided by in the document.
+    constants: &'static [(&'static str, u64)],
+}
+
+const COMMIT: &str = "apus/src/sync/commit.rs";
+const OPTIONS: &str = "apus/src/sync/options.rs";
+
+const QUOTES: [Quote; 9] = [
+    Quote {
+        document: "docs/design.md",
+        words: "{} % of the cache (`--dbcache`) are used and {} % of its entries have changed",
+        file: COMMIT,
+        constants: &[("BEGIN_PERCENT", 1), ("CHANGED_PERCENT", 1)],
+    },
+    Quote {
+        document: "docs/design.md",
+        words: "{} minutes after the last one (`COMMIT_EVERY`)",
+        file: COMMIT,
+        constants: &[("COMMIT_EVERY", 60)],
+    },
+    Quote {
+        document: "docs/design.md",
+        words: "every {} minutes (`Options::save_every`)",
+        file: OPTIONS,
+        constants: &[("SAVE_EVERY", 60)],
+    },
+    Quote {
+        document: "docs/design.md",
+        words: "{} blocks below the best header or lower",
+        file: OPTIONS,
+        constants: &[("JOIN_DEPTH", 1)],
+    },
+    Quote {
+        document: "docs/peers.md",
+        words: "at most {} MiB (`WAITING_BYTES_MAX`)",
+        file: "apus/src/sync/peers/mod.rs",
+        constants: &[("WAITING_BYTES_MAX", 1 << 20)],
+    },
+    Quote {
+        document: "docs/hints.md",
+        words: "has to be there: after `--assumevalid HASH`, {} blocks",
+        file: "apus/src/sync/swift/plan.rs",
+        constants: &[("UNDO_BLOCKS_MIN", 1)],
+    },
+    Quote {
+        document: "README.md",
+        words: "never one of the last {} blocks",
+        file: "apus/src/store/pruning.rs",
+        constants: &[("MIN_BLOCKS_TO_KEEP", 1)],
+    },
+    Quote {
+        document: "README.md",
+        words: "at most about {} minutes of work",
+        file: COMMIT,
+        constants: &[("COMMIT_EVERY", 60)],
+    },
+    Quote {
+        document: "README.md",
+        words: "(join and SwiftSync: {})",
+        file: OPTIONS,
+        constants: &[("SAVE_EVERY", 60)],
+    },
+];
+
+/// Numbers as documents write them in words.
+const WORDS: [&str; 11] =
+    ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+
+fn read(name: &str) -> String {
+    fs::read_to_string(workspace_root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The text with each run of white space as one space.
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The value of `const NAME: TYPE = …;`: products and shifts of numbers, and durations in seconds.
+fn constant(file: &str, name: &str) -> u64 {
+    let source = read(file);
+    let (_, rest) = source
+        .split_once(&format!("const {name}: "))
+        .unwrap_or_else(|| panic!("{file} has no constant {name}"));
+    let expression = rest.split_once(" = ").unwrap().1.split_once(';').unwrap().0;
+    let inner = expression.strip_prefix("Duration::from_secs(").map_or(expression, |inner| {
+        inner.strip_suffix(')').unwrap_or_else(|| panic!("{name} = {expression}"))
+    });
+    let number = |text: &str| -> u64 {
+        let digits = text.trim().replace('_', "");
+        digits.parse().unwrap_or_else(|_| panic!("{name} = {expression}"))
+    };
+    inner
+        .split('*')
+        .map(|factor| match factor.split_once("<<") {
+            Some((left, right)) => number(left) << number(right),
+            None => number(factor),
+        })
+        .product()
+}
+
+#[test]
+fn documents_quote_the_constants_of_the_code() {
+    let mut wrong = Vec::new();
+    for Quote { document, words, file, constants } in QUOTES {
+        let filled = |in_words: bool| {
+            constants.iter().fold(words.to_string(), |words, (name, unit)| {
+                let value = constant(file, name) / unit;
+                let word = WORDS.get(value as usize).filter(|_| in_words);
+                words.replacen("{}", &word.map_or(value.to_string(), ToString::to_string), 1)
+            })
+        };
+        let text = plain(&read(document));
+        if ![true, false].into_iter().any(|in_words| text.contains(&filled(in_words))) {
+            wrong.push(format!("{document} does not say: {}", filled(false)));
+        }
+    }
+    assert!(wrong.is_empty(), "documents and code differ:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn queues_without_a_bound_are_named_in_the_architecture() {
+    let architecture = read("ARCHITECTURE.md");
+    let mut found = Vec::new();
+    for file in rust_files(&workspace_root().join("apus/src/sync")) {
+        let (code, _) =
+            file.text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((&file.text, ""));
+        if code.contains("= unbounded()") {
+            found.push(file.name.strip_prefix("apus/src/sync/").unwrap().to_string());
+        }
+    }
+    assert!(!found.is_empty(), "unbounded queues are no longer found");
+    let (_, rest) = architecture.split_once("Every queue has a named bound, but for").unwrap();
+    let (sentence, _) = rest.split_once(". ").unwrap();
+    for name in &found {
+        assert!(sentence.contains(&format!("`{name}`")), "{name} is not in: {sentence}");
+    }
+    assert_eq!(sentence.matches("`").count(), 2 * found.len(), "{found:?}: {sentence}");
+}
+
+/// In the part about `sync`, an item of the list may begin with a folder, and the files after it
+/// are in that; a path with a folder begins at `sync`, or at the folder of all modules.
+#[test]
+fn files_are_where_the_architecture_places_them() {
+    let architecture = read("ARCHITECTURE.md");
+    let (_, part) = architecture.split_once("\n- **`sync`**").unwrap();
+    let (part, _) = part.split_once("\n- **`cli`**").unwrap();
+    let sources = workspace_root().join("apus/src");
+    let (mut folder, mut places, mut wrong) = (String::new(), 0, Vec::new());
+    for line in part.lines() {
+        if line.starts_with("  - ") {
+            folder.clear();
+        }
+        for name in line.split('`').skip(1).step_by(2) {
+            if name.ends_with('/') {
+                folder = name.to_string();
+            }
+            if !name.ends_with(".rs") {
+                continue;
+            }
+            places += 1;
+            let is_there = match name.contains('/') {
+                true => sources.join(name).is_file() || sources.join("sync").join(name).is_file(),
+                false => sources.join("sync").join(&folder).join(name).is_file(),
+            };
+            if !is_there {
+                wrong.push(format!("{folder}{name}"));
+            }
+        }
+    }
+    assert!(places > 40, "{places}");
+    assert!(wrong.is_empty(), "there are no such files in sync: {wrong:?}");
+}
