@@ -15,10 +15,13 @@ CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertion
 # Clippy's own lints see public items there as private ones, and would say other things of them.
 UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 
-.PHONY: demo test test-dist judge lint deny check bench build dist fuzz setup help
+.PHONY: demo documented test test-dist judge lint deny check bench build dist fuzz setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
+
+documented: build ## every command of README.md and docs/, on small data
+	@scripts/documented.sh $(TARGET)/release/apus
 
 # Twice as many tests at a time as there are cores: those of peers mostly wait.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))

@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# Runs every command in the code blocks of README.md and docs/*.md, so that none of them rots.
+#
+#   scripts/documented.sh [PROGRAM]      PROGRAM is target/release/apus unless it is given
+#
+# The commands are read from the documents. Each document has a temporary directory of its own with
+# the names that they use: /old/node and Bitcoin Core's own directory hold the first 14,132 blocks of
+# mainnet, bootstrap.dat is a file of these, HASH is the last of them, and heights that are too high
+# for them stand for lower ones. Nobody is connected to. Queries are run where Python has DuckDB and
+# pyarrow (APUS_TEST_PYTHON names another Python).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+repository=$PWD
+program=$(realpath "${1:-target/release/apus}")
+python=${APUS_TEST_PYTHON:-python3}
+hash=00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c
+
+# Commands that are not run, as they are in the documents, each with the reason. One that no document
+# has any more is an error.
+not_run=(
+	"target/release/apus sync --follow --proxy 127.0.0.1:9050|needs Tor and the public network"
+	"target/release/apus sync --prune 550 --hints mainnet.hints --assumevalid HASH --witness=0|needs peers: it asks them for blocks without witnesses"
+)
+# Commands that are refused here, each with words of the message: nothing of so short a chain is
+# pruned.
+refused=(
+	"target/release/apus prune --datadir new --height 800000|the chain is too short to be pruned"
+)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+declare -A seen=()
+
+fail() {
+	failures=$((failures + 1))
+	echo "FAILED  $document: $1"
+	[ ! -s "${2:-/dev/null}" ] || sed 's/^/          /' "$2" | tail -n 15
+}
+
+# The directory that each document begins with.
+prepare() {
+	mkdir -p "$work/base/bin" "$work/base/target/release" "$work/base/old" "$work/base/home"
+	ln -s "$program" "$work/base/bin/apus"
+	ln -s "$program" "$work/base/target/release/apus"
+	cp apus/data/mainnet-0-14131.dat "$work/base/bootstrap.dat"
+	for directory in new newer checked another old/node; do
+		mkdir "$work/base/$directory"
+		printf 'connect=0\nminimumchainwork=0\n' >"$work/base/$directory/bitcoin.conf"
+	done
+	"$program" sync --quiet --from "$work/base/bootstrap.dat" --datadir "$work/base/old/node"
+	cp -a "$work/base/old/node" "$work/base/home/.bitcoin"
+	if "$python" -c 'import duckdb, pyarrow.parquet' 2>/dev/null; then
+		cat >"$work/base/bin/duckdb" <<-EOF
+			#!/bin/sh
+			[ "\$1" = -c ] && exec "$python" -c 'import sys, duckdb; print(duckdb.sql(sys.argv[1]))' "\$2"
+		EOF
+		chmod +x "$work/base/bin/duckdb"
+	fi
+}
+
+# The line without a comment at its end.
+without_comment() {
+	sed -E 's/ +# .*$//; s/ +$//' <<<"$1"
+}
+
+# The entry of a list for a command; its second part, behind the bar, is printed.
+entry_for() {
+	local command=$1 entry
+	shift
+	for entry in "$@"; do
+		if [ "${entry%%|*}" = "$command" ]; then
+			seen[$command]=1
+			echo "${entry#*|}"
+			return
+		fi
+	done
+	return 1
+}
+
+# Names and heights of the documents, as they are here.
+translate() {
+	sed -e "s#/old/node#$scene/old/node#g" -e "s/\bHASH\b/$hash/g" \
+		-e 's/\b840000\b/14050/g' -e 's/\b849999\b/14099/g' <<<"$1"
+}
+
+run() {
+	local command=$1 reason words status=0
+	if reason=$(entry_for "$command" "${not_run[@]}"); then
+		seen[$command]=1
+		echo "not run $document: $command ($reason)"
+		return
+	fi
+	case $command in
+	"make "*)
+		# Continuous integration makes the targets; here each has to be there.
+		command="make --no-print-directory -n -C '$repository' ${command#make } >/dev/null"
+		;;
+	duckdb*)
+		if [ ! -x bin/duckdb ]; then
+			echo "skipped $document: $command (Python has no DuckDB here)"
+			return
+		fi
+		;;
+	esac
+	if words=$(entry_for "$1" "${refused[@]}"); then
+		seen[$1]=1
+	fi
+	HOME="$scene/home" PATH="$scene/bin:$PATH" timeout 60 \
+		bash -o pipefail -c "$(translate "$command")" >"$work/output" 2>&1 </dev/null || status=$?
+	if [ -z "$words" ] && [ "$status" = 0 ]; then
+		echo "run     $document: $1"
+	elif [ -z "$words" ]; then
+		fail "$1 (it ended with $status)" "$work/output"
+	elif [ "$status" = 1 ] && grep -qF "$words" "$work/output"; then
+		echo "refused $document: $1 ($words)"
+	else
+		fail "$1 (it ended with $status and not with: $words)" "$work/output"
+	fi
+}
+
+# Writes the tables that a query names and no command has written.
+tables_of() {
+	local table
+	for table in $(grep -oE "['\"][a-z]+\.parquet" <<<"$1" | tr -d "'\"" | sort -u); do
+		[ -e "$table" ] && continue
+		HOME="$scene/home" bin/apus export "${table%.parquet}" --quiet -o "$table" \
+			>"$work/output" 2>&1 || fail "$table, which a query names" "$work/output"
+	done
+}
+
+query() {
+	local language=$1 text=$2
+	if [ ! -x bin/duckdb ]; then
+		echo "skipped $document: a query in $language (Python has no DuckDB here)"
+		return
+	fi
+	tables_of "$text"
+	case $language in
+	sql) bin/duckdb -c "$text" ;;
+	python) "$python" -c "$text" ;;
+	esac >"$work/output" 2>&1 </dev/null || {
+		fail "$text" "$work/output"
+		return
+	}
+	echo "run     $document: a query in $language"
+}
+
+# One code block: its language, and a file with its lines. Without a language it is one of commands
+# if its first line is one, and else shows output or a picture.
+block() {
+	local language=$1 lines=$2 line
+	local is_command='^(target/release/apus|apus|make|duckdb) '
+	case $language in
+	sql | python)
+		query "$language" "$(cat "$lines")"
+		;;
+	"" | sh | bash | console)
+		head -n 1 "$lines" | grep -qE "$is_command" || return 0
+		while IFS= read -r line <&3; do
+			line=$(without_comment "$line")
+			[ -n "$line" ] || continue
+			if grep -qE "$is_command" <<<"$line"; then
+				run "$line"
+			else
+				fail "$line (between commands, and none that this script knows)"
+			fi
+		done 3<"$lines"
+		;;
+	hex*) ;;
+	*) fail "a code block in a language that this script does not know: $language" ;;
+	esac
+}
+
+prepare
+for document in README.md docs/*.md; do
+	scene=$work/$(basename "$document" .md)
+	blocks=$scene.blocks
+	mkdir "$blocks"
+	# The lines of each block; its first line is the language.
+	awk -v to="$blocks/" '
+		/^ *```/ && !inside { inside = 1; name = to sprintf("%03d", ++count); sub(/^ *```/, ""); print > name; next }
+		/^ *```/ { inside = 0; next }
+		inside { print > name }
+	' "$document"
+	cp -a "$work/base" "$scene"
+	cd "$scene"
+	for file in "$blocks"/*; do
+		[ -e "$file" ] || continue
+		tail -n +2 "$file" >"$work/lines"
+		block "$(head -n 1 "$file")" "$work/lines"
+	done
+	cd "$repository"
+	rm -rf "$scene" "$blocks"
+done
+document="this script"
+for entry in "${not_run[@]}" "${refused[@]}"; do
+	[ -n "${seen[${entry%%|*}]:-}" ] || fail "no document has this command: ${entry%%|*}"
+done
+if [ "$failures" != 0 ]; then
+	echo "$failures failed"
+	exit 1
+fi
