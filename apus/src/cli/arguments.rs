@@ -16,7 +16,10 @@ use super::sync::{ReindexCommand, SyncCommand};
 use super::txoutset::TxOutSetCommand;
 use super::verify::VerifyCommand;
 
-/// opens and carries on from.
+/// The fastest way from Bitcoin blocks to a verified UTXO set.
+///
+/// Every consensus rule is checked, and what is left is a data directory that Bitcoin Core opens
+/// and carries on from.
 #[derive(Parser)]
 #[command(name = "apus", version = env!("APUS_VERSION"))]
 #[command(max_term_width = 100, after_help = EXAMPLES)]
@@ -128,6 +131,35 @@ mod tests {
         let options = command.engine.to_options().unwrap().options;
         assert_eq!(options.datadir, PathBuf::from("/x"));
         assert_eq!(options.network.chain, crate::wire::Chain::Regtest);
+    }
+
+    /// A command and all below it.
+    fn all(command: &clap::Command) -> Vec<&clap::Command> {
+        let below = command.get_subcommands().flat_map(all);
+        std::iter::once(command).chain(below).collect()
+    }
+
+    #[test]
+    fn help_begins_with_a_sentence_and_that_of_the_program_with_the_readmes() {
+        use clap::CommandFactory;
+        let mut program = Cli::command();
+        program.build();
+        for command in all(&program) {
+            let name = command.get_bin_name().unwrap_or_default();
+            let about = command.get_about().expect(name).to_string();
+            let long = command.get_long_about().map_or(about.clone(), ToString::to_string);
+            for first in [&about[..], long.split("\n\n").next().unwrap()] {
+                let words = first.split_whitespace().count();
+                assert!(first.starts_with(|c: char| c.is_ascii_uppercase()), "{name}: {first}");
+                assert!(words >= 3 && !first.ends_with(':'), "{name}: {first}");
+                assert_eq!(first.trim_end_matches('.'), about, "{name}");
+            }
+        }
+        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        let description = readme.split("\n\n").nth(1).unwrap();
+        assert_eq!(program.get_about().unwrap().to_string() + ".", description);
+        assert!(env!("CARGO_PKG_DESCRIPTION").starts_with(description.trim_end_matches('.')));
     }
 
     #[test]
