@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::categories::Categories;
 use super::export::ExportCommand;
 use super::hints::HintsCommand;
 use super::manual::{CompletionsCommand, ManCommand};
@@ -93,10 +94,11 @@ pub enum Command {
     Man(ManCommand),
 }
 
-/// Arguments in Core's spelling (`-datadir=DIR`) as clap wants them (`--datadir=DIR`).
+/// Arguments in Core's spelling (`-datadir=DIR`) as clap wants them (`--datadir=DIR`), and with a
+/// `=` before the value of an option that may stand alone (`--witness 0`).
 pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut after_separator = false;
-    args.map(|arg| {
+    let doubled = args.map(|arg| {
         after_separator |= arg == OsStr::new("--");
         let bytes = arg.as_encoded_bytes();
         let one_dash = bytes.len() > 2 && bytes[0] == b'-' && bytes[1].is_ascii_alphabetic();
@@ -106,8 +108,64 @@ pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
         let mut double = OsString::from("-");
         double.push(&arg);
         double
-    })
-    .collect()
+    });
+    joined(doubled.collect())
+}
+
+/// Arguments in which an option that may stand alone and the value after it are one.
+fn joined(args: Vec<OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::with_capacity(args.len());
+    let mut optional = None;
+    let mut after_separator = false;
+    for arg in args {
+        after_separator |= arg == OsStr::new("--");
+        let value = arg.to_str().unwrap_or_default();
+        let has_command =
+            joined.iter().any(|arg| arg.to_str().is_some_and(Command::has_subcommand));
+        match (&mut joined[..], optional.take()) {
+            ([.., option], Some(values)) if takes(values, value, has_command) => {
+                option.push("=");
+                option.push(&arg);
+            }
+            _ => {
+                let name = value.strip_prefix("--").filter(|_| !after_separator);
+                optional = name.and_then(values_of);
+                joined.push(arg);
+            }
+        }
+    }
+    joined
+}
+
+/// Whether a value that follows an option with these values belongs to it, and is not an argument
+/// of its own: `prune` is a category of the log and a command.
+fn takes(values: OptionalValue, value: &str, has_command: bool) -> bool {
+    match values {
+        OptionalValue::Flag => ["0", "1"].contains(&value),
+        OptionalValue::Category => {
+            let is_command = !has_command && Command::has_subcommand(value);
+            !value.is_empty() && !is_command && Categories::of(&[value.to_string()]).is_ok()
+        }
+    }
+}
+
+/// The value of an option that may stand alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OptionalValue {
+    /// `0` or `1`.
+    Flag,
+    /// A category of the log.
+    Category,
+}
+
+/// The value of the option `--name` of any command, if the option may stand alone.
+fn values_of(name: &str) -> Option<OptionalValue> {
+    match name {
+        "debug" => Some(OptionalValue::Category),
+        "testnet" | "testnet4" | "signet" | "regtest" | "dnsseed" | "listen" | "witness"
+        | "v2transport" => Some(OptionalValue::Flag),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +218,36 @@ mod tests {
         let description = readme.split("\n\n").nth(1).unwrap();
         assert_eq!(program.get_about().unwrap().to_string() + ".", description);
         assert!(env!("CARGO_PKG_DESCRIPTION").starts_with(description.trim_end_matches('.')));
+    }
+
+    #[test]
+    fn the_value_of_an_option_that_may_stand_alone_needs_no_equals_sign() {
+        use clap::CommandFactory;
+        let program = Cli::command();
+        let commands = all(&program);
+        let alone = commands.iter().flat_map(|command| command.get_arguments());
+        let alone: Vec<_> = alone.filter(|option| option.is_require_equals_set()).collect();
+        assert!(alone.len() > 20, "{}", alone.len());
+        for option in alone {
+            let expected = match option.get_value_names().map(|names| names[0].as_str()) {
+                Some("0|1") => OptionalValue::Flag,
+                Some("CATEGORY") => OptionalValue::Category,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(values_of(option.get_long().unwrap()), Some(expected), "{option}");
+        }
+        let spelled = |args: &[&str]| {
+            let args = core_spelling(args.iter().map(OsString::from));
+            args.into_iter().map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(spelled(&["sync", "--witness", "0"]), ["sync", "--witness=0"]);
+        assert_eq!(spelled(&["-regtest", "1", "1"]), ["--regtest=1", "1"]);
+        assert_eq!(spelled(&["--regtest", "mainnet.hints"]), ["--regtest", "mainnet.hints"]);
+        assert_eq!(spelled(&["--debug", "net", "sync"]), ["--debug=net", "sync"]);
+        assert_eq!(spelled(&["sync", "--debug", "prune"]), ["sync", "--debug=prune"]);
+        assert_eq!(spelled(&["--debug", "prune"]), ["--debug", "prune"]);
+        assert_eq!(spelled(&["--regtest=1", "0"]), ["--regtest=1", "0"]);
+        assert_eq!(spelled(&["--", "--regtest", "1"]), ["--", "--regtest", "1"]);
     }
 
     #[test]
