@@ -26,6 +26,7 @@
 //!
 //! // What `bitcoin-cli gettxoutsetinfo muhash` says of the same directory.
 //! let stats = apus::txoutset_info(&options, UtxoHash::MuHash, &Unobserved, &stop)?;
+//! let stats = stats.expect("nobody raises the flag");
 //! assert_eq!(stats.best_block, summary.best_block);
 //! assert_eq!(Some(stats.txouts), summary.coins);
 //! # Ok(())

@@ -56,7 +56,7 @@ Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some inpu
 With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
 status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
 files given cannot be used), disk (a file cannot be read or written, or is damaged), hints,
-snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain).
+snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain), interrupted.
 Progress and log go to standard error, with time stamps unless that is a terminal; a run continues
 if nobody reads them.";
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn help_begins_with_a_sentence_and_that_of_the_program_with_the_readmes() {
+    fn every_help_begins_with_a_sentence() {
         use clap::CommandFactory;
         let mut program = Cli::command();
         program.build();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_an_option_that_may_stand_alone_needs_no_equals_sign() {
+    fn an_equals_sign_before_an_optional_value_may_be_left_out() {
         use clap::CommandFactory;
         let program = Cli::command();
         let commands = all(&program);

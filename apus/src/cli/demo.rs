@@ -174,8 +174,8 @@ impl Demo<'_> {
             thousands(summary.counts.scripts),
         ))?;
         let stats = |hash| sync::txoutset_info(options, hash, &Unobserved, self.stop);
-        let (muhash, serialized) = (stats(UtxoHash::MuHash)?, stats(UtxoHash::HashSerialized3)?);
-        Ok(Some(Way { name, summary, muhash, serialized }))
+        let both = stats(UtxoHash::MuHash)?.zip(stats(UtxoHash::HashSerialized3)?);
+        Ok(both.map(|(muhash, serialized)| Way { name, summary, muhash, serialized }))
     }
 
     fn make_hints(&self, options: &Options, hints: &Path) -> Result<(), Failure> {

@@ -75,6 +75,7 @@ impl Failure {
         }
         match self.kind {
             Some(ErrorKind::Usage) => ExitCode::from(exit::USAGE),
+            Some(ErrorKind::Interrupted) => ExitCode::from(exit::INTERRUPTED),
             _ => ExitCode::FAILURE,
         }
     }
@@ -90,6 +91,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Snapshot => "snapshot",
         ErrorKind::Refused => "refused",
         ErrorKind::Unproved => "unproved",
+        ErrorKind::Interrupted => "interrupted",
     }
 }
 

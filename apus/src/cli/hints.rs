@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -391,16 +392,20 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let file = open(&info.file)?;
     let hints = file.reader.as_ref();
     let reporter = Reporting { quiet, json: info.json }.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
     let height = hints.height();
-    let seen = |block: u32| {
+    let goes_on = |block: u32| {
         let fraction = f64::from(block) / f64::from(height);
         let blocks = u64::from(block);
         let begun = Progress::of(Phase::ReadingHints);
         reporter.observe(&Progress { height: block, blocks, fraction, ..begun });
+        !stop.load(Relaxed)
     };
-    let statistics = hints::statistics_reporting(hints, file.len(), seen);
+    let statistics = hints::statistics_watched(hints, file.len(), goes_on);
     reporter.finish();
-    let statistics = statistics.map_err(|error| file.error(error))?;
+    let Some(statistics) = statistics.map_err(|error| file.error(error))? else {
+        return Ok(exit::status(true));
+    };
     let format = hints.format().name();
     // --quiet does not suppress what was asked for.
     let reporting = Reporting { quiet: false, json: info.json };

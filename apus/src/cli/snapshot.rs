@@ -303,9 +303,10 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let reporter = Reporting { quiet, json: info.json }.reporter();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = info.par.filter(|threads| *threads > 0).unwrap_or(cores);
-    let result = sync::snapshot_info(&path, threads, &reporter);
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let result = sync::snapshot_info(&path, threads, &reporter, &stop);
     reporter.finish();
-    let found = result?;
+    let Some(found) = result? else { return Ok(exit::status(true)) };
     // --quiet does not suppress what was asked for.
     let reporting = Reporting { quiet: false, json: info.json };
     reporting.report(|| info_json(&found, &path), || info_text(&found))?;

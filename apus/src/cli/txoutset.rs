@@ -1,12 +1,13 @@
 //! `apus txoutset …`: questions about the UTXO set.
 
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::directory::Directory;
+use super::exit;
 use super::failure::Failure;
+use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::thousands;
 use super::output;
 use super::reporting::Reporting;
@@ -63,11 +64,10 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: info.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
-    // There is nothing to save, so that an interrupt may end the process at once.
-    let stop = AtomicBool::new(false);
+    let stop = stop_on_signal(Interrupted::WritesNothing);
     let stats = sync::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
     reporter.finish();
-    let stats = stats?;
+    let Some(stats) = stats? else { return Ok(exit::status(true)) };
     output::line(json(&stats))?;
     reporter.took(format_args!("{} coins read", thousands(stats.txouts)));
     Ok(ExitCode::SUCCESS)

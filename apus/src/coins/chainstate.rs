@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
-use crate::disk::{Disk, OnShare, Share, StoreError};
+use crate::disk::{Disk, OnShare, Share, StoreError, Watch};
 use crate::hash::Hash;
 use crate::leveldb::layout::LEVEL_0_RUNS_MAX;
 use crate::leveldb::{
@@ -253,9 +253,9 @@ impl Chainstate {
     }
 
     /// Merges some runs of tables if there are too many, and returns whether it did. There may be
-    /// readers and one writer meanwhile.
-    pub fn merge(&self) -> Result<bool> {
-        self.db.merge()
+    /// readers and one writer meanwhile. Stopped, it changes nothing.
+    pub fn merge(&self, watch: Watch) -> Result<bool> {
+        self.db.merge_watched(watch)
     }
 
     /// Whether there are so many runs that [`Chainstate::merge`] would merge some.
@@ -270,9 +270,10 @@ impl Chainstate {
     }
 
     /// Merges runs until Bitcoin Core finds nothing to compact: all into one level, or a few newer
-    /// changes into a level above a large one. Reports the share that is done.
-    pub fn settle_reporting(&self, report: OnShare) -> Result<()> {
-        self.db.settle_reporting(report)
+    /// changes into a level above a large one. Returns whether it came to the end: stopped, it
+    /// changes nothing.
+    pub fn settle(&self, watch: Watch) -> Result<bool> {
+        self.db.settle(watch)
     }
 
     /// The size of all tables, in bytes.

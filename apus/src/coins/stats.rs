@@ -1,6 +1,6 @@
 use rayon::prelude::*;
 
-use crate::disk::{OnShare, Share, StoreError};
+use crate::disk::{Share, StoreError, Watch};
 use crate::hash::{Elements, Hash, MuHash, Sha256d};
 use crate::wire::{OutPoint, put_compact_size};
 
@@ -58,37 +58,44 @@ impl UtxoStats {
     /// Computes the statistics from the whole UTXO set, on all threads of the caller's pool.
     /// `height` is that of the best block, which the chainstate does not know. There must be no
     /// writer meanwhile.
+    ///
+    /// # Errors
+    /// The chainstate is empty, cannot be read, or has amounts that no chain can have.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
-        Self::compute_reporting(chainstate, height, hash_type, &|_| {})
+        let stats = Self::compute_watched(chainstate, height, hash_type, Watch::default())?;
+        Ok(stats.expect("nobody stops it"))
     }
 
-    /// [`UtxoStats::compute`], which reports the share that is done.
-    pub fn compute_reporting(
+    /// [`UtxoStats::compute`] that is watched; `None` if it was stopped.
+    pub fn compute_watched(
         chainstate: &Chainstate,
         height: u32,
         hash_type: HashType,
-        report: OnShare,
-    ) -> Result<Self> {
+        watch: Watch,
+    ) -> Result<Option<Self>> {
         let empty = || StoreError::new(chainstate.dir(), "the chainstate is empty");
         let best_block = chainstate.best_block()?.ok_or_else(empty)?;
         let (counts, hash) = match hash_type {
-            HashType::None => (count::<()>(chainstate, report)?.0, None),
+            HashType::None => (count::<()>(chainstate, watch)?.0, None),
             HashType::MuHash => {
-                let (counts, muhash) = count::<MuHashSum>(chainstate, report)?;
+                let (counts, muhash) = count::<MuHashSum>(chainstate, watch)?;
                 (counts, Some((hash_type, muhash.finalize())))
             }
             HashType::HashSerialized3 => {
-                let (counts, hash) = hash_serialized(chainstate, report)?;
+                let (counts, hash) = hash_serialized(chainstate, watch)?;
                 (counts, Some((hash_type, hash)))
             }
         };
+        if watch.is_stopped() {
+            return Ok(None);
+        }
         let overflow = || {
             StoreError::new(
                 chainstate.dir(),
                 "the amounts of all coins add up to more than 2^64 satoshi",
             )
         };
-        Ok(Self {
+        Ok(Some(Self {
             height,
             best_block,
             txouts: counts.txouts,
@@ -97,7 +104,7 @@ impl UtxoStats {
             transactions: counts.transactions,
             hash,
             disk_size: chainstate.disk_bytes(),
-        })
+        }))
     }
 
     /// The total amount in bitcoins with eight decimals, as Core prints it.
@@ -216,11 +223,15 @@ fn for_each_coin(
     Ok(())
 }
 
-fn count<S: CoinSum>(chainstate: &Chainstate, report: OnShare) -> Result<(Counts, S::Hash)> {
+/// Counts and hashes all coins; some of them, if it is stopped.
+fn count<S: CoinSum>(chainstate: &Chainstate, watch: Watch) -> Result<(Counts, S::Hash)> {
     let even = SCANS_PER_THREAD * rayon::current_num_threads();
     let scans = chainstate.scans(even.max((chainstate.disk_bytes() / COUNT_BYTES) as usize))?;
-    let share = Share::new(scans.len() as u64, report);
+    let share = Share::new(scans.len() as u64, watch.report);
     let of_scan = |mut scan: CoinScan| {
+        if watch.is_stopped() {
+            return Ok(Default::default());
+        }
         let (mut counts, mut sum) = (Counts::default(), S::default());
         for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
             counts.add(coin, script, is_new);
@@ -234,12 +245,12 @@ fn count<S: CoinSum>(chainstate: &Chainstate, report: OnShare) -> Result<(Counts
     scans.into_par_iter().map(of_scan).try_reduce(Default::default, combine)
 }
 
-/// Counts all coins and hashes them in order.
-fn hash_serialized(chainstate: &Chainstate, report: OnShare) -> Result<(Counts, Hash)> {
+/// Counts all coins and hashes them in order; the first of them, if it is stopped.
+fn hash_serialized(chainstate: &Chainstate, watch: Watch) -> Result<(Counts, Hash)> {
     let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
     let scans = chainstate.scans(parts)?;
-    let share = Share::new(scans.len() as u64, report);
-    let mut scans = scans.into_iter();
+    let share = Share::new(scans.len() as u64, watch.report);
+    let mut scans = scans.into_iter().take_while(|_| !watch.is_stopped());
     hash_in_order(|| -> Result<Vec<Serialised>> {
         let batch: Vec<_> = scans.by_ref().take(2 * rayon::current_num_threads()).collect();
         share.add(batch.len() as u64);

@@ -20,5 +20,5 @@ pub use hook::{Call, Hook};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
 pub use power::PowerCut;
-pub use share::{OnShare, Share};
+pub use share::{OnShare, Share, Watch};
 pub use spill::SpillFile;

@@ -1,8 +1,38 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A callback that is given the share of a long piece of work that is done, from 0 to 1, by the
 /// threads that do the work.
 pub type OnShare<'a> = &'a (dyn Fn(f64) + Sync);
+
+/// How a long piece of work is watched: who is told how much of it is done, and the flag that asks
+/// for an early end.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Is told the share that is done.
+    pub report: OnShare<'a>,
+    /// Ends the work within a second once it is raised.
+    pub stop: &'a AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    /// Nobody looks on, and the work ends once `stop` is raised.
+    pub fn until(stop: &'a AtomicBool) -> Self {
+        Self { report: &|_| {}, stop }
+    }
+
+    /// Whether the work is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Watch<'_> {
+    /// Nobody looks on, and nobody asks for an early end.
+    fn default() -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        Self::until(&NEVER)
+    }
+}
 
 /// Counts how much of a long piece of work is done, for any number of threads, and reports it.
 pub struct Share<'a> {

@@ -2,6 +2,7 @@
 //! UTXO snapshot.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use super::error::SyncError;
 use super::hints_file::HintsFile;
@@ -59,11 +60,20 @@ impl Claim {
         }
     }
 
-    /// A hash of the whole file, computed when it is first asked for.
-    pub fn digest(&self) -> Hash {
+    /// A hash of the whole file, computed when it is first asked for; `None` if `stop` was raised
+    /// before the end.
+    pub fn digest(&self, stop: &AtomicBool) -> Option<Hash> {
         match self {
-            Self::Hints(hints) => hints.digest(),
-            Self::Snapshot(file) => file.digest(),
+            Self::Hints(hints) => Some(hints.digest()),
+            Self::Snapshot(file) => file.digest(stop),
+        }
+    }
+
+    /// [`Claim::digest`], unless it would take seconds.
+    pub fn known_digest(&self) -> Option<Hash> {
+        match self {
+            Self::Hints(hints) => Some(hints.digest()),
+            Self::Snapshot(file) => file.known_digest(),
         }
     }
 

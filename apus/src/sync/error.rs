@@ -61,6 +61,9 @@ pub enum SyncError {
     /// A rebuilt UTXO set would be lower than the present one, which was kept.
     #[error("{0}")]
     WouldShrink(String),
+    /// Somebody asked to stop before there was anything to keep. Nothing was changed.
+    #[error("{0}")]
+    Interrupted(String),
 }
 
 /// What an error is about, and thus what to do.
@@ -80,6 +83,8 @@ pub enum ErrorKind {
     Refused,
     /// A chain that SwiftSync cannot prove.
     Unproved,
+    /// A request to stop.
+    Interrupted,
 }
 
 impl SyncError {
@@ -94,6 +99,7 @@ impl SyncError {
             Self::Differs { error, .. } => error.kind(),
             Self::Refused(_) => ErrorKind::Refused,
             Self::Unproved(_) => ErrorKind::Unproved,
+            Self::Interrupted(_) => ErrorKind::Interrupted,
         }
     }
 
@@ -111,7 +117,8 @@ impl SyncError {
             Self::Input(what)
             | Self::WrongOptions(what)
             | Self::Unproved(what)
-            | Self::WouldShrink(what) => what,
+            | Self::WouldShrink(what)
+            | Self::Interrupted(what) => what,
         };
         what.push_str(note);
         self

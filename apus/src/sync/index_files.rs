@@ -87,7 +87,7 @@ pub(super) fn rebuild(
     }
     let pool = super::threads::pool(options.threads)?;
     let stopped = || {
-        SyncError::Input(
+        SyncError::Interrupted(
             "interrupted before all block files were read: nothing was changed, and the same \
              command starts again"
                 .to_string(),

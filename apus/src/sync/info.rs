@@ -8,9 +8,10 @@ use super::options::Options;
 use super::progress::{Observer, Phase};
 use super::{remedy, snapshot_chainstate};
 use crate::coins::{HashType, UtxoStats};
-use crate::disk::Disk;
+use crate::disk::{Disk, Watch};
 
-/// Statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`).
+/// Statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`); `None` if `stop`
+/// became true before the end.
 ///
 /// # Errors
 /// The directory is in use or missing, or a file in it cannot be right.
@@ -18,15 +19,16 @@ pub fn txoutset_info(
     options: &Options,
     hash: HashType,
     observer: &dyn Observer,
-    _stop: &AtomicBool,
-) -> Result<UtxoStats, SyncError> {
+    stop: &AtomicBool,
+) -> Result<Option<UtxoStats>, SyncError> {
     remedy::naming(options, || {
         let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
         observe(observer, Phase::ReadingCoins, &node);
         let height = node.tree.node(node.tip()).height;
         let report = share_of(observer, Phase::ReadingCoins, &node);
-        let stats = || UtxoStats::compute_reporting(&node.chainstate, height, hash, &report);
+        let watch = Watch { report: &report, stop };
+        let stats = || UtxoStats::compute_watched(&node.chainstate, height, hash, watch);
         Ok(node.pool.install(stats)?)
     })
 }

@@ -12,7 +12,7 @@ use super::progress::{Observer, Phase};
 use super::run::{bound_cache, summary};
 use super::unfinished::refuse_unfinished;
 use super::{clock::Stage, remedy};
-use crate::disk::Disk;
+use crate::disk::{Disk, Watch};
 
 /// Disconnects the blocks above `height`: the UTXO set is then the one at that height. Blocks,
 /// undo data and the block index stay, so that the next sync connects the same blocks again.
@@ -58,13 +58,15 @@ pub fn rewind_on(
             ))
         })?;
         bound_cache(&mut node);
-        let ended = return_to_fork(&mut node, target, observer, stop)?;
-        if ended == Activated::Best {
+        let mut is_stopped =
+            return_to_fork(&mut node, target, observer, stop)? == Activated::Stopped;
+        if !is_stopped {
             observe(observer, Phase::Merging, &node);
             let report = share_of(observer, Phase::Merging, &node);
             let _timer = node.clock.start(Stage::Merge);
-            node.pool.install(|| node.chainstate.settle_reporting(&report))?;
+            let watch = Watch { report: &report, stop };
+            is_stopped = !node.pool.install(|| node.chainstate.settle(watch))?;
         }
-        Ok(summary(&mut node, started, ended == Activated::Stopped))
+        Ok(summary(&mut node, started, is_stopped))
     })
 }

@@ -19,7 +19,7 @@ use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, snapshot, space, swift};
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, StoreError, Watch};
 use crate::store::BlockSource;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -268,7 +268,7 @@ fn run_with_peers(
                 if connect_all(node, None, &Unobserved, stop)?.interrupted {
                     break;
                 }
-                while node.pool.install(|| node.chainstate.merge())? {}
+                while node.pool.install(|| node.chainstate.merge(Watch::until(stop)))? {}
                 if node.tip() != before {
                     let tip = node.tree.node(node.tip());
                     observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
@@ -280,18 +280,20 @@ fn run_with_peers(
     // Whoever follows the chain never comes to an end, but to the tip.
     let interrupted = !(is_at_end || follows && is_complete(node));
     let summary = match done {
-        Some(first) if !first.interrupted => {
-            // The first run chose the way and may have spilled; all else counts until now.
-            let now = summary(node, started, interrupted);
-            let refusals = [first.refusals, now.refusals].concat();
-            let repaired = [first.repaired, now.repaired].concat();
-            let Summary { chosen, spilled_bytes, .. } = first;
-            Summary { chosen, spilled_bytes, refusals, repaired, ..now }
-        }
+        Some(first) if !first.interrupted => continued(first, summary(node, started, interrupted)),
         Some(first) => first,
         None => summary(node, started, true),
     };
     Ok(Summary { peers: peers.reports(), ..summary })
+}
+
+/// The summary of all runs. The first one chose the way and may have spilled; all else counts until
+/// now.
+fn continued(first: Summary, now: Summary) -> Summary {
+    let refusals = [first.refusals, now.refusals].concat();
+    let repaired = [first.repaired, now.repaired].concat();
+    let Summary { chosen, spilled_bytes, .. } = first;
+    Summary { chosen, spilled_bytes, refusals, repaired, ..now }
 }
 
 /// Bounds the cache of coins by the memory that there is.
@@ -485,7 +487,8 @@ fn run(
         observe(observer, Phase::Merging, node);
         let report = share_of(observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
-        node.pool.install(|| node.chainstate.settle_reporting(&report))?;
+        let watch = Watch { report: &report, stop };
+        interrupted = !node.pool.install(|| node.chainstate.settle(watch))?;
     }
     let may_carry_on = claim.is_none() && node.options.method != Method::InOrder;
     let saved_join = match interrupted && may_carry_on {
@@ -526,9 +529,9 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         undo_from: node.ledger.undo_from(),
         pruned: node.ledger.pruned(&node.files),
         refusals: std::mem::take(&mut node.refusals),
+        repaired: std::mem::take(&mut node.repaired),
         stages: node.clock.stages(),
         waits: node.clock.waits(),
-        repaired: std::mem::take(&mut node.repaired),
         peers: Vec::new(),
     }
 }

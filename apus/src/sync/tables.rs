@@ -94,12 +94,13 @@ impl<'a> Tables<'a> {
                 written
             });
             let mut done = work(&failed);
-            match &done {
-                Ok(Some(_)) if !failed.load(Relaxed) => {
-                    self.write_all(writing)?;
-                    std::mem::forget(halting);
-                }
-                _ => drop(halting),
+            let is_done = matches!(done, Ok(Some(_))) && !failed.load(Relaxed);
+            if is_done {
+                self.write_all(writing)?;
+            }
+            match is_done && !writing.stop.load(Relaxed) {
+                true => std::mem::forget(halting),
+                false => drop(halting),
             }
             writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             if writing.stop.load(Relaxed) {
@@ -163,7 +164,10 @@ impl<'a> Tables<'a> {
     ) -> Result<(), TablesError> {
         match &self.coins {
             Coins::Gathered(survivors, ranges) => {
-                Ok(survivors.write_range(ranges[part].clone(), writer)?)
+                for slot in ranges[part].clone().take_while(|_| !halt.load(Relaxed)) {
+                    survivors.write_range(slot..slot + 1, writer)?;
+                }
+                Ok(())
             }
             Coins::Sorted(parts) => {
                 for piece in parts[part].iter().take_while(|_| !halt.load(Relaxed)) {

@@ -128,7 +128,7 @@ fn held(place: &Place) -> (String, u64, usize) {
 fn height(place: &Place) -> u32 {
     let stop = AtomicBool::new(false);
     let stats = sync::txoutset_info(&place.options(), UtxoHash::None, &Unobserved, &stop);
-    stats.map_or(0, |stats| stats.height)
+    stats.ok().flatten().map_or(0, |stats| stats.height)
 }
 
 #[test]

@@ -305,7 +305,8 @@ fn blocks_in_another_directory() {
     let names = Disk::new().list(place.network_dir().join("blocks")).unwrap();
     assert_eq!(names, ["index"], "the index alone is in the data directory");
     let stats = |options: &sync::Options| {
-        sync::txoutset_info(options, UtxoHash::MuHash, &Unobserved, &AtomicBool::new(false))
+        let stop = AtomicBool::new(false);
+        sync::txoutset_info(options, UtxoHash::MuHash, &Unobserved, &stop).map(Option::unwrap)
     };
     assert_eq!(stats(&options).unwrap().height, 206);
     sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();

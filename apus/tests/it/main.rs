@@ -16,6 +16,7 @@ mod faults;
 mod format;
 mod fuzz;
 mod hints;
+mod interrupts;
 mod join;
 mod join_users;
 mod judged;

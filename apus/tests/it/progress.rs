@@ -84,7 +84,7 @@ fn reading_the_utxo_set_reports_the_share_done() {
     place.sync(&[data("mainnet-0-14131.dat")]);
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
         let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
-        sync::txoutset_info(&place.options(), hash, &recorder, &stop).unwrap();
+        sync::txoutset_info(&place.options(), hash, &recorder, &stop).unwrap().unwrap();
         recorder.assert_complete(Phase::ReadingCoins, 1);
     }
 }

@@ -241,7 +241,7 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
         assert!(refused, "{rule:?}, {method:?}");
         // A SwiftSync that failed has left no coins.
         let (options, stop) = (place.options(), AtomicBool::new(false));
-        if let Ok(coins) = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop) {
+        if let Ok(Some(coins)) = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop) {
             assert_ne!(coins.best_block, world.tip(), "{rule:?}, {method:?}");
         }
     }

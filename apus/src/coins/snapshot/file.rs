@@ -1,14 +1,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memmap2::Mmap;
 
 use crate::disk::{self, Disk};
-use crate::hash::{Hash, sha256d};
+use crate::hash::{Hash, Sha256d};
 
 use super::error::{SnapshotError, SnapshotReadError};
 use super::head::SnapshotHead;
 use super::pieces::{SnapshotPiece, SnapshotPieces};
+
+/// Bytes that are hashed before the flag to stop is looked at again.
+const DIGEST_PIECE_BYTES: usize = 16 << 20;
 
 /// A snapshot file, mapped into memory.
 pub struct SnapshotFile {
@@ -53,8 +58,24 @@ impl SnapshotFile {
     }
 
     /// The double SHA-256 of the file, computed when it is first asked for: a second for 2 GB.
-    pub fn digest(&self) -> Hash {
-        *self.digest.get_or_init(|| sha256d(&self.bytes))
+    /// `None` if `stop` was raised before the end.
+    pub fn digest(&self, stop: &AtomicBool) -> Option<Hash> {
+        if let Some(digest) = self.digest.get() {
+            return Some(*digest);
+        }
+        let mut hasher = Sha256d::default();
+        for piece in self.bytes.chunks(DIGEST_PIECE_BYTES) {
+            if stop.load(Relaxed) {
+                return None;
+            }
+            hasher.update(piece);
+        }
+        Some(*self.digest.get_or_init(|| hasher.finish()))
+    }
+
+    /// [`SnapshotFile::digest`], if it was computed before.
+    pub fn known_digest(&self) -> Option<Hash> {
+        self.digest.get().copied()
     }
 
     /// The whole file.

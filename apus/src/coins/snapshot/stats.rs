@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use crate::coins::coin::{Coin, decode_coin_key};
 use crate::coins::stats::{Counts, Serialised, Serialiser, bitcoins, hash_in_order};
 use crate::coins::survivors::Survivors;
-use crate::disk::{OnShare, StoreError};
+use crate::disk::{StoreError, Watch};
 use crate::hash::Hash;
 use crate::wire::Cursor;
 
@@ -52,24 +52,27 @@ fn serialise(piece: SnapshotPiece) -> Result<Serialised, SnapshotReadError> {
     Ok(serialiser.finish())
 }
 
-/// [`snapshot_stats`] of coins that were sorted.
+/// [`snapshot_stats`] of coins that were sorted; `None` if it was stopped.
 ///
 /// # Errors
 /// A coin was pushed twice, or the disk fails.
 pub fn snapshot_stats_sorted(
     coins: &Survivors,
-    report: OnShare,
-) -> Result<SnapshotStats, SnapshotReadError> {
+    watch: Watch,
+) -> Result<Option<SnapshotStats>, SnapshotReadError> {
     let slots = coins.ranges(Survivors::SLOTS_MAX);
     let (mut slots_left, mut done) = (&slots[..], 0);
     let (counts, hash) = hash_in_order(|| -> Result<Vec<Serialised>, SnapshotReadError> {
+        if watch.is_stopped() {
+            return Ok(Vec::new());
+        }
         let count = slots_left.len().min(rayon::current_num_threads());
         let (batch, left) = slots_left.split_at(count);
         (slots_left, done) = (left, done + count);
-        report(done as f64 / slots.len() as f64);
+        (watch.report)(done as f64 / slots.len() as f64);
         batch.par_iter().map(|range| serialise_slots(coins, range.clone())).collect()
     })?;
-    Ok(SnapshotStats::of(counts, hash))
+    Ok((!watch.is_stopped()).then(|| SnapshotStats::of(counts, hash)))
 }
 
 fn serialise_slots(

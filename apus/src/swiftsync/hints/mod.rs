@@ -56,4 +56,4 @@ pub use numbering::{
 pub use open::{encoder, open, recognise};
 #[cfg(any(test, feature = "internals"))]
 pub use statistics::statistics;
-pub use statistics::{Statistics, block_bound_bits, log2_choose, statistics_reporting};
+pub use statistics::{Statistics, block_bound_bits, log2_choose, statistics_watched};

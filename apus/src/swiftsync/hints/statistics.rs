@@ -31,15 +31,16 @@ pub struct Statistics {
 /// A block's hints cannot be right.
 #[cfg(any(test, feature = "internals"))]
 pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsError> {
-    statistics_reporting(hints, bytes, |_| {})
+    Ok(statistics_watched(hints, bytes, |_| true)?.expect("it goes on to the end"))
 }
 
-/// [`statistics`], which calls `seen` with the height of each block that is decoded.
-pub fn statistics_reporting(
+/// [`statistics`], which calls `goes_on` with the height of each block that is decoded; `None` if
+/// that returns false.
+pub fn statistics_watched(
     hints: &dyn Hints,
     bytes: u64,
-    seen: impl Fn(u32),
-) -> Result<Statistics, HintsError> {
+    goes_on: impl Fn(u32) -> bool,
+) -> Result<Option<Statistics>, HintsError> {
     let height = hints.height();
     let (mut blocks, mut unspent, mut bound_bits) = (0, 0, 0.0);
     let mut indices = Vec::new();
@@ -48,10 +49,12 @@ pub fn statistics_reporting(
         bound_bits += block_bound_bits(&indices, hints.output_count(height));
         blocks += u32::from(!indices.is_empty());
         unspent += indices.len() as u64;
-        seen(height);
+        if !goes_on(height) {
+            return Ok(None);
+        }
     }
     let bits_per_output = if unspent == 0 { 0.0 } else { bytes as f64 * 8.0 / unspent as f64 };
-    Ok(Statistics { height, blocks, unspent, bytes, bits_per_output, bound_bits })
+    Ok(Some(Statistics { height, blocks, unspent, bytes, bits_per_output, bound_bits }))
 }
 
 /// The lower bound for the hints of one block, in bits. `outputs` is the number of its outputs, if

@@ -185,7 +185,7 @@ pub(crate) fn connect(
     let times = node.times.clone();
     let (shared, ledger) = node.split();
     let connect = || {
-        with_workers(&shared, steps, threads, |workers| {
+        with_workers(&shared, steps, threads, stop, |workers| {
             let mut connector = Connector {
                 shared: &shared,
                 steps,

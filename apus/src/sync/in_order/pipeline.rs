@@ -21,7 +21,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, unbounded};
 
 use crate::coins::Coin;
-use crate::disk::StoreError;
+use crate::disk::{StoreError, Watch};
 use crate::sync::block::prepare::Prepared;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
@@ -81,11 +81,12 @@ pub(crate) struct Workers<'w, 'a> {
 }
 
 /// Runs `connect` with workers that make the blocks of `steps` ready ahead of it. All threads end
-/// with it.
+/// with it; a merge of tables ends early when `stop` is raised.
 pub(crate) fn with_workers<'a, T>(
     shared: &Shared<'a>,
     steps: &[Step],
     threads: usize,
+    stop: &AtomicBool,
     connect: impl FnOnce(&mut Workers<'_, 'a>) -> T,
 ) -> T {
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
@@ -107,7 +108,7 @@ pub(crate) fn with_workers<'a, T>(
             write_on_request(shared, &commit_queue, &events_of_writer);
         });
         threads::spawn(scope, "apus-merge", move || {
-            merge_on_request(shared, &merge_queue, &events_of_merger);
+            merge_on_request(shared, &merge_queue, &events_of_merger, stop);
         });
         for number in 0..threads {
             let worker = Worker {
@@ -340,7 +341,12 @@ fn write_on_request<'a>(
 }
 
 /// Merges tables whenever it is requested, until nobody can request it any more.
-fn merge_on_request(shared: &Shared, requests: &Receiver<()>, events: &Sender<Event>) {
+fn merge_on_request(
+    shared: &Shared,
+    requests: &Receiver<()>,
+    events: &Sender<Event>,
+    stop: &AtomicBool,
+) {
     let _tell = TellOfPanic(events);
     while requests.recv().is_ok() {
         loop {
@@ -349,7 +355,7 @@ fn merge_on_request(shared: &Shared, requests: &Receiver<()>, events: &Sender<Ev
                 target: "leveldb",
                 bytes = shared.chainstate.disk_bytes(), "merging tables"
             );
-            match shared.pool.install(|| shared.chainstate.merge()) {
+            match shared.pool.install(|| shared.chainstate.merge(Watch::until(stop))) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -423,7 +429,8 @@ mod tests {
         let (shared, _) = node.split();
         // No source has this number.
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
-        with_workers(&shared, &[Step { id, place: nowhere, weight: 0 }], 2, |workers| {
+        let (steps, stop) = ([Step { id, place: nowhere, weight: 0 }], AtomicBool::new(false));
+        with_workers(&shared, &steps, 2, &stop, |workers| {
             workers.let_ahead(0, 0);
             (0..50).for_each(|_| workers.wait());
         });

@@ -1,7 +1,7 @@
 //! Coins that are gathered in any order, and come back in that of the tables.
 
 use crate::coins::{SnapshotFile, SnapshotReadError, SurvivorWriter, Survivors};
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, StoreError, Watch};
 use crate::sync::temporary::TemporaryDir;
 
 /// Coins that were gathered in any order; what has no room in memory is in a temporary directory.
@@ -19,12 +19,11 @@ impl Gathered {
         Ok(Self { coins, _dir: dir })
     }
 
-    /// All coins of a snapshot. `goes_on` is called with the share that has been read, and
-    /// returns whether to go on; `None` if it did not.
+    /// All coins of a snapshot; `None` if it was stopped.
     pub fn of_file(
         file: &SnapshotFile,
         memory: usize,
-        goes_on: impl Fn(f64) -> bool,
+        watch: Watch,
     ) -> Result<Option<Self>, SnapshotReadError> {
         let gathered = Self::new(memory)?;
         let mut writer = SurvivorWriter::new(&gathered.coins);
@@ -33,7 +32,8 @@ impl Gathered {
             piece.for_each(|outpoint, coin| -> Result<(), SnapshotReadError> {
                 Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
             })?;
-            if !goes_on(pieces.share()) {
+            (watch.report)(pieces.share());
+            if watch.is_stopped() {
                 return Ok(None);
             }
         }

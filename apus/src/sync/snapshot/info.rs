@@ -1,11 +1,13 @@
 //! What a snapshot file holds.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use super::gathered::Gathered;
 use crate::coins::{
     SnapshotFile, SnapshotReadError, SnapshotStats, snapshot_stats, snapshot_stats_sorted,
 };
+use crate::disk::Watch;
 use crate::hash::Hash;
 use crate::sync::claim::of_read;
 use crate::sync::error::SyncError;
@@ -44,7 +46,8 @@ impl SnapshotInfo {
 }
 
 /// Reads all of a snapshot file, whose coins are counted and hashed on `threads` threads. Coins
-/// that are in another order than Core's are sorted first, with a temporary file.
+/// that are in another order than Core's are sorted first, with a temporary file. `None` if `stop`
+/// became true before the end.
 ///
 /// # Errors
 /// The file cannot be read, is not a snapshot, or is damaged.
@@ -52,26 +55,29 @@ pub fn snapshot_info(
     path: &Path,
     threads: usize,
     observer: &dyn Observer,
-) -> Result<SnapshotInfo, SyncError> {
+    stop: &AtomicBool,
+) -> Result<Option<SnapshotInfo>, SyncError> {
     let wrong = |error| of_read(path, error);
     let file = SnapshotFile::open(path).map_err(wrong)?;
     let report = Progress::of(Phase::ReadingSnapshot).share_to(observer);
     let pool = threads::pool(threads)?;
     let mut pieces = file.pieces();
+    let watch = Watch { report: &report, stop };
     let next_piece = || {
         let piece = pieces.next_piece()?;
         report(pieces.share());
-        Ok(piece.filter(|_| pieces.is_sorted()))
+        Ok(piece.filter(|_| pieces.is_sorted() && !watch.is_stopped()))
     };
-    let mut stats = pool.install(|| snapshot_stats(next_piece)).map_err(wrong)?;
+    let mut stats = Some(pool.install(|| snapshot_stats(next_piece)).map_err(wrong)?);
     let is_sorted = pieces.is_sorted();
     if !is_sorted {
-        stats = pool.install(|| stats_by_sorting(&file, &report)).map_err(wrong)?;
+        stats = pool.install(|| stats_by_sorting(&file, watch)).map_err(wrong)?;
     }
+    let Some(stats) = stats.filter(|_| !watch.is_stopped()) else { return Ok(None) };
     let head = file.head();
     let networks = Chain::ALL.map(Network::new);
     let network = networks.iter().find(|network| network.magic == head.network);
-    Ok(SnapshotInfo {
+    Ok(Some(SnapshotInfo {
         base: head.base,
         chain: network.map(|network| network.chain),
         magic: head.network,
@@ -79,19 +85,17 @@ pub fn snapshot_info(
         stats,
         is_sorted,
         listed: network.and_then(|network| network.assumeutxo_at(&head.base)).copied(),
-    })
+    }))
 }
 
-/// Counts and hashes the coins of a snapshot that are in another order than Core's.
+/// Counts and hashes the coins of a snapshot that are in another order than Core's; `None` if it
+/// was stopped.
 pub(super) fn stats_by_sorting(
     file: &SnapshotFile,
-    report: &(dyn Fn(f64) + Sync),
-) -> Result<SnapshotStats, SnapshotReadError> {
-    let goes_on = |share| {
-        report(share);
-        true
-    };
-    let gathered = Gathered::of_file(file, SORTING_BYTES_MAX, goes_on)?;
-    let gathered = gathered.expect("nobody asks it to stop");
-    snapshot_stats_sorted(&gathered.coins, report)
+    watch: Watch,
+) -> Result<Option<SnapshotStats>, SnapshotReadError> {
+    match Gathered::of_file(file, SORTING_BYTES_MAX, watch)? {
+        Some(gathered) => snapshot_stats_sorted(&gathered.coins, watch),
+        None => Ok(None),
+    }
 }

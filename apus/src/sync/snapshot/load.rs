@@ -14,7 +14,7 @@ use crate::coins::{
     Chainstate, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError, SnapshotStats,
     snapshot_stats,
 };
-use crate::disk::{Disk, Share, StoreError};
+use crate::disk::{Disk, Share, StoreError, Watch};
 use crate::hash::Hash;
 use crate::leveldb;
 use crate::store::BlockStatus;
@@ -261,7 +261,7 @@ impl Task<'_> {
         let writers = self.node.options.threads;
         let report = share_of(self.observer, Phase::WritingCoins, self.node);
         let writing = Writing { writers, report: &report, stop: self.stop };
-        let (pieces, is_sorted) = self.cut()?;
+        let Some((pieces, is_sorted)) = self.cut()? else { return Ok(None) };
         let gathered;
         let tables = if is_sorted {
             Tables::of_snapshot(&pieces, bulk)
@@ -282,14 +282,18 @@ impl Task<'_> {
         Ok(Some(self.file.head().coins))
     }
 
-    /// All pieces of the file, and whether they are in the order of the tables.
-    fn cut(&self) -> Result<(Vec<SnapshotPiece<'_>>, bool), SnapshotError> {
+    /// All pieces of the file, and whether they are in the order of the tables; `None` if it was
+    /// stopped.
+    fn cut(&self) -> Result<Option<(Vec<SnapshotPiece<'_>>, bool)>, SnapshotError> {
         let (mut pieces, mut all) = (self.file.pieces(), Vec::new());
         while let Some(piece) = pieces.next_piece()? {
             self.report_reading(pieces.share());
+            if self.stop.load(Relaxed) {
+                return Ok(None);
+            }
             all.push(piece);
         }
-        Ok((all, pieces.is_sorted()))
+        Ok(Some((all, pieces.is_sorted())))
     }
 
     /// Compares the hash of coins that are in order with the listed one; `None` if it was stopped,
@@ -317,11 +321,11 @@ impl Task<'_> {
     /// far as they have no room in memory in a temporary file; `None` if it was stopped.
     fn hash_and_sort(&self) -> Result<Option<Gathered>, SnapshotReadError> {
         let report = |share| self.report_reading(share);
-        self.check(&self.node.pool.install(|| stats_by_sorting(self.file, &report))?)?;
-        Gathered::of_file(self.file, self.node.options.dbcache_bytes, |share| {
-            report(share);
-            !self.stop.load(Relaxed)
-        })
+        let watch = Watch { report: &report, stop: self.stop };
+        let stats = self.node.pool.install(|| stats_by_sorting(self.file, watch))?;
+        let Some(stats) = stats else { return Ok(None) };
+        self.check(&stats)?;
+        Gathered::of_file(self.file, self.node.options.dbcache_bytes, watch)
     }
 
     fn check(&self, stats: &SnapshotStats) -> Result<(), SnapshotReadError> {

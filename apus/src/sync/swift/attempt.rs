@@ -42,9 +42,23 @@ pub(super) fn attempt<A: Aggregate>(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
+    match build_all::<A>(node, claim, plan, observer, stop) {
+        Err(Fault::Stopped) if stop.load(Relaxed) => Ok(Activated::Stopped),
+        built => built.map(|()| Activated::Best),
+    }
+}
+
+/// [`attempt`], for which it is a fault to be stopped.
+fn build_all<A: Aggregate>(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
-    let (work, state) = begin::<A>(node, claim, plan, &directory)?;
+    let (work, state) = begin::<A>(node, claim, plan, &directory, stop)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
         threads: node.options.threads,
@@ -53,10 +67,7 @@ pub(super) fn attempt<A: Aggregate>(
         observer,
         stop,
     };
-    let opened = match Opened::open(claim, &reading) {
-        Err(Fault::Stopped) => return Ok(Activated::Stopped),
-        opened => opened?,
-    };
+    let opened = Opened::open(claim, &reading)?;
     let every = node.options.save_every;
     let before = state.gathered.tally.counts;
     let (shared, ledger) = node.split();
@@ -80,28 +91,32 @@ pub(super) fn attempt<A: Aggregate>(
     let writers = table_writers(&shared, &work, opened.coins());
     let height = plan.chain.height().unwrap_or(0);
     let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
-    // Its part begins when everything else is done and nothing is saved any more.
-    let never = AtomicBool::new(false);
-    let writing = Writing { writers, report: &report, stop: &never };
+    let writing = Writing { writers, report: &report, stop };
+    let mut ended = Ended::Stopped;
     let mut run = |failed: &AtomicBool| {
         let stops = || stop.load(Relaxed) || failed.load(Relaxed);
         let run = || coordinator.run(work.share.workers, stops);
-        let ended = shared.serve(job.wanted(), observer, run)?;
+        ended = shared.serve(job.wanted(), observer, run)?;
         Ok::<_, Fault>((ended == Ended::Finished).then_some(()))
     };
     let finished = match &tables {
         Some(tables) => tables.write_beside(writing, run)?,
-        None => run(&never)?,
+        None => run(&AtomicBool::new(false))?,
     };
-    if finished.is_none() {
-        return Ok(Activated::Stopped);
+    let completed = finished.ok_or(Fault::Stopped).and_then(|()| {
+        let (state, ledger) = coordinator.parts();
+        opened.assert_all_met(&state.gathered.tally);
+        complete(&job, ledger, &work, state, before, tables, writing)
+    });
+    // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
+    // was saved last counts; those of a snapshot are not.
+    let is_worth_a_save = ended == Ended::Finished && opened.sorted().is_some();
+    if is_worth_a_save && matches!(completed, Err(Fault::Stopped)) {
+        coordinator.save()?;
     }
-    let (state, ledger) = coordinator.into_parts();
-    opened.assert_all_met(&state.gathered.tally);
-    complete(&job, ledger, &work, state, before, tables, writing)?;
+    completed?;
     work.survivors.destroy().map_err(Fault::Store)?;
-    remove_directory(&disk, &directory).map_err(Fault::Store)?;
-    Ok(Activated::Best)
+    remove_directory(&disk, &directory).map_err(Fault::Store)
 }
 
 /// Threads that write the tables of so many coins.
@@ -110,16 +125,19 @@ fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
 }
 
 /// Proves what is done, which is everything, and commits it. `before` is what earlier runs did.
+///
+/// # Errors
+/// It cannot be proved, the disk fails, or somebody asks to stop before all tables are written.
 fn complete<A: Aggregate>(
     job: &Job,
     ledger: &mut Ledger,
     work: &Workspace,
-    state: State<A>,
+    state: &mut State<A>,
     before: Counts,
     tables: Option<Tables>,
     writing: Writing,
 ) -> Result<(), Fault> {
-    let State { mut gathered, mut undo, done, stripped_below } = state;
+    let State { gathered, undo, done, stripped_below } = state;
     let (shared, plan) = (job.shared, job.plan);
     let (tally, blocks) = (&gathered.tally, plan.steps.len());
     assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
@@ -128,18 +146,24 @@ fn complete<A: Aggregate>(
         assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
     }
     if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
-        balance(job, &ledger.records, &mut gathered.aggregate, &mut undo)?;
+        balance(job, &ledger.records, &mut gathered.aggregate, undo)?;
     }
-    prove(&gathered, &job.unspent, plan, shared)?;
+    prove(gathered, &job.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
-    if let Some(recent) = &work.recent {
-        undo = recent.write_undo(shared, &ledger.records, &job.times)?;
-    }
+    let undo_of_recent;
+    let undo = match &work.recent {
+        None => &undo[..],
+        Some(recent) => {
+            undo_of_recent =
+                recent.write_undo(shared, &ledger.records, &job.times, writing.stop)?;
+            &undo_of_recent
+        }
+    };
     let tally = &gathered.tally;
     let next = CoinsAt { block: shared.tree.node(plan.target).hash, coins: tally.coins };
     ledger.write_coin_count(shared, next).map_err(Fault::Store)?;
-    commit(shared, ledger, plan, &undo, || {
+    commit(shared, ledger, plan, undo, || {
         let tables = match tables {
             Some(tables) => tables,
             None => {
@@ -148,6 +172,9 @@ fn complete<A: Aggregate>(
                 let tables = Tables::of_gathered(&work.survivors, bulk, writers);
                 (writing.report)(0.0);
                 tables.write_all(Writing { writers, ..writing })?;
+                if writing.stop.load(Relaxed) {
+                    return Err(Fault::Stopped);
+                }
                 tables
             }
         };
@@ -157,7 +184,7 @@ fn complete<A: Aggregate>(
     ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
         // Before segwit, blocks have no witnesses.
-        let stripped = shared.network.segwit_height.max(1)..stripped_below;
+        let stripped = shared.network.segwit_height.max(1)..*stripped_below;
         ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
     }
     tracing::debug!(target: "validation", "committed");
@@ -188,8 +215,8 @@ pub(crate) fn verify<A: Aggregate>(
     if coordinator.run(threads, || stop.load(Relaxed))? == Ended::Stopped {
         return Ok(None);
     }
-    let (State { gathered, .. }, _) = coordinator.into_parts();
+    let (State { gathered, .. }, _) = coordinator.parts();
     opened.assert_all_met(&gathered.tally);
-    prove(&gathered, &job.unspent, plan, &shared)?;
-    Ok(Some(gathered.tally))
+    prove(gathered, &job.unspent, plan, &shared)?;
+    Ok(Some(gathered.tally.clone()))
 }

@@ -97,8 +97,8 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     }
 
     /// What was done, and the ledger that knows of it.
-    pub fn into_parts(self) -> (State<A>, &'a mut Ledger) {
-        (self.state, self.ledger)
+    pub fn parts(&mut self) -> (&mut State<A>, &mut Ledger) {
+        (&mut self.state, self.ledger)
     }
 
     /// Runs workers until there are no more blocks, one of them fails, or it is time to save; then
@@ -148,7 +148,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     /// the file `progress` last, since it names places in all of these. After a crash in between
     /// the progress saved before counts, whose places are still good. No worker may run, or sums,
     /// coins and finished blocks would not be of the same blocks.
-    fn save(&mut self) -> Result<(), Fault> {
+    pub fn save(&mut self) -> Result<(), Fault> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
         self.ledger
             .write_index(self.job.shared.files, self.job.shared.tree)

@@ -32,10 +32,12 @@ pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), Stor
     disk.remove_empty_dir(directory)
 }
 
-/// The progress that an interrupted SwiftSync with the same hints or snapshot has saved.
+/// The progress that an interrupted SwiftSync with the same hints or snapshot has saved, as far as
+/// it is known whether they are the same.
 pub(super) fn saved(node: &Node, claim: &Claim) -> Result<Option<Saved>, StoreError> {
     let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
-    Ok(saved.filter(|saved| saved.key.hints == claim.digest()))
+    let is_same = |saved: &Saved| claim.known_digest().is_none_or(|d| d == saved.key.hints);
+    Ok(saved.filter(is_same))
 }
 
 pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {

@@ -5,6 +5,8 @@
 //! checked with it.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
@@ -38,12 +40,18 @@ pub(super) struct Recent {
 
 impl Recent {
     /// Reads the last blocks of `plan` and collects what they spend and did not create themselves.
-    pub fn collect(node: &mut Node, plan: &Plan) -> Result<Self, Fault> {
+    ///
+    /// # Errors
+    /// One of them breaks a rule or cannot be read, or `stop` is raised.
+    pub fn collect(node: &mut Node, plan: &Plan, stop: &AtomicBool) -> Result<Self, Fault> {
         let blocks: Vec<BlockId> = plan.recent().collect();
         let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();
         let (shared, _) = node.split();
         let collected: Result<Vec<Vec<OutPoint>>, Fault> = shared.pool.install(|| {
-            let prepare = |step| shared.prepare(step).map_err(|e| Fault::of_block(step, e));
+            let prepare = |step| match stop.load(Relaxed) {
+                true => Err(Fault::Stopped),
+                false => shared.prepare(step).map_err(|error| Fault::of_block(step, error)),
+            };
             steps.into_par_iter().map(|step| Ok(prepare(step)?.external)).collect()
         });
         let mut outpoints: Vec<OutPoint> = collected?.into_iter().flatten().collect();
@@ -121,15 +129,19 @@ impl Recent {
     /// undo data where the stored one is missing or another. Returns what was written where.
     ///
     /// # Errors
-    /// A block breaks a rule; then no undo data is written.
+    /// A block breaks a rule, or `stop` is raised; then no undo data is written.
     pub fn write_undo(
         &self,
         shared: &Shared,
         records: &[IndexRecord],
         times: &BranchTimes,
+        stop: &AtomicBool,
     ) -> Result<Vec<UndoWritten>, Fault> {
         let encoded: Result<Vec<_>, Fault> = shared.pool.install(|| {
-            let check = |id: &BlockId| self.undo_to_write(shared, *id, &records[id.index()], times);
+            let check = |id: &BlockId| match stop.load(Relaxed) {
+                true => Err(Fault::Stopped),
+                false => self.undo_to_write(shared, *id, &records[id.index()], times),
+            };
             self.blocks.par_iter().map(check).collect()
         });
         let mut written = Vec::new();

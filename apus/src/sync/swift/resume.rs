@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use super::directory::{load, remove_directory};
 use super::fault::Fault;
@@ -63,20 +64,22 @@ impl<A: Aggregate> State<A> {
 /// blocks that it counts are all stored, or would be deleted again; else begins from nothing.
 ///
 /// # Errors
-/// One of the last blocks breaks a rule, the disk fails, or there is too little memory.
+/// One of the last blocks breaks a rule, the disk fails, there is too little memory, or `stop` is
+/// raised.
 pub(super) fn begin<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
     directory: &Path,
+    stop: &AtomicBool,
 ) -> Result<(Workspace, State<A>), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
     let engine = node.options.script_engine.name();
     let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.aggregate);
-    let key = Key { target, kind, hints: claim.digest() };
+    let key = Key { target, kind, hints: claim.digest(stop).ok_or(Fault::Stopped)? };
     let recent = match plan.mode {
-        Mode::AssumeValid => Some(Recent::collect(node, plan)?),
+        Mode::AssumeValid => Some(Recent::collect(node, plan, stop)?),
         Mode::Full => None,
     };
     let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;

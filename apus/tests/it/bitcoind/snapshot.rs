@@ -7,6 +7,7 @@ use apus::wire::Chain as Network;
 
 use super::daemon::{Daemon, program_in};
 use crate::support::listed::Listed;
+use crate::support::snapshot::snapshot_info;
 use crate::support::swift::{World, small_chain};
 
 #[test]
@@ -45,7 +46,7 @@ fn byte_for_byte_those_of_core_at_the_tip_and_below() {
         assert_eq!(answer["base_hash"], summary.base.to_string(), "height {height}");
         let is_same = std::fs::read(&out).unwrap() == std::fs::read(&path).unwrap();
         assert!(is_same, "height {height}");
-        let info = sync::snapshot_info(&path, 2, &Unobserved).unwrap();
+        let info = snapshot_info(&path).unwrap();
         assert_eq!(answer["txoutset_hash"], info.stats.hash_serialized.to_string());
         assert_eq!((info.chain, info.is_sorted), (Some(Network::Regtest), true));
         std::fs::remove_file(&out).unwrap();
@@ -60,7 +61,7 @@ fn core_loads_what_apus_makes_and_apus_reads_what_core_makes() {
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     for listed in Listed::all() {
         let (place, out) = listed.with_snapshot();
-        let info = sync::snapshot_info(&out, 2, &Unobserved).unwrap();
+        let info = snapshot_info(&out).unwrap();
         assert_eq!(info.is_as_listed(), Some(true), "base {}", listed.height());
         let path = out.display().to_string();
         let fresh = listed.world.place();
@@ -78,6 +79,6 @@ fn core_loads_what_apus_makes_and_apus_reads_what_core_makes() {
         let daemon = Daemon::start(&bitcoind, &place, &[]);
         daemon.ask(&["dumptxoutset", &theirs.display().to_string(), "latest"]);
         daemon.stop();
-        assert_eq!(sync::snapshot_info(&theirs, 2, &Unobserved).unwrap(), info);
+        assert_eq!(snapshot_info(&theirs).unwrap(), info);
     }
 }

@@ -168,7 +168,7 @@ fn assert_no_tables_left(place: &Place, what: &str) {
 /// The best block whose coins are committed; `None` where there are none.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
-    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()?;
+    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 

@@ -17,7 +17,7 @@ use crate::support::blocks::{block, bytes, genesis_parent};
 use crate::support::chains::small;
 use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends, program, stdout};
-use crate::support::snapshot::{Snapshot, unspent_at};
+use crate::support::snapshot::{Snapshot, snapshot_info, unspent_at};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World};
 use crate::support::{Place, regtest_chain};
@@ -40,7 +40,7 @@ fn created(options: &Options, height: Option<u32>, out: &Path) -> Vec<u8> {
 }
 
 fn info(path: &Path) -> SnapshotInfo {
-    sync::snapshot_info(path, 2, &Unobserved).unwrap()
+    snapshot_info(path).unwrap()
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn info_says_what_txoutset_info_says_whatever_the_order() {
     others.coins.push(sorted.coins[7].clone());
     others.count += 1;
     std::fs::write(&out, others.to_bytes()).unwrap();
-    let error = sync::snapshot_info(&out, 2, &Unobserved).unwrap_err().to_string();
+    let error = snapshot_info(&out).unwrap_err().to_string();
     assert!(error.ends_with(&format!("the coin {} is in it twice", sorted.coins[7].0)), "{error}");
 }
 

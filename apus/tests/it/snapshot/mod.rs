@@ -23,7 +23,7 @@ fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
 }
 
 /// The snapshot of a directory at a height.
-fn made(place: &Place, height: u32) -> Snapshot {
+pub fn made(place: &Place, height: u32) -> Snapshot {
     let out = place.root().join("made.dat");
     let stop = AtomicBool::new(false);
     sync::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop).unwrap();

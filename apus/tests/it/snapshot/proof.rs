@@ -15,7 +15,7 @@ use crate::support::chains::small;
 use crate::support::model::encode;
 use crate::support::outcome::Outcome;
 use crate::support::program::{apus, assert_ends, stdout};
-use crate::support::snapshot::Snapshot;
+use crate::support::snapshot::{Snapshot, snapshot_info};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain};
 
@@ -68,10 +68,8 @@ fn another_order_and_longer_scripts_are_the_same_snapshot() {
     // Core decompresses scripts as it reads them, and takes long forms of what has a short one.
     let path = place.write_bytes("long", &with_long_scripts(&snapshot));
     verified(&options, &path, &[]);
-    let (long, short) = (
-        sync::snapshot_info(&path, 2, &Unobserved).unwrap(),
-        sync::snapshot_info(&place.root().join("reversed"), 2, &Unobserved).unwrap(),
-    );
+    let (long, short) =
+        (snapshot_info(&path).unwrap(), snapshot_info(&place.root().join("reversed")).unwrap());
     assert!(long.bytes > short.bytes);
     assert_eq!(long.stats, short.stats);
 }

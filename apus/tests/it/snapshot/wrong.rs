@@ -14,7 +14,7 @@ use super::{made, options_of};
 use crate::support::Place;
 use crate::support::chains::small;
 use crate::support::model::encode;
-use crate::support::snapshot::Snapshot;
+use crate::support::snapshot::{Snapshot, snapshot_info};
 use crate::support::swift::{MODES, Mode, World};
 
 /// A world, a directory with its chain, and the right snapshot of its tip.
@@ -184,7 +184,7 @@ fn a_file_that_is_cut_anywhere_is_refused() {
         let verified = sync::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
         let error = verified.expect_err("it is cut").to_string();
         assert!(error.contains("cut.dat"), "{error}");
-        assert!(sync::snapshot_info(&path, 1, &Unobserved).is_err(), "{len} bytes");
+        assert!(snapshot_info(&path).is_err(), "{len} bytes");
     }
 }
 

@@ -127,7 +127,8 @@ impl Place {
     }
 
     pub fn stats(&self, hash: UtxoHash) -> UtxoStats {
-        sync::txoutset_info(&self.options(), hash, &Unobserved, &AtomicBool::new(false)).unwrap()
+        let stop = AtomicBool::new(false);
+        sync::txoutset_info(&self.options(), hash, &Unobserved, &stop).unwrap().unwrap()
     }
 
     /// The index and the files of the data directory's blocks.

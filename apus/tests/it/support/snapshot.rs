@@ -1,15 +1,23 @@
 //! UTXO snapshots in tests: read, made of a chain that is played, and written with faults.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use apus::coins::Coin;
 use apus::hash::Hash;
+use apus::sync::{self, SnapshotInfo, SyncError, Unobserved};
 use apus::wire::{Cursor, Network, OutPoint, put_compact_size};
 
 use super::hash_of;
 
 /// The length of a snapshot's head: `utxo`, ff, version, magic, base block, number of coins.
 const HEAD_BYTES: usize = 51;
+
+/// What a snapshot file holds, read on two threads.
+pub fn snapshot_info(path: &Path) -> Result<SnapshotInfo, SyncError> {
+    sync::snapshot_info(path, 2, &Unobserved, &AtomicBool::new(false)).map(Option::unwrap)
+}
 
 /// A snapshot in parts, each of which a test may change.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -45,7 +45,7 @@ fn assert_no_coins(place: &Place) {
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
     // An unfinished directory has none.
-    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()?;
+    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 

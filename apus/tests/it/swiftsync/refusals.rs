@@ -27,9 +27,10 @@ impl Blame {
             }
             SyncError::Refused(_) => Self::Block,
             SyncError::Store(_) => Self::Disk,
-            SyncError::Input(_) | SyncError::WrongOptions(_) | SyncError::WouldShrink(_) => {
-                Self::User
-            }
+            SyncError::Input(_)
+            | SyncError::WrongOptions(_)
+            | SyncError::WouldShrink(_)
+            | SyncError::Interrupted(_) => Self::User,
             SyncError::Unproved(_) => Self::Chain,
         }
     }
@@ -66,7 +67,7 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
         &apus::sync::Unobserved,
         &std::sync::atomic::AtomicBool::new(false),
     );
-    if let Ok(stats) = stats {
+    if let Ok(Some(stats)) = stats {
         assert_eq!((stats.height, stats.txouts), (0, 0), "{what}: something was committed");
     }
 }

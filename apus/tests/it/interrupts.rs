@@ -1,0 +1,397 @@
+//! Requests to stop (Ctrl-C): whatever phase a command is in, it ends there, says that it did, and
+//! begins nothing else but to save.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus::swiftsync::Format;
+use apus::sync::{
+    self, AssumeValid, Destination, Export, ExportTable, Method, Observer, Options, Phase,
+    Progress, Summary, SyncError, UtxoHash, Verify,
+};
+use apus::tables;
+use apus::wire::Chain as Network;
+
+use crate::support::chains::small;
+use crate::support::listed::Listed;
+use crate::support::snapshot::Snapshot;
+use crate::support::swift::{Mode, World};
+use crate::support::{Place, data};
+
+use Phase::{
+    Connecting, Disconnecting, Exporting, Headers, Indexing, JoinChecking, JoinMatching,
+    JoinReading, MakingHints, Merging, ReadingBlocks, ReadingCoins, ReadingSnapshot, ReadingUndo,
+    SwiftSync, Verifying, WritingCoins, WritingSnapshot,
+};
+
+/// An observer that keeps all reports, and raises the flag at a chosen one: the n-th of a phase.
+struct Watching<'a> {
+    stop: &'a AtomicBool,
+    at: Option<(Phase, usize)>,
+    reports: Mutex<Vec<(Phase, f64)>>,
+    /// The number of reports up to that one.
+    raised: Mutex<Option<usize>>,
+}
+
+impl Observer for Watching<'_> {
+    fn observe(&self, progress: &Progress) {
+        let mut reports = self.reports.lock().unwrap();
+        reports.push((progress.phase, progress.fraction));
+        let Some((phase, count)) = self.at.filter(|_| !self.stop.load(Relaxed)) else { return };
+        if reports.iter().filter(|(seen, _)| *seen == phase).count() == count {
+            *self.raised.lock().unwrap() = Some(reports.len());
+            self.stop.store(true, Relaxed);
+        }
+    }
+}
+
+/// Runs `command` with the flag raised at a report; returns whether it was interrupted, the reports
+/// before that one and those after it.
+fn watch(
+    at: Option<(Phase, usize)>,
+    command: &dyn Fn(&dyn Observer, &AtomicBool) -> bool,
+) -> (bool, Vec<(Phase, f64)>, Vec<(Phase, f64)>) {
+    let stop = AtomicBool::new(false);
+    let watching =
+        Watching { stop: &stop, at, reports: Mutex::default(), raised: Mutex::default() };
+    let interrupted = command(&watching, &stop);
+    let mut before = watching.reports.into_inner().unwrap();
+    let raised = watching.raised.into_inner().unwrap().unwrap_or(before.len());
+    let after = before.split_off(raised);
+    (interrupted, before, after)
+}
+
+/// Phases whose reports come from the threads that do the work, before they do any more.
+const STEP_BY_STEP: [Phase; 8] = [
+    ReadingCoins,
+    ReadingUndo,
+    ReadingBlocks,
+    MakingHints,
+    WritingSnapshot,
+    Disconnecting,
+    Verifying,
+    Merging,
+];
+
+/// Asks a command to stop in each phase that it goes through, at the first report and at the second
+/// one. In `phases` it must end there: nothing that follows but a commit is begun, and the result
+/// says so. In any other phase, what is done is being saved, or the only report is that of the end.
+fn assert_stops(
+    name: &str,
+    phases: &[Phase],
+    command: impl Fn(&dyn Observer, &AtomicBool) -> bool,
+) {
+    let (interrupted, whole, _) = watch(None, &command);
+    assert!(!interrupted, "{name}: nobody asked it to stop");
+    let mut order: Vec<Phase> = Vec::new();
+    whole.iter().for_each(|(phase, _)| {
+        if !order.contains(phase) {
+            order.push(*phase);
+        }
+    });
+    for phase in phases {
+        assert!(order.contains(phase), "{name}: it does not come through {phase:?}, but {order:?}");
+    }
+    for (place, phase) in order.iter().copied().enumerate() {
+        let later = order[place + 1..].iter().filter(|phase| **phase != WritingCoins);
+        let later: Vec<Phase> = later.copied().collect();
+        for count in [1, 2] {
+            let (interrupted, before, after) = watch(Some((phase, count)), &command);
+            let what = format!("{name}, report {count} of {phase:?}");
+            let is_end = before.last().is_some_and(|(_, share)| *share >= 1.0);
+            if !phases.contains(&phase) || count > 1 && (is_end || after.is_empty()) {
+                continue;
+            }
+            assert!(interrupted, "{what}: it went on to the end");
+            let others = after.iter().find(|(seen, _)| later.contains(seen));
+            assert_eq!(others, None, "{what}: it began another phase");
+            let is_whole = after.iter().any(|(seen, share)| *seen == phase && *share >= 1.0);
+            let is_whole = is_whole && STEP_BY_STEP.contains(&phase);
+            assert!(!is_whole, "{what}: it went on to the end of the phase: {after:?}");
+        }
+    }
+}
+
+/// A chain, a directory that was synced in order, its snapshot, and hints.
+struct Synced {
+    world: World,
+    place: Place,
+}
+
+impl Synced {
+    fn new() -> Self {
+        let world = World::of(small(5));
+        let place = world.in_order();
+        Self { world, place }
+    }
+
+    /// The options of a single thread, so that little is done after the flag is raised.
+    fn options(&self, place: &Place) -> Options {
+        Options { threads: 1, ..place.options() }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        super::snapshot::made(&self.place, self.world.height())
+    }
+
+    /// The path of the snapshot.
+    fn write_snapshot(&self) -> std::path::PathBuf {
+        self.place.write_bytes("utxo.dat", &self.snapshot().to_bytes())
+    }
+}
+
+fn is_interrupted(result: Result<Summary, SyncError>) -> bool {
+    match result {
+        Ok(summary) => summary.interrupted,
+        Err(SyncError::Interrupted(_)) => true,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn statistics_of_the_utxo_set() {
+    let it = Synced::new();
+    for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
+        assert_stops(&format!("{hash:?}"), &[ReadingCoins], |observer, stop| {
+            let options = it.options(&it.place);
+            sync::txoutset_info(&options, hash, observer, stop).unwrap().is_none()
+        });
+    }
+}
+
+#[test]
+fn commands_that_make_and_prove_hints() {
+    let it = Synced::new();
+    let (place, options, height) = (&it.place, it.options(&it.place), it.world.height());
+    let (out, snapshot) = (place.root().join("out"), it.write_snapshot());
+    let hints = it.world.write_hints(place, height);
+    let is_absent = |interrupted: bool| {
+        assert_ne!(interrupted, out.exists(), "it is there exactly if nobody interrupts");
+        let _ = std::fs::remove_file(&out);
+        interrupted
+    };
+    for (below, phases) in
+        [(0, &[ReadingCoins, MakingHints][..]), (20, &[ReadingCoins, ReadingUndo, MakingHints])]
+    {
+        assert_stops("hints create", phases, |observer, stop| {
+            let (at, format) = (Some(height - below), Format::Bip456);
+            let made = sync::create_hints(&options, at, format, &out, observer, stop);
+            is_absent(made.unwrap().interrupted)
+        });
+    }
+    assert_stops("hints create --snapshot", &[MakingHints], |observer, stop| {
+        let format = Format::Bip456;
+        let made =
+            sync::create_hints_of_snapshot(&options, &snapshot, format, &out, observer, stop);
+        is_absent(made.unwrap().interrupted)
+    });
+    let file = sync::HintsFile::open(&hints).unwrap();
+    assert_stops("hints convert", &[MakingHints], |observer, stop| {
+        let made = sync::convert_hints(&file, &options, Format::Booster, &out, observer, stop);
+        is_absent(made.unwrap().interrupted)
+    });
+    assert_stops("hints compress", &[MakingHints], |observer, stop| {
+        let made = sync::compress_hints(&file, 1, &out, observer, stop);
+        is_absent(made.unwrap().interrupted)
+    });
+    assert_stops("hints verify", &[SwiftSync], |observer, stop| {
+        is_interrupted(sync::verify_hints(&options, &hints, observer, stop))
+    });
+}
+
+#[test]
+fn commands_that_make_and_prove_snapshots() {
+    let it = Synced::new();
+    let (place, options, height) = (&it.place, it.options(&it.place), it.world.height());
+    let (out, snapshot) = (place.root().join("out"), it.write_snapshot());
+    let is_absent = |interrupted: bool| {
+        assert_ne!(interrupted, out.exists(), "it is there exactly if nobody interrupts");
+        let _ = std::fs::remove_file(&out);
+        interrupted
+    };
+    for (below, phases) in [(0, &[WritingSnapshot][..]), (20, &[ReadingUndo, WritingSnapshot])] {
+        assert_stops("snapshot create", phases, |observer, stop| {
+            let at = Some(height - below);
+            let made = sync::create_snapshot(&options, at, &out, observer, stop);
+            is_absent(made.unwrap().interrupted)
+        });
+    }
+    let hints = it.world.write_hints(place, height);
+    let phases = [ReadingBlocks, WritingSnapshot];
+    assert_stops("snapshot create --hints", &phases, |observer, stop| {
+        let made = sync::create_snapshot_of_hints(&options, &hints, &out, observer, stop);
+        is_absent(made.unwrap().interrupted)
+    });
+    let mut reversed = it.snapshot();
+    reversed.coins.reverse();
+    let reversed = place.write_bytes("reversed.dat", &reversed.to_bytes());
+    assert_stops("snapshot info", &[ReadingSnapshot], |observer, stop| {
+        sync::snapshot_info(&reversed, 1, observer, stop).unwrap().is_none()
+    });
+    assert_stops("snapshot verify", &[SwiftSync], |observer, stop| {
+        is_interrupted(sync::verify_snapshot(&options, &snapshot, &[], observer, stop))
+    });
+    let blocks = [place.write("blocks", &it.world.blocks)];
+    let phases = [JoinReading, JoinMatching, JoinChecking];
+    assert_stops("snapshot verify --full", &phases, |observer, stop| {
+        is_interrupted(sync::verify_snapshot(&options, &snapshot, &blocks, observer, stop))
+    });
+}
+
+#[test]
+fn loading_a_snapshot() {
+    let listed = Listed::with_payments();
+    let (_made, out) = listed.with_snapshot();
+    let mut reversed = Snapshot::parse(&std::fs::read(&out).unwrap());
+    reversed.coins.reverse();
+    let load = |path: &Path, observer: &dyn Observer, stop: &AtomicBool| {
+        let place = listed.world.place();
+        let blocks = place.write("blocks", &listed.world.blocks);
+        let options = Options { threads: 1, ..place.options() };
+        let loaded = sync::load_snapshot(&options, path, &[blocks], observer, stop).unwrap();
+        let directory = place.network_dir().join(sync::SNAPSHOT_DIRECTORY);
+        assert_ne!(loaded.interrupted, directory.exists());
+        loaded.interrupted
+    };
+    assert_stops("in another order", &[Headers, ReadingSnapshot], |observer, stop| {
+        let path = out.with_extension("reversed");
+        std::fs::write(&path, reversed.to_bytes()).unwrap();
+        load(&path, observer, stop)
+    });
+}
+
+#[test]
+fn exports() {
+    let it = Synced::new();
+    let (options, out) = (it.options(&it.place), it.place.root().join("out.csv"));
+    for table in [ExportTable::Coins, ExportTable::Inputs] {
+        assert_stops(&format!("{table:?}"), &[Exporting], |observer, stop| {
+            let forms =
+                tables::Forms { hash: tables::HashForm::Hex, bytes: tables::BytesForm::Hex };
+            let (format, start_height, stop_height) = (tables::Format::Csv, None, None);
+            let asked = Export { table, format, forms, start_height, stop_height };
+            let to = Destination::File(&out);
+            let exported = sync::export(&options, &asked, to, observer, stop).unwrap();
+            assert_ne!(exported.interrupted, out.exists());
+            let _ = std::fs::remove_file(&out);
+            exported.interrupted
+        });
+    }
+}
+
+#[test]
+fn checks_of_a_directory() {
+    let it = Synced::new();
+    let options = it.options(&it.place);
+    for (level, phases) in [(3, &[Verifying][..]), (4, &[Verifying, Connecting])] {
+        assert_stops(&format!("level {level}"), phases, |observer, stop| {
+            let asked = Verify { level, blocks: 0 };
+            sync::verify(&options, asked, observer, stop).unwrap().interrupted
+        });
+    }
+}
+
+#[test]
+fn a_rewind() {
+    let it = Synced::new();
+    let height = it.world.height() - 20;
+    assert_stops("rewind", &[Disconnecting], |observer, stop| {
+        let place = it.place.copy();
+        is_interrupted(sync::rewind(&it.options(&place), height, observer, stop))
+    });
+}
+
+#[test]
+fn syncs_and_rebuilds_by_every_method() {
+    let it = Synced::new();
+    let (hints, snapshot) =
+        (it.world.write_hints(&it.place, it.world.height()), it.write_snapshot());
+    let expected = it.place.muhash();
+    let source = it.world.sources(&it.place, Mode::Full, &it.world.file_order());
+    let ways = |options: Options| {
+        let swift = |assumevalid| Options { assumevalid, ..options.clone() };
+        let assumed = || {
+            let mut options = swift(AssumeValid::Block(it.world.tip()));
+            options.network.minimum_chain_work = apus::hash::Hash::ZERO;
+            options
+        };
+        let (in_order, joined) = (
+            vec![Connecting, WritingCoins, Merging],
+            vec![JoinReading, JoinMatching, JoinChecking],
+        );
+        [
+            (
+                "order",
+                // So many commits leave something to be merged.
+                Options { method: Method::InOrder, dbcache_bytes: 1, ..options.clone() },
+                in_order,
+            ),
+            ("join", Options { method: Method::Join, join_depth: 0, ..options.clone() }, joined),
+            (
+                "hints",
+                Options { hints: Some(hints.clone()), ..swift(AssumeValid::Nothing) },
+                vec![SwiftSync, WritingCoins],
+            ),
+            (
+                "hints, assumed valid",
+                Options { hints: Some(hints.clone()), ..assumed() },
+                vec![SwiftSync, WritingCoins],
+            ),
+            (
+                "snapshot",
+                Options { snapshot: Some(snapshot.clone()), ..assumed() },
+                vec![ReadingSnapshot, SwiftSync],
+            ),
+        ]
+    };
+    let assert_carried_on = |place: &Place, what: &str| {
+        // It is carried on, or begins again.
+        assert_eq!(place.muhash(), expected, "{what}");
+    };
+    for at in 0..5 {
+        let (name, _, phases) = ways(it.place.options()).into_iter().nth(at).unwrap();
+        let of = |place: &Place| ways(it.options(place)).into_iter().nth(at).unwrap().1;
+        assert_stops(&format!("sync, {name}"), &phases, |observer, stop| {
+            let place = it.world.place();
+            let options = of(&place);
+            let interrupted = is_interrupted(sync::sync(&options, &source, observer, stop));
+            let (unseen, never) = (sync::Unobserved, AtomicBool::new(false));
+            let again = sync::sync(&options, &source, &unseen, &never).unwrap();
+            assert!(!again.interrupted);
+            assert_carried_on(&place, name);
+            interrupted
+        });
+        assert_stops(&format!("reindex, {name}"), &phases, |observer, stop| {
+            let place = it.place.copy();
+            let options = of(&place);
+            let interrupted = is_interrupted(sync::reindex(&options, observer, stop));
+            let (unseen, never) = (sync::Unobserved, AtomicBool::new(false));
+            assert!(!sync::reindex(&options, &unseen, &never).unwrap().interrupted);
+            assert_carried_on(&place, name);
+            interrupted
+        });
+    }
+}
+
+#[test]
+fn scans_of_many_headers_and_the_check_of_many_blocks() {
+    let place = Place::new(Network::Main);
+    let blocks = [data("mainnet-0-14131.dat")];
+    place.sync(&blocks);
+    let options = |place: &Place| Options { threads: 1, ..place.options() };
+    assert_stops("reindex --index", &[Headers, Indexing], |observer, stop| {
+        let place = place.copy();
+        let stop_at_height = Some(200);
+        let options = Options { allow_shrink: true, stop_at_height, ..options(&place) };
+        let interrupted = is_interrupted(sync::reindex_files(&options, observer, stop));
+        assert!(!interrupted || place.stats(UtxoHash::None).height == 14_131, "it is as it was");
+        interrupted
+    });
+    assert_stops("sync", &[Headers], |observer, stop| {
+        let place = Place::new(Network::Main);
+        let options = Options { stop_at_height: Some(200), ..options(&place) };
+        is_interrupted(sync::sync(&options, &blocks, observer, stop))
+    });
+}
