@@ -5,7 +5,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Features are those of the whole workspace in every command, so that nothing is built twice.
 # What the program is to have besides: FEATURES=export.
 FEATURES ?=
-BUILD := build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
+BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Debug assertions and overflow checks in our own packages alone: those of the C++ and of
 # dependencies stay as they are, and are not built again.
 CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertions overflow-checks,\
@@ -20,6 +20,7 @@ UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
 
+documented: FEATURES += export
 documented: build ## every command of README.md and docs/, on small data
 	@scripts/documented.sh $(TARGET)/release/apus
 

@@ -23,7 +23,7 @@ use super::verify::VerifyCommand;
 /// and carries on from.
 #[derive(Parser)]
 #[command(name = "apus", version = env!("APUS_VERSION"))]
-#[command(max_term_width = 100, after_help = EXAMPLES)]
+#[command(max_term_width = 100, after_help = after_help())]
 #[command(args_override_self = true)]
 pub struct Cli {
     /// Log internal events to standard error and to the log file: all, or those of a category
@@ -47,8 +47,12 @@ Examples:
   apus hints create -o mainnet.hints           which outputs are unspent, from a synced directory
   apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
                                                in any order, without look-ups, proved at the end
-  apus export coins -o utxos.parquet           the UTXO set as a table for analysis
-  apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says
+  apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says";
+
+const EXPORT_EXAMPLE: &str = "
+  apus export coins -o utxos.parquet           the UTXO set as a table for analysis";
+
+const FACTS: &str = "
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
 Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
@@ -59,6 +63,12 @@ files given cannot be used), disk (a file cannot be read or written, or is damag
 snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain), interrupted.
 Progress and log go to standard error, with time stamps unless that is a terminal; a run continues
 if nobody reads them.";
+
+/// What the help of the program ends with. Commands that are not in this build are in no example.
+fn after_help() -> String {
+    let export = if cfg!(feature = "export") { EXPORT_EXAMPLE } else { "" };
+    format!("{EXAMPLES}{export}{FACTS}")
+}
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -195,6 +205,11 @@ mod tests {
     fn all(command: &clap::Command) -> Vec<&clap::Command> {
         let below = command.get_subcommands().flat_map(all);
         std::iter::once(command).chain(below).collect()
+    }
+
+    #[test]
+    fn the_examples_are_of_commands_that_this_build_has() {
+        assert_eq!(after_help().contains("apus export"), cfg!(feature = "export"));
     }
 
     #[test]
