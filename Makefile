@@ -10,6 +10,9 @@ BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--fe
 # dependencies stay as they are, and are not built again.
 CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertions overflow-checks,\
 	--config profile.release.package.$(package).$(check)=true))
+# Programs that the tests build lie in a directory of their own, so that target/release/apus stays
+# what `make build` made. Everything else, the C++ above all, is shared.
+APART := env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
 # For the library as its users have it, with private modules: finds what nothing but tests uses.
 # Clippy's own lints see public items there as private ones, and would say other things of them.
@@ -28,13 +31,13 @@ documented: build ## every command of README.md and docs/, on small data
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 test: setup ## every test, with debug assertions and overflow checks
-	$(CARGO) test $(RELEASE) --workspace $(CHECKED)
+	$(APART) $(CARGO) test $(RELEASE) --workspace $(CHECKED)
 
 test-dist: setup ## the tests of signatures and scripts, compiled as `make dist` compiles the program
 	@CARGO="$(CARGO)" sh scripts/dist-tests.sh
 
 judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
-	@CARGO="$(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
+	@CARGO="$(APART) $(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
 
 lint: setup deny ## format, clippy, what nobody uses, docs, licences and sources of dependencies
 	$(CARGO) fmt --all --check
