@@ -77,10 +77,12 @@ pub fn stored_from(
     (tip + 1 - fitting).min(prunable + 1)
 }
 
-/// All files whose blocks are at `height` or below, but the last of `infos`.
+/// All files whose blocks are at `height` or below, but for the last of `infos` and one that holds
+/// genesis alone: to delete that one frees no room, and bitcoind would take the directory for a
+/// pruned one.
 pub fn files_up_to(infos: &[FileInfo], height: u32) -> Vec<u32> {
     let old = infos.split_last().map_or(&[][..], |(_, old)| old);
-    let may_go = |info: &FileInfo| info.size > 0 && info.height_last <= height;
+    let may_go = |info: &FileInfo| info.size > 0 && (1..=height).contains(&info.height_last);
     (0..).zip(old).filter(|(_, info)| may_go(info)).map(|(number, _)| number).collect()
 }
 
@@ -147,6 +149,8 @@ mod tests {
         assert_eq!(files_up_to(&infos, 100), [0]);
         assert_eq!(files_up_to(&infos, 200), [0, 3]);
         assert_eq!(files_up_to(&infos, 1000), [0, 1, 3]);
+        let genesis = [info(8, 0), info(8, 1), info(8, 300)];
+        assert_eq!([files_up_to(&genesis, 0), files_up_to(&genesis, 9)], [vec![], vec![1]]);
         assert_eq!(files_up_to(&[], 1000), NONE);
         assert_eq!(files_up_to(&infos[..1], 1000), NONE);
     }
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn as_few_go_as_are_too_many() {
         // 144 MiB each with their undo data.
-        let infos: Vec<FileInfo> = (0..6).map(|n| info(128 * MIB, 100 * n)).collect();
+        let infos: Vec<FileInfo> = (0..6).map(|n| info(128 * MIB, 100 * n + 1)).collect();
         let all = u64::from(144 * MIB) * 6;
         assert_eq!(usage(&infos), all);
         let target = all + SPARE_BYTES;
@@ -162,7 +166,7 @@ mod tests {
         assert_eq!(files_above_target(&infos, target, 1000, 0), [0]);
         assert_eq!(files_above_target(&infos, target - u64::from(144 * MIB), 1000, 0), [0, 1]);
         assert_eq!(files_above_target(&infos, PRUNE_TARGET_MIN, 1000, 0), [0, 1, 2]);
-        assert_eq!(files_above_target(&infos, PRUNE_TARGET_MIN, 100, 0), [0, 1]);
+        assert_eq!(files_above_target(&infos, PRUNE_TARGET_MIN, 101, 0), [0, 1]);
         // Many are still to come.
         assert_eq!(files_above_target(&infos, target, 1000, 200), [0, 1]);
         assert_eq!(files_above_target(&infos, target, 1000, 100_000), [0, 1, 2, 3, 4]);
