@@ -208,7 +208,8 @@ impl Inventory {
         let Self { tree, sources, refusals } = self;
         let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
         let opened = std::slice::from_ref(source);
-        scan(Findings { tree, sources, refusals }, note, opened, observer, stop)
+        let refused_on = &mut Vec::new();
+        scan(Findings { tree, sources, refusals, refused_on }, note, opened, observer, stop)
     }
 
     /// Checks every block that was found, in the order in which they lie; `None` if somebody asked

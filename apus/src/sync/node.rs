@@ -57,6 +57,8 @@ pub(super) struct Node {
     pub scripts: ScriptChecker,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
+    /// Of these, the blocks whose headers break a rule on their parents, with these.
+    pub refused_on: Vec<(Hash, BlockId)>,
     /// Stored copies of blocks that were damaged and are replaced.
     pub repaired: Vec<Refusal>,
 }
@@ -109,6 +111,7 @@ impl Node {
             scripts,
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
+            refused_on: Vec::new(),
             repaired: Vec::new(),
             dir,
         };
@@ -256,6 +259,19 @@ impl Node {
         for failed in self.tree.mark_failed(id) {
             self.ledger.change(failed).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
         }
+    }
+
+    /// All refusals so far. Headers come before blocks here, and with Core a parent may be known to
+    /// be invalid by then: this is the first thing that it asks of a header on it.
+    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+        let mut refusals = std::mem::take(&mut self.refusals);
+        for (hash, parent) in std::mem::take(&mut self.refused_on) {
+            if self.tree.node(parent).failed {
+                let of_block = refusals.iter_mut().filter(|refusal| refusal.block == Some(hash));
+                of_block.for_each(|refusal| refusal.reason = "bad-prevblk".to_string());
+            }
+        }
+        refusals
     }
 
     /// Forgets a source's bad copy of a block: another is tried, or the block is not available. The

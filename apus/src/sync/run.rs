@@ -528,7 +528,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         checked: node.ledger.checked.clone(),
         undo_from: node.ledger.undo_from(),
         pruned: node.ledger.pruned(&node.files),
-        refusals: std::mem::take(&mut node.refusals),
+        refusals: node.take_refusals(),
         repaired: std::mem::take(&mut node.repaired),
         stages: node.clock.stages(),
         waits: node.clock.waits(),

@@ -17,7 +17,7 @@ use super::progress::{Observer, Phase, Progress};
 use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::hash::Hash;
-use crate::rules::RuleClass;
+use crate::rules::{RuleClass, RuleError};
 use crate::store::{BlockSource, ScanWarning, SourceItem};
 use crate::wire::{Cursor, Header};
 
@@ -42,6 +42,8 @@ pub(super) struct Findings<'a> {
     pub sources: &'a mut Sources,
     /// Blocks and other bytes that were not taken.
     pub refusals: &'a mut Vec<Refusal>,
+    /// Of these, the blocks whose headers break a rule on their parents, with these.
+    pub refused_on: &'a mut Vec<(Hash, BlockId)>,
 }
 
 /// How a scan ended.
@@ -60,7 +62,7 @@ pub(super) fn scan_into_node(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<ScanEnd, SyncError> {
-    let Node { tree, sources, refusals, ledger, .. } = node;
+    let Node { tree, sources, refusals, refused_on, ledger, .. } = node;
     let note = |findings: &mut Findings, id: BlockId, place| {
         ledger.follow(findings.tree);
         let entry = &ledger.record(id);
@@ -73,7 +75,7 @@ pub(super) fn scan_into_node(
             findings.sources.note_spare(id, place);
         }
     };
-    scan(Findings { tree, sources, refusals }, note, opened, observer, stop)
+    scan(Findings { tree, sources, refusals, refused_on }, note, opened, observer, stop)
 }
 
 /// Scans sources into `findings`, and has `note` note the place of each block whose header is in
@@ -170,8 +172,21 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
                 Err(error) if error.class == RuleClass::MissingPrev => {
                     self.waiting.entry(waiting.header.prev).or_default().push(waiting);
                 }
-                Err(error) => self.refuse(&waiting, error.to_string()),
+                Err(error) => {
+                    self.note_parent(&waiting, &error);
+                    self.refuse(&waiting, error.to_string());
+                }
             }
+        }
+    }
+
+    /// Notes the parent of a header that breaks a rule on it.
+    fn note_parent(&mut self, waiting: &Waiting, error: &RuleError) {
+        let is_of_header = matches!(error.class, RuleClass::InvalidHeader | RuleClass::TimeFuture);
+        // The one rule on a header alone.
+        if is_of_header && error.reason != "high-hash" {
+            let parent = self.findings.tree.find(&waiting.header.prev);
+            self.findings.refused_on.extend(parent.map(|parent| (waiting.hash, parent)));
         }
     }
 

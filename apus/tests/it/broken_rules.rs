@@ -2,10 +2,15 @@
 //! narrowly keeps the rule and is connected. The tests of `testchain` hold the same blocks against
 //! Bitcoin Core's engine.
 
+use apus::rules::RuleClass;
 use apus::wire::Chain as Network;
-use apus_testchain::Break;
+use apus_testchain::block::encode_block;
+use apus_testchain::{Break, Parent, remerkle};
+use bitcoin::block::Version;
 
+use crate::support::blocks;
 use crate::support::chains::small;
+use crate::support::judge::Judge;
 use crate::support::{Place, hash_of, with_genesis};
 
 #[test]
@@ -27,6 +32,45 @@ fn every_broken_rule_is_refused_for_cores_reason() {
         assert_eq!(refusal.block, Some(hash_of(&broken.block)), "{rule:?}");
     }
     assert_eq!(place.muhash(), muhash, "after all that");
+}
+
+/// Core asks of a header first whether its parent is invalid.
+#[test]
+fn a_header_on_an_invalid_block_is_refused_for_that() {
+    let (valid, tip) = blocks::branch(&blocks::genesis_parent(), "valid", 3);
+    let greedy = blocks::greedy(&tip, "greedy");
+    let on = |parent: &Parent, change: fn(&mut bitcoin::Block)| {
+        let mut block = blocks::block(parent, "child");
+        change(&mut block);
+        remerkle(&mut block);
+        block
+    };
+    let old: fn(&mut bitcoin::Block) = |block| block.header.version = Version::ONE;
+    let early: fn(&mut bitcoin::Block) = |block| block.header.time = 0;
+    let late: fn(&mut bitcoin::Block) = |block| block.header.time = u32::MAX;
+    for (change, reason) in
+        [(old, "bad-version(0x00000001)"), (early, "time-too-old"), (late, "time-too-new")]
+    {
+        let (child, sibling) = (on(&tip.child(&greedy), change), on(&tip, change));
+        let place = Place::new(Network::Regtest);
+        let all = valid.iter().chain([&greedy, &child, &sibling]);
+        let summary = place.sync_blocks("all", &blocks::bytes(all));
+        let refusals = summary.refusals.iter();
+        let reasons: Vec<_> = refusals.map(|r| (r.block.unwrap(), r.reason.as_str())).collect();
+        let of = |block: &bitcoin::Block| {
+            reasons.iter().find(|(hash, _)| *hash == blocks::hash(block)).unwrap().1
+        };
+        assert!(of(&greedy).starts_with("bad-cb-amount"), "{reasons:?}");
+        assert_eq!(of(&child), "bad-prevblk");
+        assert!(of(&sibling).starts_with(reason), "{reasons:?}");
+        // The engine says the same, asked in this order.
+        let engine = Place::new(Network::Regtest);
+        let judge = Judge::open(&engine).unwrap();
+        judge.process(&blocks::bytes(valid.iter().chain([&greedy])));
+        let [child, sibling] = [&child, &sibling].map(encode_block);
+        assert_eq!(judge.judge_header(&child), Some(RuleClass::InvalidPrev));
+        assert_ne!(judge.judge_header(&sibling), Some(RuleClass::InvalidPrev));
+    }
 }
 
 /// libbitcoinkernel does not report the script error that Core adds in brackets.
