@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::error::SyncError;
-use super::node::{Coins, Node, observe, share_of};
+use super::node::{Coins, Node, no_coins, observe, share_of};
 use super::options::Options;
 use super::progress::{Observer, Phase};
 use super::{remedy, snapshot_chainstate};
@@ -23,6 +23,9 @@ pub fn txoutset_info(
 ) -> Result<Option<UtxoStats>, SyncError> {
     remedy::naming(options, || {
         let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
+        if node.chainstate.best_block()?.is_none() {
+            return Err(no_coins(&node.dir).into());
+        }
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
         observe(observer, Phase::ReadingCoins, &node);
         let height = node.tree.node(node.tip()).height;

@@ -182,8 +182,9 @@ impl Node {
         }
         let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
         let disk = self.dir.disk().clone();
-        let best = Chainstate::open(disk, &self.dir.chainstate_path(), tables)?.best_block()?;
-        best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(hash))
+        let chainstate = Chainstate::open(disk, &self.dir.chainstate_path(), tables)?;
+        let best = chainstate.best_block()?;
+        best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(&chainstate, hash))
     }
 
     /// Puts the block index into the tree: parents first, since the index is sorted by hash.
@@ -219,7 +220,7 @@ impl Node {
         let best = self.chainstate.best_block()?;
         let tip = match best {
             None => None,
-            Some(hash) => Some(self.find_best_block(hash)?),
+            Some(hash) => Some(self.find_best_block(&self.chainstate, hash)?),
         };
         self.ledger.find_coins(best.as_ref())?;
         let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
@@ -243,15 +244,21 @@ impl Node {
         }
     }
 
-    fn find_best_block(&self, hash: Hash) -> Result<BlockId, StoreError> {
-        let usable = |id: &BlockId| !self.tree.node(*id).failed;
-        self.tree.find(&hash).filter(usable).ok_or_else(|| {
-            let what = format!(
-                "its best block {hash} is not in the block index, or is marked invalid there; \
-                 `apus reindex` rebuilds the chainstate from the blocks"
-            );
-            StoreError::new(self.dir.chainstate_path(), what)
-        })
+    /// The best block of a UTXO set in the data directory, which is `hash`.
+    fn find_best_block(&self, chainstate: &Chainstate, hash: Hash) -> Result<BlockId, StoreError> {
+        let what = match self.tree.find(&hash).map(|id| (id, self.tree.node(id))) {
+            Some((id, block)) if !block.failed => return Ok(id),
+            Some((_, block)) => format!(
+                "its best block {hash}, at height {}, is marked invalid in the block index; \
+                 `apus reindex` rebuilds the chainstate from the blocks",
+                block.height
+            ),
+            None => {
+                let headers = self.tree.node(self.tree.best_header()).height;
+                return Err(not_indexed(chainstate, &hash, &self.dir.index_path(), headers));
+            }
+        };
+        Err(StoreError::new(chainstate.dir(), what))
     }
 
     /// Marks a block and all that build on it as refused, on disk too.
@@ -296,6 +303,34 @@ impl Node {
     pub fn record(&self, id: BlockId) -> &IndexRecord {
         self.ledger.record(id)
     }
+}
+
+/// The error for a UTXO set whose best block is not in the block index `index`, which ends at
+/// height `headers`: both belong to different states of a directory.
+pub(super) fn not_indexed(
+    chainstate: &Chainstate,
+    best: &Hash,
+    index: &Path,
+    headers: u32,
+) -> StoreError {
+    let what = format!(
+        "its best block {best}{} is not in the block index in {}, which ends at height {headers}: \
+         bring back the blocks that belong to it; or `apus reindex --allow-shrink` makes a lower \
+         UTXO set of the blocks that are here, and `apus sync` goes on with it",
+        about_height(chainstate),
+        index.display(),
+    );
+    StoreError::new(chainstate.dir(), what)
+}
+
+/// Words for the height of a UTXO set whose best block is not known: that of its newest coin among
+/// the first million by key. Keys are hashes, so that these are as new as any others. No words if
+/// there is no coin.
+pub(super) fn about_height(chainstate: &Chainstate) -> String {
+    let mut scan = chainstate.scan_txids(&Hash::ZERO, &Hash([0xff; 32]));
+    let coins = std::iter::from_fn(|| scan.next_coin().ok().flatten());
+    let newest = coins.take(1_000_000).map(|(_, coin)| coin.height).max();
+    newest.map_or_else(String::new, |height| format!(", at about height {height},"))
 }
 
 /// Opens the UTXO set in the directory `path`, for reading alone or for all.
@@ -351,6 +386,13 @@ pub(super) fn open_directory(
         ..DataDirOptions::default()
     };
     Ok(DataDir::open(disk, &options.datadir, &options.network, how)?)
+}
+
+/// The error for a directory whose UTXO set no block is connected to.
+pub(super) fn no_coins(dir: &DataDir) -> StoreError {
+    let what = "the UTXO set is empty: no block is connected; `apus sync` connects blocks that are \
+                stored, of peers, or of files with --from";
+    StoreError::new(dir.chainstate_path(), what)
 }
 
 /// An error if the directory has blocks that are not in its index, since new ones would be written

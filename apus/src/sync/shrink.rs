@@ -2,7 +2,7 @@
 //! hide that blocks are missing, and so takes its place only where the user allows it.
 
 use super::error::SyncError;
-use super::node::Node;
+use super::node::{Node, about_height};
 use super::options::Options;
 use super::outcome::Refusal;
 use crate::coins::Chainstate;
@@ -16,7 +16,12 @@ enum Present {
     /// A block at this height, which is in the block index.
     Indexed(u32),
     /// A block that is not in the block index.
-    NotIndexed(Hash),
+    NotIndexed {
+        /// The block.
+        block: Hash,
+        /// Words for its height.
+        height: String,
+    },
 }
 
 /// Checks, before the work starts, that the set to be built in `node` can reach the height of the
@@ -36,9 +41,9 @@ pub(super) fn check_reach(node: &Node) -> Result<(), SyncError> {
              {} to {height} are missing from {blocks}.",
             reach + 1
         ),
-        Present::NotIndexed(block) => format!(
-            "the UTXO set is at block {block}, which is not among the blocks in {blocks} (they \
-             reach height {reach}): is the right disk mounted there?"
+        Present::NotIndexed { block, height } => format!(
+            "the UTXO set is at block {block}{height} which is not among the blocks in {blocks} \
+             (they reach height {reach}): is the right disk mounted there?"
         ),
         _ => return Ok(()),
     };
@@ -79,14 +84,17 @@ fn present(node: &Node) -> Present {
     let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
     let disk = node.dir.disk().clone();
     let chainstate = Chainstate::open(disk, &node.dir.chainstate_path(), tables);
-    let best = match chainstate.and_then(|chainstate| chainstate.best_block()) {
-        Ok(best) => best,
+    let best = chainstate.and_then(|chainstate| Ok((chainstate.best_block()?, chainstate)));
+    let (block, chainstate) = match best {
+        Ok((Some(block), chainstate)) => (block, chainstate),
+        Ok((None, _)) => return Present::Unknown,
         Err(error) => {
             tracing::debug!(target: "coindb", "the present UTXO set cannot be read: {error}");
-            None
+            return Present::Unknown;
         }
     };
-    let Some(block) = best else { return Present::Unknown };
-    let height = node.tree.find(&block).map(|id| node.tree.node(id).height);
-    height.map_or(Present::NotIndexed(block), Present::Indexed)
+    match node.tree.find(&block) {
+        Some(id) => Present::Indexed(node.tree.node(id).height),
+        None => Present::NotIndexed { block, height: about_height(&chainstate) },
+    }
 }

@@ -13,7 +13,7 @@ use crate::rules::HeaderFacts;
 use crate::rules::bip30_overwritten_after;
 use crate::store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use crate::sync::error::SyncError;
-use crate::sync::node::open_directory;
+use crate::sync::node::{no_coins, not_indexed, open_directory};
 use crate::sync::options::Options;
 use crate::wire::{BlockView, merkle_root};
 
@@ -62,11 +62,12 @@ impl StoredChain {
         let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk, &dir.chainstate_path(), tables)?;
         let blocks = match chainstate.best_block()? {
-            Some(tip) => active_chain(&index, tip, &dir)?,
-            None => {
-                let what = "the UTXO set is empty; `apus sync --from` connects blocks";
-                return Err(StoreError::new(dir.chainstate_path(), what).into());
+            Some(tip) if index.entries.iter().all(|entry| entry.hash != tip) => {
+                let headers = index.entries.iter().map(|entry| entry.height).max().unwrap_or(0);
+                return Err(not_indexed(&chainstate, &tip, &dir.index_path(), headers).into());
             }
+            Some(tip) => active_chain(&index, tip, &dir)?,
+            None => return Err(no_coins(&dir).into()),
         };
         Ok(Self { files, chainstate, blocks, _dir: dir })
     }

@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus::sync::{self, Unobserved, UtxoHash};
 use apus::wire::Chain as Network;
+use apus_testchain::copy_dir;
 
 use crate::support::chains::small;
-use crate::support::{Place, first_table, with_genesis};
+use crate::support::{Place, first_table, hash_of, with_genesis};
 
 /// Damage to the files of a directory.
 type Damage = fn(&Path);
@@ -73,6 +74,40 @@ fn a_missing_block_file_names_what_can_be_done() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
+    let place = Place::new(Network::Regtest);
+    let blocks = with_genesis(small(5));
+    place.sync(&[place.write("old", &blocks[..151])]);
+    let old = place.copy();
+    place.sync(&[place.write("chain", &blocks)]);
+    // The blocks of an older state, with the UTXO set of the newer one.
+    let directory = place.network_dir().join("blocks");
+    std::fs::remove_dir_all(&directory).unwrap();
+    copy_dir(&old.network_dir().join("blocks"), &directory).unwrap();
+    let best = hash_of(&blocks[200]).to_string();
+    let created = sync::create_hints(
+        &place.options(),
+        None,
+        apus::swiftsync::Format::Bip456,
+        &place.root().join("x"),
+        &Unobserved,
+        &AtomicBool::new(false),
+    );
+    let [read, synced] = messages(&place);
+    for text in [read, synced, created.unwrap_err().to_string()] {
+        for words in [&best, ", at about height 200,", "which ends at height 150", "--allow-shrink"]
+        {
+            assert!(text.contains(words), "'{words}' is not in: {text}");
+        }
+    }
+    let refused = place.try_reindex().unwrap_err().to_string();
+    assert!(refused.contains(&best) && refused.contains(", at about height 200,"), "{refused}");
+    let options = sync::Options { allow_shrink: true, ..place.options() };
+    let built = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+    assert_eq!((built.height, place.muhash()), (150, old.muhash()));
 }
 
 /// No command is named where the system refuses access, or where another process uses the
