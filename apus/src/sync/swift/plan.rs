@@ -279,16 +279,22 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
     let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();
     let found = all.ok_or_else(|| {
         let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
-        let heights = missing.map(|(_, step)| node.tree.node(step.id).height);
-        let first = heights.min().unwrap_or(0);
-        let place = node.files.undo_path(0);
+        let steps = missing.map(|(_, step)| (node.tree.node(step.id).height, step.place));
+        let (first, place) = steps.min_by_key(|(height, _)| *height).expect("one is missing");
+        let (path, where_from) = match place {
+            Place::Stored(pos) => (node.files.undo_path(pos.file), "stored here"),
+            Place::Source(place) => {
+                (node.sources.files()[place.file as usize].path.to_path_buf(), "in this source")
+            }
+            Place::Peers => (node.dir.blocks_path().to_path_buf(), "which a peer has to send"),
+        };
         let what = format!(
-            "no undo data for block {first}: a sync by hints or a snapshot that checks everything \
-             needs the rev files next to the block files. Without them it works with the blocks \
-             assumed valid (--assumevalid=HASH), or without --hints and --snapshot; and `apus \
-             hints verify --full` and `apus snapshot verify --full` need none"
+            "no undo data for block {first}, {where_from}: a sync by hints or a snapshot that \
+             checks everything needs the rev files next to the block files. Without them it works \
+             with the blocks assumed valid (--assumevalid=HASH), or without --hints and \
+             --snapshot; and `apus hints verify --full` and `apus snapshot verify --full` need none"
         );
-        Fault::NoUndo(first, StoreError::new(place.parent().unwrap_or(node.dir.path()), what))
+        Fault::NoUndo(first, StoreError::new(path, what))
     })?;
     Ok((found, copies))
 }

@@ -263,6 +263,31 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
 }
 
 #[test]
+fn undo_data_is_missed_where_the_block_is() {
+    let (world, _, right) = &*RIGHT;
+    let place = world.place();
+    let snapshot = Some(place.write_bytes("right.dat", &right.to_bytes()));
+    let options = Options { snapshot, ..options_of(&place, Mode::Full) };
+    let source = place.write("bootstrap.dat", &world.blocks);
+    let directory = world.write_source(&place, "node", &world.file_order());
+    let rev = directory.join("rev00000.dat");
+    let bytes = std::fs::read(&rev).unwrap();
+    std::fs::remove_file(&rev).unwrap();
+    for from in [&source, &directory] {
+        let stop = AtomicBool::new(false);
+        let error = sync::sync(&options, std::slice::from_ref(from), &Unobserved, &stop);
+        let text = error.unwrap_err().to_string();
+        assert!(text.starts_with(from.to_str().unwrap()), "{text}");
+        assert!(text.contains("no undo data for block 1, in this source"), "{text}");
+        assert!(!text.contains(place.datadir().to_str().unwrap()), "{text}");
+    }
+    std::fs::write(&rev, bytes).unwrap();
+    let stop = AtomicBool::new(false);
+    let summary = sync::sync(&options, &[directory], &Unobserved, &stop).unwrap();
+    assert_eq!(summary.best_block, world.tip());
+}
+
+#[test]
 fn wrong_hints_are_named_too() {
     let (world, place, right) = &*RIGHT;
     let height = world.height();
