@@ -102,7 +102,7 @@ impl PeerArgs {
         let is_asked_for = self.follow
             || [&self.connect, &self.addnode, &self.seednode].iter().any(|l| !l.is_empty());
         if has_sources && !is_asked_for {
-            return Ok(());
+            return self.refuse_unused("blocks of --from are asked of no peer: add --connect");
         }
         let Chosen { options, config } = chosen;
         let port = options.network.port;
@@ -113,7 +113,7 @@ impl PeerArgs {
             if self.follow {
                 return Err("--follow needs peers, and --connect=0 asks for none".to_string());
             }
-            return Ok(());
+            return self.refuse_unused("with --connect=0 there are none: name one with --connect");
         }
         peers.connect = targets(connect, port)?;
         peers.addnode = targets(texts(&self.addnode, "addnode", config), port)?;
@@ -145,6 +145,27 @@ impl PeerArgs {
         peers.follow = self.follow;
         options.peers = Some(peers);
         Ok(())
+    }
+
+    /// An error if the command line has an option for peers, where there are to be none.
+    fn refuse_unused(&self, why: &str) -> Result<(), String> {
+        let given = [
+            ("addnode", !self.addnode.is_empty()),
+            ("proxy", self.proxy.is_some()),
+            ("maxdownload", self.maxdownload.is_some()),
+            ("seednode", !self.seednode.is_empty()),
+            ("dnsseed", self.dnsseed.is_some()),
+            ("maxconnections", self.maxconnections.is_some()),
+            ("onlynet", !self.onlynet.is_empty()),
+            ("listen", self.listen.is_some()),
+            ("port", self.port.is_some()),
+            ("timeout", self.timeout.is_some()),
+            ("v2transport", self.v2transport.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(format!("--{name} is for peers, and {why}, or leave it out")),
+            None => Ok(()),
+        }
     }
 
     fn flag(&self, given: Option<u8>, name: &str, config: &Config, default: bool) -> bool {
@@ -284,5 +305,31 @@ mod tests {
             assert!(peers("", &[wrong]).is_err(), "{wrong}");
         }
         assert!(peers("maxconnections=-1", &[]).is_err());
+    }
+
+    #[test]
+    fn options_for_peers_that_are_not_asked_are_errors() {
+        for option in [
+            "--proxy=127.0.0.1",
+            "--maxdownload=1",
+            "--dnsseed=0",
+            "--maxconnections=3",
+            "--onlynet=ipv4",
+            "--listen",
+            "--port=1",
+            "--timeout=9",
+            "--v2transport=0",
+        ] {
+            let name = option.split('=').next().unwrap();
+            for (none, words) in [("--from=a", "of --from"), ("--connect=0", "--connect=0")] {
+                let what = peers("", &[none, option]).unwrap_err();
+                assert!(what.contains(name) && what.contains(words), "{what}");
+            }
+            assert!(peers("", &["--from=a", "--connect=1.2.3.4", option]).is_ok(), "{option}");
+        }
+        assert!(peers("", &["--connect=0", "--addnode=1.2.3.4"]).is_err());
+        assert!(peers("", &["--connect=0", "--seednode=1.2.3.4"]).is_err());
+        // Settings of bitcoind's own are no mistake.
+        assert_eq!(peers("proxy=127.0.0.1\nlisten=1\n", &["--from=a"]), Ok(None));
     }
 }

@@ -31,8 +31,16 @@ impl Claim {
         if let Some(path) = &options.hints {
             return Ok(Some(Self::Hints(HintsFile::open(path)?)));
         }
-        let open = |path| Self::open_snapshot(path, &options.network);
-        options.snapshot.as_deref().map(open).transpose()
+        let Some(path) = &options.snapshot else { return Ok(None) };
+        let file = open_snapshot_of(path, &options.network)?;
+        if file.head().base == options.network.genesis_hash {
+            return Err(SyncError::WrongOptions(format!(
+                "--snapshot {}: its base is the genesis block, after which no coin is unspent, so \
+                 that it says nothing about the blocks: leave it out, or name one of a later block",
+                path.display()
+            )));
+        }
+        Ok(Some(Self::Snapshot(file)))
     }
 
     /// A snapshot of this network.

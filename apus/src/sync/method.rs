@@ -107,6 +107,11 @@ pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncE
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
     options.check_witness().map_err(SyncError::WrongOptions)?;
+    if options.method == Method::Join
+        && let Some(why) = pruned(node)
+    {
+        return Err(SyncError::WrongOptions(format!("{why}: leave --method=join out")));
+    }
     if let Some(claim) = claim.filter(|claim| !swift::build::is_past(node, claim)) {
         return Ok(Choice::swiftsync(node, claim));
     }
@@ -167,19 +172,25 @@ pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncE
     ))
 }
 
+/// Words for the reason why block files are missing, or will be, that a join needs; `None` if none
+/// is.
+fn pruned(node: &Node) -> Option<String> {
+    let pruned = match () {
+        () if node.ledger.pruning.is_pruned => "block files were pruned",
+        () if node.ledger.pruning.target().is_some() => "--prune deletes block files",
+        () => return None,
+    };
+    Some(format!("{pruned}, and a join needs those of all blocks that it connects"))
+}
+
 /// The blocks that a join can take: those above the active chain whose bytes are available and that
 /// lie deep enough below the best header.
 ///
 /// # Errors
 /// Words for the reason why there are none.
 fn joined(node: &Node) -> Result<Waiting, String> {
-    let pruned = match () {
-        () if node.ledger.pruning.is_pruned => "block files were pruned",
-        () if node.ledger.pruning.target().is_some() => "--prune deletes block files",
-        () => "",
-    };
-    if !pruned.is_empty() {
-        return Err(format!("{pruned}, and a join needs those of all blocks that it connects"));
+    if let Some(why) = pruned(node) {
+        return Err(why);
     }
     let depth = node.options.join_depth;
     let best = node.tree.node(node.tree.best_header()).height;

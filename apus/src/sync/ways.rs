@@ -38,6 +38,9 @@ pub(super) fn connect_all(
     stop: &AtomicBool,
 ) -> Result<Went, SyncError> {
     let choice = choose(node, claim)?;
+    if let Some(claim) = claim.filter(|claim| swift::build::is_past(node, claim)) {
+        note_past(node, claim, observer);
+    }
     announce(&choice, observer);
     let (chosen, before) = (choice.chosen(), node.tip());
     let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
@@ -128,6 +131,17 @@ fn connect_up_to(
 fn show_tip(node: &mut Node, observer: &dyn Observer) {
     let (shared, ledger) = node.split();
     ledger.show_tip(&shared, observer);
+}
+
+/// Tells the user that hints or a snapshot are of no use any more.
+fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
+    let height = claim.height(&node.tree).unwrap_or(0);
+    observer.note(&format!(
+        "{} {} is for height {height}, and the UTXO set is at height {} already: it is not used",
+        claim.option(),
+        claim.path().display(),
+        node.tree.node(node.tip()).height
+    ));
 }
 
 /// Shows the user which way was chosen.

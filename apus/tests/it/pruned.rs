@@ -194,6 +194,15 @@ pub fn branch_of(world: &World, fork: usize, count: usize) -> (Vec<Vec<u8>>, usi
 }
 
 #[test]
+fn a_join_that_is_asked_for_is_refused_where_files_were_pruned() {
+    let place = pruned();
+    let joined = apus(&place, &["sync", "--prune=1", "--method=join", "--from", "chain"]);
+    assert_ends(&joined, 2, &["block files were pruned", "leave --method=join out"]);
+    let auto = apus(&place, &["sync", "--prune=1", "--from", "chain"]);
+    assert_ends(&auto, 0, &[]);
+}
+
+#[test]
 fn a_join_makes_room_for_pruning() {
     let world = world();
     let place = world.place();

@@ -212,9 +212,15 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
 #[test]
 fn a_pruned_directory_has_no_join() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Join);
+    let mut node = node(place.path(), Method::Auto);
     node.ledger.pruning.is_pruned = true;
     assert_in_order(&node, "block files were pruned");
+    node.options.method = Method::Join;
+    let error = choose(&node, None).unwrap_err().to_string();
+    assert!(
+        error.contains("block files were pruned") && error.contains("--method=join"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::{made, options_of};
 use crate::support::Place;
 use crate::support::chains::small;
 use crate::support::model::encode;
+use crate::support::program::{apus, assert_ends};
 use crate::support::snapshot::{Snapshot, snapshot_info};
 use crate::support::swift::{MODES, Mode, World};
 
@@ -260,6 +261,36 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_snapshot_of_genesis_is_refused() {
+    let (world, _, right) = &*RIGHT;
+    let mut of_genesis = right.clone();
+    (of_genesis.base, of_genesis.count, of_genesis.coins) = (world.hash(0), 0, Vec::new());
+    let place = world.place();
+    let snapshot = place.write_bytes("genesis.dat", &of_genesis.to_bytes());
+    place.write("blocks", &world.blocks);
+    let snapshot = format!("--snapshot={}", snapshot.display());
+    let from = format!("--from={}", place.root().join("blocks").display());
+    for more in [&[][..], &["--method=swiftsync"], &["--assumevalid=0"]] {
+        let output = apus(&place, &[&["sync", &from, &snapshot][..], more].concat());
+        assert_ends(&output, 2, &["genesis.dat", "genesis block", "leave it out"]);
+        assert!(!place.datadir().exists());
+    }
+}
+
+/// Hints and snapshots that the UTXO set has passed are of no use, and the user hears of it.
+#[test]
+fn a_snapshot_below_the_tip_is_not_passed_over_in_silence() {
+    let (world, place, right) = &*RIGHT;
+    let place = place.copy();
+    let snapshot = place.write_bytes("right.dat", &right.to_bytes());
+    let args = ["sync", "--connect=0", "--snapshot", snapshot.to_str().unwrap()];
+    let output = apus(&place, &args);
+    let height = world.height();
+    let words = format!("is for height {height}, and the UTXO set is at height {height} already");
+    assert_ends(&output, 0, &["--snapshot", &words, "it is not used"]);
 }
 
 #[test]
