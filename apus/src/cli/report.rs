@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::numbers::{precise, thousands};
 use super::output;
 use crate::sync::{
-    Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Pruned, RuleGroup,
-    SavedJoin, ScriptCounts, Summary, Waits,
+    AboveTip, Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Pruned,
+    RuleGroup, SavedJoin, ScriptCounts, Summary, Waits,
 };
 
 /// Most refusals that are printed one by one; any others are only counted.
@@ -46,8 +46,9 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
         .coins
         .map_or_else(String::new, |coins| format!("{} coins in the UTXO set\n", thousands(coins)));
     format!(
-        "{}{}{}{}\n{}{}{}\n{}{}{}{}{}",
+        "{}{}{}{}{}\n{}{}{}\n{}{}{}{}{}",
         outcome(summary),
+        above_tip(summary),
         coins,
         method(summary),
         work(summary),
@@ -88,6 +89,32 @@ pub fn outcome(summary: &Summary) -> String {
     format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
 }
 
+/// The blocks between the tip and the best header, in a line for each kind, unless the run is to be
+/// carried on.
+fn above_tip(summary: &Summary) -> String {
+    let above = summary.above_tip.filter(|_| !summary.interrupted);
+    above.iter().flat_map(above_tip_words).map(|words| words + "\n").collect()
+}
+
+/// Words for each kind of blocks between the tip and the best header, with the command that
+/// connects them.
+pub fn above_tip_words(above: &AboveTip) -> Vec<String> {
+    let AboveTip { headers, waiting, missing, first_missing } = *above;
+    let first = thousands(first_missing.unwrap_or(0).into());
+    let waits = format!(
+        "{} blocks above the tip are stored and wait: `apus sync` connects them",
+        thousands(waiting.into())
+    );
+    let lacks = format!(
+        "{} blocks up to height {} are missing, the first at height {first}: `apus sync` fetches \
+         them from peers, or from files with --from",
+        thousands(missing.into()),
+        thousands(headers.into())
+    );
+    let kinds = [(waiting, waits), (missing, lacks)];
+    kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect()
+}
+
 /// The amount of work that the run did, and the time that it took.
 fn work(summary: &Summary) -> String {
     let Summary { counts, elapsed, .. } = summary;
@@ -95,9 +122,19 @@ fn work(summary: &Summary) -> String {
     if summary.saved_join.is_some() && counts.blocks == 0 {
         return format!("no other block read, in {}", precise(*elapsed));
     }
+    let disconnected = format!("{} blocks disconnected", thousands(summary.disconnected));
+    let is_rewind = summary.chosen.is_none() && counts.blocks == 0;
+    let before = match summary.disconnected {
+        0 if is_rewind => {
+            return format!("no block connected or disconnected, in {}", precise(*elapsed));
+        }
+        _ if is_rewind => return format!("{disconnected} in {}", precise(*elapsed)),
+        0 => String::new(),
+        _ => disconnected + "\n",
+    };
     let seconds = elapsed.as_secs_f64().max(1e-9);
     format!(
-        "{} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
+        "{before}{} blocks, {} transactions, {} inputs ({} scripts checked), {:.1} MB in {} \
          ({:.0} blocks/s, {:.1} MB/s)",
         thousands(counts.blocks),
         thousands(counts.transactions),
@@ -298,6 +335,8 @@ mod tests {
             best_block: Hash::ZERO,
             coins: Some(0),
             chosen: None,
+            above_tip: None,
+            disconnected: 0,
             spilled_bytes: None,
             scripts: ScriptCounts::default(),
             script_difference: None,
@@ -409,13 +448,13 @@ mod tests {
                 Method::Join,
                 Some(12_800_000_000),
                 "method join: no hints, and 9 GB wait; 12800.0 MB went through temporary files\n",
-                r#""method":"join","why":"no hints, and 9 GB wait","spilled_bytes":12800000000"#,
+                r#""method":"join","why":"no hints, and 9 GB wait","above_tip":null,"blocks_disconnected":0,"spilled_bytes":12800000000"#,
             ),
             (
                 Method::InOrder,
                 None,
                 "method order: no hints, and 9 GB wait\n",
-                r#""method":"order","why":"no hints, and 9 GB wait","spilled_bytes":null"#,
+                r#""method":"order","why":"no hints, and 9 GB wait","above_tip":null,"blocks_disconnected":0,"spilled_bytes":null"#,
             ),
         ] {
             let chosen = Some(ChosenMethod { method, why: why.to_string() });

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::report::mapped_at_peak;
 use crate::sync::{
-    Checked, MemoryInUse, PeerReport, Pruned, Refusal, STALLS, SavedJoin, ScriptCounts,
+    AboveTip, Checked, MemoryInUse, PeerReport, Pruned, Refusal, STALLS, SavedJoin, ScriptCounts,
     ScriptDifference, Summary, Waits,
 };
 
@@ -16,6 +16,8 @@ struct SummaryJson {
     coins: Option<u64>,
     method: Option<&'static str>,
     why: Option<String>,
+    above_tip: Option<AboveTipJson>,
+    blocks_disconnected: u64,
     spilled_bytes: Option<u64>,
     seconds: f64,
     cpu_seconds: f64,
@@ -75,6 +77,22 @@ impl ScriptDifferenceJson {
     pub fn of(difference: &ScriptDifference) -> Self {
         let ScriptDifference { path, unsaved } = difference;
         Self { file: path.display().to_string(), unsaved: unsaved.clone() }
+    }
+}
+
+/// The blocks between the tip and the best header.
+#[derive(Serialize)]
+pub struct AboveTipJson {
+    headers: u32,
+    blocks_waiting: u32,
+    blocks_missing: u32,
+    first_missing: Option<u32>,
+}
+
+impl AboveTipJson {
+    pub fn of(above: &AboveTip) -> Self {
+        let AboveTip { headers, waiting, missing, first_missing } = *above;
+        Self { headers, blocks_waiting: waiting, blocks_missing: missing, first_missing }
     }
 }
 
@@ -194,6 +212,8 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         coins: summary.coins,
         method: summary.chosen.as_ref().map(|chosen| chosen.method.name()),
         why: summary.chosen.as_ref().map(|chosen| chosen.why.clone()),
+        above_tip: summary.above_tip.as_ref().map(AboveTipJson::of),
+        blocks_disconnected: summary.disconnected,
         spilled_bytes: summary.spilled_bytes,
         seconds: summary.elapsed.as_secs_f64(),
         cpu_seconds: summary.cpu.as_secs_f64(),

@@ -9,8 +9,8 @@ use super::directory::Directory;
 use super::failure::Failure;
 use super::numbers::{date, thousands};
 use super::output;
-use super::report::join_words;
-use super::report_json::JoinJson;
+use super::report::{above_tip_words, join_words};
+use super::report_json::{AboveTipJson, JoinJson};
 use super::reporting::Reporting;
 use crate::sync::{self, SnapshotStatus, Status, Unfinished};
 
@@ -36,6 +36,7 @@ struct StatusJson {
     bestblock: String,
     time: u32,
     coins: Option<u64>,
+    above_tip: AboveTipJson,
     pruned: bool,
     blocks_from: u32,
     undo_from: u32,
@@ -86,6 +87,7 @@ fn json(status: &Status) -> String {
         bestblock: status.best_block.to_string(),
         time: status.time,
         coins: status.coins,
+        above_tip: AboveTipJson::of(&status.above_tip),
         pruned: status.pruned,
         blocks_from: status.blocks_from,
         undo_from: status.undo_from,
@@ -129,37 +131,59 @@ fn snapshot_text(snapshot: &SnapshotStatus, height: u32) -> String {
     )
 }
 
+/// Which blocks are stored, which are missing, and what to do about it.
+fn blocks_text(status: &Status) -> String {
+    let above = above_tip_words(&status.above_tip);
+    let from = thousands(status.blocks_from.into());
+    let connected = match (status.height, status.pruned, status.blocks_from) {
+        (0, ..) if above.is_empty() => {
+            return "none but the genesis block: `apus sync` brings others".to_string();
+        }
+        (0, ..) => "none is connected".to_string(),
+        (_, true, _) => format!("pruned, stored from height {from} on"),
+        (_, false, 0 | 1) if above.is_empty() => "all stored".to_string(),
+        (height, false, 0 | 1) => format!("stored up to height {}", thousands(height.into())),
+        (_, false, _) => format!("stored from height {from} on"),
+    };
+    [vec![connected], above].concat().join("; ")
+}
+
+/// Which of the connected blocks have undo data.
+fn undo_text(status: &Status) -> String {
+    let from = match status.pruned {
+        true => status.undo_from.max(status.blocks_from),
+        false => status.undo_from,
+    };
+    let on = format!("from height {} on", thousands(from.into()));
+    match from {
+        _ if status.height == 0 => "none: no block is connected".to_string(),
+        0 | 1 => "for every connected block".to_string(),
+        _ if from > status.height => "for no block".to_string(),
+        _ if status.pruned => on,
+        _ => format!("{on} (`apus reindex` writes the rest)"),
+    }
+}
+
 fn text(status: &Status) -> String {
     let coins = status
         .coins
         .map_or_else(|| "not counted (`apus txoutset info` counts them)".to_string(), thousands);
-    let undo = match status.undo_from {
-        0 | 1 => "for every block".to_string(),
-        from if from > status.height => "for no block".to_string(),
-        from if status.pruned => format!("from height {} on", thousands(from.into())),
-        from => {
-            format!("from height {} on (`apus reindex` writes the rest)", thousands(from.into()))
-        }
-    };
-    let blocks = match (status.pruned, status.blocks_from) {
-        (false, 0 | 1) => "all stored".to_string(),
-        (false, from) => format!("stored from height {} on", thousands(from.into())),
-        (true, from) => format!("pruned, stored from height {} on", thousands(from.into())),
-    };
     let mut text = format!(
         "directory   {}\n\
          network     {}\n\
          height      {} (headers up to {})\n\
          best block  {} of {}\n\
          coins       {coins}\n\
-         blocks      {blocks}\n\
-         undo data   {undo}",
+         blocks      {}\n\
+         undo data   {}",
         status.directory.display(),
         status.chain.name(),
         thousands(status.height.into()),
         thousands(status.headers.into()),
         status.best_block,
         date(status.time.into()),
+        blocks_text(status),
+        undo_text(status),
     );
     if let Some(snapshot) = &status.snapshot {
         text += &snapshot_text(snapshot, status.height);

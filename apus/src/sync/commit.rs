@@ -59,6 +59,8 @@ pub(super) struct Ledger {
     pub dirty: BTreeSet<BlockId>,
     pub active: ActiveChain,
     pub counts: Counts,
+    /// Number of blocks that this run has disconnected.
+    pub disconnected: u64,
     pub checked: Checked,
     /// Coins in the UTXO set, if known.
     pub coins: Option<i64>,
@@ -102,6 +104,7 @@ impl Ledger {
             dirty: BTreeSet::new(),
             active: ActiveChain::default(),
             counts: Counts::default(),
+            disconnected: 0,
             checked: Checked::default(),
             coins: None,
             coin_count: Arc::new(coin_count),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use secp_lanes::Kernel;
 
+use super::above_tip::above_tip;
 use super::claim::Claim;
 use super::error::SyncError;
 use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
@@ -125,7 +126,11 @@ pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncE
         )));
     }
     let Some(waiting) = Waiting::of(node) else {
-        return Ok(Choice::in_order(node, None, "no block waits"));
+        let why = match above_tip(node).missing {
+            0 => "no block waits",
+            _ => "the next blocks are missing",
+        };
+        return Ok(Choice::in_order(node, None, why));
     };
     let in_order = |why: &str| Ok(Choice::in_order(node, Some(waiting), why));
     match options.method {

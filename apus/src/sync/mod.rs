@@ -6,6 +6,7 @@
 //! goes through many blocks in any order where that is faster (`method`). What is done to one block
 //! is the same for all (`block`).
 
+mod above_tip;
 mod assumevalid;
 mod block;
 mod checked;
@@ -82,7 +83,8 @@ pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{AggregateKind, AssumeValid, CacheSync, Method, Options, Prune, ScriptEngine};
 pub use outcome::{
-    ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin, ScriptCounts, Summary,
+    AboveTip, ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin,
+    ScriptCounts, Summary,
 };
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};

@@ -89,6 +89,10 @@ pub struct Summary {
     /// The way in which the blocks were synced, and why; `None` if none was chosen, since the run
     /// was interrupted before that or connects no blocks.
     pub chosen: Option<ChosenMethod>,
+    /// The blocks between the tip and the best header; `None` if the run was to connect none.
+    pub above_tip: Option<AboveTip>,
+    /// Number of blocks that were disconnected.
+    pub disconnected: u64,
     /// Bytes that a join wrote to its temporary files; `None` if there was no join.
     pub spilled_bytes: Option<u64>,
     /// The work that this run did.
@@ -167,6 +171,19 @@ impl Summary {
         let longest = names.iter().max_by_key(time).filter(|name| !time(name).is_zero())?;
         words_of(longest)
     }
+}
+
+/// The blocks above the tip on the branch of the best header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AboveTip {
+    /// Height of the best header or, if it is lower, the height to stop at.
+    pub headers: u32,
+    /// Number of blocks next to the tip that can be connected and are not yet.
+    pub waiting: u32,
+    /// Number of blocks up to [`AboveTip::headers`] of which the header alone is known.
+    pub missing: u32,
+    /// Height of the lowest of these; `None` if no block is missing.
+    pub first_missing: Option<u32>,
 }
 
 /// What pruning has done, in this run or before.

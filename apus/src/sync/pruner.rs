@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 
 use super::commit::Ledger;
 use super::outcome::Pruned;
-use super::pruning::Pruning;
 use crate::chain::{BlockId, Tree};
 use crate::disk::StoreError;
 use crate::store::{BlockFiles, BlockStatus, FileInfo, files_up_to, usage};
@@ -55,13 +54,20 @@ impl Ledger {
         self.delete_files(files, tree, &chosen)
     }
 
-    /// What pruning has done; `None` if nothing was deleted, and nothing is to be.
+    /// What pruning has done; `None` if nothing was deleted, and nothing is to be by itself.
     pub fn pruned(&self, files: &BlockFiles) -> Option<Pruned> {
-        let Pruning { mode, is_pruned, freed_bytes, .. } = self.pruning;
-        let (blocks_from, usage) = (self.blocks_from(), usage(&files.infos()));
-        let held_at = self.pruning.held_at(self.active.height().unwrap_or(0));
-        let pruned = Pruned { blocks_from, freed_bytes, usage, held_at };
-        (is_pruned || mode.is_some()).then_some(pruned)
+        let may_say = self.pruning.is_pruned || self.pruning.target().is_some();
+        may_say.then(|| self.pruned_so_far(files))
+    }
+
+    /// What pruning has done, if only nothing.
+    pub fn pruned_so_far(&self, files: &BlockFiles) -> Pruned {
+        Pruned {
+            blocks_from: self.blocks_from(),
+            freed_bytes: self.pruning.freed_bytes,
+            usage: usage(&files.infos()),
+            held_at: self.pruning.held_at(self.active.height().unwrap_or(0)),
+        }
     }
 
     fn delete_files(

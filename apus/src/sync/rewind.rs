@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use super::above_tip::above_tip;
 use super::error::SyncError;
 use super::in_order::activate::return_to_fork;
 use super::node::{Coins, Node, observe, share_of};
@@ -67,6 +68,7 @@ pub fn rewind_on(
             let watch = Watch { report: &report, stop };
             is_stopped = !node.pool.install(|| node.chainstate.settle(watch))?;
         }
-        Ok(summary(&mut node, started, is_stopped))
+        let summary = summary(&mut node, started, is_stopped);
+        Ok(Summary { above_tip: Some(above_tip(&node)), ..summary })
     })
 }

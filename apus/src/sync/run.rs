@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::above_tip::above_tip;
 use super::claim::Claim;
 use super::clock::Stage;
 use super::error::SyncError;
@@ -284,7 +285,7 @@ fn run_with_peers(
         Some(first) => first,
         None => summary(node, started, true),
     };
-    Ok(Summary { peers: peers.reports(), ..summary })
+    Ok(Summary { peers: peers.reports(), above_tip: Some(above_tip(node)), ..summary })
 }
 
 /// The summary of all runs. The first one chose the way and may have spilled; all else counts until
@@ -495,7 +496,8 @@ fn run(
         true => join::directory::unfinished(node.dir.disk(), &node.options)?,
         false => None,
     };
-    let summary = Summary { saved_join, ..summary(node, started, interrupted) };
+    let above_tip = Some(above_tip(node));
+    let summary = Summary { saved_join, above_tip, ..summary(node, started, interrupted) };
     Ok(match (went, claim) {
         (Some(Went { chosen, saved, spilled_bytes, .. }), _) => {
             Summary { chosen: Some(chosen), saved, spilled_bytes, ..summary }
@@ -515,6 +517,8 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         best_block: tip.hash,
         coins: node.ledger.coins.map(|coins| coins as u64),
         chosen: None,
+        above_tip: None,
+        disconnected: node.ledger.disconnected,
         spilled_bytes: None,
         counts: node.ledger.counts,
         scripts: node.scripts.counts(),

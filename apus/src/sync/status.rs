@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::above_tip::above_tip;
 use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::Options;
-use super::outcome::SavedJoin;
+use super::outcome::{AboveTip, SavedJoin};
 use super::snapshot_chainstate::{self, SnapshotChainstate};
 use super::{join, rebuild, remedy, swift};
 use crate::disk::Disk;
@@ -29,6 +30,8 @@ pub struct Status {
     pub coins: Option<u64>,
     /// Height of the best header.
     pub headers: u32,
+    /// The blocks between the best block and the best header.
+    pub above_tip: AboveTip,
     /// The lowest height such that every block from there to the best one is stored; above 1 in a
     /// pruned directory.
     pub blocks_from: u32,
@@ -136,6 +139,7 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             time: tip.time,
             coins: node.ledger.coins.map(|coins| coins as u64),
             headers: node.tree.node(node.tree.best_header()).height,
+            above_tip: above_tip(&node),
             blocks_from: node.ledger.blocks_from(),
             undo_from: node.ledger.undo_from(),
             pruned: node.ledger.pruning.is_pruned,

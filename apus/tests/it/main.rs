@@ -24,6 +24,7 @@ mod kernel;
 mod lost_work;
 mod manners;
 mod manual;
+mod missing_blocks;
 mod peers;
 mod progress;
 mod pruned;

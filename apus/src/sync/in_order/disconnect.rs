@@ -58,6 +58,7 @@ pub(super) fn disconnect_tip(
         })?;
     undo_block(shared, ledger, tip, block.view(), spent);
     ledger.active.pop();
+    ledger.disconnected += 1;
     Ok(Disconnected::Done)
 }
 

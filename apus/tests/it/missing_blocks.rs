@@ -1,0 +1,172 @@
+//! Blocks of which only the headers are known, or that are stored and not connected: what the
+//! commands say of them, and what to do next.
+
+use apus::disk::Disk;
+use apus::store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
+use apus::sync::{self, Unobserved};
+use apus::wire::Chain;
+
+use crate::pruned::{SPARE, options, sync_with, world as long_world};
+use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::{Place, regtest_chain};
+
+/// The height of the regtest chain.
+const TOP: u32 = 206;
+
+/// The regtest chain, connected up to height `tip`, and with blocks above it as far as height
+/// `stored`; of all others there are the headers alone.
+fn with_headers(tip: u32, stored: u32) -> Place {
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[place.write("chain", &regtest_chain())]);
+    sync::rewind(&place.options(), tip, &Unobserved, &Default::default()).unwrap();
+    let options = DataDirOptions::default();
+    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
+    let (db, mut index, files) = dir.open_blocks().unwrap();
+    for entry in index.entries.iter_mut().filter(|entry| entry.height > stored) {
+        let status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
+        entry.record = IndexRecord { status, ..IndexRecord::default() };
+    }
+    db.write(&files.flush().unwrap(), &index.entries).unwrap();
+    place
+}
+
+/// Panics unless the program ends well and says all this on standard output.
+#[track_caller]
+fn assert_says(place: &Place, args: &[&str], words: &[&str]) {
+    let output = apus(place, args);
+    assert_ends(&output, 0, &[]);
+    let text = stdout(&output);
+    for word in words {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+}
+
+#[test]
+fn missing_blocks_are_named_with_what_fetches_them() {
+    let place = with_headers(50, 50);
+    let missing = "156 blocks up to height 206 are missing, the first at height 51";
+    let next = "`apus sync` fetches them from peers, or from files with --from";
+    let up_to = "blocks      stored up to height 50";
+    assert_says(&place, &["status"], &[up_to, missing, next, "for every connected block"]);
+    assert_says(&place, &["sync", "--connect=0"], &["Done: height 50, best", missing, next]);
+    let output = apus(&place, &["sync", "--connect=0", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["why"], "the next blocks are missing");
+    let above = serde_json::json!({
+        "headers": TOP, "blocks_waiting": 0, "blocks_missing": 156, "first_missing": 51,
+    });
+    assert_eq!(json["above_tip"], above);
+    let output = apus(&place, &["status", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["above_tip"], above);
+    // No more were asked for.
+    let stopped = apus(&place, &["sync", "--connect=0", "--stopatheight=50"]);
+    assert!(!stdout(&stopped).contains("missing"), "{}", stdout(&stopped));
+    let summary = place.sync(&[place.write("chain", &regtest_chain())]);
+    assert_eq!((summary.height, summary.above_tip.unwrap().missing), (TOP, 0));
+    assert_says(&place, &["status"], &["blocks      all stored", "for every connected block"]);
+}
+
+#[test]
+fn stored_blocks_that_wait_are_named_with_what_connects_them() {
+    let place = with_headers(0, 120);
+    assert_says(
+        &place,
+        &["status"],
+        &[
+            "none is connected; 120 blocks above the tip are stored and wait: `apus sync` connects",
+            "86 blocks up to height 206 are missing, the first at height 121",
+            "undo data   none: no block is connected",
+        ],
+    );
+    assert_says(&place, &["sync", "--connect=0"], &["Done: height 120,", "86 blocks up to"]);
+    let nothing = Place::new(Chain::Regtest);
+    drop(nothing.blocks());
+    nothing.sync_blocks("genesis", &regtest_chain()[..1]);
+    assert_says(&nothing, &["status"], &["none but the genesis block: `apus sync` brings others"]);
+}
+
+#[test]
+fn a_rewind_says_what_it_has_disconnected() {
+    let place = with_headers(TOP, TOP);
+    let words = [
+        "Done: height 100, best",
+        "106 blocks disconnected",
+        "106 blocks above the tip are stored and wait: `apus sync` connects them",
+    ];
+    let output = apus(&place, &["rewind", "--height=100"]);
+    assert_ends(&output, 0, &[]);
+    let text = stdout(&output);
+    for word in words {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+    assert!(!text.contains("pruned") && !text.contains("0 blocks, 0"), "{text}");
+    assert_says(
+        &place,
+        &["status"],
+        &["stored up to height 100; 106 blocks", "`apus sync` connects them"],
+    );
+    let output = apus(&place, &["rewind", "--height=90", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["blocks_disconnected"], &json["pruned"]), (&10.into(), &().into()));
+    assert_says(
+        &place,
+        &["rewind", "--height=90"],
+        &["no block connected or disc", "116 blocks above"],
+    );
+    assert_says(&place, &["sync", "--connect=0"], &["Done: height 206,", "116 blocks, "]);
+}
+
+#[test]
+fn undo_data_of_pruned_blocks_is_not_claimed() {
+    let world = long_world();
+    let place = world.place();
+    sync_with(&place, &options(&place, Some(apus::sync::Prune::Target(SPARE))), &world.blocks);
+    let status = sync::status(&place.options()).unwrap();
+    let from = format!("from height {} on", status.blocks_from);
+    assert!(status.pruned && status.blocks_from > 1, "{status:?}");
+    assert_says(
+        &place,
+        &["status"],
+        &[&format!("blocks      pruned, stored {from}"), &format!("undo data   {from}")],
+    );
+}
+
+#[test]
+fn an_empty_utxo_set_names_the_command_that_fills_it() {
+    let place = with_headers(0, 0);
+    // As after a sync that was refused before it committed.
+    std::fs::remove_dir_all(place.network_dir().join("chainstate")).unwrap();
+    let wrong = place.write_bytes("wrong.hints", b"no hints");
+    let hints = format!("--hints={}", wrong.display());
+    assert_ends(&apus(&place, &["sync", "--connect=0", &hints]), 1, &["wrong.hints"]);
+    let empty = place.copy();
+    let chainstate = empty.network_dir().join("chainstate");
+    let options = apus::leveldb::Options { create_if_missing: true, ..Default::default() };
+    drop(apus::coins::Chainstate::open(Disk::new(), &chainstate, options).unwrap());
+    for args in [&["txoutset", "info"][..], &["hints", "create", "-o", "x"]] {
+        let output = apus(&empty, args);
+        assert_ends(&output, 1, &["the UTXO set is empty", "`apus sync` connects blocks"]);
+        assert!(!crate::support::program::stderr(&output).contains("reindex"));
+    }
+}
+
+/// A join leaves the genesis block in a file of its own.
+#[test]
+fn genesis_is_no_block_to_prune() {
+    let world = long_world();
+    let place = world.place();
+    let join = apus::sync::Options { fast_prune: true, ..place.join() };
+    sync_with(&place, &join, &world.blocks);
+    let path = place.network_dir().join("blocks/blk00000.dat");
+    let before = std::fs::read(&path).unwrap();
+    assert_says(&place, &["prune", "--height=1", "-fastprune"], &["no block is pruned"]);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let status = sync::status(&place.options()).unwrap();
+    assert!(!status.pruned && status.blocks_from == 1, "{status:?}");
+    assert_ends(&apus(&place, &["sync", "--connect=0"]), 0, &[]);
+    // It stays where other files go.
+    assert_says(&place, &["prune", "--height=400", "-fastprune"], &["are pruned"]);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(sync::status(&place.options()).unwrap().pruned);
+}
