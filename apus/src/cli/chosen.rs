@@ -79,6 +79,26 @@ impl Chosen {
         Ok(())
     }
 
+    /// Sets how much is checked before the UTXO set is used, from the command line or else from a
+    /// settings file, where numbers out of range count as they do for Core.
+    pub fn take_start_check(
+        &mut self,
+        blocks: Option<u32>,
+        level: Option<u8>,
+    ) -> Result<(), String> {
+        let config = &mut self.config;
+        let blocks =
+            blocks.map_or_else(|| config.take_number("checkblocks"), |n| Ok(Some(n.into())));
+        let level = level.map_or_else(|| config.take_number("checklevel"), |n| Ok(Some(n.into())));
+        if let Some(blocks) = blocks? {
+            self.options.check_blocks = u32::try_from(blocks.max(0)).unwrap_or(u32::MAX);
+        }
+        if let Some(level) = level? {
+            self.options.check_level = level.clamp(0, 4) as u8;
+        }
+        Ok(())
+    }
+
     /// Adds a warning if bitcoind would prune, and this command does not.
     pub fn ignore_prune(&mut self) {
         let Ok(Some(Found { text, place })) = self.config.find("prune") else { return };

@@ -41,6 +41,8 @@ pub struct PruneCommand {
 pub fn run(command: &PruneCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.options.fast_prune = command.fastprune;
+    chosen.take_cache(None).map_err(Failure::usage)?;
+    chosen.take_start_check(None, None).map_err(Failure::usage)?;
     command.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);

@@ -34,6 +34,7 @@ pub struct RewindCommand {
 pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.take_cache(None).map_err(Failure::usage)?;
+    chosen.take_start_check(None, None).map_err(Failure::usage)?;
     command.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);

@@ -47,6 +47,15 @@ pub struct SyncCommand {
     /// Small block files, for tests (Core's -fastprune).
     #[arg(long, hide = true)]
     pub fastprune: bool,
+    /// The number of blocks, from the tip down, that are held against the UTXO set before anything
+    /// is connected to it, as bitcoind does; 0: all [default: 6].
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub checkblocks: Option<u32>,
+    /// How thoroughly they are checked, from 0 to 4; `apus verify --help` says what each level
+    /// checks [default: 3].
+    #[arg(long, value_name = "N", hide_short_help = true,
+        value_parser = clap::value_parser!(u8).range(0..=4))]
+    pub checklevel: Option<u8>,
     #[command(flatten)]
     pub engine: Engine,
 }
@@ -81,12 +90,13 @@ impl SyncCommand {
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
     pub fn choose(&self) -> Result<(Chosen, Vec<PathBuf>), String> {
-        let Self { from, peers, prune, fastprune, engine } = self;
+        let Self { from, peers, prune, fastprune, checkblocks, checklevel, engine } = self;
         let from: Vec<_> = from.iter().map(|path| expand_home(path)).collect();
         let mut chosen = engine.to_options()?;
         let from = chosen.take_sources(from);
         chosen.take_stop_height(engine.stopatheight)?;
         chosen.take_prune(*prune)?;
+        chosen.take_start_check(*checkblocks, *checklevel)?;
         chosen.options.fast_prune = *fastprune;
         chosen.options.check_method()?;
         peers.choose(&mut chosen, !from.is_empty())?;

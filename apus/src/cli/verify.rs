@@ -33,11 +33,11 @@ pub struct VerifyCommand {
     #[command(flatten)]
     directory: Directory,
     /// How thoroughly to check, from 0 to 4.
-    #[arg(long, alias = "checklevel", value_name = "N", default_value_t = 3,
+    #[arg(long, alias = "checklevel", value_name = "N", default_value_t = sync::CHECK_LEVEL,
         value_parser = clap::value_parser!(u8).range(0..=4))]
     level: u8,
     /// The number of blocks from the tip down; 0: all.
-    #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = 6)]
+    #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = sync::CHECK_BLOCKS)]
     blocks: u32,
     /// MiB of coins that level 3 keeps in memory, at least 16: with more it comes further down
     /// [default: 450].

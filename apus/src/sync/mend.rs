@@ -69,9 +69,7 @@ pub(super) fn take_another_copy(
                 false => true,
             };
             if damage_remains {
-                let mut noted = read_note(node)?;
-                noted.insert(pos.file);
-                write_note(node, &noted)?;
+                note_file(node, pos.file)?;
             }
             match node.record(step.id).block_pos() == Some(pos) {
                 true => Err(stored_damage(node, step.id, pos, what)),
@@ -81,17 +79,25 @@ pub(super) fn take_another_copy(
     }
 }
 
-/// Replaces the damaged blocks in the files that earlier runs have noted.
-pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
+/// Notes a block file in which a block is damaged, for [`mend_noted`].
+pub(super) fn note_file(node: &Node, file: u32) -> Result<(), StoreError> {
+    let mut noted = read_note(node)?;
+    noted.insert(file);
+    write_note(node, &noted)
+}
+
+/// Replaces the damaged blocks in the files that are noted, if sources or peers may have them.
+/// Returns whether there was a file to go through.
+pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
     let noted = read_note(node)?;
     if noted.is_empty() || (node.sources.files().is_empty() && node.peers.is_none()) {
-        return Ok(());
+        return Ok(false);
     }
     let mut left = noted.clone();
     for file in noted {
         let damaged = mend_file(node, file, stop)?;
         if stop.load(Relaxed) {
-            return Ok(());
+            return Ok(true);
         }
         if damaged.is_empty() {
             left.remove(&file);
@@ -106,7 +112,8 @@ pub(super) fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<(), Store
             });
         }
     }
-    write_note(node, &left)
+    write_note(node, &left)?;
+    Ok(true)
 }
 
 /// The error for a damaged stored block of which there is no good copy: what is wrong with it, and

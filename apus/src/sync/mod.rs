@@ -50,6 +50,7 @@ mod sources;
 mod snapshot;
 mod snapshot_chainstate;
 mod space;
+mod start_check;
 mod status;
 mod stored;
 mod swift;
@@ -81,7 +82,10 @@ pub use info::txoutset_info;
 #[cfg(feature = "internals")]
 pub use join::rewrite_join_progress;
 pub use mend::NOTE as DAMAGE_NOTE;
-pub use options::{AggregateKind, AssumeValid, CacheSync, Method, Options, Prune, ScriptEngine};
+pub use options::{
+    AggregateKind, AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, CacheSync, Method, Options, Prune,
+    ScriptEngine,
+};
 pub use outcome::{
     AboveTip, ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin,
     ScriptCounts, Summary,

@@ -22,6 +22,11 @@ const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 /// deep, and these connect in order within seconds.
 const JOIN_DEPTH: u32 = 144;
 
+/// The default for [`Options::check_blocks`] (Core's `DEFAULT_CHECKBLOCKS`).
+pub const CHECK_BLOCKS: u32 = 6;
+/// The default for [`Options::check_level`] (Core's `DEFAULT_CHECKLEVEL`).
+pub const CHECK_LEVEL: u8 = 3;
+
 /// Time for which the network must have worked on top of a block before its scripts are skipped, or
 /// checked on the fast way.
 pub(super) const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
@@ -65,6 +70,12 @@ pub struct Options {
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,
+    /// The number of blocks, from the tip down, that a command checks before it goes on with the
+    /// UTXO set (Core's `-checkblocks`); 0 for all.
+    pub check_blocks: u32,
+    /// How thoroughly it checks them, from 0 to 4 (Core's `-checklevel`): see
+    /// [`Verify`](crate::sync::Verify).
+    pub check_level: u8,
     /// The way in which blocks are synced.
     pub method: Method,
     /// The directory for the temporary files of the join, if not the network's own; and for those
@@ -197,6 +208,8 @@ impl Options {
             aggregate: AggregateKind::Sha256,
             save_every: SAVE_EVERY,
             allow_shrink: false,
+            check_blocks: CHECK_BLOCKS,
+            check_level: CHECK_LEVEL,
             method: Method::default(),
             spill_dir: None,
             join_depth: JOIN_DEPTH,

@@ -1,10 +1,14 @@
 //! Pruning by hand (Core's `pruneblockchain`).
 
+use std::sync::atomic::AtomicBool;
+
 use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::{Options, Prune};
 use super::outcome::Pruned;
+use super::progress::Unobserved;
 use super::remedy;
+use super::start_check::check_on_start;
 use super::unfinished::refuse_unfinished;
 use crate::disk::Disk;
 
@@ -29,8 +33,11 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
             let what = format!("{} holds no blocks to prune", directory.display());
             return Err(SyncError::Input(what));
         }
-        let mut node = Node::open(&options, &disk, Coins::InPlace)?;
+        let node = Node::open(&options, &disk, Coins::InPlace)?;
         refuse_unfinished(&disk, &options)?;
+        // A repair needs the blocks.
+        let stop = AtomicBool::new(false);
+        let mut node = check_on_start(node, false, &Unobserved, &stop)?;
         let height = height_of(&node, height)?;
         node.ledger.prune_up_to(&node.files, &node.tree, height)?;
         Ok(node.ledger.pruned_so_far(&node.files))

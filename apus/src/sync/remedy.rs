@@ -36,7 +36,8 @@ fn named(options: &Options, mut error: StoreError) -> StoreError {
 /// not pruned, added to it as [`naming`] does.
 pub(super) fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> StoreError {
     if is_pruned && is_damage(&error) {
-        error.what += "; blocks that a repair needs are pruned: sync into an empty directory";
+        error.what +=
+            "; blocks that a repair needs are pruned: `apus sync` into an empty directory";
         return error;
     }
     named(options, error)

@@ -11,6 +11,7 @@ use super::options::{Options, Prune};
 use super::outcome::{Activated, Summary};
 use super::progress::{Observer, Phase};
 use super::run::{bound_cache, summary};
+use super::start_check::check_on_start;
 use super::unfinished::refuse_unfinished;
 use super::{clock::Stage, remedy};
 use crate::disk::{Disk, Watch};
@@ -50,8 +51,9 @@ pub fn rewind_on(
         }
         // What is pruned may lie below.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
-        let mut node = Node::open(&options, disk, Coins::InPlace)?;
+        let node = Node::open(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
+        let mut node = check_on_start(node, false, observer, stop)?;
         let tip = node.tree.node(node.tip()).height;
         let target = node.ledger.active.at(height).ok_or_else(|| {
             SyncError::Input(format!(

@@ -18,6 +18,7 @@ use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, 
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
+use super::start_check::{check_mended, check_on_start};
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, snapshot, space, swift};
 use crate::disk::{Disk, StoreError, Watch};
@@ -71,6 +72,9 @@ pub fn sync_on(
             drop(node);
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
             node = Node::open(options, disk, Coins::New(begun))?;
+        } else {
+            let may_mend = has_peers || !opened.is_empty();
+            node = check_on_start(node, may_mend, observer, stop)?;
         }
         give_up_rebuild(&node, disk, observer)?;
         bound_cache(&mut node);
@@ -185,7 +189,9 @@ fn scan_and_mend(
 ) -> Result<(), SyncError> {
     let scanning = Instant::now();
     scan_into_node(node, opened, observer, stop)?;
-    mend::mend_noted(node, stop)?;
+    if mend::mend_noted(node, stop)? {
+        check_mended(node, observer, stop)?;
+    }
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(
         target: "validation",

@@ -36,6 +36,7 @@ mod resources;
 mod script_engines;
 mod side_branches;
 mod snapshot;
+mod start_check;
 mod support;
 mod swiftsync;
 mod tie_breaks;

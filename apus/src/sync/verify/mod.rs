@@ -10,8 +10,8 @@ mod examine;
 mod report;
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -59,24 +59,7 @@ pub fn verify(
         let (started, cpu) = (Instant::now(), cpu_time());
         let mut node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
-        let tip = node.tree.node(node.tip());
-        let mut found = Verified {
-            asked: Verify { level: asked.level.min(4), ..asked },
-            height: tip.height,
-            best_block: tip.hash,
-            levels: Vec::new(),
-            damage: DamageList::default(),
-            interrupted: false,
-            counts: Default::default(),
-            script_difference: None,
-            elapsed: started.elapsed(),
-            cpu,
-        };
-        go_down(&mut node, &mut found, observer, stop);
-        if found.asked.level == 4 {
-            let level = go_up(&mut node, &mut found, observer, stop);
-            found.levels.push(level);
-        }
+        let mut found = all_levels(&mut node, asked, observer, stop);
         found.script_difference = node.scripts.difference().cloned();
         let is_pruned = node.ledger.pruning.is_pruned;
         let with_remedy = |damage: Damage| Damage {
@@ -87,6 +70,35 @@ pub fn verify(
         (found.elapsed, found.cpu) = (started.elapsed(), cpu_time() - cpu);
         Ok(found)
     })
+}
+
+/// All levels that are asked for. The cache of coins then holds what level 3 has disconnected; at
+/// level 4 the ledger must be read only, and counts the blocks that were connected again.
+pub(super) fn all_levels(
+    node: &mut Node,
+    asked: Verify,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Verified {
+    let tip = node.tree.node(node.tip());
+    let mut found = Verified {
+        asked: Verify { level: asked.level.min(4), ..asked },
+        height: tip.height,
+        best_block: tip.hash,
+        levels: Vec::new(),
+        damage: DamageList::default(),
+        interrupted: false,
+        counts: Default::default(),
+        script_difference: None,
+        elapsed: Default::default(),
+        cpu: Default::default(),
+    };
+    go_down(node, &mut found, observer, stop);
+    if found.asked.level == 4 {
+        let level = go_up(node, &mut found, observer, stop);
+        found.levels.push(level);
+    }
+    found
 }
 
 /// Levels 0 to 3, from the tip down.
@@ -116,7 +128,6 @@ fn go_down(node: &mut Node, found: &mut Verified, observer: &dyn Observer, stop:
                 ready.push(block);
             }
         }
-        descent.report(&found.counts);
     }
     found.damage.append(std::mem::take(&mut disconnector.damage));
     found.interrupted = descent.is_stopped;
@@ -135,6 +146,9 @@ struct Descent<'a> {
     from: u32,
     /// The height down to which every block has undo data.
     undo_from: u32,
+    /// The blocks examined so far, and their bytes, for progress.
+    blocks: AtomicU64,
+    bytes: AtomicU64,
     is_stopped: bool,
     observer: &'a dyn Observer,
     stop: &'a AtomicBool,
@@ -162,6 +176,8 @@ impl<'a> Descent<'a> {
             is_pruned: stored > wanted,
             from: height + 1,
             undo_from: height + 1,
+            blocks: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
             is_stopped: false,
             observer,
             stop,
@@ -177,7 +193,9 @@ impl<'a> Descent<'a> {
         let low = self.from.saturating_sub(CHUNK).max(*self.heights.start());
         let examine_at = |height: u32| {
             let id = self.ledger.active.at(height).filter(|_| !self.stop.load(Relaxed))?;
-            Some(examine(self.shared, id, self.ledger.record(id), self.level, with_coins))
+            let block = examine(self.shared, id, self.ledger.record(id), self.level, with_coins);
+            self.report(&block);
+            Some(block)
         };
         let blocks = (low..self.from).into_par_iter().rev().map(examine_at);
         let Some(blocks) = blocks.collect() else {
@@ -195,18 +213,19 @@ impl<'a> Descent<'a> {
         self.from = block.height;
     }
 
-    fn report(&self, counts: &Counts) {
-        let Some(id) = self.ledger.active.at(self.from) else { return };
+    /// Shows the observer that one more block is examined: a single one may take seconds.
+    fn report(&self, block: &Examined) {
         let (start, end) = self.heights.clone().into_inner();
         let blocks_all = u64::from(end - start + 1);
+        let blocks = 1 + self.blocks.fetch_add(1, Relaxed);
         self.observer.observe(&Progress {
-            height: self.from,
-            time: self.shared.tree.node(id).time,
-            blocks: counts.blocks,
+            height: block.height,
+            time: self.shared.tree.node(block.id).time,
+            blocks,
             blocks_all,
-            bytes: counts.bytes,
+            bytes: block.bytes + self.bytes.fetch_add(block.bytes, Relaxed),
             coins: self.shared.cache.len() as u64,
-            fraction: counts.blocks as f64 / blocks_all as f64,
+            fraction: blocks as f64 / blocks_all as f64,
             ..Progress::of(Phase::Verifying)
         });
     }

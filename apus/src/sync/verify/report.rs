@@ -16,13 +16,6 @@ pub struct Verify {
     pub blocks: u32,
 }
 
-impl Default for Verify {
-    /// Core's defaults.
-    fn default() -> Self {
-        Self { level: 3, blocks: 6 }
-    }
-}
-
 /// What a verification has found.
 #[derive(Debug)]
 pub struct Verified {
