@@ -57,4 +57,4 @@ pub use rng::Rng;
 pub use rounds::{every, rounds};
 pub use signer::Signed;
 pub use spec::{Mix, Spec};
-pub use wide::{Wide, WideSpec};
+pub use wide::{Spends, Wide, WideSpec};

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use apus_testchain::write::{BLK_FILE_BYTES_MAX, write_blk_files, write_framed};
-use apus_testchain::{Generator, HEIGHT_MAX, KEYS_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
+use apus_testchain::{
+    Generator, HEIGHT_MAX, KEYS_MAX, MadeBlock, Mix, Spec, Spends, Wide, WideSpec,
+};
 use clap::Parser;
 
 /// Makes a valid Bitcoin regtest chain from a seed.
@@ -33,6 +35,9 @@ struct Options {
     /// --odd
     #[arg(long, conflicts_with_all = ["blocks", "keys", "varied", "odd"])]
     wide: bool,
+    /// Which coins the inputs of a wide chain spend
+    #[arg(long, value_enum, default_value_t, requires = "wide")]
+    spends: Spends,
     /// Everything random follows from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -136,6 +141,7 @@ impl Options {
 
     fn wide_spec(&self) -> io::Result<WideSpec> {
         let mut spec = WideSpec::of_size(self.seed, self.bytes, self.top);
+        spec.spends = self.spends;
         spec.quiet_blocks = self.quiet.max(101);
         spec.empty_blocks_after = self.empty;
         check_height(spec.height())?;

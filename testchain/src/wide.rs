@@ -1,5 +1,7 @@
 //! A chain that leaves many coins, as mainnet does, and of which little is remembered.
 
+use std::ops::Range;
+
 use bitcoin::consensus::encode::serialize;
 use bitcoin::hashes::{Hash, sha256d};
 use bitcoin::transaction::TxOut;
@@ -19,6 +21,11 @@ const OUTPUTS: u32 = 24;
 const INPUTS: u32 = 5;
 /// Half of the inputs spend outputs of this many newest blocks, the block itself among them.
 const NEWEST_BLOCKS: usize = 100;
+/// With bursts, the distance of the blocks that spend most, and the inputs and outputs of their
+/// transactions, and of those of the other blocks, on average: as many bytes as without.
+const BURST_EVERY: usize = 4;
+const IN_BURSTS: (u32, u32) = (20, 4);
+const BETWEEN_BURSTS: (u32, u32) = (1, 29);
 /// Outputs of a coinbase below the busy blocks, so that the first of these have coins to spend.
 const FIRST_OUTPUTS: u32 = 1_000;
 /// Blocks after which the outputs of a coinbase may be spent.
@@ -27,6 +34,18 @@ const MATURITY: usize = 100;
 const SCRIPT_BYTES: usize = 22;
 /// A busy block's bytes for each of its transactions, the coinbase and the header aside.
 const TX_BYTES: u64 = 10 + 41 * INPUTS as u64 + 31 * OUTPUTS as u64;
+
+/// Which coins the inputs of a [`Wide`] chain spend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Spends {
+    /// Half of them any coin of the UTXO set, half one of the newest hundred blocks
+    #[default]
+    Mixed,
+    /// Any coin of the UTXO set: hardly ever a new one
+    Old,
+    /// In every fourth block 20,000 coins of one earlier block, and 1,000 of any in the others
+    Bursts,
+}
 
 /// A chain with many coins, in a few numbers. The same numbers give the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +59,8 @@ pub struct WideSpec {
     /// Transactions in a busy block, its coinbase aside: an even number of at most 1,000, so that a
     /// block takes less than 1 MB. They have 24 outputs and 5 inputs on average.
     pub txs: u32,
+    /// Which coins they spend.
+    pub spends: Spends,
     /// Blocks with nothing but a coinbase after the busy ones (2,100 make assumevalid apply).
     pub empty_blocks_after: u32,
     /// Blocks full of transactions after the empty ones.
@@ -56,6 +77,7 @@ impl WideSpec {
             quiet_blocks: 150,
             busy_blocks: busy.max(1),
             txs: 1_000,
+            spends: Spends::default(),
             empty_blocks_after: 2_100,
             top_blocks,
         }
@@ -83,8 +105,7 @@ impl WideSpec {
 /// each.
 ///
 /// All outputs pay to unknown witness programs of 20 random bytes, which anyone can spend without
-/// a signature. Half of the inputs spend any coin of the UTXO set, half one of the newest hundred
-/// blocks.
+/// a signature.
 ///
 /// Memory: a bit for each output ever made, and 48 bytes for each transaction. Amounts and scripts
 /// are functions of an output's number.
@@ -97,6 +118,8 @@ pub struct Wide {
     outputs: u32,
     /// A bit for each of them.
     spent: Vec<u64>,
+    /// The outputs of the block whose coins the block being made spends, if it is a burst.
+    burst_of: Option<Range<u32>>,
     tip: BlockHash,
     totals: Totals,
 }
@@ -152,6 +175,7 @@ impl Wide {
             txs: Vec::new(),
             outputs: 0,
             spent: Vec::new(),
+            burst_of: None,
             tip: bitcoin::constants::genesis_block(Network::Regtest).block_hash(),
             totals: Totals::default(),
             spec,
@@ -214,17 +238,41 @@ impl Wide {
         share(row.amount, end - row.first_output, output - row.first_output, row.first_output)
     }
 
+    /// The outputs of which the next input spends one, if one is left.
+    fn range(&mut self) -> Range<u32> {
+        match self.spec.spends {
+            Spends::Mixed if self.rng.percent(50) => {
+                let newest = self.blocks.len().saturating_sub(NEWEST_BLOCKS);
+                self.blocks[newest].first_output..self.outputs
+            }
+            Spends::Bursts => self.burst_of.clone().unwrap_or(0..self.outputs),
+            Spends::Mixed | Spends::Old => 0..self.outputs,
+        }
+    }
+
+    /// All outputs, or for a burst those of another block.
+    fn another_range(&mut self) -> Range<u32> {
+        if self.burst_of.is_none() {
+            return 0..self.outputs;
+        }
+        let block = self.rng.below(self.blocks.len() as u64) as usize;
+        let end = self.blocks.get(block + 1).map_or(self.outputs, |next| next.first_output);
+        let outputs = self.blocks[block].first_output..end;
+        self.burst_of = Some(outputs.clone());
+        outputs
+    }
+
     /// Takes a coin that the block being made may spend.
     fn take(&mut self) -> (u32, Place) {
         let height = self.blocks.len();
-        let newest = self.blocks[height.saturating_sub(NEWEST_BLOCKS)].first_output;
-        let mut low = if self.rng.percent(50) { newest } else { 0 };
-        for attempt in 0..100_000 {
-            if attempt == 100 {
-                low = 0;
+        let mut range = self.range();
+        for attempt in 1..=100_000 {
+            let output = range.start + self.rng.below(range.len() as u64) as u32;
+            let is_there = !range.is_empty() && !self.is_spent(output);
+            if attempt % 100 == 0 {
+                range = self.another_range();
             }
-            let output = low + self.rng.below(u64::from(self.outputs - low)) as u32;
-            if self.outputs == low || self.is_spent(output) {
+            if !is_there {
                 continue;
             }
             let place = self.place(output);
@@ -282,12 +330,21 @@ impl Wide {
     /// The transactions of a busy block: pairs whose sizes differ and come to the average.
     fn body(&mut self) -> Body {
         let mut body = Body::default();
+        let (inputs, outputs) = match self.spec.spends {
+            Spends::Mixed | Spends::Old => (INPUTS, OUTPUTS),
+            Spends::Bursts if self.blocks.len().is_multiple_of(BURST_EVERY) => {
+                self.burst_of = Some(0..0);
+                IN_BURSTS
+            }
+            Spends::Bursts => BETWEEN_BURSTS,
+        };
         for _ in 0..self.spec.txs / 2 {
-            let fewer_inputs = self.rng.below(u64::from(INPUTS)) as u32;
-            let fewer_outputs = self.rng.below(u64::from(OUTPUTS)) as u32;
-            self.spend(INPUTS - fewer_inputs, OUTPUTS - fewer_outputs, &mut body);
-            self.spend(INPUTS + fewer_inputs, OUTPUTS + fewer_outputs, &mut body);
+            let fewer_inputs = self.rng.below(u64::from(inputs)) as u32;
+            let fewer_outputs = self.rng.below(u64::from(outputs)) as u32;
+            self.spend(inputs - fewer_inputs, outputs - fewer_outputs, &mut body);
+            self.spend(inputs + fewer_inputs, outputs + fewer_outputs, &mut body);
         }
+        self.burst_of = None;
         body
     }
 

@@ -2,11 +2,13 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use apus_testchain::block::encode_block;
 use apus_testchain::write::{REGTEST_MAGIC, genesis, write_blk_files, write_framed};
-use apus_testchain::{ALL_KINDS, Chain, Generator, Kind, MadeBlock, Spec, Utxo, Wide, WideSpec};
+use apus_testchain::{
+    ALL_KINDS, Chain, Generator, Kind, MadeBlock, Spec, Spends, Utxo, Wide, WideSpec,
+};
 use bitcoin::consensus::encode::deserialize;
 use bitcoin::hashes::{Hash, HashEngine, sha256};
 use bitcoin::{Block, OutPoint};
@@ -189,16 +191,64 @@ fn replay(blocks: &[MadeBlock]) -> HashMap<OutPoint, Utxo> {
     set
 }
 
+/// For each block, the heights of the blocks that created the coins which it spends.
+fn spent_heights(blocks: &[MadeBlock]) -> Vec<Vec<u32>> {
+    let mut heights = HashMap::new();
+    let mut spent = Vec::new();
+    for made in blocks {
+        let block: Block = deserialize(&made.bytes).unwrap();
+        heights.extend(block.txdata.iter().map(|tx| (tx.compute_txid(), made.height)));
+        let inputs = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+        spent.push(inputs.map(|input| heights[&input.previous_output.txid]).collect());
+    }
+    spent
+}
+
 #[test]
-fn core_accepts_a_wide_chain_and_finds_the_same_coins() {
-    let spec = WideSpec {
+fn a_wide_chain_spends_new_coins_old_ones_or_those_of_one_block() {
+    let spent = |spends| {
+        let spec = WideSpec { busy_blocks: 220, spends, ..small_wide_spec() };
+        let blocks: Vec<_> = Wide::new(spec).collect();
+        // From here on no coinbase is among the newest hundred that has many outputs.
+        let spent: Vec<_> = (1..).zip(spent_heights(&blocks)).skip(240).take(100).collect();
+        spent
+    };
+    let new_percent = |spent: &[(u32, Vec<u32>)]| {
+        let all = spent.iter().flat_map(|(height, of)| of.iter().map(move |made| height - made));
+        let ages: Vec<u32> = all.collect();
+        ages.iter().filter(|age| **age < 100).count() * 100 / ages.len()
+    };
+    let (mixed, old) = (new_percent(&spent(Spends::Mixed)), new_percent(&spent(Spends::Old)));
+    assert!(mixed > 50 && old < 30, "{mixed} and {old} % are of the newest hundred blocks");
+    for (height, of) in spent(Spends::Bursts) {
+        let different = of.iter().collect::<HashSet<_>>().len();
+        match height % 4 {
+            0 => assert!(of.len() == 400 && different < 20, "{height}: {different} blocks"),
+            _ => assert!(of.len() == 20, "{height}: {} inputs", of.len()),
+        }
+    }
+}
+
+fn small_wide_spec() -> WideSpec {
+    WideSpec {
         seed: 3,
         quiet_blocks: 120,
         busy_blocks: 105,
         txs: 20,
+        spends: Spends::Mixed,
         empty_blocks_after: 5,
         top_blocks: 4,
-    };
+    }
+}
+
+#[test]
+fn core_accepts_a_wide_chain_and_finds_the_same_coins() {
+    for spends in [Spends::Mixed, Spends::Old, Spends::Bursts] {
+        core_finds_the_same_coins(WideSpec { spends, ..small_wide_spec() });
+    }
+}
+
+fn core_finds_the_same_coins(spec: WideSpec) {
     let judge = Judge::new();
     let mut wide = Wide::new(spec.clone());
     let blocks: Vec<_> = wide.by_ref().collect();
@@ -209,8 +259,10 @@ fn core_accepts_a_wide_chain_and_finds_the_same_coins() {
     assert_eq!(judge.height(), 234);
     let set = replay(&blocks);
     let totals = wide.totals();
-    assert_eq!((totals.inputs, totals.unspent), (109 * 100, set.len() as u64));
-    assert!(totals.inputs_in_block > 20, "{totals:?}");
+    // Of the 109 busy blocks, those at a multiple of four spend more where there are bursts.
+    let inputs = if spec.spends == Spends::Bursts { 27 * 400 + 82 * 20 } else { 109 * 100 };
+    assert_eq!((totals.inputs, totals.unspent), (inputs, set.len() as u64));
+    assert!(totals.inputs_in_block > 20 || spec.spends != Spends::Mixed, "{totals:?}");
     assert_eq!(totals.unspent_amount, set.values().map(|utxo| utxo.amount).sum());
     assert_eq!(wide.utxos().map(|utxo| (utxo.outpoint, utxo)).collect::<HashMap<_, _>>(), set);
     assert!(Wide::new(spec).map(|block| block.hash).eq(blocks.iter().map(|block| block.hash)));
@@ -242,11 +294,14 @@ fn core_accepts_busy_blocks_on_top_that_need_no_signatures() {
 
 #[test]
 fn full_blocks_of_a_wide_chain_take_less_than_a_megabyte() {
-    let spec = WideSpec { busy_blocks: 2, empty_blocks_after: 0, ..WideSpec::of_size(1, 0, 1) };
-    let judge = Judge::new();
-    for block in Wide::new(spec) {
-        judge.process(&block.bytes);
-        assert_eq!(judge.tip(), block.hash.to_byte_array());
-        assert!(block.bytes.len() < 1_000_000, "{}", block.bytes.len());
+    for spends in [Spends::Mixed, Spends::Bursts] {
+        let size = WideSpec::of_size(1, 0, 1);
+        let spec = WideSpec { busy_blocks: 2, empty_blocks_after: 0, spends, ..size };
+        let judge = Judge::new();
+        for block in Wide::new(spec) {
+            judge.process(&block.bytes);
+            assert_eq!(judge.tip(), block.hash.to_byte_array());
+            assert!(block.bytes.len() < 1_000_000, "{}", block.bytes.len());
+        }
     }
 }
