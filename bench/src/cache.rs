@@ -133,6 +133,8 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
     let cache = CoinsCache::new();
     for first in (0..cached).step_by(BATCH) {
         let batch: Vec<_> = (first..cached.min(first + BATCH)).map(coin).collect();
+        let outpoints: Vec<OutPoint> = batch.iter().map(|(outpoint, _)| *outpoint).collect();
+        cache.want(&outpoints);
         cache.fill_batch(cache.generation(), &batch);
     }
     let resident = machine::resident_bytes().saturating_sub(before);

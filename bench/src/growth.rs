@@ -12,7 +12,7 @@ use crate::svg::{Lines, Series};
 
 /// The most memory of a cached coin in bytes (`apus::coins`).
 const COIN_BYTES: u64 = 104;
-/// The MiB that the cache's 64 shards take while they are empty.
+/// The least memory for cached coins that is measured, in MiB.
 const DBCACHE_MIN: usize = 8;
 /// The beginnings of the chain, as shares of its busy blocks.
 const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
@@ -87,7 +87,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// The MiB for so many coins, and at least what the cache takes with hardly a coin in it.
+/// The MiB for so many coins, and at least [`DBCACHE_MIN`].
 fn mib(bytes: u64) -> usize {
     usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(DBCACHE_MIN)
 }

@@ -39,21 +39,24 @@ impl CoinsCache {
         self.lock(shard).lookup(hash, outpoint)
     }
 
-    /// The ascending indices of the outpoints that have no entry, and so are to be looked up in the
-    /// tables. The entries of the others are kept by the next calls of [`CoinsCache::shrink_to`]: a
-    /// block is about to spend them.
+    /// The ascending indices of the outpoints that are [`Lookup::Unknown`].
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
-        let groups = Groups::new(&self.hasher, outpoints, |o| o);
-        let mut unknown = Vec::new();
-        for (shard, members) in groups.iter() {
-            let mut shard = self.lock(shard);
-            shard.warm(members.iter().map(|member| member.hash));
-            let indices = members.iter().map(|member| (member.hash, member.index as usize));
-            let is_unknown = |(hash, i): &(u64, usize)| !shard.want(*hash, &outpoints[*i]);
-            unknown.extend(indices.filter(is_unknown).map(|(_, index)| index));
-        }
-        unknown.sort_unstable();
-        unknown
+        self.indices(outpoints, |shard, hash, o| !matches!(shard.lookup(hash, o), Lookup::Unknown))
+    }
+
+    /// Says that a block that is yet to be connected spends these coins: their entries are kept
+    /// until they are spent, or released by [`CoinsCache::release`]. Returns the ascending indices
+    /// of those that are [`Lookup::Unknown`], and so are to be looked up in the tables. They are
+    /// awaited from now on: by [`CoinsCache::fill_batch`], or by a block that creates them.
+    pub fn want(&self, outpoints: &[OutPoint]) -> Vec<usize> {
+        // The generation is read while the shard is locked: an entry that a sync has dropped is
+        // awaited again since a later generation than that in which the sync began.
+        self.indices(outpoints, |shard, hash, o| shard.want(hash, o, self.generation()))
+    }
+
+    /// Says that the block that wanted these coins is not to be connected any more.
+    pub fn release(&self, outpoints: &[OutPoint]) {
+        self.for_each(outpoints, |o| o, |shard, hash, _, o| shard.release(hash, o));
     }
 
     /// Adds a coin that a block creates (Core's `AddCoin`). An unspendable output is not a coin,
@@ -123,42 +126,24 @@ impl CoinsCache {
         added.expect("a coin that may overwrite another is always added");
     }
 
-    /// The number of syncs that have ended, to be taken before coins are read from the tables and
-    /// passed with them to [`CoinsCache::fill_batch`].
+    /// The number of syncs that have ended, to be taken after [`CoinsCache::want`] and before coins
+    /// are read from the tables, and passed with them to [`CoinsCache::fill_batch`].
     pub fn generation(&self) -> u64 {
         self.shards.generation()
     }
 
-    /// Adds a coin read from the tables as a clean entry. It is ignored if the outpoint has an
-    /// entry, or if a sync has ended since `generation`.
+    /// Makes coins read from the tables clean entries, if they are still awaited since `generation`
+    /// or before; others are ignored.
     ///
     /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
     /// tables and then drops that entry, so that adding the coin after that would bring it back.
-    #[cfg(any(test, feature = "internals"))]
-    pub fn fill(&self, generation: u64, outpoint: &OutPoint, coin: &Coin) {
-        let (shard, hash) = self.place(outpoint);
-        let mut shard = self.lock(shard);
-        if generation == self.generation() {
-            shard.fill(hash, outpoint, coin);
-        }
-    }
-
-    /// [`CoinsCache::fill`] for many coins. Returns whether a sync has ended since `generation`, so
-    /// that some or all were ignored.
-    pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) -> bool {
-        let groups = Groups::new(&self.hasher, coins, |(outpoint, _)| outpoint);
-        for (shard, members) in groups.iter() {
-            let mut shard = self.lock(shard);
-            // The generation is raised before entries are dropped, for which the shard is locked.
-            if generation != self.generation() {
-                return true;
-            }
-            for member in members {
-                let (outpoint, coin) = &coins[member.index as usize];
-                shard.fill(member.hash, outpoint, coin);
-            }
-        }
-        false
+    /// Should another block await it by then, it does so since a later generation.
+    pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) {
+        self.for_each(
+            coins,
+            |(o, _)| o,
+            |shard, hash, _, (outpoint, coin)| shard.fill(hash, outpoint, generation, coin),
+        );
     }
 
     /// Visits every entry, as Core did in each sync until its pull request 28280.
@@ -200,9 +185,8 @@ impl CoinsCache {
     }
 
     /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
-    /// none is left. Those that [`CoinsCache::unknown`] found, or that were filled in, are passed
-    /// over eight times first. The memory is not returned to the system, but used again before more
-    /// is allocated.
+    /// none is left. Those that blocks ahead want are kept. The memory is not returned to the
+    /// system, but used again before more is allocated.
     pub fn shrink_to(&self, bytes_max: usize) {
         let bytes = self.bytes();
         if bytes <= bytes_max {
@@ -258,6 +242,26 @@ impl CoinsCache {
     fn place(&self, outpoint: &OutPoint) -> (usize, u64) {
         let hash = self.hasher.hash(outpoint);
         (shard_of(hash), hash.outpoint)
+    }
+
+    /// The ascending indices of the outpoints for which `is_known` returns false.
+    fn indices(
+        &self,
+        outpoints: &[OutPoint],
+        is_known: impl Fn(&mut Shard, u64, &OutPoint) -> bool,
+    ) -> Vec<usize> {
+        let mut indices = Vec::new();
+        self.for_each(
+            outpoints,
+            |o| o,
+            |shard, hash, index, o| {
+                if !is_known(shard, hash, o) {
+                    indices.push(index);
+                }
+            },
+        );
+        indices.sort_unstable();
+        indices
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {

@@ -5,7 +5,7 @@ use crate::wire::OutPoint;
 use super::coin::{Coin, CoinParts};
 use super::hasher::OutPointHasher;
 use super::lookup::{Lookup, Overwrite, Overwritten};
-use super::slab::{NONE, Slab, State, WANTED};
+use super::slab::{NONE, Slab, State};
 use super::table::Table;
 
 /// One shard of the cache: the slots with their entries, a table that finds them by outpoint, and a
@@ -23,6 +23,8 @@ pub(super) struct Shard {
     changed: usize,
     /// The number of entries that a sync is writing and that have not changed since.
     held: usize,
+    /// The number of entries that are neither of these, and that a block ahead wants.
+    pinned: usize,
     /// The slot with which the next eviction starts.
     hand: u32,
     /// By slot, the coins that are being written where the entry holds another since. Few blocks
@@ -45,8 +47,9 @@ impl Shard {
     pub fn new(hasher: OutPointHasher) -> Self {
         let (table, slab) = (Table::new(), Slab::default());
         let displaced = HashMap::new();
-        let (changed, held) = (0, 0);
-        Self { hasher, table, slab, head: NONE, tail: NONE, changed, held, hand: 0, displaced }
+        let (head, tail, hand) = (NONE, NONE, 0);
+        let (changed, held, pinned) = (0, 0, 0);
+        Self { hasher, table, slab, head, tail, changed, held, pinned, hand, displaced }
     }
 
     pub fn len(&self) -> usize {
@@ -59,13 +62,13 @@ impl Shard {
 
     /// [`Shard::changed`], by visiting every entry in the order in which the table has them.
     pub fn count_changed(&self) -> usize {
-        let states = self.table.slots().map(|slot| self.slab.get(slot).state);
+        let states = self.table.slots().map(|slot| self.slab.get(slot).state());
         states.filter(|state| state.is_listed()).count()
     }
 
-    /// The number of clean entries.
+    /// The number of clean entries that no block ahead wants.
     pub fn clean(&self) -> usize {
-        self.len() - self.changed - self.held
+        self.len() - self.changed - self.held - self.pinned
     }
 
     pub fn bytes(&self) -> usize {
@@ -86,24 +89,47 @@ impl Shard {
     }
 
     pub fn lookup(&self, hash: u64, outpoint: &OutPoint) -> Lookup {
-        match self.find(hash, outpoint) {
-            None => Lookup::Unknown,
-            Some(slot) if self.slab.get(slot).state.is_spent() => Lookup::Spent,
-            Some(slot) => Lookup::Hit(self.slab.coin(slot)),
+        self.find(hash, outpoint).map_or(Lookup::Unknown, |slot| self.lookup_slot(slot))
+    }
+
+    fn lookup_slot(&self, slot: u32) -> Lookup {
+        match self.slab.get(slot).state() {
+            State::Awaited => Lookup::Unknown,
+            state if state.is_spent() => Lookup::Spent,
+            _ => Lookup::Hit(self.slab.coin(slot)),
         }
     }
 
-    /// Whether there is an entry. The next evictions pass it over.
-    pub fn want(&mut self, hash: u64, outpoint: &OutPoint) -> bool {
-        let found = self.find(hash, outpoint);
-        found.inspect(|slot| self.mark_wanted(*slot)).is_some()
+    /// Keeps the entry of a coin that a block ahead spends until it is spent or released. Returns
+    /// whether the coin is known; if not, it is awaited from this `generation` on.
+    pub fn want(&mut self, hash: u64, outpoint: &OutPoint, generation: u64) -> bool {
+        let Some(slot) = self.find(hash, outpoint) else {
+            let slot = self.insert(hash, outpoint, State::Awaited);
+            self.slab.get_mut(slot).set_awaited_since(generation);
+            self.set_wanted(slot, true);
+            return false;
+        };
+        let state = self.slab.get(slot).state();
+        if !state.is_spent() {
+            self.set_wanted(slot, true);
+        }
+        state != State::Awaited
     }
 
-    fn mark_wanted(&mut self, slot: u32) {
+    /// Says that the block that wanted this coin is not to be connected any more.
+    pub fn release(&mut self, hash: u64, outpoint: &OutPoint) {
+        let Some(slot) = self.find(hash, outpoint) else { return };
+        self.set_wanted(slot, false);
+        if self.slab.get(slot).state() == State::Awaited {
+            self.forget(hash, slot);
+        }
+    }
+
+    fn set_wanted(&mut self, slot: u32, is_wanted: bool) {
         let entry = self.slab.get_mut(slot);
-        if !entry.state.is_listed() {
-            entry.prev = WANTED;
-        }
+        self.pinned -= usize::from(entry.is_pinned());
+        entry.set_wanted(is_wanted);
+        self.pinned += usize::from(entry.is_pinned());
     }
 
     /// Adds a coin, unless it is unspendable (Core's `AddCoin`).
@@ -122,12 +148,11 @@ impl Shard {
             Overwrite::Never => State::Fresh,
         };
         let Found { slot, is_new } = self.entry(hash, outpoint, created);
-        let state = self.slab.get(slot).state;
-        if is_new {
-            self.link(slot);
-        } else if overwrite == Overwrite::Never && !state.is_spent() {
-            return Err(Overwritten(*outpoint));
-        } else {
+        let state = self.slab.get(slot).state();
+        if !is_new {
+            if overwrite == Overwrite::Never && !state.is_spent() {
+                return Err(Overwritten(*outpoint));
+            }
             let next = self.state_with(slot, state, coin);
             self.set_state(slot, next);
         }
@@ -142,7 +167,9 @@ impl Shard {
             State::Fresh => State::Fresh,
             // A spent entry becomes changed and not fresh: if it was fresh and spent again before
             // a sync, it would be dropped, and the tables would keep the coin that they still hold.
-            State::Free | State::Clean | State::Changed | State::Spent => State::Changed,
+            State::Free | State::Awaited | State::Clean | State::Changed | State::Spent => {
+                State::Changed
+            }
             State::Writing | State::WritingSpent => {
                 let is_aside = self.displaced.contains_key(&slot);
                 if !is_aside && self.slab.coin(slot) == *coin {
@@ -161,32 +188,29 @@ impl Shard {
     /// Spends and returns the coin of an entry, if there is one.
     pub fn spend(&mut self, hash: u64, outpoint: &OutPoint) -> Lookup {
         let Some(slot) = self.find(hash, outpoint) else { return Lookup::Unknown };
-        let state = self.slab.get(slot).state;
-        if state.is_spent() {
-            return Lookup::Spent;
+        let found = self.lookup_slot(slot);
+        if matches!(found, Lookup::Hit(_)) {
+            self.spend_slot(hash, slot);
         }
-        let coin = self.slab.coin(slot);
-        self.spend_slot(hash, slot, state);
-        Lookup::Hit(coin)
+        found
     }
 
     /// Makes the next sync delete the coin under `outpoint` from the tables, if they hold one.
     pub fn remove(&mut self, hash: u64, outpoint: &OutPoint) {
         let Found { slot, is_new } = self.entry(hash, outpoint, State::Spent);
-        if is_new {
-            self.link(slot);
-        } else {
-            let state = self.slab.get(slot).state;
-            self.spend_slot(hash, slot, state);
+        if !is_new {
+            self.spend_slot(hash, slot);
         }
     }
 
-    /// Adds a clean entry if there is no entry. The next evictions pass it over.
-    pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, coin: &Coin) {
-        let Found { slot, is_new } = self.entry(hash, outpoint, State::Clean);
-        if is_new {
+    /// Makes an awaited entry a clean one with a coin that was read from the tables after
+    /// `generation` was taken. Any other entry, and one that is awaited since a later generation,
+    /// stays as it is: the coin may have been spent after it was read.
+    pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, generation: u64, coin: &Coin) {
+        let Some(slot) = self.find(hash, outpoint) else { return };
+        if self.slab.get(slot).awaited_since().is_some_and(|since| since <= generation) {
             self.slab.set_coin(slot, coin);
-            self.mark_wanted(slot);
+            self.set_state(slot, State::Clean);
         }
     }
 
@@ -198,10 +222,10 @@ impl Shard {
             let next = self.slab.get(at).next;
             self.slab.prefetch(next);
             let entry = self.slab.get_mut(at);
-            entry.state = match entry.state {
+            entry.set_state(match entry.state() {
                 State::Spent => State::Deleting,
                 _ => State::Writing,
-            };
+            });
             (entry.prev, entry.next) = (NONE, NONE);
             take(at, &entry.outpoint);
             at = next;
@@ -215,7 +239,7 @@ impl Shard {
     pub fn copy(&self, slots: &[u32], mut take: impl FnMut(&OutPoint, Option<CoinParts>)) {
         self.each_ahead(slots).for_each(|slot| {
             let entry = self.slab.get(slot);
-            match entry.state {
+            match entry.state() {
                 State::Deleting | State::DeletingChanged => take(&entry.outpoint, None),
                 _ => match self.displaced.get(&slot) {
                     Some(coin) => take(&entry.outpoint, Some(coin.parts())),
@@ -232,15 +256,19 @@ impl Shard {
             slots.get(index + 2 * AHEAD).inspect(|slot| self.slab.prefetch(**slot));
             slots.get(index + AHEAD).inspect(|slot| self.warm_slot(**slot, State::Deleting));
             let entry = self.slab.get_mut(slot);
-            match entry.state {
-                State::Writing => entry.state = State::Clean,
+            match entry.state() {
+                State::Writing => {
+                    entry.set_state(State::Clean);
+                    self.pinned += usize::from(entry.is_pinned());
+                }
                 State::WritingSpent => self.forget_coin(slot),
-                State::WritingChanged | State::DeletingChanged => entry.state = State::Changed,
+                State::WritingChanged | State::DeletingChanged => entry.set_state(State::Changed),
                 State::Deleting => {
                     let hash = self.hasher.hash(&entry.outpoint).outpoint;
                     self.forget(hash, slot);
                 }
-                State::Free | State::Clean | State::Fresh | State::Changed | State::Spent => {}
+                State::Free | State::Awaited | State::Clean => {}
+                State::Fresh | State::Changed | State::Spent => {}
             }
         }
         self.displaced.clear();
@@ -250,12 +278,12 @@ impl Shard {
     /// Makes what was being written changed entries again, since the tables do not hold it.
     pub fn take_back(&mut self, slots: &[u32]) {
         for &slot in slots {
-            match self.slab.get(slot).state {
+            match self.slab.get(slot).state() {
                 State::Writing => self.set_state(slot, State::Changed),
                 State::WritingSpent => self.forget_coin(slot),
                 State::Deleting => self.set_state(slot, State::Spent),
                 // Its entry is listed.
-                _ => self.slab.get_mut(slot).state = State::Changed,
+                _ => self.slab.get_mut(slot).set_state(State::Changed),
             }
         }
         self.displaced.clear();
@@ -265,7 +293,7 @@ impl Shard {
     /// Leaves of a spent coin that it is to be deleted from the tables.
     fn forget_coin(&mut self, slot: u32) {
         self.slab.clear_coin(slot);
-        self.slab.get_mut(slot).state = State::Spent;
+        self.slab.get_mut(slot).set_state(State::Spent);
     }
 
     /// The slots, while those that come next are requested from memory.
@@ -278,7 +306,7 @@ impl Shard {
 
     /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been
     /// visited. Slots are visited in order, starting where the last call stopped. Entries that a
-    /// block wants are kept, some times.
+    /// block ahead wants are kept.
     pub fn evict(&mut self, bytes_max: usize) {
         for _ in 0..self.slab.len() {
             if self.bytes() <= bytes_max {
@@ -288,14 +316,10 @@ impl Shard {
                 self.hand = 0;
             }
             self.warm_slot(self.hand + AHEAD as u32, State::Clean);
-            let entry = self.slab.get_mut(self.hand);
-            if entry.state == State::Clean {
-                if entry.prev < NONE {
-                    entry.prev += 1;
-                } else {
-                    let hash = self.hasher.hash(&entry.outpoint).outpoint;
-                    self.forget(hash, self.hand);
-                }
+            let entry = self.slab.get(self.hand);
+            if entry.state() == State::Clean && !entry.is_wanted() {
+                let hash = self.hasher.hash(&entry.outpoint).outpoint;
+                self.forget(hash, self.hand);
             }
             self.hand += 1;
         }
@@ -305,7 +329,7 @@ impl Shard {
     fn warm_slot(&self, slot: u32, state: State) {
         if slot < self.slab.len() {
             let entry = self.slab.get(slot);
-            if entry.state == state {
+            if entry.state() == state {
                 self.table.prefetch(self.hasher.hash(&entry.outpoint).outpoint);
             }
         }
@@ -315,20 +339,31 @@ impl Shard {
         self.table.find(hash, |slot| self.slab.get(slot).outpoint == *outpoint)
     }
 
-    /// Finds the entry of `outpoint`, or makes one in `state` and linked to nothing.
+    /// Finds the entry of `outpoint`, or makes one in `state`. One that is awaited becomes it.
     fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> Found {
-        if let Some(slot) = self.find(hash, outpoint) {
-            return Found { slot, is_new: false };
+        let Some(slot) = self.find(hash, outpoint) else {
+            return Found { slot: self.insert(hash, outpoint, state), is_new: true };
+        };
+        let is_new = self.slab.get(slot).state() == State::Awaited;
+        if is_new {
+            self.set_state(slot, state);
         }
+        Found { slot, is_new }
+    }
+
+    fn insert(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> u32 {
         let slot = self.slab.take(*outpoint, state);
         self.table.insert(hash, slot);
-        Found { slot, is_new: true }
+        if state.is_listed() {
+            self.link(slot);
+        }
+        slot
     }
 
     /// Spends the coin in a slot. The entry of a fresh coin disappears; any other stays, since the
     /// tables have to delete their coin.
-    fn spend_slot(&mut self, hash: u64, slot: u32, state: State) {
-        match state {
+    fn spend_slot(&mut self, hash: u64, slot: u32) {
+        match self.slab.get(slot).state() {
             State::Fresh => {
                 self.unlink(slot);
                 self.forget(hash, slot);
@@ -347,7 +382,8 @@ impl Shard {
                 self.slab.clear_coin(slot);
                 self.set_state(slot, State::Deleting);
             }
-            State::Spent | State::WritingSpent | State::Deleting | State::Free => {}
+            State::Spent | State::WritingSpent | State::Deleting => {}
+            State::Free | State::Awaited => {}
         }
     }
 
@@ -359,7 +395,11 @@ impl Shard {
 
     /// Sets the state of an entry, and lists it or not as that state wants.
     fn set_state(&mut self, slot: u32, state: State) {
-        let before = self.slab.get(slot).state;
+        let entry = self.slab.get_mut(slot);
+        let before = entry.state();
+        self.pinned -= usize::from(entry.is_pinned());
+        entry.set_state(state);
+        self.pinned += usize::from(entry.is_pinned());
         self.held += usize::from(state.is_held());
         self.held -= usize::from(before.is_held());
         match (before.is_listed(), state.is_listed()) {
@@ -367,7 +407,6 @@ impl Shard {
             (true, false) => self.unlink(slot),
             (false, false) | (true, true) => {}
         }
-        self.slab.get_mut(slot).state = state;
     }
 
     fn link(&mut self, slot: u32) {
@@ -410,24 +449,31 @@ impl Shard {
             let entry = self.slab.get(slot);
             let found = self.find(self.hasher.hash(&entry.outpoint).outpoint, &entry.outpoint);
             assert_eq!(found, Some(slot), "an entry that is not found");
-            assert_ne!(entry.state, State::Free, "a free slot in the table");
-            if !entry.state.is_listed() {
-                assert!(entry.prev >= WANTED, "a clean entry in the list");
-                assert_eq!(entry.next, NONE, "a clean entry in the list");
+            assert_ne!(entry.state(), State::Free, "a free slot in the table");
+            if !entry.state().is_listed() {
+                assert_eq!((entry.prev, entry.next), (NONE, NONE), "a clean entry in the list");
+            }
+            if entry.state().is_spent() {
+                assert!(!entry.is_wanted(), "a spent coin that is wanted");
+            }
+            if entry.state() == State::Awaited {
+                assert!(entry.is_wanted(), "a coin that is awaited and not wanted");
             }
         }
         let (mut prev, mut at, mut listed) = (NONE, self.head, 0);
         while at != NONE {
             let entry = self.slab.get(at);
             assert_eq!(entry.prev, prev, "a broken link");
-            assert!(entry.state.is_listed(), "an unchanged entry in the list");
+            assert!(entry.state().is_listed(), "an unchanged entry in the list");
             listed += 1;
             assert!(listed <= self.changed, "the list is longer than its count");
             (prev, at) = (at, entry.next);
         }
         assert_eq!((listed, prev), (self.changed, self.tail), "the end of the list");
-        let held = self.table.slots().filter(|slot| self.slab.get(*slot).state.is_held());
+        let held = self.table.slots().filter(|slot| self.slab.get(*slot).state().is_held());
         assert_eq!(held.count(), self.held, "entries that are being written");
+        let pinned = self.table.slots().filter(|slot| self.slab.get(*slot).is_pinned());
+        assert_eq!(pinned.count(), self.pinned, "entries that blocks ahead want");
         assert_eq!(self.count_changed(), self.changed, "changed entries outside the list");
     }
 }

@@ -10,6 +10,9 @@ use super::script::{CompactScript, INLINE_BYTES, Repr, inline_bytes};
 pub(super) enum State {
     /// The slot has no entry, and is on the free list.
     Free,
+    /// The coin is not known yet, and a block that is yet to be connected spends it: it is being
+    /// looked up in the tables, or an earlier block is to create it.
+    Awaited,
     /// The tables hold the same coin.
     Clean,
     /// The coin was never written: the tables hold none under its outpoint.
@@ -32,11 +35,34 @@ pub(super) enum State {
     DeletingChanged,
 }
 
+/// All states in the order of [`State`].
+const STATES: [State; 11] = [
+    State::Free,
+    State::Awaited,
+    State::Clean,
+    State::Fresh,
+    State::Changed,
+    State::Spent,
+    State::Writing,
+    State::WritingSpent,
+    State::WritingChanged,
+    State::Deleting,
+    State::DeletingChanged,
+];
+
+const _: () = {
+    let mut index = 0;
+    while index < STATES.len() {
+        assert!(STATES[index] as usize == index);
+        index += 1;
+    }
+};
+
 impl State {
     /// Whether the next sync has to write or delete something.
     pub fn is_listed(self) -> bool {
         match self {
-            Self::Free | Self::Clean | Self::Writing | Self::Deleting => false,
+            Self::Free | Self::Awaited | Self::Clean | Self::Writing | Self::Deleting => false,
             Self::Fresh | Self::Changed | Self::Spent => true,
             Self::WritingSpent | Self::WritingChanged | Self::DeletingChanged => true,
         }
@@ -55,10 +81,9 @@ impl State {
 
 /// The slot number that ends a list of slots.
 pub(super) const NONE: u32 = u32::MAX;
-/// In the place of `prev` of an entry that is not listed: a block that is yet to be connected
-/// spends its coin, so that evicting it would only mean to look it up again. Each eviction that
-/// passes the entry over adds one, up to [`NONE`]: the block may never be connected.
-pub(super) const WANTED: u32 = NONE - 8;
+
+/// Set in [`Slot::mark`] where a block that is yet to be connected spends the coin.
+const WANTED: u8 = 0x80;
 
 /// The first script byte of a slot whose script is boxed; that of an inline script is smaller.
 const BOXED: u8 = 0xff;
@@ -71,11 +96,11 @@ pub(super) struct Slot {
     /// In bytes, little endian, so that the slot aligns to 4 bytes.
     amount: [u8; 8],
     code: u32,
-    /// The neighbours in the list of changed entries; [`NONE`] in an entry that is not listed, but
-    /// for `prev` in one that is wanted ([`WANTED`]).
+    /// The neighbours in the list of changed entries; [`NONE`] in an entry that is not listed.
     pub prev: u32,
     pub next: u32,
-    pub state: State,
+    /// The state's index in [`STATES`], and [`WANTED`].
+    mark: u8,
     /// The compressed script, or [`BOXED`] and the index of its box.
     script: [u8; INLINE_BYTES],
 }
@@ -90,9 +115,48 @@ impl Slot {
             code: 0,
             prev: NONE,
             next: NONE,
-            state: State::Free,
+            mark: State::Free as u8,
             script: [0; INLINE_BYTES],
         }
+    }
+
+    #[inline]
+    pub fn state(&self) -> State {
+        STATES[usize::from(self.mark & !WANTED)]
+    }
+
+    /// Sets the state. A coin that is spent is no longer wanted.
+    #[inline]
+    pub fn set_state(&mut self, state: State) {
+        let wanted = if state.is_spent() { 0 } else { self.mark & WANTED };
+        self.mark = state as u8 | wanted;
+    }
+
+    /// Whether a block that is yet to be connected spends the coin.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.mark & WANTED != 0
+    }
+
+    /// Whether the entry has no changes, and is kept nevertheless: what was looked up for a block
+    /// ahead would be looked up again.
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.is_wanted() && matches!(self.state(), State::Clean | State::Awaited)
+    }
+
+    pub fn set_wanted(&mut self, is_wanted: bool) {
+        self.mark = self.state() as u8 | if is_wanted { WANTED } else { 0 };
+    }
+
+    /// Notes the generation in which the coin began to be awaited.
+    pub fn set_awaited_since(&mut self, generation: u64) {
+        self.amount = generation.to_le_bytes();
+    }
+
+    /// The generation in which the coin began to be awaited, if it still is.
+    pub fn awaited_since(&self) -> Option<u64> {
+        (self.state() == State::Awaited).then(|| u64::from_le_bytes(self.amount))
     }
 
     fn box_index(&self) -> Option<usize> {
@@ -107,7 +171,6 @@ const FREE_AHEAD: usize = 8;
 /// The number of slots that are allocated at once, so that growing copies nothing and wastes at
 /// most one chunk.
 const CHUNK_SLOTS: usize = 1024;
-const CHUNK_BYTES: usize = CHUNK_SLOTS * size_of::<Slot>();
 /// The bytes that an allocator adds to a boxed script, about: a header and rounding up to 16.
 const BOX_OVERHEAD: usize = 16;
 
@@ -170,7 +233,7 @@ impl Slab {
             }
         };
         let entry = self.get_mut(slot);
-        (entry.outpoint, entry.state) = (outpoint, state);
+        (entry.outpoint, entry.mark) = (outpoint, state as u8);
         (entry.prev, entry.next) = (NONE, NONE);
         slot
     }
@@ -179,7 +242,7 @@ impl Slab {
     pub fn give(&mut self, slot: u32) {
         self.clear_coin(slot);
         let entry = self.get_mut(slot);
-        (entry.state, entry.prev, entry.next) = (State::Free, NONE, NONE);
+        (entry.mark, entry.prev, entry.next) = (State::Free as u8, NONE, NONE);
         self.free.push(slot);
     }
 
@@ -232,17 +295,17 @@ impl Slab {
         CoinParts { amount: u64::from_le_bytes(entry.amount), code: entry.code, script }
     }
 
-    /// The bytes in use: chunks without their free slots, the list of these, and boxed scripts.
+    /// The bytes in use: slots that are not free, the list of those that are, and boxed scripts.
     pub fn bytes(&self) -> usize {
         let boxes = size_of::<Box<[u8]>>() * self.boxes.capacity() + self.box_bytes;
-        let free = size_of::<Slot>() * self.free.len();
+        let slots = size_of::<Slot>() * (self.len as usize - self.free.len());
         let lists = 4 * (self.free.capacity() + self.free_boxes.capacity());
-        self.chunks.len() * CHUNK_BYTES - free + boxes + lists
+        slots + boxes + lists
     }
 
     fn grow(&mut self) -> u32 {
         let slot = self.len;
-        assert!(slot < WANTED, "a shard of the coins cache is full");
+        assert!(slot < NONE, "a shard of the coins cache is full");
         if (slot as usize).is_multiple_of(CHUNK_SLOTS) {
             self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
         }
@@ -274,14 +337,14 @@ impl Slab {
     pub fn check(&self) {
         let mut is_listed = vec![false; self.len as usize];
         for slot in &self.free {
-            assert_eq!(self.get(*slot).state, State::Free, "an entry on the free list");
+            assert_eq!(self.get(*slot).state(), State::Free, "an entry on the free list");
             let twice = std::mem::replace(&mut is_listed[*slot as usize], true);
             assert!(!twice, "a slot that is free twice");
         }
         let mut boxed = vec![false; self.boxes.len()];
         let (mut free_slots, mut box_bytes) = (0, 0);
         for slot in 0..self.len {
-            free_slots += usize::from(self.get(slot).state == State::Free);
+            free_slots += usize::from(self.get(slot).state() == State::Free);
             if let Some(index) = self.get(slot).box_index() {
                 assert!(!std::mem::replace(&mut boxed[index], true), "a box with two owners");
                 box_bytes += self.boxes[index].len() + BOX_OVERHEAD;

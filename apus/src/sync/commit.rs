@@ -39,8 +39,9 @@ const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// The share of the cache's bound from which on commits begin. The rest is room for the coins of
 /// blocks that connect while the first one is written.
 const BEGIN_PERCENT: usize = 60;
-/// The share of the cache's entries that have to have changed for that. Fewer would make more and
-/// smaller runs of tables, which have to be merged; more would leave no room for clean coins.
+/// The share of the cache's entries that have to have changed for that, those aside that blocks
+/// ahead want. Fewer would make more and smaller runs of tables, which have to be merged; more
+/// would leave no room for clean coins.
 const CHANGED_PERCENT: usize = 60;
 /// The share of the cache's bound to which it is shrunk when it is full.
 const SHRUNK_PERCENT: usize = 97;
@@ -227,7 +228,7 @@ impl Ledger {
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
         let is_changed = || {
             cache.bytes() > self.cache_bytes_max / 100 * BEGIN_PERCENT
-                && cache.changed() * 100 >= cache.len() * CHANGED_PERCENT
+                && cache.changed() * 100 >= (cache.changed() + cache.clean()) * CHANGED_PERCENT
         };
         !self.is_read_only
             && self.counts.blocks > self.committed_blocks

@@ -35,6 +35,7 @@ mod repairs;
 mod resources;
 mod script_engines;
 mod side_branches;
+mod small_cache;
 mod snapshot;
 mod start_check;
 mod support;

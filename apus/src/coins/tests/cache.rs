@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -56,7 +56,10 @@ fn a_cached_coin_takes_as_many_bytes_as_the_documents_say() {
     for first in (0..COINS).step_by(10_000) {
         // Seeds of coins whose scripts are inline.
         let batch: Vec<_> = (first..first + 10_000).map(|n| (outpoint(n), coin(3 * n))).collect();
+        let outpoints: Vec<OutPoint> = batch.iter().map(|(outpoint, _)| *outpoint).collect();
+        assert_eq!(cache.want(&outpoints).len(), batch.len());
         cache.fill_batch(cache.generation(), &batch);
+        cache.release(&outpoints);
     }
     assert_eq!(cache.len(), COINS as usize);
     let bytes = cache.bytes() as f64 / COINS as f64;
@@ -84,6 +87,10 @@ struct Pair {
     /// Coins that were read from the tables and are not in the cache yet, with the cache's
     /// generation before.
     reads: Vec<(u64, OutPoint, Coin)>,
+    /// Outpoints that a block ahead wants.
+    wanted: BTreeSet<OutPoint>,
+    /// Those of them whose coin the cache has.
+    kept: BTreeSet<OutPoint>,
     writing: Option<Writing>,
 }
 
@@ -119,16 +126,30 @@ impl Pair {
             13 => {
                 self.cache.remove(&at);
                 self.truth.remove(&at);
+                self.wanted.remove(&at);
             }
             14 | 15 => {
-                if let Some(coin) = read(&self.tables, &at) {
-                    self.reads.push((self.cache.generation(), at, coin));
+                let generation = self.cache.generation();
+                let is_unknown = !self.cache.want(&[at]).is_empty();
+                prop_assert_eq!(is_unknown, self.cache.peek(&at) == Lookup::Unknown);
+                if self.cache.peek(&at) != Lookup::Spent {
+                    self.wanted.insert(at);
+                }
+                if let Some(coin) = read(&self.tables, &at).filter(|_| is_unknown) {
+                    self.reads.push((generation, at, coin));
                 }
             }
             16 | 17 => {
-                if let Some((generation, at, coin)) = self.reads.pop() {
+                // In any order: a read may be as old as it likes.
+                if !self.reads.is_empty() {
+                    let index = seed as usize % self.reads.len();
+                    let (generation, at, coin) = self.reads.swap_remove(index);
                     self.cache.fill_batch(generation, &[(at, coin)]);
                 }
+            }
+            23 => {
+                self.cache.release(&[at]);
+                self.wanted.remove(&at);
             }
             18 => self.cache.shrink_to(self.cache.bytes() / 2),
             19 if seed % 3 == 0 && self.writing.is_none() => {
@@ -142,6 +163,11 @@ impl Pair {
         self.cache.check();
         let here = self.get(&at);
         prop_assert_eq!(here.as_ref(), self.truth.get(&at));
+        let is_cached = |at: &&OutPoint| matches!(self.cache.peek(at), Lookup::Hit(_));
+        let kept: BTreeSet<_> = self.wanted.iter().filter(is_cached).copied().collect();
+        let lost = self.kept.intersection(&self.wanted).find(|at| !kept.contains(*at));
+        prop_assert_eq!(lost, None, "a wanted coin was dropped");
+        self.kept = kept;
         Ok(())
     }
 
@@ -182,6 +208,9 @@ impl Pair {
 
     fn spend(&mut self, at: &OutPoint) {
         let expected = self.truth.remove(at);
+        if expected.is_some() {
+            self.wanted.remove(at);
+        }
         match self.cache.spend(at) {
             Lookup::Hit(coin) => assert_eq!(Some(coin), expected),
             Lookup::Spent => assert_eq!(None, expected),
@@ -203,6 +232,9 @@ impl Pair {
             Ok(())
         };
         let done = if flush { self.cache.flush(write) } else { self.cache.sync(write) };
+        if flush {
+            self.wanted.clear();
+        }
         prop_assert_eq!(done, Ok(()));
         prop_assert_eq!(self.cache.changed(), 0);
         let len_max = if flush { 0 } else { len };
@@ -218,11 +250,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
     fn cache_and_tables_equal_a_plain_map(
-        steps in proptest::collection::vec((0u8..23, 0u64..60, any::<u32>()), 1..300)
+        steps in proptest::collection::vec((0u8..24, 0u64..60, any::<u32>()), 1..300)
     ) {
         let (cache, tables) = (Box::leak(Box::new(CoinsCache::new())), Tables::new());
-        let (truth, reads) = (BTreeMap::new(), Vec::new());
-        let mut pair = Pair { cache, tables, truth, reads, writing: None };
+        let (truth, reads, writing) = (BTreeMap::new(), Vec::new(), None);
+        let (wanted, kept) = (BTreeSet::new(), BTreeSet::new());
+        let mut pair = Pair { cache, tables, truth, reads, wanted, kept, writing };
         for (kind, n, seed) in steps {
             pair.step((kind, n, seed.into()))?;
         }
@@ -278,19 +311,40 @@ fn an_entry_goes_through_its_states() {
     assert!(cache.is_empty());
 }
 
+/// A coin that was read from the tables, or none, comes into the cache.
+fn fill(cache: &CoinsCache, generation: u64, at: &OutPoint, coin: &Coin) {
+    cache.fill_batch(generation, &[(*at, coin.clone())]);
+    cache.check();
+}
+
 #[test]
-fn a_read_from_before_a_sync_is_not_filled() {
+fn a_read_is_filled_where_the_coin_is_still_awaited() {
     let (cache, at) = (CoinsCache::new(), outpoint(1));
-    let generation = cache.generation();
+    let sync = || cache.sync(|_| Ok::<_, ()>(())).expect("written");
+    let first = cache.generation();
+    // Nobody awaits it.
+    fill(&cache, first, &at, &coin(1));
+    assert!(cache.is_empty());
+    // It is spent before it is filled, and the tables delete it.
+    assert_eq!(cache.want(&[at]), [0]);
+    assert_eq!((cache.len(), cache.peek(&at)), (1, Lookup::Unknown));
+    assert_eq!(cache.spend(&at), Lookup::Unknown);
     cache.remove(&at);
-    cache.fill(generation, &at, &coin(1));
+    fill(&cache, first, &at, &coin(1));
     assert_eq!(cache.peek(&at), Lookup::Spent);
-    cache.sync(|_| Ok::<_, ()>(())).expect("written");
-    cache.fill(generation, &at, &coin(1));
+    sync();
+    fill(&cache, first, &at, &coin(1));
+    assert!(cache.is_empty());
+    // Another block awaits it: what was read before then is too old.
+    assert_eq!(cache.want(&[at]), [0]);
+    fill(&cache, first, &at, &coin(1));
     assert_eq!(cache.peek(&at), Lookup::Unknown);
-    cache.fill(cache.generation(), &at, &coin(1));
-    assert_eq!(cache.peek(&at), Lookup::Hit(coin(1)));
-    assert_eq!(cache.changed(), 0);
+    // A sync meanwhile is no reason to look it up again.
+    let second = cache.generation();
+    sync();
+    fill(&cache, second, &at, &coin(2));
+    assert_eq!(cache.peek(&at), Lookup::Hit(coin(2)));
+    assert_eq!((cache.changed(), cache.want(&[at])), (0, vec![]));
 }
 
 #[test]
@@ -314,7 +368,8 @@ fn what_is_being_written_stays_while_the_cache_changes() {
     cache.restore(&twice, &coin(10));
     cache.add(&again, &coin(11), Overwrite::Never).expect("spent");
     // A look-up from before the end finds the coin in the tables, which do not delete it yet.
-    cache.fill(cache.generation(), &gone, &coin(5));
+    assert!(cache.want(&[gone]).is_empty());
+    fill(&cache, cache.generation(), &gone, &coin(5));
     assert_eq!(cache.peek(&gone), Lookup::Spent);
     cache.shrink_to(0);
     cache.check();
@@ -419,25 +474,40 @@ fn eviction_takes_clean_entries_only_and_its_memory_is_used_again() {
 }
 
 #[test]
-fn a_coin_that_a_block_is_about_to_spend_is_not_evicted() {
+fn a_coin_that_a_block_ahead_spends_is_kept_until_it_does() {
     let cache = CoinsCache::new();
     let coins: Vec<_> = (0..10_000).map(|n| (outpoint(n), coin(n))).collect();
-    cache.add_batch(&coins[..5_000], Overwrite::Never).expect("free");
-    cache.sync(|_| Ok::<_, ()>(())).expect("written");
-    let wanted: Vec<_> = coins[..1_000].iter().map(|c| c.0).collect();
-    assert!(cache.unknown(&wanted).is_empty());
+    let outpoints: Vec<_> = coins.iter().map(|c| c.0).collect();
+    let sync = || cache.sync(|_| Ok::<_, ()>(())).expect("written");
+    let cached = || {
+        cache.check();
+        coins.iter().filter(|(at, coin)| cache.peek(at) == Lookup::Hit(coin.clone())).count()
+    };
+    cache.add_batch(&coins[..4_000], Overwrite::Never).expect("free");
+    sync();
+    cache.add_batch(&coins[4_000..5_000], Overwrite::Never).expect("free");
+    // Clean, fresh, in the tables alone, and yet to be created: 1,000 of each.
+    let wanted = [&outpoints[..1_000], &outpoints[4_000..7_000]].concat();
+    assert_eq!(cache.want(&wanted).len(), 2_000);
     cache.fill_batch(cache.generation(), &coins[5_000..6_000]);
+    cache.add_batch(&coins[6_000..7_000], Overwrite::Never).expect("free");
+    let changes = cache.begin_sync();
+    changes.end();
+    for _ in 0..20 {
+        cache.shrink_to(0);
+        assert_eq!((cached(), cache.clean()), (4_000, 0));
+    }
+    // Those of one block that is not connected after all, and the others spent.
+    cache.release(&wanted[..500]);
+    assert_eq!(cache.clean(), 500);
+    assert!(cache.spend_batch(&wanted[500..]).iter().all(|l| matches!(l, Lookup::Hit(_))));
+    sync();
     cache.shrink_to(0);
-    let is_there = |(at, _): &&(OutPoint, Coin)| cache.peek(at) != Lookup::Unknown;
-    assert_eq!(coins.iter().filter(is_there).count(), 2_000);
-    cache.check();
-    // Nobody spends the others: in the end they go.
-    assert_eq!(cache.spend(&wanted[0]), Lookup::Hit(coin(0)));
-    (0..7).for_each(|_| cache.shrink_to(0));
-    assert_eq!(cache.len(), 2_000);
-    cache.shrink_to(0);
-    assert_eq!(cache.len(), 1);
-    cache.check();
+    assert_eq!(cache.len(), 0);
+    // A coin that no block creates and the tables do not have.
+    assert_eq!(cache.want(&wanted[..1]), [0]);
+    cache.release(&wanted[..1]);
+    assert_eq!((cached(), cache.len()), (0, 0));
 }
 
 #[test]

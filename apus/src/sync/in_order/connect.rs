@@ -86,9 +86,9 @@ impl<'a> Connector<'a> {
         self.shared.clock.log();
         let outcome = outcome?;
         committed?;
-        let is_done = matches!(outcome, Outcome::Done);
-        if !is_done && self.shared.peers.is_some() {
-            for (index, prepared) in workers.end() {
+        for (index, prepared) in workers.end() {
+            self.shared.cache.release(&prepared.external);
+            if self.shared.peers.is_some() {
                 let id = self.steps[index].id;
                 self.ledger.store_block(self.shared, id, prepared.block.view())?;
             }
@@ -374,6 +374,7 @@ impl<'a> Connector<'a> {
         while let Some(block) = self.in_flight.pop_back() {
             // Workers may still be checking it; they only read what the block holds.
             if !block.has_all_coins() {
+                cache.release(&block.prepared.external);
                 continue;
             }
             let created: Vec<OutPoint> = block.prepared.created.iter().map(|c| c.0).collect();

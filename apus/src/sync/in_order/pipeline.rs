@@ -34,11 +34,12 @@ use crate::wire::OutPoint;
 /// The most blocks by which workers may be ahead of the connector: at 2 MB each with their offsets,
 /// 64 MB.
 const AHEAD_MAX: usize = 32;
-/// The fewest, in a small cache.
-const AHEAD_MIN: usize = 8;
-/// The bytes of the cache for each block that workers are ahead. A block of 5,000 inputs has 0.5 MB
-/// of coins there until it is connected, which the cache cannot drop.
-const CACHE_BYTES_AHEAD: usize = 8 << 20;
+/// The fewest, whatever they spend: one is made ready while another is connected.
+const AHEAD_MIN: usize = 2;
+/// The bytes of the cache for each coin that blocks ahead spend. The cache keeps these until their
+/// block is connected, so they may take an eighth of it, at 106 bytes each: the rest is for coins
+/// that blocks create while others are written.
+const CACHE_BYTES_AHEAD: usize = 8 * 106;
 
 /// The largest number of blocks in flight: connected, but not finished with their checks. Enough
 /// that every core has work while the connector is at another block, and few enough that taking
@@ -74,6 +75,11 @@ pub(crate) struct Workers<'w, 'a> {
     halt: &'w AtomicBool,
     steps: usize,
     ready: BTreeMap<usize, Result<Prepared, BlockFault>>,
+    /// The number of coins that the blocks in `ready` spend.
+    coins_ready: usize,
+    /// The number of coins that a block which is not ready yet is expected to spend: the most that
+    /// one of the last did, less an eighth for each block since.
+    coins_expected: usize,
     commits: Sender<CommitJob<'a>>,
     committed: Option<Result<(), StoreError>>,
     merges: Sender<()>,
@@ -123,6 +129,7 @@ pub(crate) fn with_workers<'a, T>(
         }
         drop((ticket_queue, job_queue, event_queue));
         let ready = BTreeMap::new();
+        let (coins_ready, coins_expected) = (0, 0);
         let (next_ticket, steps) = (0, steps.len());
         let (committed, failed) = (None, None);
         connect(&mut Workers {
@@ -138,6 +145,8 @@ pub(crate) fn with_workers<'a, T>(
             halt: &halt,
             steps,
             ready,
+            coins_ready,
+            coins_expected,
             failed,
         })
     })
@@ -147,13 +156,23 @@ impl<'a> Workers<'_, 'a> {
     /// Lets workers prepare blocks beyond `connected`: as many as a cache of so many bytes has room
     /// for the coins of.
     pub fn let_ahead(&mut self, connected: usize, cache_bytes: usize) {
-        let ahead = (cache_bytes / CACHE_BYTES_AHEAD).clamp(AHEAD_MIN, AHEAD_MAX);
-        while self.next_ticket < self.steps.min(connected + ahead) {
+        let coins_max = cache_bytes / CACHE_BYTES_AHEAD;
+        while self.next_ticket < self.steps.min(connected + AHEAD_MAX) {
+            let is_full = self.coins_ahead() + self.coins_expected > coins_max;
+            // What blocks spend is not known before one is ready.
+            if self.next_ticket >= connected + AHEAD_MIN && (is_full || self.answered == 0) {
+                return;
+            }
             if self.tickets.send(self.next_ticket).is_err() {
                 return;
             }
             self.next_ticket += 1;
         }
+    }
+
+    /// The number of coins that the blocks spend which are ready, or are made ready.
+    fn coins_ahead(&self) -> usize {
+        self.coins_ready + (self.next_ticket - self.answered) * self.coins_expected
     }
 
     /// Whether another connected block may wait for its checks.
@@ -163,7 +182,9 @@ impl<'a> Workers<'_, 'a> {
 
     /// The block of step `index`, if it is ready.
     pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, BlockFault>> {
-        self.ready.remove(&index)
+        let ready = self.ready.remove(&index)?;
+        self.coins_ready -= coins_of(&ready);
+        Some(ready)
     }
 
     /// How many blocks are ready.
@@ -241,7 +262,10 @@ impl<'a> Workers<'_, 'a> {
     fn note(&mut self, event: Event) {
         match event {
             Event::Prepared(index, prepared) => {
+                let coins = coins_of(&prepared);
                 self.answered += 1;
+                self.coins_ready += coins;
+                self.coins_expected = coins.max(self.coins_expected - self.coins_expected / 8);
                 self.ready.insert(index, *prepared);
             }
             Event::Checked => {}
@@ -250,6 +274,11 @@ impl<'a> Workers<'_, 'a> {
             Event::Panicked => panic!("a worker has panicked"),
         }
     }
+}
+
+/// The number of coins that a block spends and does not create.
+fn coins_of(prepared: &Result<Prepared, BlockFault>) -> usize {
+    prepared.as_ref().map_or(0, |prepared| prepared.external.len())
 }
 
 struct Worker<'w, 'a> {
@@ -379,45 +408,78 @@ fn prepare_with_coins(
     Ok(prepared)
 }
 
-/// Brings the coins that a block spends from the tables into the cache, if they are not there and
-/// no block that is yet to be connected creates them.
+/// Has the cache keep the coins that a block spends, and brings those into it that the tables have.
 fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
     let Shared { chainstate, cache, clock, .. } = shared;
-    if chainstate.is_empty() {
+    let unknown = cache.want(&prepared.external);
+    if unknown.is_empty() || chainstate.is_empty() {
         return Ok(());
     }
-    loop {
-        let generation = cache.generation();
-        let unknown = cache.unknown(&prepared.external);
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let wanted: Vec<OutPoint> =
-            unknown.into_iter().map(|index| prepared.external[index]).collect();
-        let found = chainstate.get_many(&wanted)?;
-        let coins: Vec<(OutPoint, Coin)> = wanted
-            .into_iter()
-            .zip(found)
-            .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
-            .collect();
-        clock.note_looked_up(coins.len());
-        // What is refused since a commit has ended is looked up again, by this thread and not by
-        // the one that connects blocks. A commit takes longer than a block's look-ups.
-        let is_refused = cache.fill_batch(generation, &coins);
-        if !is_refused {
-            return Ok(());
-        }
-    }
+    let generation = cache.generation();
+    let wanted: Vec<OutPoint> = unknown.into_iter().map(|index| prepared.external[index]).collect();
+    let found = chainstate.get_many(&wanted).inspect_err(|_| cache.release(&prepared.external))?;
+    let coins: Vec<(OutPoint, Coin)> = wanted
+        .into_iter()
+        .zip(found)
+        .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
+        .collect();
+    clock.note_looked_up(coins.len());
+    cache.fill_batch(generation, &coins);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use apus_testchain::write::write_framed;
+    use apus_testchain::{Spends, Wide, WideSpec};
+
     use super::*;
     use crate::disk::Disk;
+    use crate::sync::in_order::activate::steps;
     use crate::sync::node::{Coins, Node};
-    use crate::sync::options::Options;
+    use crate::sync::options::{Method, Options};
     use crate::sync::sources::{Place, SourcePlace};
+    use crate::sync::{Unobserved, rewind, sync};
     use crate::wire::{Chain, Network};
+
+    #[test]
+    fn blocks_ahead_have_their_coins_and_no_more_than_fit() {
+        let place = tempfile::tempdir().unwrap();
+        let source = place.path().join("source.dat");
+        let spec = WideSpec { busy_blocks: 40, txs: 100, ..WideSpec::of_size(1, 0, 0) };
+        let spec = WideSpec { empty_blocks_after: 0, spends: Spends::Old, ..spec };
+        write_framed(&source, Wide::new(spec)).unwrap();
+        let mut options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        options.method = Method::InOrder;
+        let stop = AtomicBool::new(false);
+        sync(&options, &[source], &Unobserved, &stop).unwrap();
+        rewind(&options, 150, &Unobserved, &stop).unwrap();
+        for coins_max in [0, 3_000, 6_000, 1_000_000] {
+            let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let best = node.tree.best_candidate().unwrap();
+            let steps = steps(&node, node.tip(), best);
+            assert_eq!(steps.len(), 40);
+            let (shared, _) = node.split();
+            with_workers(&shared, &steps, 2, &stop, |workers| {
+                for _ in 0..40 {
+                    workers.let_ahead(0, coins_max * CACHE_BYTES_AHEAD);
+                    while workers.answered < workers.next_ticket {
+                        workers.wait();
+                    }
+                }
+                let (blocks, coins) = (workers.ready(), workers.coins_ready);
+                match coins_max {
+                    0 => assert_eq!(blocks, AHEAD_MIN),
+                    1_000_000 => assert_eq!(blocks, AHEAD_MAX),
+                    _ => assert!(coins > coins_max / 2 && coins <= coins_max, "{coins}"),
+                }
+                (0..20).for_each(|_| shared.cache.shrink_to(0));
+                let Some(Ok(next)) = workers.take_ready(0) else { panic!("it is not ready") };
+                let unknown = shared.cache.unknown(&next.external).len();
+                assert_eq!(unknown, 0, "coins dropped, of {} that the next block spends", coins);
+            });
+        }
+    }
 
     #[test]
     #[should_panic(expected = "a worker has panicked")]
