@@ -11,7 +11,8 @@ use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
 use crate::{
-    Result, cache, chain, export, growth, inputs, join, kernels, prune, snapshot, survivors, trials,
+    Result, cache, chain, curve, export, growth, inputs, join, kernels, prune, snapshot, survivors,
+    trials,
 };
 
 /// Measures Apus and what it is compared with; writes tables, JSON and plots.
@@ -87,6 +88,9 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
     },
+    /// In order with smaller and smaller caches, on chains that spend new coins, old ones, and
+    /// those of one block at a time
+    Curve(CurveArgs),
     /// Every script of a chain: by Bitcoin Core, by each way of Apus and each engine, and the cost
     /// of an input by what it spends
     Scripts {
@@ -197,6 +201,25 @@ enum Command {
 }
 
 #[derive(Args)]
+struct CurveArgs {
+    /// MB of blocks of each chain
+    #[arg(long, value_name = "MB")]
+    size: Option<u64>,
+    /// The kinds of chains, as a list [default: many,old,bursts]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    coins: Option<Vec<Coins>>,
+    /// MiB for cached coins, as a list
+    #[arg(long, value_name = "MIB", value_delimiter = ',')]
+    dbcache: Option<Vec<usize>>,
+    /// Bitcoin Core's program to compare with
+    #[arg(long, value_name = "PATH")]
+    bitcoind: Option<PathBuf>,
+    /// MiB for Core's coins, as a list
+    #[arg(long, value_name = "MIB", value_delimiter = ',', default_value = "50,450")]
+    core_dbcache: Vec<usize>,
+}
+
+#[derive(Args)]
 struct JoinArgs {
     /// Kinds of chains, as a list [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -283,6 +306,7 @@ fn run(cli: Cli) -> Result<()> {
             }
             common.finish(join::run(&size, &common.programs()?, &common.dir)?)
         }
+        Command::Curve(args) => common.curve(args),
         Command::Scripts { size, bitcoind } => common.scripts(size, bitcoind),
         Command::Prune { size, dbcache, prune } => {
             let mut wanted = prune::Size::full();
@@ -322,8 +346,8 @@ fn run(cli: Cli) -> Result<()> {
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
     for name in [
-        "kernels", "cache", "chain", "growth", "join", "coins", "scripts", "prune", "snapshot",
-        "export",
+        "kernels", "cache", "chain", "growth", "join", "coins", "curve", "scripts", "prune",
+        "snapshot", "export",
     ] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
@@ -393,6 +417,19 @@ impl Common {
         }
         (wanted.runs, wanted.full_runs) = (self.runs, self.full_runs.max(1));
         self.finish(inputs::run(&wanted, &self.programs()?, &self.dir)?)
+    }
+
+    fn curve(&self, args: CurveArgs) -> Result<()> {
+        let quick = self.quick.then_some(made::SIZE_MANY / 10);
+        let bytes = args.size.map(|megabytes| megabytes.saturating_mul(1_000_000)).or(quick);
+        let mut wanted = curve::Size::full(bytes);
+        wanted.dbcaches = args.dbcache.unwrap_or(wanted.dbcaches);
+        if let Some(coins) = args.coins {
+            wanted.shapes.retain(|shape| coins.contains(&shape.coins));
+        }
+        (wanted.bitcoind, wanted.core_dbcaches) = (args.bitcoind, args.core_dbcache);
+        wanted.runs = self.runs;
+        self.finish(curve::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn snapshots(

@@ -18,6 +18,8 @@ pub mod survivors;
 pub mod chain;
 /// The cost of longer and longer chains.
 pub mod growth;
+/// Validation in order with smaller and smaller caches, and Bitcoin Core beside.
+pub mod curve;
 /// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
 pub mod join;
 /// Every script: whole runs, and the cost of an input.

@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{cache, chain, export, growth, inputs, join, prune, snapshot, survivors};
+use apus_bench::{cache, chain, curve, export, growth, inputs, join, prune, snapshot, survivors};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -134,6 +134,18 @@ fn every_way_comes_to_the_same_utxo_set_of_few_and_of_many_coins() {
     assert_eq!(of("apus, in order").len(), 2);
     assert_eq!(of("apus, SwiftSync").len(), 2);
     assert_eq!(of("apus, SwiftSync, every script").len(), 1);
+    check_files(&report);
+}
+
+#[test]
+fn whatever_blocks_spend_a_small_cache_reads_no_coin_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = curve::run(&curve::Size::small(), &programs(), dir.path()).unwrap();
+    let found = rows(&report, "runs");
+    assert_eq!(found.len(), 6, "three chains, and two caches");
+    for row in &found {
+        assert!(row["coins_looked_up"].as_u64().unwrap() <= row["inputs"].as_u64().unwrap());
+    }
     check_files(&report);
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use apus_testchain::write::write_framed;
-use apus_testchain::{Generator, KEYS_MAX, MadeBlock, Mix, Spec, Wide, WideSpec};
+use apus_testchain::{Generator, KEYS_MAX, MadeBlock, Mix, Spec, Spends, Wide, WideSpec};
 use serde_json::{Value, json};
 
 use crate::Result;
@@ -27,8 +27,29 @@ pub const TOP_DEFAULT: u32 = 144;
 pub enum Coins {
     /// Signed payments of every kind, which leave 2.6 million coins a GB.
     Few,
-    /// Payments without signatures, which leave 20 million coins a GB.
+    /// Payments without signatures, which leave 20 million coins a GB. Half of the coins that they
+    /// spend are new.
     Many,
+    /// As many coins, of which blocks spend any: hardly ever a new one.
+    Old,
+    /// As many coins, of which every fourth block spends 20,000 of one earlier block.
+    Bursts,
+}
+
+impl Coins {
+    /// Which coins the blocks of a chain with many spend.
+    fn spends(self) -> Option<Spends> {
+        match self {
+            Self::Few => None,
+            Self::Many => Some(Spends::Mixed),
+            Self::Old => Some(Spends::Old),
+            Self::Bursts => Some(Spends::Bursts),
+        }
+    }
+
+    fn name(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |v| v.get_name().into())
+    }
 }
 
 /// The shape of a chain. The same shape gives the same bytes.
@@ -83,7 +104,7 @@ impl Shape {
         let top = if *top > 0 { format!("-top{top}") } else { String::new() };
         match coins {
             Coins::Few => format!("chain-{bytes}-{busy}-{keys}-{seed}{top}"),
-            Coins::Many => format!("chain-many-{bytes}-{seed}{top}"),
+            _ => format!("chain-{}-{bytes}-{seed}{top}", coins.name()),
         }
     }
 }
@@ -110,10 +131,7 @@ impl MadeChain {
             eprintln!("making {}", path.display());
             let mut command = programs.own();
             command.arg("make-chain").arg("--file").arg(&path).arg("--facts").arg(&facts);
-            let coins = clap::ValueEnum::to_possible_value(&shape.coins);
-            command
-                .arg("--coins")
-                .arg(coins.map_or("few".into(), |coins| coins.get_name().to_string()));
+            command.arg("--coins").arg(shape.coins.name());
             for (option, value) in [
                 ("--bytes", shape.bytes),
                 ("--top", shape.top.into()),
@@ -155,15 +173,16 @@ impl MadeChain {
 pub fn make(shape: &Shape, file: &Path, facts: &Path) -> Result<()> {
     let unfinished = file.with_extension("unfinished");
     let mut below_top = String::new();
-    let (totals, tip) = match shape.coins {
-        Coins::Few => {
+    let (totals, tip) = match shape.coins.spends() {
+        None => {
             let mut made = Generator::new(shape.spec());
             let top_start = made.spec().top_start();
             write(made.by_ref(), top_start, &unfinished, &mut below_top)?;
             (made.totals(), made.tip())
         }
-        Coins::Many => {
-            let mut made = Wide::new(WideSpec::of_size(shape.seed, shape.bytes, shape.top));
+        Some(spends) => {
+            let spec = WideSpec::of_size(shape.seed, shape.bytes, shape.top);
+            let mut made = Wide::new(WideSpec { spends, ..spec });
             let top_start = made.spec().top_start();
             write(made.by_ref(), top_start, &unfinished, &mut below_top)?;
             (made.totals(), made.tip())
