@@ -88,8 +88,33 @@ struct State {
     notes: Vec<Note>,
     /// Blocks that no peer has.
     gone: HashSet<BlockId>,
-    /// Whether nobody talks to peers any more.
-    is_over: bool,
+    talk: Talk,
+}
+
+/// Whether the thread that talks to peers still does.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Talk {
+    #[default]
+    GoesOn,
+    /// It has ended: no more blocks are wanted.
+    Over,
+    /// It has panicked.
+    Panicked,
+}
+
+impl State {
+    /// Whether the thread that talks to peers has ended.
+    ///
+    /// # Panics
+    /// It has panicked. A caller that took this for a request to stop would save and start over,
+    /// again and again.
+    fn is_over(&self) -> bool {
+        if self.talk == Talk::Panicked {
+            // That thread has printed its message.
+            std::panic::resume_unwind(Box::new("the thread that talks to peers has panicked"));
+        }
+        self.talk == Talk::Over
+    }
 }
 
 impl Feed {
@@ -119,9 +144,10 @@ impl Feed {
         let _ = self.wake.try_send(());
     }
 
-    /// Ends all waits, now and later.
+    /// Ends all waits, now and later. A thread that is panicking makes those that wait panic, too.
     pub(super) fn end(&self) {
-        self.state().is_over = true;
+        let is_panic = std::thread::panicking();
+        self.state().talk = if is_panic { Talk::Panicked } else { Talk::Over };
         self.arrived.notify_all();
     }
 
@@ -156,6 +182,9 @@ impl Feed {
     ///
     /// # Errors
     /// `halt` was raised, or no peer has the block.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
     pub fn fetch(
         &self,
         tree: &Tree,
@@ -169,7 +198,7 @@ impl Feed {
                 state.senders.insert(id, from);
                 break Ok(bytes);
             }
-            if halt.load(Relaxed) || state.is_over {
+            if halt.load(Relaxed) || state.is_over() {
                 break Err(BlockFault::Stopped);
             }
             if state.gone.contains(&id) {
@@ -192,10 +221,13 @@ impl Feed {
     }
 
     /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
     pub fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
         let mut state = self.state();
         let mut is_noted = false;
-        while !halt.load(Relaxed) && !state.is_over {
+        while !halt.load(Relaxed) && !state.is_over() {
             if let Some(id) = state.order.pop_front() {
                 // From now on a thread waits for it.
                 state.awaited.insert(id);

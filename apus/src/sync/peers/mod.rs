@@ -175,6 +175,9 @@ impl Peers {
     ) -> Result<T, BlockFault> {
         loop {
             let bytes = self.feed.fetch(tree, step.id, halt)?;
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
             match check(bytes) {
                 Err(BlockFault::Damaged(what)) => self.feed.changed(step.id, what),
                 Err(BlockFault::Rule(error)) => {
@@ -201,6 +204,9 @@ impl Peers {
     /// # Panics
     /// `work` panics, or the thread that talks.
     pub fn serve<T>(
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
         &self,
         tree: &Tree,
         wanted: Wanted,

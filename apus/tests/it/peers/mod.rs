@@ -9,6 +9,7 @@ mod interrupted;
 mod missing;
 mod stopped;
 mod stripped;
+mod panics;
 mod ways;
 mod withheld;
 pub mod world;

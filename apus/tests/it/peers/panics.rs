@@ -1,0 +1,77 @@
+//! A panic of the thread that talks to peers ends the sync, whatever it is doing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use apus::net::Outgoing;
+use apus::sync::serve::{Answers, Hangup, Honest, Server};
+use apus::sync::{self, Observer, Progress};
+use apus::wire::message::Message;
+
+use super::withheld::LONG;
+use super::world::WAYS;
+
+/// The most that a sync may go on after the panic. It is over at once if it ends by itself.
+const LIMIT: Duration = Duration::from_secs(40);
+/// A block that a SwiftSync asks for after the last 288, which it stores first.
+const HEIGHT: usize = 100;
+
+/// Hangs up when it is asked for the block at [`HEIGHT`].
+struct Leaving(Honest);
+
+impl Answers for Leaving {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        if let Message::GetData(list) = message
+            && list.iter().any(|item| self.0.chain.height_of(&item.hash) == Some(HEIGHT))
+        {
+            return Err(Hangup);
+        }
+        self.0.answer(message, out)
+    }
+}
+
+/// Panics in the thread that talks to peers when it says that a peer is lost.
+#[derive(Default)]
+struct Panicking(AtomicBool);
+
+impl Observer for Panicking {
+    fn observe(&self, _: &Progress) {}
+
+    fn note(&self, text: &str) {
+        if text.starts_with("Lost peer") && thread::current().name() == Some("apus-net") {
+            self.0.store(true, Relaxed);
+            panic!("a bug of the thread that talks to peers");
+        }
+    }
+}
+
+#[test]
+fn a_panic_of_the_thread_that_talks_ends_each_way() {
+    for way in WAYS {
+        let begin = || -> Box<dyn Answers> { Box::new(Leaving(Honest::new((LONG.chain)()))) };
+        let place = (LONG.world)().place();
+        let server = Server::start(place.network.magic, true, begin).unwrap();
+        let options = LONG.options(&place, way, &[&server]);
+        let (watch, stop) = (Panicking::default(), AtomicBool::new(false));
+        let (ended, is_endless) = thread::scope(|scope| {
+            let (over, is_over) = mpsc::channel::<()>();
+            let stop = &stop;
+            let stopping = scope.spawn(move || {
+                let is_late = is_over.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+                stop.store(is_late, Relaxed);
+                is_late
+            });
+            let run = || sync::sync(&options, &[], &watch, stop);
+            let ended = catch_unwind(AssertUnwindSafe(run));
+            drop(over);
+            (ended, stopping.join().unwrap())
+        });
+        assert!(watch.0.load(Relaxed), "{way:?}: no peer was lost");
+        assert!(!is_endless, "{way:?}: it goes on without peers, and without end");
+        assert!(ended.is_err(), "{way:?}: it claims to have ended well");
+    }
+}
