@@ -5,7 +5,7 @@ use super::signet::has_signet_solution;
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
 use crate::hash::Hash;
-use crate::wire::opcodes::OP_1;
+use crate::wire::opcodes::{OP_1, OP_16};
 use crate::wire::{BlockView, Network, merkle_root};
 
 /// A block that passed every rule that needs nothing but the block: [`check_block`] makes one.
@@ -233,6 +233,24 @@ fn coinbase_has_height<B: AsRef<[u8]>>(
         return Ok(());
     }
     Err(RuleError::consensus("bad-cb-height", "block height mismatch in coinbase"))
+}
+
+/// The height that the coinbase states (BIP34); `None` if it states none. Blocks from before BIP34
+/// may state any.
+pub fn stated_height<B: AsRef<[u8]>>(view: &BlockView<B>) -> Option<u32> {
+    let script = view.txs().next()?.inputs().next()?.script_sig();
+    let height = match *script.first()? {
+        op @ OP_1..=OP_16 => u32::from(op - OP_1) + 1,
+        len @ 1..=4 => {
+            let mut bytes = [0; 4];
+            let len = usize::from(len);
+            bytes[..len].copy_from_slice(script.get(1..=len)?);
+            u32::from_le_bytes(bytes)
+        }
+        _ => return None,
+    };
+    let (push, len) = push_height(height);
+    script.starts_with(&push[..len]).then_some(height)
 }
 
 /// The script that pushes a height in the only form that BIP34 allows (Core's

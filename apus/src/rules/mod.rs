@@ -92,7 +92,7 @@ pub use bip30::{
 };
 pub use block::{
     BlockContext, CheckedBlock, check_block, check_block_in_context,
-    check_stripped_block_in_context,
+    check_stripped_block_in_context, stated_height,
 };
 pub use error::{RuleClass, RuleError};
 pub use fast_scripts::{FastScripts, FastVerdict};

@@ -10,6 +10,7 @@ use crate::wire::Network;
 /// of block files, or a data directory. Nothing is locked and nothing is written.
 #[derive(Clone, Debug)]
 pub struct BlockSource {
+    path: PathBuf,
     files: Vec<SourceFile>,
     magic: [u8; 4],
 }
@@ -24,13 +25,13 @@ impl BlockSource {
     /// says which, and what to do.
     pub fn open(path: &Path, network: &Network) -> Result<Self> {
         let metadata = path.metadata().map_err(|e| StoreError::io(path, "find this path", e))?;
-        let magic = network.magic;
+        let (magic, named) = (network.magic, path.to_path_buf());
         if !metadata.is_dir() && !metadata.is_file() {
             return Err(StoreError::new(path, "this is neither a file nor a directory"));
         }
         if metadata.is_file() {
             let file = SourceFile::probe(path, network)?;
-            return Ok(Self { files: vec![file], magic });
+            return Ok(Self { path: named, files: vec![file], magic });
         }
         let directory = blocks_directory(path, network)?;
         let obfuscation = read_xor_key(&directory)?.unwrap_or(Obfuscation::NONE);
@@ -41,7 +42,12 @@ impl BlockSource {
         if let Some(first) = files.iter().find(|file| file.len > 0) {
             first.check_network(network)?;
         }
-        Ok(Self { files, magic })
+        Ok(Self { path: named, files, magic })
+    }
+
+    /// The file or directory that the user named.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What a user means by `path`: the blocks of [`BlockSource::open`], and those of a

@@ -81,6 +81,7 @@ pub fn sync_on(
         node.peers = begin_peers(&node, disk, observer)?;
         let summary = match node.peers.clone() {
             None => prepare(&mut node, &opened, claim.as_ref(), observer, stop)
+                .and_then(|()| refuse_gap(&node))
                 .and_then(|()| run(&mut node, claim.as_ref(), started, observer, stop)),
             Some(peers) => {
                 let observer = peers.observer(observer);
@@ -198,6 +199,23 @@ fn scan_and_mend(
         headers = node.tree.len(), refused = node.refusals.len(), "sources scanned"
     );
     Ok(())
+}
+
+/// An error if there is nothing to connect, because the blocks of a pruned directory begin above
+/// those that are known.
+fn refuse_gap(node: &Node) -> Result<(), SyncError> {
+    let (tip, best) = (node.tip(), node.tree.best_candidate());
+    match &node.sources.gap {
+        Some(gap) if best.is_none_or(|best| !node.tree.is_better(best, tip)) => {
+            Err(SyncError::Input(format!(
+                "{gap}, and {} ends at height {}: name a source that has the blocks between them \
+                 with --from, or a peer that has them with --connect",
+                node.dir.path().display(),
+                node.tree.node(tip).height
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Begins to look for peers, if there are to be any and somebody to connect to. Else what is stored

@@ -14,12 +14,12 @@ use super::node::Node;
 use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
-use super::sources::{SourcePlace, Sources};
+use super::sources::{Gap, SourcePlace, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::hash::Hash;
-use crate::rules::{RuleClass, RuleError};
+use crate::rules::{RuleClass, RuleError, stated_height};
 use crate::store::{BlockSource, ScanWarning, SourceItem};
-use crate::wire::{Cursor, Header};
+use crate::wire::{BlockView, Cursor, Header};
 
 /// Headers between two progress reports, each of which walks the list of files.
 const REPORT_EVERY: u64 = 256;
@@ -91,8 +91,10 @@ pub(super) fn scan(
     let mut scan =
         Scan { findings, note, waiting: HashMap::new(), file: 0, now: unix_time(), accepted: 0 };
     let mut before = 0;
+    let mut first_files = Vec::new();
     for source in opened {
         let first_file = scan.findings.sources.add(source);
+        first_files.push((first_file, source));
         scan.file = 0;
         let mut items = source.scan_headers();
         while let Some(item) = items.next() {
@@ -106,6 +108,7 @@ pub(super) fn scan(
         }
         before += source.len();
     }
+    scan.note_gap(&first_files);
     scan.refuse_waiting();
     Ok(ScanEnd::Complete)
 }
@@ -202,6 +205,34 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
             offset: Some(warning.offset()),
             block: None,
             reason: warning.to_string(),
+        });
+    }
+
+    /// Notes where the longest branch of blocks begins whose first parent was found nowhere, if it
+    /// is in a directory. `sources` have the index of their first file.
+    fn note_gap(&mut self, sources: &[(u32, &BlockSource)]) {
+        let waiting = || self.waiting.values().flatten();
+        let inside: HashSet<Hash> = waiting().map(|waiting| waiting.hash).collect();
+        let blocks_above = |first: &&Waiting| {
+            let (mut seen, mut next) = (HashSet::new(), vec![first.hash]);
+            while let Some(hash) = next.pop() {
+                if seen.insert(hash) {
+                    let children = self.waiting.get(&hash).into_iter().flatten();
+                    next.extend(children.map(|child| child.hash));
+                }
+            }
+            seen.len()
+        };
+        let firsts = waiting().filter(|waiting| !inside.contains(&waiting.header.prev));
+        let first = firsts.max_by_key(blocks_above);
+        self.findings.sources.gap = first.and_then(|Waiting { hash, place, .. }| {
+            let (_, source) = sources.iter().rfind(|(file, _)| *file <= place.file)?;
+            let bytes = self.findings.sources.read(*place).ok()?;
+            source.path().is_dir().then(|| Gap {
+                path: source.path().to_path_buf(),
+                first: *hash,
+                height: BlockView::parse(&bytes).ok().as_ref().and_then(stated_height),
+            })
         });
     }
 

@@ -1,10 +1,13 @@
 //! The files that blocks are taken from, and where in them each block is.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
 
 use super::outcome::Refusal;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
+use crate::hash::Hash;
 use crate::store::{BlockSource, FlatFilePos, SourceFile};
 
 /// The bytes of a block, which travel between threads.
@@ -32,6 +35,27 @@ pub(super) struct SourcePlace {
     pub len: u32,
 }
 
+/// A directory whose blocks build on none that is known: that of a node that prunes.
+#[derive(Clone, Debug)]
+pub(super) struct Gap {
+    /// The directory that the user named.
+    pub path: PathBuf,
+    /// The hash of its first block.
+    pub first: Hash,
+    /// The height that this block states.
+    pub height: Option<u32>,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is pruned below ", self.path.display())?;
+        match self.height {
+            Some(height) => write!(f, "height {height}"),
+            None => write!(f, "block {}", self.first),
+        }
+    }
+}
+
 /// The files that blocks are taken from, and which block is where.
 #[derive(Default)]
 pub(super) struct Sources {
@@ -46,6 +70,8 @@ pub(super) struct Sources {
     /// The copies found of blocks that are stored with undo data, in the order found. They are
     /// wanted only when a stored block turns out damaged, and so are packed: 24 bytes each.
     spare: Vec<(BlockId, SourcePlace)>,
+    /// The longest branch of blocks that build on none that is known, if a directory has it.
+    pub gap: Option<Gap>,
 }
 
 impl Sources {

@@ -60,6 +60,34 @@ fn the_utxo_set_of_a_pruned_directory_is_read() {
     assert!(stdout(&info).contains("\"height\": 206"));
 }
 
+/// Of a pruned directory, nothing can be connected where the blocks below it are not known.
+#[test]
+fn a_pruned_source_is_named_with_its_height() {
+    let world = world();
+    let source = world.place();
+    sync_with(&source, &options(&source, Some(Prune::Target(SPARE))), &world.blocks);
+    let from = assert_holds_together(&source);
+    assert!(from > 1, "{from}");
+    let path = source.datadir();
+    let first = |count: u32| {
+        let place = world.place();
+        if count > 0 {
+            place.sync_blocks("first", &world.blocks[..=count as usize]);
+        }
+        place
+    };
+    for below in [0, from - 10] {
+        let error = first(below).try_sync(&[path.clone()]).unwrap_err().to_string();
+        let words = [
+            format!("{} is pruned below height {from}, and ", path.display()),
+            format!(" ends at height {below}: name a source"),
+        ];
+        assert!(words.iter().all(|words| error.contains(words)), "{error}");
+    }
+    let summary = first(from - 1).sync(&[path]);
+    assert_eq!(summary.best_block, world.tip(), "{:?}", summary.refusals);
+}
+
 /// 700 blocks, the last 590 with some 6 kB each: about ten to a small file.
 pub fn world() -> World {
     World::of(&small_chain(41, 590, 6_000))

@@ -170,12 +170,15 @@ fn lock_times() {
 
 #[test]
 fn coinbase_heights() {
-    let check = |height: u32, script: Vec<u8>| {
-        let network = regtest();
+    let block = |script: Vec<u8>| {
         let mut tx = coinbase(1);
         tx.input[0].script_sig = ScriptBuf::from(script);
+        checked(&[tx])
+    };
+    let check = |height: u32, script: Vec<u8>| {
+        let network = regtest();
         let context = BlockContext { network: &network, height, parent_median_time_past: 0 };
-        verdict(check_block_in_context(&checked(&[tx]), &context))
+        verdict(check_block_in_context(&block(script), &context))
     };
     for height in
         [1, 15, 16, 17, 127, 128, 255, 256, 32767, 32768, 65536, 8_388_607, 8_388_608, i32::MAX]
@@ -186,6 +189,8 @@ fn coinbase_heights() {
         assert_eq!(check(height + 1, [&push[..], &[9, 9]].concat()), "bad-cb-height");
         let padded = [&[push.len() as u8][..], &push[1..], &[0]].concat();
         assert_eq!(check(height, [&padded[..], &[9, 9]].concat()), "bad-cb-height", "{height}");
+        let stated = |push: &[u8]| stated_height(block([push, &[9, 9]].concat()).view());
+        assert_eq!((stated(&push), stated(&padded)), (Some(height), None), "{height}");
     }
     assert_eq!(check(200, vec![2, 200]), "bad-cb-height");
     let before = Network { bip34_height: 201, ..regtest() };
