@@ -9,10 +9,10 @@ use super::schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
 use super::session::{Handled, Ourselves, Outgoing, Session, SessionFault, Themselves};
 use crate::chain::{BlockId, Tree};
 use crate::hash::sha256d;
-use crate::wire::HEADER_BYTES;
 use crate::wire::message::{
     Command, Inventory, InventoryItem, InventoryKind, Message, MessageError, NetAddress, Services,
 };
+use crate::wire::{BlockView, HEADER_BYTES};
 
 /// Addresses that a peer may send each second (Core's `MAX_ADDR_RATE_PER_SECOND`).
 const ADDRESSES_PER_SECOND: f64 = 0.1;
@@ -221,7 +221,18 @@ impl PeerManager {
         out: &mut Vec<Action>,
     ) -> Result<(), PeerError> {
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
-        let message = Message::decode(command, payload)?;
+        peer.session.heard(now);
+        let message = match Message::decode(command, payload) {
+            Ok(message) => message,
+            Err(error @ MessageError::TooMany(..)) if peer.session.is_ready() => {
+                return Err(error.into());
+            }
+            // As in Core, which looks at few messages before the handshake is complete.
+            Err(error) => {
+                tracing::debug!(target: "net", peer = id.0, %error, "a message is ignored");
+                return Ok(());
+            }
+        };
         let mut answers = Vec::new();
         let handled = peer.session.handle(&message, now, &mut answers);
         out.extend(answers.into_iter().map(|answer| Action::Send(id, answer)));
@@ -308,6 +319,8 @@ impl PeerManager {
     /// Asks for what is to be asked for, pings, and drops those that take too long. To be called
     /// after every event, and several times a second. `random` is random.
     pub fn tick(
+                    // As in Core, which cannot decode it.
+                    _ if BlockView::parse(bytes).is_err() => {}
         &mut self,
         chain: &mut HeaderChain,
         now: Duration,

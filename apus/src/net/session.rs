@@ -194,11 +194,15 @@ impl Session {
     /// The peer is to be disconnected.
     pub fn handle(
         &mut self,
+    /// Notes that a message came.
+    pub fn heard(&mut self, now: Duration) {
+        self.last_received = now;
+    }
+
         message: &Message,
         now: Duration,
         out: &mut Vec<Outgoing>,
     ) -> Result<Handled, SessionFault> {
-        self.last_received = now;
         match (self.stage, message) {
             (Stage::Version, Message::Version(version)) => self.greet(version, out),
             (Stage::Verack, Message::Verack) => {

@@ -2,6 +2,7 @@
 //! transport (BIP324), which is encrypted.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 
 use bip324::io::{ProtocolError, ProtocolSessionReader};
 use bip324::{InboundCipher, OutboundCipher, PacketType, Role};
@@ -155,7 +156,8 @@ fn encrypted<R: Read>(
 impl<R: Read> Reader<R> {
     /// Reads the next message into `buffer`, whose content is replaced. Returns its name, and which
     /// part of the buffer is the payload. Memory is used for what has come, not for what a length
-    /// promises. Of the v1 transport, the checksum of a block is not compared.
+    /// promises. As in Core, a message of a wrong checksum or a name that is none is passed over.
+    /// Of the v1 transport, the checksum of a block is not compared.
     ///
     /// # Errors
     /// The connection is closed or broken, or the bytes are no message. Nothing more can be read
@@ -163,38 +165,54 @@ impl<R: Read> Reader<R> {
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,
-    ) -> Result<(Command, std::ops::Range<usize>), TransportError> {
-        match self {
-            Self::V1 { from, magic } => {
-                let mut head = [0; ENVELOPE_BYTES];
-                from.read_exact(&mut head)?;
-                let envelope = Envelope::parse(&head, *magic)?;
-                read_into(from, envelope.len, buffer)?;
-                // A block need not be hashed twice: whoever takes it checks its merkle root and its
-                // witness commitment, which leave no byte out, and drops the peer if they differ.
-                if envelope.command != Command::BLOCK {
-                    envelope.check(buffer)?;
-                }
-                Ok((envelope.command, 0..buffer.len()))
+    ) -> Result<(Command, Range<usize>), TransportError> {
+        loop {
+            let read = match self {
+                Self::V1 { from, magic } => read_v1(from, *magic, buffer)?,
+                Self::V2 { from, cipher } => read_v2(from, cipher, buffer)?,
+            };
+            match read {
+                Ok(message) => return Ok(message),
+                Err(error) => tracing::debug!(target: "net", %error, "a message is ignored"),
             }
-            Self::V2 { from, cipher } => loop {
-                let mut len = [0; 3];
-                from.read_exact(&mut len)?;
-                let len = cipher.decrypt_packet_len(len);
-                if len > PACKET_BYTES_MAX {
-                    return Err(MessageError::TooLong(len as u32).into());
-                }
-                read_into(from, len, buffer)?;
-                let decrypted = cipher.decrypt_in_place(buffer, None);
-                let (kind, plain) =
-                    decrypted.map_err(|error| TransportError::V2(error.to_string()))?;
-                if kind == PacketType::Decoy {
-                    continue;
-                }
-                // The first byte is the packet's header.
-                let (command, start) = split_contents(&plain[1..])?;
-                return Ok((command, 1 + start..plain.len()));
-            },
+        }
+    }
+}
+
+/// A message, or why it is to be passed over.
+type Framed = Result<(Command, Range<usize>), MessageError>;
+
+fn read_v1(
+    from: &mut impl Read,
+    magic: [u8; 4],
+    buffer: &mut Vec<u8>,
+) -> Result<Framed, TransportError> {
+    let mut head = [0; ENVELOPE_BYTES];
+    from.read_exact(&mut head)?;
+    let envelope = Envelope::parse(&head, magic)?;
+    read_into(from, envelope.len, buffer)?;
+    Ok(envelope.check(buffer).map(|command| (command, 0..buffer.len())))
+}
+
+fn read_v2(
+    from: &mut impl Read,
+    cipher: &mut InboundCipher,
+    buffer: &mut Vec<u8>,
+) -> Result<Framed, TransportError> {
+    loop {
+        let mut len = [0; 3];
+        from.read_exact(&mut len)?;
+        let len = cipher.decrypt_packet_len(len);
+        if len > PACKET_BYTES_MAX {
+            return Err(MessageError::TooLong(len as u32).into());
+        }
+        read_into(from, len, buffer)?;
+        let decrypted = cipher.decrypt_in_place(buffer, None);
+        let (kind, plain) = decrypted.map_err(|error| TransportError::V2(error.to_string()))?;
+        if kind == PacketType::Genuine {
+            // The first byte is the packet's header.
+            let split = split_contents(&plain[1..]);
+            return Ok(split.map(|(command, start)| (command, 1 + start..plain.len())));
         }
     }
 }

@@ -440,22 +440,20 @@ fn each_fault_costs_the_connection() {
     let block = [&chain[3].to_bytes()[..], &[0]].concat();
     let cases: Vec<(&str, Habit)> = vec![
         ("2001 headers", Habit::Sends(raw(Command::HEADERS, &[0xfd, 0xd1, 0x07]))),
-        ("headers cut off", Habit::Sends(raw(Command::HEADERS, &[1, 2, 3]))),
-        ("inventory too long", Habit::Sends(raw(Command::INV, &[0xfe, 0x51, 0xc3, 0, 0]))),
-        ("inventory cut off", Habit::Sends(raw(Command::INV, &[2, 1, 0, 0, 0]))),
-        ("too many addresses", Habit::Sends(raw(Command::ADDR, &[0xfd, 0xe9, 0x03]))),
-        ("addresses cut off", Habit::Sends(raw(Command::ADDRV2, &[1, 0, 0, 0, 0]))),
+        ("inventory too long", Habit::Sends(raw(Command::INV, &too_many(50_001, 36)))),
+        ("too much asked for", Habit::Sends(raw(Command::GETDATA, &too_many(50_001, 36)))),
+        ("too many addresses", Habit::Sends(raw(Command::ADDR, &too_many(1_001, 30)))),
         ("a transaction", Habit::Sends(raw(Command::TX, &[1, 2, 3]))),
         ("an announced transaction", Habit::Sends(inv(InventoryKind::TX))),
         ("an announced wtxid", Habit::Sends(inv(InventoryKind::WTX))),
         ("an unasked block", Habit::Sends(raw(Command::BLOCK, &block))),
-        ("a block too short", Habit::Sends(raw(Command::BLOCK, &[0; 79]))),
         ("wtxidrelay late", Habit::Sends(Outgoing::empty(Command::WTXIDRELAY))),
         ("sendaddrv2 late", Habit::Sends(Outgoing::empty(Command::SENDADDRV2))),
         ("sendcmpct 2", Habit::Sends(raw(Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]))),
-        ("sendcmpct cut off", Habit::Sends(raw(Command::SENDCMPCT, &[1]))),
-        ("getheaders too long", Habit::Sends(raw(Command::GETHEADERS, &[0, 0, 0, 0, 102]))),
-        ("getdata cut off", Habit::Sends(raw(Command::GETDATA, &[1]))),
+        ("getheaders too long", {
+            let locator = [&[0, 0, 0, 0, 102][..], &vec![0; 103 * 32]].concat();
+            Habit::Sends(raw(Command::GETHEADERS, &locator))
+        }),
         ("old version", Habit::Version(31_799, SERVICES)),
         ("no blocks", Habit::Version(70_016, Services::WITNESS)),
         ("no witnesses", Habit::Version(70_016, Services::NETWORK)),
@@ -464,15 +462,6 @@ fn each_fault_costs_the_connection() {
             Habit::Version(70_016, Services::NETWORK_LIMITED.with(Services::WITNESS)),
         ),
         ("ourselves", Habit::SendsFirst(version(70_016, SERVICES, 99))),
-        ("version cut off", Habit::SendsFirst(raw(Command::VERSION, &[0; 20]))),
-        (
-            "a long user agent",
-            Habit::SendsFirst({
-                let mut message = version(70_016, SERVICES, 1);
-                message.payload[80..83].copy_from_slice(&[0xfd, 0x01, 0x01]);
-                message
-            }),
-        ),
     ];
     for (name, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {
         let mut world = World::new(0);
@@ -493,10 +482,17 @@ fn what_core_ignores_is_ignored() {
     let (network, genesis) = regtest();
     let chain = mine(&network, &genesis, 20, 1);
     for habit in [
+/// A payload of so many items, each of so many bytes.
+fn too_many(items: u16, bytes: usize) -> Vec<u8> {
+    [&[0xfd][..], &items.to_le_bytes(), &vec![0; usize::from(items) * bytes]].concat()
+}
+
         Habit::SendsFirst(raw(Command::TX, &[])),
         Habit::SendsFirst(raw(other, &[1; 5])),
         Habit::SendsFirst(Outgoing::empty(Command::VERACK)),
         Habit::Sends(raw(other, &[1; 100])),
+    let mut long_user_agent = version(70_016, SERVICES, 1);
+    long_user_agent.payload[80..83].copy_from_slice(&[0xfd, 0x01, 0x01]);
         Habit::Sends(version(70_016, SERVICES, 1)),
         Habit::Sends(Outgoing::empty(Command::VERACK)),
         Habit::Sends(Outgoing::new(&Nonce(5).pong())),
@@ -515,6 +511,22 @@ fn what_core_ignores_is_ignored() {
         assert!(world.dropped.is_empty(), "{habit:?}: {:?}", world.dropped);
         assert_eq!(world.best_height(), 20, "{habit:?}");
     }
+        // What cannot be decoded.
+        Habit::SendsFirst(raw(Command::VERSION, &[0; 20])),
+        Habit::SendsFirst(long_user_agent),
+        Habit::Sends(raw(Command::HEADERS, &[1, 2, 3])),
+        Habit::Sends(raw(Command::INV, &[2, 1, 0, 0, 0])),
+        Habit::Sends(raw(Command::INV, &[0xfd, 0x51, 0xc3])),
+        Habit::Sends(raw(Command::GETDATA, &[1])),
+        Habit::Sends(raw(Command::GETHEADERS, &[0, 0, 0, 0, 102])),
+        Habit::Sends(raw(Command::ADDR, &[0xfd, 0xe9, 0x03])),
+        Habit::Sends(raw(Command::ADDRV2, &[1, 0, 0, 0, 0])),
+        Habit::Sends(raw(Command::SENDCMPCT, &[1])),
+        Habit::Sends(raw(Command::BLOCK, &[0; 79])),
+        Habit::Sends(raw(Command::BLOCK, &[0; 80])),
+        // What Core does not look at before the handshake, or has no limit for.
+        Habit::SendsFirst(raw(Command::INV, &too_many(50_001, 36))),
+        Habit::Sends(raw(Command::NOTFOUND, &too_many(50_001, 36))),
 }
 
 #[test]

@@ -131,6 +131,52 @@ fn wrong_bytes_are_no_message_of_v1() {
     }
 }
 
+/// As in Core, which drops the message and keeps the peer.
+#[test]
+fn wrong_checksums_and_names_cost_the_message_alone() {
+    let message = |payload: &[u8]| {
+        let mut bytes = Vec::new();
+        encode(&Raw(Command::INV, payload), MAGIC, &mut bytes);
+        bytes
+    };
+    let mut checksum = message(&[1, 2, 3]);
+    checksum[20] ^= 1;
+    let [mut noise, mut gap] = [message(&[4]), message(&[])];
+    noise[4] = 0xff;
+    gap[15] = b'x';
+    let bytes = [checksum, noise, gap, message(&[7])].concat();
+    assert_eq!(read_v1(&bytes).unwrap(), (Command::INV, vec![7]));
+}
+
+/// As in Core.
+#[test]
+fn unknown_names_of_v2_cost_the_message_alone() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let peer = thread::spawn(move || {
+        let mut to = theirs.try_clone().unwrap();
+        let role = bip324::Role::Responder;
+        let (_, mut cipher, _) =
+            bip324::io::handshake(MAGIC, role, None, None, &theirs, &mut to).unwrap();
+        // A number without a name, none at all, a name that is not printable, and one cut off.
+        for contents in [&[200, 1, 2][..], &[], &[&[0, 1][..], &[0; 11]].concat(), &[0, b'x']] {
+            let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(contents.len())];
+            let kind = bip324::PacketType::Genuine;
+            cipher.encrypt(contents, &mut packet, kind, None).unwrap();
+            to.write_all(&packet).unwrap();
+        }
+        let last = [18, 5, 0, 0, 0, 0, 0, 0, 0];
+        let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(last.len())];
+        cipher.encrypt(&last, &mut packet, bip324::PacketType::Genuine, None).unwrap();
+        to.write_all(&packet).unwrap();
+    });
+    let mut to = ours.try_clone().unwrap();
+    let (mut reader, _) = initiate(Transport::V2, MAGIC, ours, &mut to).unwrap();
+    let mut buffer = Vec::new();
+    let (command, range) = reader.read(&mut buffer).unwrap();
+    assert_eq!((command, &buffer[range]), (Command::PING, &5u64.to_le_bytes()[..]));
+    peer.join().unwrap();
+}
+
 /// Memory is taken for what comes, not for what a length says.
 #[test]
 fn a_length_alone_costs_no_memory() {

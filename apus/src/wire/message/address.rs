@@ -2,8 +2,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Services;
-use super::payload::bounded;
-use crate::wire::{Cursor, ParseError};
+use super::payload::{PayloadError, bounded};
+use crate::wire::Cursor;
 
 /// Core's `MAX_ADDR_TO_SEND`: the most addresses of a message.
 pub const ADDRESSES_MAX: usize = 1000;
@@ -95,22 +95,24 @@ impl From<IpAddr> for Host {
 
 impl AddressList {
     /// Reads the payload of an `addr` message.
-    pub(super) fn parse_addr(cursor: &mut Cursor) -> Result<Self, ParseError> {
-        let count = bounded(cursor, ADDRESSES_MAX, "more than 1000 addresses")?;
+    pub(super) fn parse_addr(cursor: &mut Cursor) -> Result<Self, PayloadError> {
+        let count = cursor.compact_size()?;
         let mut list = Self::default();
         for _ in 0..count {
             let (time, services) = (cursor.u32()?, Services(cursor.u64()?));
             let host = Host::from_v1(cursor.array()?);
             let port = u16::from_be_bytes(cursor.array()?);
+            let host = host.filter(|_| count <= ADDRESSES_MAX);
             list.0.extend(host.map(|host| NetAddress { time, services, host, port }));
         }
+        PayloadError::if_above(ADDRESSES_MAX, count)?;
         Ok(list)
     }
 
     /// Reads the payload of an `addrv2` message. The crate `bitcoin` refuses the whole message for
     /// an address that Core ignores.
-    pub(super) fn parse_addrv2(cursor: &mut Cursor) -> Result<Self, ParseError> {
-        let count = bounded(cursor, ADDRESSES_MAX, "more than 1000 addresses")?;
+    pub(super) fn parse_addrv2(cursor: &mut Cursor) -> Result<Self, PayloadError> {
+        let count = cursor.compact_size()?;
         let mut list = Self::default();
         for _ in 0..count {
             let (time, services) = (cursor.u32()?, Services(cursor.compact_u64()?));
@@ -119,8 +121,10 @@ impl AddressList {
             let address = cursor.take(len)?;
             let host = Host::from_v2(network, address).map_err(|what| cursor.error(what))?;
             let port = u16::from_be_bytes(cursor.array()?);
+            let host = host.filter(|_| count <= ADDRESSES_MAX);
             list.0.extend(host.map(|host| NetAddress { time, services, host, port }));
         }
+        PayloadError::if_above(ADDRESSES_MAX, count)?;
         Ok(list)
     }
 }

@@ -1,7 +1,7 @@
-use super::payload::bounded;
+use super::payload::PayloadError;
 use super::{Command, Payload};
 use crate::hash::Hash;
-use crate::wire::{Cursor, ParseError, compact_size_len, put_compact_size};
+use crate::wire::{Cursor, compact_size_len, put_compact_size};
 
 /// Core's `MAX_INV_SZ`: the most items of an inventory.
 pub const INVENTORY_MAX: usize = 50_000;
@@ -61,9 +61,12 @@ impl Payload for Inventory<'_> {
 pub struct InventoryList<'a>(&'a [u8]);
 
 impl<'a> InventoryList<'a> {
-    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
-        let count = bounded(cursor, INVENTORY_MAX, "more than 50000 items of inventory")?;
-        cursor.take(ITEM_BYTES * count).map(Self)
+    /// Reads an inventory of at most `max` items.
+    pub(super) fn parse(cursor: &mut Cursor<'a>, max: usize) -> Result<Self, PayloadError> {
+        let count = cursor.compact_size()?;
+        let items = cursor.take(ITEM_BYTES * count)?;
+        PayloadError::if_above(max, count)?;
+        Ok(Self(items))
     }
 
     /// The number of items.

@@ -30,6 +30,7 @@ pub use payload::{
 pub use transaction::{Transaction, TxInput, TxOutput};
 pub use version::{SUBVERSION_BYTES_MAX, Services, Version};
 
+use self::payload::PayloadError;
 use super::{Cursor, ParseError};
 use crate::hash::sha256d;
 
@@ -41,8 +42,8 @@ pub const ENVELOPE_BYTES: usize = 24;
 /// What stands before a payload in the v1 transport (Core's `CMessageHeader`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
-    /// What the payload is.
-    pub command: Command,
+    /// What the payload is; `None` if the name is not printable ASCII, padded with zeros.
+    pub command: Option<Command>,
     /// Length of the payload.
     pub len: usize,
     /// First four bytes of the payload's SHA-256d.
@@ -67,13 +68,17 @@ pub enum MessageError {
     /// The payload cannot be parsed.
     #[error("a wrong `{0}` message: {1}")]
     Payload(Command, ParseError),
+    /// The payload has more items than any may have.
+    #[error("a `{0}` message of {1} items, more than any may have")]
+    TooMany(Command, usize),
 }
 
 impl Envelope {
     /// Reads what stands before a payload.
     ///
     /// # Errors
-    /// The bytes are not of this network, the name is not printable, or the payload is too long.
+    /// The bytes are not of this network, or the payload is too long. What follows cannot be read
+    /// as messages then.
     pub fn parse(bytes: &[u8; ENVELOPE_BYTES], magic: [u8; 4]) -> Result<Self, MessageError> {
         let (start, rest) = bytes.split_at(4);
         if start != magic {
@@ -81,7 +86,7 @@ impl Envelope {
         }
         let field = |at: usize| -> [u8; 4] { rest[at..at + 4].try_into().expect("4 bytes") };
         let name = rest[..12].try_into().expect("12 bytes");
-        let command = Command::from_padded(name).ok_or(MessageError::Name)?;
+        let command = Command::from_padded(name);
         let len = u32::from_le_bytes(field(12));
         if len as usize > PAYLOAD_BYTES_MAX {
             return Err(MessageError::TooLong(len));
@@ -89,13 +94,17 @@ impl Envelope {
         Ok(Self { command, len: len as usize, checksum: field(16) })
     }
 
-    /// Holds the checksum against the payload.
+    /// Holds the checksum against the payload, and returns the name of the message. The checksum of
+    /// a block is not looked at: a block need not be hashed twice, since whoever takes it checks
+    /// its merkle root and its witness commitment, which leave no byte out.
     ///
     /// # Errors
-    /// It is another.
-    pub fn check(&self, payload: &[u8]) -> Result<(), MessageError> {
-        let hash = sha256d(payload);
-        if hash.0[..4] == self.checksum { Ok(()) } else { Err(MessageError::Checksum) }
+    /// The checksum is another, or the name is not printable. Core ignores such a message.
+    pub fn check(&self, payload: &[u8]) -> Result<Command, MessageError> {
+        if self.command != Some(Command::BLOCK) && sha256d(payload).0[..4] != self.checksum {
+            return Err(MessageError::Checksum);
+        }
+        self.command.ok_or(MessageError::Name)
     }
 }
 
@@ -217,14 +226,18 @@ impl<'a> Message<'a> {
             Command::ADDRV2 => AddressList::parse_addrv2(cursor).map(Self::Addresses),
             Command::GETHEADERS => GetHeaders::parse(cursor).map(Self::GetHeaders),
             Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
-            Command::INV => InventoryList::parse(cursor).map(Self::Inv),
-            Command::GETDATA => InventoryList::parse(cursor).map(Self::GetData),
-            Command::NOTFOUND => InventoryList::parse(cursor).map(Self::NotFound),
+            Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),
+            Command::GETDATA => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::GetData),
+            // Of any length, as with Core.
+            Command::NOTFOUND => InventoryList::parse(cursor, usize::MAX).map(Self::NotFound),
             Command::BLOCK => Ok(Self::Block(payload)),
             Command::TX => Ok(Self::Tx(payload)),
             Command::FEEFILTER => Ok(Self::FeeFilter),
             _ => Ok(Self::Other),
         };
-        message.map_err(|error| MessageError::Payload(command, error))
+        message.map_err(|error| match error {
+            PayloadError::Parse(error) => MessageError::Payload(command, error),
+            PayloadError::TooMany(count) => MessageError::TooMany(command, count),
+        })
     }
 }

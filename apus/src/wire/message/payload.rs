@@ -85,7 +85,7 @@ pub struct SendCmpct {
 }
 
 impl SendCmpct {
-    pub(super) fn parse(cursor: &mut Cursor) -> Result<Self, ParseError> {
+    pub(super) fn parse(cursor: &mut Cursor) -> Result<Self, PayloadError> {
         Ok(Self { announce: cursor.u8()?, version: cursor.u64()? })
     }
 }
@@ -137,11 +137,13 @@ impl Hashes<'_> {
 }
 
 impl<'a> GetHeaders<'a> {
-    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
+    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, PayloadError> {
         let version = cursor.u32()?;
-        let count = bounded(cursor, LOCATOR_MAX, "more than 101 hashes in a locator")?;
+        let count = cursor.compact_size()?;
         let locator = Hashes::Bytes(cursor.take(32 * count)?);
-        Ok(Self { version, locator, stop: Hash(cursor.array()?) })
+        let stop = Hash(cursor.array()?);
+        PayloadError::if_above(LOCATOR_MAX, count)?;
+        Ok(Self { version, locator, stop })
     }
 }
 
@@ -196,8 +198,10 @@ pub struct HeaderList<'a> {
 }
 
 impl<'a> HeaderList<'a> {
-    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
-        let count = bounded(cursor, HEADERS_MAX, "more than 2000 headers")?;
+    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, PayloadError> {
+        let count = cursor.compact_size()?;
+        // Before the rest, as with Core.
+        PayloadError::if_above(HEADERS_MAX, count)?;
         let list = Self { count, rest: cursor.clone() };
         for _ in 0..count {
             cursor.take(HEADER_BYTES)?;
@@ -225,6 +229,27 @@ impl<'a> HeaderList<'a> {
             rest.compact_size().ok()?;
             Some(header)
         })
+    }
+}
+
+/// Why a payload that was received is not taken.
+pub(super) enum PayloadError {
+    /// It cannot be parsed. Core ignores it.
+    Parse(ParseError),
+    /// It has so many items, more than it may. Core drops the peer.
+    TooMany(usize),
+}
+
+impl From<ParseError> for PayloadError {
+    fn from(error: ParseError) -> Self {
+        Self::Parse(error)
+    }
+}
+
+impl PayloadError {
+    /// An error if `count` items are more than `max`.
+    pub(super) fn if_above(max: usize, count: usize) -> Result<(), Self> {
+        if count > max { Err(Self::TooMany(count)) } else { Ok(()) }
     }
 }
 

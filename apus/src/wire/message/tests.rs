@@ -34,8 +34,7 @@ fn decoded(bytes: &[u8]) -> Result<Message<'_>, MessageError> {
     let (head, payload) = bytes.split_first_chunk().unwrap();
     let envelope = Envelope::parse(head, MAGIC)?;
     assert_eq!(envelope.len, payload.len());
-    envelope.check(payload)?;
-    Message::decode(envelope.command, payload)
+    Message::decode(envelope.check(payload)?, payload)
 }
 
 fn header(seed: u32) -> Header {
@@ -113,7 +112,8 @@ fn headers_are_theirs() {
         assert!(list.iter().eq(headers));
     }
     let too_many: Vec<Header> = (0..2001).map(header).collect();
-    assert!(matches!(decoded(&encoded(&Headers(&too_many))), Err(MessageError::Payload(..))));
+    let error = decoded(&encoded(&Headers(&too_many))).unwrap_err();
+    assert_eq!(error, MessageError::TooMany(Command::HEADERS, 2001));
 }
 
 /// Core ignores the number of transactions after each header, however it is encoded.
@@ -160,7 +160,11 @@ fn inventories_are_theirs() {
     }
     let many = vec![items[0]; INVENTORY_MAX + 1];
     assert!(decoded(&encoded(&Inventory(Command::INV, &many[1..]))).is_ok());
-    assert!(decoded(&encoded(&Inventory(Command::INV, &many))).is_err());
+    let decode = |command| decoded(&encoded(&Inventory(command, &many))).map(|_| ());
+    for command in [Command::INV, Command::GETDATA] {
+        assert_eq!(decode(command), Err(MessageError::TooMany(command, INVENTORY_MAX + 1)));
+    }
+    assert_eq!(decode(Command::NOTFOUND), Ok(()));
 }
 
 #[test]
@@ -295,6 +299,32 @@ fn addresses_in_the_wrong_network_are_ignored() {
     for command in [Command::ADDR, Command::ADDRV2] {
         assert!(Message::decode(command, &[0xfd, 0xe9, 0x03]).is_err(), "1001 addresses");
     }
+}
+
+/// Core drops a peer for too many items if all of them are there, and ignores what is cut off; it
+/// counts headers before it reads them.
+#[test]
+fn too_many_items_are_told_from_payloads_that_are_cut_off() {
+    let count = [0xfd, 0xe9, 0x03];
+    let v1 = [&count[..], &vec![0; 1001 * 30]].concat();
+    let of_v2 = [0, 0, 0, 0, 0, 1, 4, 1, 2, 3, 4, 0, 1];
+    let v2 = [&count[..], &of_v2.repeat(1001)].concat();
+    let locator = [&[0, 0, 0, 0, 102][..], &vec![0; 103 * 32]].concat();
+    let inventory = [&[0xfd, 0x51, 0xc3][..], &vec![0; 50_001 * 36]].concat();
+    for (command, payload, items) in [
+        (Command::ADDR, v1, 1001),
+        (Command::ADDRV2, v2, 1001),
+        (Command::GETHEADERS, locator, 102),
+        (Command::INV, inventory.clone(), 50_001),
+        (Command::GETDATA, inventory, 50_001),
+    ] {
+        let error = |payload: &[u8]| Message::decode(command, payload).unwrap_err();
+        assert_eq!(error(&payload), MessageError::TooMany(command, items));
+        let is_cut = error(&payload[..payload.len() - 1]);
+        assert!(matches!(is_cut, MessageError::Payload(..)), "{command}: {is_cut}");
+    }
+    let headers = Message::decode(Command::HEADERS, &[0xfd, 0xd1, 0x07]).unwrap_err();
+    assert_eq!(headers, MessageError::TooMany(Command::HEADERS, 2001));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use super::payload::bounded;
+use super::payload::{PayloadError, bounded};
 use super::{Command, Payload};
 use crate::wire::{Cursor, ParseError, compact_size_len, put_compact_size};
 
@@ -55,7 +55,7 @@ pub struct Version<'a> {
 impl<'a> Version<'a> {
     /// Reads the message. As with Core, those of very old peers may end after any of the fields
     /// that follow the receiver's address.
-    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
+    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, PayloadError> {
         let version = cursor.u32()? as i32;
         let services = Services(cursor.u64()?);
         let time = cursor.u64()? as i64;
