@@ -11,6 +11,9 @@ use crate::sync::{NetKind, PeerOptions, Target};
 /// The port of Tor's proxy, which `--proxy` without a port means (Core's default).
 const PROXY_PORT: u16 = 9050;
 
+/// Core's networks that Apus does not connect to.
+const OTHER_NETS: [&str; 2] = ["i2p", "cjdns"];
+
 /// The longest time to open a connection: the system gives up before.
 const TIMEOUT_MS_MAX: u64 = 10 * 60 * 1000;
 
@@ -32,6 +35,10 @@ pub struct PeerArgs {
     /// are resolved by the proxy.
     #[arg(long, value_name = "HOST")]
     proxy: Option<String>,
+    /// Connect to onion services through this SOCKS5 proxy, HOST or HOST:PORT; 0: not at all
+    /// [default: that of --proxy].
+    #[arg(long, value_name = "HOST", hide_short_help = true)]
+    onion: Option<String>,
     /// Download at most so many MB (10^6 bytes) a second.
     #[arg(long, value_name = "MB")]
     maxdownload: Option<f64>,
@@ -45,7 +52,8 @@ pub struct PeerArgs {
     /// The most connections; no more than 10 are opened from here [default: 125].
     #[arg(long, value_name = "N", hide_short_help = true)]
     maxconnections: Option<usize>,
-    /// Connect to hosts of this kind alone; may be given many times.
+    /// Connect to hosts of this kind alone, but for those of --connect and --addnode; may be given
+    /// many times. Without ipv4 and ipv6, DNS seeds are not asked.
     #[arg(long, value_enum, value_name = "NET", hide_short_help = true)]
     onlynet: Vec<Net>,
     /// Let others connect to us [default: 0, unlike Bitcoin Core, since nothing is served yet].
@@ -77,7 +85,7 @@ pub struct PeerArgs {
 enum Net {
     Ipv4,
     Ipv6,
-    /// Onion services of Tor; needs --proxy.
+    /// Onion services of Tor; needs --onion or --proxy.
     Onion,
 }
 
@@ -121,12 +129,11 @@ impl PeerArgs {
         peers.dnsseed = self.flag(self.dnsseed, "dnsseed", config, true);
         peers.listen = self.listen.is_some_and(|on| on != 0);
         peers.v2transport = self.flag(self.v2transport, "v2transport", config, true);
-        if let Some((text, what)) = text(self.proxy.as_ref(), "proxy", config)?
-            && text != "0"
-        {
-            let proxy = Target::parse(&text, PROXY_PORT);
-            peers.proxy = Some(proxy.map_err(|why| format!("{what}: {why}"))?);
-        }
+        peers.proxy = proxy(self.proxy.as_ref(), "proxy", config)?.flatten();
+        peers.onion = match proxy(self.onion.as_ref(), "onion", config)? {
+            Some(onion) => onion,
+            None => peers.proxy.clone(),
+        };
         if let Some(count) = number(self.maxconnections, "maxconnections", config)? {
             peers.maxconnections = count;
         }
@@ -137,6 +144,7 @@ impl PeerArgs {
             peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
         }
         peers.onlynet = self.onlynet(config)?;
+        self.check_networks(&peers, config)?;
         peers.maxdownload = match self.maxdownload {
             Some(mb) if mb > 0.0 && mb.is_finite() => Some((mb * 1e6).max(1.0) as u64),
             Some(mb) => return Err(format!("--maxdownload={mb} is not a number above 0")),
@@ -176,17 +184,59 @@ impl PeerArgs {
         if !self.onlynet.is_empty() {
             return Ok(self.onlynet.iter().map(|net| NetKind::from(*net)).collect());
         }
-        let mut kinds = Vec::new();
+        let (mut kinds, mut others) = (Vec::new(), Vec::new());
         for Found { text, place } in config.take_list("onlynet") {
             match Net::from_str(&text, true) {
                 Ok(net) => kinds.push(NetKind::from(net)),
-                // Core connects to networks that Apus does not know.
-                Err(_) => config.loaded.warnings.push(format!(
-                    "{place}: onlynet={text} is ignored: Apus connects to ipv4, ipv6 and onion"
-                )),
+                Err(_) if OTHER_NETS.contains(&&*text.to_lowercase()) => {
+                    others.push(format!("{place}: onlynet={text}"));
+                }
+                Err(_) => return Err(format!("{place}: onlynet={text} names no network")),
             }
         }
+        // An empty list would allow every network.
+        if kinds.is_empty() && !others.is_empty() {
+            return Err(format!(
+                "{}: Apus connects to ipv4, ipv6 and onion alone. Name those of them that may be \
+                 connected to with --onlynet",
+                others.join(", ")
+            ));
+        }
+        let ignored = |other| format!("{other} is ignored: Apus connects to ipv4, ipv6 and onion");
+        config.loaded.warnings.extend(others.into_iter().map(ignored));
         Ok(kinds)
+    }
+
+    /// Holds the networks that may be connected to against the rest. What cannot be reached as the
+    /// user wants it is an error, so that it is not reached in another way.
+    fn check_networks(&self, peers: &PeerOptions, config: &mut Config) -> Result<(), String> {
+        if let Some(target) = peers.connect.iter().find(|target| !peers.has_way_to(target)) {
+            return Err(format!("--connect={target}: {}", target.words_on_proxy()));
+        }
+        if peers.onlynet.is_empty() {
+            return Ok(());
+        }
+        let has_onion = peers.onlynet.contains(&NetKind::Onion);
+        let is_clear = peers.onlynet.iter().any(|net| *net != NetKind::Onion);
+        if has_onion && peers.onion.is_none() {
+            let what = "onlynet=onion needs Tor's proxy: name it with --onion or --proxy, such as \
+                        --onion=127.0.0.1:9050";
+            match is_clear {
+                true => config.loaded.warnings.push(what.to_string()),
+                false => return Err(what.to_string()),
+            }
+        }
+        if !is_clear && self.flag(self.dnsseed, "dnsseed", config, false) {
+            return Err(
+                "dnsseed=1 contradicts onlynet=onion, since DNS seeds are asked over IPv4 \
+                        and IPv6: leave out one of them"
+                    .to_string(),
+            );
+        }
+        let left_out = peers.seednode.iter().filter(|target| !peers.reaches_host(target));
+        let words = |target| format!("--seednode={target} is not asked: --onlynet rules it out");
+        config.loaded.warnings.extend(left_out.map(words));
+        Ok(())
     }
 }
 
@@ -221,6 +271,26 @@ fn text(
             let found = config.take(name)?;
             Ok(found.map(|Found { text, place }| (text, format!("{name} from {place}"))))
         }
+    }
+}
+
+/// The proxy that an option names, from the command line or else from a settings file; `Some(None)`
+/// where it is switched off.
+fn proxy(
+    given: Option<&String>,
+    name: &str,
+    config: &mut Config,
+) -> Result<Option<Option<Target>>, String> {
+    let Some((text, what)) = text(given, name, config)?.filter(|(text, _)| !text.is_empty()) else {
+        return Ok(None);
+    };
+    if text == "0" {
+        return Ok(Some(None));
+    }
+    let proxy = Target::parse(&text, PROXY_PORT).map_err(|why| format!("{what}: {why}"))?;
+    match proxy.needs_a_proxy() {
+        true => Err(format!("{what}: {proxy} cannot be reached without another proxy")),
+        false => Ok(Some(Some(proxy))),
     }
 }
 
@@ -331,5 +401,52 @@ mod tests {
         assert!(peers("", &["--connect=0", "--seednode=1.2.3.4"]).is_err());
         // Settings of bitcoind's own are no mistake.
         assert_eq!(peers("proxy=127.0.0.1\nlisten=1\n", &["--from=a"]), Ok(None));
+    }
+
+    const ONION: &str = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
+
+    /// Nothing that restricts where connections go may end in more connections.
+    #[test]
+    fn networks_that_cannot_be_reached_are_an_error() {
+        let connect = format!("--connect={ONION}");
+        for (conf, args, words) in [
+            ("onlynet=i2p", &[][..], "onlynet=i2p: Apus connects to ipv4, ipv6 and onion alone"),
+            ("onlynet=cjdns\nonlynet=I2P", &[], "onlynet=I2P: Apus connects to"),
+            ("onlynet=tor", &[], "onlynet=tor names no network"),
+            ("onlynet=onion", &[], "--onion=127.0.0.1:9050"),
+            ("onlynet=onion\nproxy=127.0.0.1\nnoonion=1", &[], "--onion=127.0.0.1:9050"),
+            ("", &["--onlynet=onion"], "--onion=127.0.0.1:9050"),
+            ("onion=127.0.0.1", &["--onlynet=onion", "--dnsseed=1"], "dnsseed=1 contradicts"),
+            ("onlynet=onion\ndnsseed=1\nproxy=127.0.0.1", &[], "dnsseed=1 contradicts"),
+            ("", &[&*connect], "--onion=127.0.0.1:9050"),
+            ("onion=0\nproxy=127.0.0.1", &[&*connect], "is an onion service"),
+            ("", &["--connect=a.b32.i2p"], "is a host of I2P"),
+            ("", &["--proxy=a.onion"], "cannot be reached without another proxy"),
+        ] {
+            let error = peers(conf, args).unwrap_err();
+            assert!(error.contains(words), "{conf} {args:?}: {error}");
+        }
+        assert!(peers("onlynet=i2p", &["--onlynet=ipv4"]).is_ok(), "the command line has the say");
+    }
+
+    #[test]
+    fn onion_services_have_the_proxy_that_core_gives_them() {
+        let default = "127.0.0.1:9050";
+        for (conf, onion) in [
+            ("", None),
+            ("proxy=127.0.0.1", Some(default)),
+            ("proxy=127.0.0.1\nonion=", Some(default)),
+            ("proxy=10.0.0.1:1\nonion=127.0.0.1", Some(default)),
+            ("onion=127.0.0.1:9050", Some(default)),
+            ("proxy=127.0.0.1\nonion=0", None),
+            ("proxy=127.0.0.1\nnoonion=1", None),
+            ("proxy=0", None),
+        ] {
+            let found = peers(conf, &[]).unwrap().unwrap();
+            assert_eq!(found.onion.map(|proxy| proxy.to_string()).as_deref(), onion, "{conf}");
+        }
+        let found = peers("proxy=10.0.0.1:1", &["--onion=127.0.0.1"]).unwrap().unwrap();
+        assert_eq!(found.onion.map(|proxy| proxy.to_string()).as_deref(), Some(default));
+        assert_eq!(found.proxy.map(|proxy| proxy.to_string()).as_deref(), Some("10.0.0.1:1"));
     }
 }

@@ -201,7 +201,7 @@ impl Connections {
             Event::Failed(id, why) => {
                 tracing::debug!(
                     target: "net",
-                    peer = self.dialer.name_of(id), why, "no connection"
+                    peer = self.dialer.name_of(id), %why, "no connection"
                 );
                 if let Some(name) = self.dialer.failed(id, now) {
                     observer.note(&format!("Cannot connect to {name}: {why}; trying again"));

@@ -2,7 +2,7 @@
 //! and other peers fill.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Dialer {
             disk: disk.clone(),
             file,
             manual: options.connect.iter().chain(&options.addnode).map(manual).collect(),
-            seeds: options.seednode.clone(),
+            seeds: options.seednode.iter().filter(|t| options.reaches_host(t)).cloned().collect(),
             roles: BTreeMap::new(),
             dialing: 0,
             names_asked: None,
@@ -158,7 +158,7 @@ impl Dialer {
             if !manual.is_tried && now >= manual.next {
                 manual.is_tried = true;
                 let target = manual.target.clone();
-                self.dial(Role::Manual(at), target);
+                self.dial(Role::Manual(at), target, true);
             }
         }
         if !self.options.connect.is_empty() {
@@ -169,7 +169,7 @@ impl Dialer {
         while self.outbound() < outbound_max && self.dialing < DIALING_MAX {
             let Some(place) = self.next_place(unix_time) else { break };
             self.book.tried(&place, unix_time);
-            self.dial(Role::Automatic(place), Target::from(place));
+            self.dial(Role::Automatic(place), Target::from(place), true);
         }
     }
 
@@ -188,27 +188,17 @@ impl Dialer {
                 Role::Seed(_) | Role::Inbound(_) => None,
             })
             .collect();
-        let usable = |host: &Host| self.may_connect_to(host);
+        let usable = |host: &Host| self.options.reaches(NetKind::of(host));
         self.book.next(NEEDED, &connected, usable, unix_time, random())
     }
 
-    /// Whether the user lets us connect to hosts of this kind (Core's `-onlynet`).
-    fn may_connect_to(&self, host: &Host) -> bool {
-        let kind = match host {
-            Host::Ipv4(_) => NetKind::Ipv4,
-            Host::Ipv6(_) => NetKind::Ipv6,
-            Host::TorV3(_) => NetKind::Onion,
-        };
-        let can = kind != NetKind::Onion || self.options.proxy.is_some();
-        can && (self.options.onlynet.is_empty() || self.options.onlynet.contains(&kind))
-    }
-
-    fn dial(&mut self, role: Role, target: Target) {
+    /// Opens a connection, with the v2 transport first if the peer may speak it.
+    fn dial(&mut self, role: Role, target: Target, v2: bool) {
         let id = self.new_id();
         tracing::debug!(target: "net", %target, id = id.0, "connecting");
         self.roles.insert(id, role);
         self.dialing += 1;
-        link::dial(id, target, &self.how);
+        link::dial(id, target, v2 && self.how.v2, &self.how);
     }
 
     fn new_id(&mut self) -> PeerId {
@@ -225,25 +215,26 @@ impl Dialer {
         }
         self.names_asked = Some(now);
         for target in self.seeds.clone() {
-            self.dial(Role::Seed(target.clone()), target);
+            self.dial(Role::Seed(target.clone()), target, true);
         }
-        if !self.options.dnsseed {
+        if !self.options.asks_dns_seeds() {
             return;
         }
         for seed in self.network.dns_seeds {
-            let (name, port) = (format!("{DNS_PREFIX}{seed}"), self.network.port);
+            let name = seed.trim_end_matches('.');
             if self.options.proxy.is_some() {
                 // The proxy resolves names, so one of the seed's peers is asked for others.
-                let Ok(target) = Target::parse(seed.trim_end_matches('.'), port) else { continue };
-                self.dial(Role::Seed(target.clone()), target);
+                let Ok(target) = Target::parse(name, self.network.port) else { continue };
+                self.dial(Role::Seed(target.clone()), target, true);
                 continue;
             }
-            let events = self.how.events.clone();
+            let name = format!("{DNS_PREFIX}{seed}");
+            let Ok(target) = Target::parse(&name, self.network.port) else { continue };
+            let how = Arc::clone(&self.how);
             threads::spawn_free("apus-dns".to_string(), move || {
-                let found = (name.as_str(), port).to_socket_addrs();
-                let found: Vec<SocketAddr> = found.map_or_else(|_| Vec::new(), Iterator::collect);
+                let found = how.routes.resolve(&target).unwrap_or_default();
                 tracing::debug!(target: "net", name, addresses = found.len(), "asked a DNS seed");
-                let _ = events.send(Event::Resolved(found));
+                let _ = how.events.send(Event::Resolved(found));
             });
         }
     }
@@ -365,6 +356,7 @@ mod tests {
 
     use super::*;
     use crate::sync::peers::limiter::Limiter;
+    use crate::sync::peers::route::{Routes, system_resolver};
     use crate::wire::Chain;
 
     const NOW: i64 = 1_700_000_000;
@@ -374,8 +366,12 @@ mod tests {
         let network = Network::new(Chain::Main);
         let how = Dialing {
             magic: network.magic,
-            proxy: None,
-            timeout: Duration::from_secs(1),
+            routes: Routes {
+                proxy: None,
+                onion: None,
+                timeout: Duration::from_secs(1),
+                resolver: Box::new(system_resolver),
+            },
             v2: false,
             limiter: Limiter::new(None).into(),
             events: unbounded().0,

@@ -1,7 +1,8 @@
 //! One connection: the thread that opens it and then reads, and the one that writes.
 
+use std::fmt::Display;
 use std::io::{self, BufReader, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,20 +12,15 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::limiter::Limiter;
-use super::random::random;
 use super::receiving::{Received, Receiving};
+use super::route::{Routes, TIMEOUT, Unreachable};
 use super::target::Target;
-use crate::net::{
-    Credentials, Outgoing, PeerId, Reader, Transport, TransportError, Writer, initiate, respond,
-    socks5_connect,
-};
+use crate::net::{Outgoing, PeerId, Reader, Transport, TransportError, Writer, initiate, respond};
 use crate::sync::threads;
 use crate::wire::message::{Command, Raw};
 
 /// The most messages that wait to be sent: a peer that does not read what we send is dropped.
 const OUTGOING_MAX: usize = 1024;
-/// The time for an answer of the proxy, and for a write.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The bytes that are read ahead, so that small messages take few calls.
 const READ_AHEAD: usize = 64 << 10;
 
@@ -33,7 +29,7 @@ pub(super) enum Event {
     /// A connection is open.
     Connected(PeerId, Link),
     /// No connection could be opened.
-    Failed(PeerId, String),
+    Failed(PeerId, Unreachable),
     /// Somebody has connected to us.
     Accepted(TcpStream),
     /// A message has come.
@@ -61,14 +57,18 @@ pub(super) struct Link {
 /// How connections are opened.
 pub(super) struct Dialing {
     pub magic: [u8; 4],
-    /// The SOCKS5 proxy that connects us (Core's `-proxy`), as `host:port`.
-    pub proxy: Option<String>,
-    /// Time to open a connection (Core's `-timeout`).
-    pub timeout: Duration,
-    /// Whether the v2 transport is tried first (Core's `-v2transport`).
+    pub routes: Routes,
+    /// Whether the v2 transport is spoken (Core's `-v2transport`).
     pub v2: bool,
     pub limiter: Arc<Limiter>,
     pub events: Sender<Event>,
+}
+
+impl Event {
+    /// A connection could not be taken up for this reason, which is not the proxy's.
+    fn failed(id: PeerId, why: &dyn Display) -> Self {
+        Self::Failed(id, Unreachable::Host(why.to_string()))
+    }
 }
 
 impl Link {
@@ -90,10 +90,11 @@ impl Drop for Link {
     }
 }
 
-/// Opens a connection in a thread of its own, which then reads from it.
-pub(super) fn dial(id: PeerId, target: Target, how: &Arc<Dialing>) {
+/// Opens a connection in a thread of its own, which then reads from it; with the v2 transport first
+/// if `v2` says so.
+pub(super) fn dial(id: PeerId, target: Target, v2: bool, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
-    threads::spawn_free(format!("apus-peer-{}", id.0), move || match open(&target, &how) {
+    threads::spawn_free(format!("apus-peer-{}", id.0), move || match open(&target, v2, &how) {
         Ok(open) => talk(id, open, &how),
         Err(why) => drop(how.events.send(Event::Failed(id, why))),
     });
@@ -111,7 +112,7 @@ pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
             Ok(((reader, writer), received)) => {
                 talk(id, Open { stream, received, reader, writer }, &how);
             }
-            Err(error) => drop(how.events.send(Event::Failed(id, error.to_string()))),
+            Err(error) => drop(how.events.send(Event::failed(id, &error))),
         }
     });
 }
@@ -147,25 +148,28 @@ struct Open<R> {
     writer: Writer,
 }
 
-/// Opens a connection: with the v2 transport first, and with v1 if the peer then hangs up, as one
-/// does that does not know v2.
-fn open(target: &Target, how: &Dialing) -> Result<Open<impl io::Read>, String> {
-    if how.v2 {
-        match open_with(Transport::V2, target, how) {
+/// Opens a connection: if `v2` says so with the v2 transport first, and with v1 if the peer then
+/// hangs up, as one does that does not know v2.
+fn open(
+    target: &Target,
+    v2: bool,
+    how: &Dialing,
+) -> Result<Open<BufReader<Receiving>>, Unreachable> {
+    let because = |error: TransportError| Unreachable::Host(error.to_string());
+    if v2 {
+        match initiate_on(how.routes.connect(target)?, Transport::V2, how) {
             Err(TransportError::Io(error)) if has_hung_up(&error) => {}
-            result => return result.map_err(|error| error.to_string()),
+            result => return result.map_err(because),
         }
     }
-    open_with(Transport::V1, target, how).map_err(|error| error.to_string())
+    initiate_on(how.routes.connect(target)?, Transport::V1, how).map_err(because)
 }
 
-fn open_with(
+fn initiate_on(
+    stream: TcpStream,
     transport: Transport,
-    target: &Target,
     how: &Dialing,
 ) -> Result<Open<BufReader<Receiving>>, TransportError> {
-    // An error here must not pass for a peer that hangs up.
-    let stream = connect(target, how).map_err(|error| io::Error::other(error.to_string()))?;
     let (from, received) = prepare(&stream, how)?;
     let (reader, writer) = initiate(transport, how.magic, from, &mut &stream)?;
     Ok(Open { stream, received, reader, writer })
@@ -185,33 +189,6 @@ fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving
     Ok((BufReader::with_capacity(READ_AHEAD, from), received))
 }
 
-fn connect(target: &Target, how: &Dialing) -> io::Result<TcpStream> {
-    if let Some(proxy) = &how.proxy {
-        let mut stream = connect_directly(proxy, how.timeout)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        let (host, port) = target.name();
-        // Tor gives connections with different passwords different circuits.
-        let word = format!("{:016x}", random());
-        let credentials = Credentials { username: word.clone(), password: word };
-        socks5_connect(&mut stream, &host, port, Some(&credentials)).map_err(io::Error::other)?;
-        return Ok(stream);
-    }
-    connect_directly(&target.to_string(), how.timeout)
-}
-
-/// Connects to the first address of `place` that answers.
-fn connect_directly(place: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::other(format!("{place} has no address"));
-    for address in place.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
 /// Reads messages and reports them until the connection is closed, while another thread writes.
 fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let Open { stream, received, mut reader, writer } = open;
@@ -226,7 +203,7 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let events = &how.events;
     let opened = match begin() {
         Ok(link) => Event::Connected(id, link),
-        Err(error) => Event::Failed(id, error.to_string()),
+        Err(error) => Event::failed(id, &error),
     };
     let is_open = matches!(opened, Event::Connected(..));
     if events.send(opened).is_err() || !is_open {

@@ -21,9 +21,12 @@ mod options;
 mod random;
 mod receiving;
 mod report;
+mod route;
 mod sample;
 mod sizes;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,6 +52,7 @@ use self::feed::Feed;
 use self::limiter::Limiter;
 use self::link::Dialing;
 use self::random::random;
+use self::route::{Routes, system_resolver};
 use self::report::Traffic;
 use super::clock::unix_time;
 use super::error::SyncError;
@@ -97,8 +101,12 @@ impl Peers {
         let (wake, wakes) = bounded(1);
         let dialing = Arc::new(Dialing {
             magic: network.magic,
-            proxy: peers.proxy.as_ref().map(Target::to_string),
-            timeout: peers.timeout,
+            routes: Routes {
+                proxy: peers.proxy.clone(),
+                onion: peers.onion.clone(),
+                timeout: peers.timeout,
+                resolver: Box::new(system_resolver),
+            },
             v2: peers.v2transport,
             limiter: Arc::new(Limiter::new(peers.maxdownload)),
             events: events.clone(),
@@ -145,7 +153,7 @@ impl Peers {
     pub fn wanted(options: &Options) -> Option<&PeerOptions> {
         let peers = options.peers.as_ref()?;
         let has_book = || options.network_dir().join(ADDRESSES_FILE).is_file();
-        let has_names = peers.dnsseed && !options.network.dns_seeds.is_empty();
+        let has_names = peers.asks_dns_seeds() && !options.network.dns_seeds.is_empty();
         let is_named = !peers.connect.is_empty() || !peers.addnode.is_empty();
         let can_find = || has_names || !peers.seednode.is_empty() || has_book();
         (is_named || peers.listen || can_find()).then_some(peers)

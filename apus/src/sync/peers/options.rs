@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::target::Target;
+use super::target::{HostKind, Target};
+use crate::wire::message::Host;
 
 /// Core's default of `-maxconnections`.
 const MAXCONNECTIONS: usize = 125;
@@ -24,8 +25,10 @@ pub struct PeerOptions {
     pub seednode: Vec<Target>,
     /// Ask DNS seeds for addresses.
     pub dnsseed: bool,
-    /// The SOCKS5 proxy through which connections go, as `HOST:PORT`.
+    /// The SOCKS5 proxy through which connections go, but for those to onion services.
     pub proxy: Option<Target>,
+    /// The SOCKS5 proxy through which connections to onion services go; without one there are none.
+    pub onion: Option<Target>,
     /// The most connections.
     pub maxconnections: usize,
     /// Connect to hosts of these kinds alone; empty for all.
@@ -59,6 +62,7 @@ impl PeerOptions {
             seednode: Vec::new(),
             dnsseed: true,
             proxy: None,
+            onion: None,
             maxconnections: MAXCONNECTIONS,
             onlynet: Vec::new(),
             listen: false,
@@ -73,6 +77,39 @@ impl PeerOptions {
     }
 }
 
+impl PeerOptions {
+    /// Whether connections that the user did not ask for may go to hosts of this kind, and can.
+    pub(super) fn reaches(&self, kind: NetKind) -> bool {
+        let can = kind != NetKind::Onion || self.onion.is_some();
+        can && (self.onlynet.is_empty() || self.onlynet.contains(&kind))
+    }
+
+    /// [`PeerOptions::reaches`] for the kind of a host that has a name or an address.
+    pub(crate) fn reaches_host(&self, target: &Target) -> bool {
+        match target.kind() {
+            HostKind::Ipv4 => self.reaches(NetKind::Ipv4),
+            HostKind::Ipv6 => self.reaches(NetKind::Ipv6),
+            HostKind::Name => self.reaches(NetKind::Ipv4) || self.reaches(NetKind::Ipv6),
+            HostKind::Onion => self.reaches(NetKind::Onion),
+            HostKind::I2p => self.proxy.is_some() && self.onlynet.is_empty(),
+        }
+    }
+
+    /// Whether a host that the user names can be reached: directly, or through a proxy.
+    pub(crate) fn has_way_to(&self, target: &Target) -> bool {
+        match target.kind() {
+            HostKind::Onion => self.onion.is_some(),
+            HostKind::I2p => self.proxy.is_some(),
+            HostKind::Ipv4 | HostKind::Ipv6 | HostKind::Name => true,
+        }
+    }
+
+    /// Whether DNS seeds are asked, which know peers of IPv4 and IPv6 alone.
+    pub(super) fn asks_dns_seeds(&self) -> bool {
+        self.dnsseed && (self.reaches(NetKind::Ipv4) || self.reaches(NetKind::Ipv6))
+    }
+}
+
 /// A part of the internet, as Core's `-onlynet` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetKind {
@@ -82,4 +119,15 @@ pub enum NetKind {
     Ipv6,
     /// Onion services of Tor.
     Onion,
+}
+
+impl NetKind {
+    /// The part of the internet that a host of the address book is in.
+    pub(super) fn of(host: &Host) -> Self {
+        match host {
+            Host::Ipv4(_) => Self::Ipv4,
+            Host::Ipv6(_) => Self::Ipv6,
+            Host::TorV3(_) => Self::Onion,
+        }
+    }
 }

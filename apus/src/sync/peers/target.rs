@@ -15,6 +15,21 @@ pub struct Target {
     port: u16,
 }
 
+/// The part of the internet that a host is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HostKind {
+    /// An address of IPv4.
+    Ipv4,
+    /// An address of IPv6.
+    Ipv6,
+    /// A name that DNS may know.
+    Name,
+    /// An onion service of Tor.
+    Onion,
+    /// A host of I2P.
+    I2p,
+}
+
 impl Target {
     /// Reads `HOST`, `HOST:PORT`, an IPv6 address, or `[IPV6]:PORT`.
     ///
@@ -44,6 +59,43 @@ impl Target {
     /// The host, an IPv6 address without brackets, and the port.
     pub fn name(&self) -> (String, u16) {
         (self.host.clone(), self.port)
+    }
+
+    /// The part of the internet that the host is in.
+    pub(crate) fn kind(&self) -> HostKind {
+        match self.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+            Ok(IpAddr::V4(_)) => HostKind::Ipv4,
+            Ok(IpAddr::V6(_)) => HostKind::Ipv6,
+            Err(_) => {
+                // A name may be written with a dot at its end.
+                let name = self.host.trim_end_matches('.').to_ascii_lowercase();
+                match name.rsplit_once('.') {
+                    Some((_, "onion")) => HostKind::Onion,
+                    Some((_, "i2p")) => HostKind::I2p,
+                    _ => HostKind::Name,
+                }
+            }
+        }
+    }
+
+    /// Whether only a proxy reaches the host.
+    pub(crate) fn needs_a_proxy(&self) -> bool {
+        matches!(self.kind(), HostKind::Onion | HostKind::I2p)
+    }
+
+    /// Words for a host that only a proxy reaches, where there is none.
+    pub(crate) fn words_on_proxy(&self) -> String {
+        let host = &self.host;
+        match self.kind() {
+            HostKind::I2p => format!(
+                "{host} is a host of I2P, which is reached through a proxy alone: name I2P's \
+                 SOCKS5 proxy with --proxy, such as --proxy=127.0.0.1:4447"
+            ),
+            _ => format!(
+                "{host} is an onion service, which is reached through a proxy alone: name Tor's \
+                 with --onion or --proxy, such as --onion=127.0.0.1:9050"
+            ),
+        }
     }
 
     /// The address and the port, if the host is no name.
