@@ -64,12 +64,21 @@ pub enum Action {
     Ready(PeerId),
 }
 
+/// Why there is a connection, as far as it matters (Core's `ConnectionType`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectionType {
+    /// The peer opened it.
+    Inbound,
+    /// The user asked for it.
+    Manual,
+    /// We chose the peer.
+    Automatic,
+}
+
 /// Constants of a manager.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What we say of ourselves.
-    pub ourselves: Ourselves,
-    /// What peers that we connect to must offer.
+    /// What peers that we choose must offer.
     pub needs: Services,
     /// Bounds of the download of blocks.
     pub limits: Limits,
@@ -151,10 +160,22 @@ impl PeerManager {
         self.peers.values_mut().for_each(|peer| peer.headers.begin_anew());
     }
 
-    /// A connection was made.
-    pub fn connected(&mut self, id: PeerId, inbound: bool, now: Duration, out: &mut Vec<Action>) {
-        let Settings { ourselves, needs, .. } = &self.settings;
-        let (session, version) = Session::new(inbound, ourselves.clone(), *needs, now);
+    /// A connection was made, on which we say this of ourselves.
+    pub fn connected(
+        &mut self,
+        id: PeerId,
+        kind: ConnectionType,
+        ourselves: Ourselves,
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) {
+        let inbound = kind == ConnectionType::Inbound;
+        // As in Core, peers that the user named may offer anything (`ExpectServicesFromConn`).
+        let needs = match kind {
+            ConnectionType::Automatic => self.settings.needs,
+            ConnectionType::Inbound | ConnectionType::Manual => Services::default(),
+        };
+        let (session, version) = Session::new(inbound, ourselves, needs, now);
         out.extend(version.map(|version| Action::Send(id, version)));
         let headers = HeadersOf::default();
         let peer = Peer { session, headers, inbound, address_tokens: 1.0, tokens_at: now };
@@ -233,6 +254,15 @@ impl PeerManager {
                 return Ok(());
             }
         };
+        let (inbound, is_ready) = (peer.inbound, peer.session.is_ready());
+        if let Message::Version(version) = &message
+            && inbound
+            && !is_ready
+            && self.peers.values().any(|peer| peer.session.opens_with(version.nonce))
+        {
+            return Err(SessionFault::Ourselves.into());
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         let mut answers = Vec::new();
         let handled = peer.session.handle(&message, now, &mut answers);
         out.extend(answers.into_iter().map(|answer| Action::Send(id, answer)));
@@ -289,6 +319,8 @@ impl PeerManager {
                 match arrival {
                     Some((block, Arrival::Wanted)) => out.push(Action::Block(id, block)),
                     Some((_, Arrival::Late)) => {}
+                    // As in Core, which cannot decode it.
+                    _ if BlockView::parse(bytes).is_err() => {}
                     Some((_, Arrival::NotAsked)) | None => return Err(PeerError::UnaskedBlock),
                 }
             }
@@ -319,8 +351,6 @@ impl PeerManager {
     /// Asks for what is to be asked for, pings, and drops those that take too long. To be called
     /// after every event, and several times a second. `random` is random.
     pub fn tick(
-                    // As in Core, which cannot decode it.
-                    _ if BlockView::parse(bytes).is_err() => {}
         &mut self,
         chain: &mut HeaderChain,
         now: Duration,

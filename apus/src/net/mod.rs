@@ -16,7 +16,7 @@ mod tests;
 
 pub use addresses::{Addresses, Group, Place};
 pub use headers::{HeaderChain, HeadersFault};
-pub use manager::{Action, PeerError, PeerManager, Settings};
+pub use manager::{Action, ConnectionType, PeerError, PeerManager, Settings};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
 pub use schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
 pub use session::{

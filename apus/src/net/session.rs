@@ -49,14 +49,15 @@ impl Outgoing {
     }
 }
 
-/// What we say of ourselves.
+/// What we say of ourselves on one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ourselves {
-    /// A random number, by which we notice that we connected to ourselves.
+    /// A random number, another one for each connection, by which we notice that we connected to
+    /// ourselves.
     pub nonce: u64,
     /// Program and version (BIP14).
-    pub user_agent: String,
-    /// Our time in seconds since 1970.
+    pub user_agent: &'static str,
+    /// Our time in seconds since 1970, when the connection was made.
     pub time: i64,
     /// The height of our best block.
     pub start_height: i32,
@@ -160,16 +161,21 @@ impl Session {
             ping: None,
             last_ping: now,
         };
-        let version = (!inbound).then(|| session.version());
+        let version = (!inbound).then(|| session.version(now));
         (session, version)
     }
 
-    fn version(&self) -> Outgoing {
+    /// Our time in seconds since 1970.
+    fn unix_time(&self, now: Duration) -> i64 {
+        self.ourselves.time + now.saturating_sub(self.started).as_secs() as i64
+    }
+
+    fn version(&self, now: Duration) -> Outgoing {
         Outgoing::new(&Version {
             version: PROTOCOL_VERSION,
             // We serve nothing.
             services: Services::default(),
-            time: self.ourselves.time,
+            time: self.unix_time(now),
             receiver: [0; 26],
             nonce: self.ourselves.nonce,
             user_agent: self.ourselves.user_agent.as_bytes(),
@@ -188,23 +194,28 @@ impl Session {
         self.stage == Stage::Ready
     }
 
+    /// Whether we opened this connection with `nonce`, and its handshake is not complete.
+    pub fn opens_with(&self, nonce: u64) -> bool {
+        !self.inbound && !self.is_ready() && self.ourselves.nonce == nonce
+    }
+
+    /// Notes that a message came.
+    pub fn heard(&mut self, now: Duration) {
+        self.last_received = now;
+    }
+
     /// Handles a message, and puts answers into `out`.
     ///
     /// # Errors
     /// The peer is to be disconnected.
     pub fn handle(
         &mut self,
-    /// Notes that a message came.
-    pub fn heard(&mut self, now: Duration) {
-        self.last_received = now;
-    }
-
         message: &Message,
         now: Duration,
         out: &mut Vec<Outgoing>,
     ) -> Result<Handled, SessionFault> {
         match (self.stage, message) {
-            (Stage::Version, Message::Version(version)) => self.greet(version, out),
+            (Stage::Version, Message::Version(version)) => self.greet(version, now, out),
             (Stage::Verack, Message::Verack) => {
                 self.stage = Stage::Ready;
                 let version = self.them.as_ref().map_or(0, |them| them.version);
@@ -225,20 +236,21 @@ impl Session {
     fn greet(
         &mut self,
         version: &Version,
+        now: Duration,
         out: &mut Vec<Outgoing>,
     ) -> Result<Handled, SessionFault> {
-        // Core notices itself on the side that was called; we see the same number on both.
-        if version.nonce == self.ourselves.nonce {
+        // The other side has said what we say.
+        if self.opens_with(version.nonce) {
             return Err(SessionFault::Ourselves);
         }
-        if !self.inbound && !offers(version.services, self.needs) {
+        if !offers(version.services, self.needs) {
             return Err(SessionFault::Services(version.services.0));
         }
         if version.version < MIN_PEER_PROTO_VERSION {
             return Err(SessionFault::Obsolete(version.version));
         }
         if self.inbound {
-            out.push(self.version());
+            out.push(self.version(now));
         }
         let common = version.version.min(PROTOCOL_VERSION);
         self.them = Some(Themselves {
@@ -246,7 +258,7 @@ impl Session {
             services: version.services,
             user_agent: printable(version.user_agent),
             start_height: version.start_height,
-            time_offset: version.time.saturating_sub(self.ourselves.time),
+            time_offset: version.time.saturating_sub(self.unix_time(now)),
         });
         if common >= WTXID_RELAY_VERSION {
             out.push(Outgoing::empty(Command::WTXIDRELAY));

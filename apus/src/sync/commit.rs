@@ -213,8 +213,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Shows the tip to an observer who wants to see each.
+    /// Shows the tip to an observer who wants to see each, and to peers.
     pub fn show_tip(&mut self, shared: &Shared, observer: &dyn Observer) {
+        if let Some((peers, height)) = shared.peers.zip(self.active.height()) {
+            peers.set_height(height);
+        }
         if observer.wants_tips() {
             self.tips.show(shared, &self.active, &self.records, observer);
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use apus::chain::{BlockId, Tree};
 use apus::hash::{Hash, sha256d};
 use apus::net::{
-    Action, HeaderChain, Limits, Ourselves, PeerId, PeerManager, Settings, Transport, initiate,
+    Action, ConnectionType, HeaderChain, Limits, Ourselves, PeerId, PeerManager, Settings,
+    Transport, initiate,
 };
 use apus::wire::message::{
     Command, ENVELOPE_BYTES, Headers, Inventory, InventoryItem, Message, Payload, Services,
@@ -152,7 +153,8 @@ pub fn peers(data: &[u8]) {
             0 => {
                 next += 1;
                 live.insert(PeerId(next));
-                manager.connected(PeerId(next), kind & 0x40 != 0, now, &mut out);
+                let (connection, ourselves) = greeting(kind, next);
+                manager.connected(PeerId(next), connection, ourselves, now, &mut out);
             }
             1 => {
                 live.remove(&peer);
@@ -197,6 +199,17 @@ pub fn peers(data: &[u8]) {
     }
 }
 
+/// Of which type a connection is, and what is said on it.
+fn greeting(kind: u8, nonce: u64) -> (ConnectionType, Ourselves) {
+    let connection = match kind & 0x60 {
+        0 => ConnectionType::Automatic,
+        0x20 => ConnectionType::Manual,
+        _ => ConnectionType::Inbound,
+    };
+    let (user_agent, time) = ("/Apus/", 1_700_000_000);
+    (connection, Ourselves { nonce, user_agent, time, start_height: 0 })
+}
+
 /// Looks at all actions, and takes them.
 fn settle(out: &mut Vec<Action>, live: &mut BTreeSet<PeerId>) {
     for action in out.drain(..) {
@@ -225,12 +238,6 @@ fn version(seed: u8) -> Version<'static> {
 
 fn settings() -> Settings {
     Settings {
-        ourselves: Ourselves {
-            nonce: 3,
-            user_agent: "/Apus/".to_string(),
-            time: 1_700_000_000,
-            start_height: 0,
-        },
         needs: Services::NETWORK,
         limits: Limits { bytes_max: 1000, block_interval: Duration::from_secs(600) },
     }

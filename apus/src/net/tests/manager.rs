@@ -10,7 +10,8 @@ use crate::chain::{BlockId, Tree};
 use crate::hash::Hash;
 use crate::net::session::{Ourselves, Outgoing, SessionFault};
 use crate::net::{
-    Action, Fault, HeaderChain, HeadersFault, Limits, PeerError, PeerId, PeerManager, Settings,
+    Action, ConnectionType, Fault, HeaderChain, HeadersFault, Limits, PeerError, PeerId,
+    PeerManager, Settings,
 };
 use crate::rules::{Work, block_work, proof_of_work};
 use crate::wire::message::{
@@ -19,11 +20,12 @@ use crate::wire::message::{
 };
 use crate::wire::{Header, Network};
 
-const SERVICES: Services = Services::NETWORK.with(Services::WITNESS);
+pub(super) const SERVICES: Services = Services::NETWORK.with(Services::WITNESS);
 const UNIX_TIME: i64 = 1_700_000_000;
+pub(super) const OUR_NONCE: u64 = 99;
 
 /// `count` mined headers on `first`.
-fn mine(network: &Network, first: &Header, count: u32, seed: u32) -> Vec<Header> {
+pub(super) fn mine(network: &Network, first: &Header, count: u32, seed: u32) -> Vec<Header> {
     let mut prev = *first;
     let next = |number: u32| {
         let merkle_root = Hash([seed as u8; 32]);
@@ -41,7 +43,7 @@ fn mine(network: &Network, first: &Header, count: u32, seed: u32) -> Vec<Header>
 
 /// What a peer sends by itself or instead of the right answer.
 #[derive(Clone, PartialEq, Debug)]
-enum Habit {
+pub(super) enum Habit {
     Honest,
     /// Sends this after the handshake.
     Sends(Outgoing),
@@ -74,19 +76,19 @@ struct FakePeer {
 }
 
 /// A manager and its peers, with a clock of their own.
-struct World {
+pub(super) struct World {
     network: Network,
-    tree: Tree,
-    manager: PeerManager,
+    pub(super) tree: Tree,
+    pub(super) manager: PeerManager,
     peers: BTreeMap<PeerId, FakePeer>,
     now: Duration,
-    dropped: BTreeMap<PeerId, PeerError>,
-    blocks: Vec<BlockId>,
+    pub(super) dropped: BTreeMap<PeerId, PeerError>,
+    pub(super) blocks: Vec<BlockId>,
     headers_sent: usize,
 }
 
 impl World {
-    fn new(minimum_blocks: u32) -> Self {
+    pub(super) fn new(minimum_blocks: u32) -> Self {
         let (mut network, genesis) = regtest();
         let work = (0..minimum_blocks)
             .fold(Work::ZERO, |work, _| work.plus(block_work(genesis.bits)))
@@ -95,12 +97,6 @@ impl World {
         minimum.0.reverse();
         network.minimum_chain_work = minimum;
         let settings = Settings {
-            ourselves: Ourselves {
-                nonce: 99,
-                user_agent: "/Apus:test/".to_string(),
-                time: UNIX_TIME,
-                start_height: 0,
-            },
             needs: SERVICES,
             limits: Limits { bytes_max: 1 << 30, block_interval: Duration::from_secs(600) },
         };
@@ -120,12 +116,23 @@ impl World {
         self.tree.header(self.tree.genesis())
     }
 
-    fn connect(&mut self, habit: Habit, chain: &[Header]) -> PeerId {
+    pub(super) fn connect(&mut self, habit: Habit, chain: &[Header]) -> PeerId {
+        self.connect_as(ConnectionType::Automatic, habit, chain)
+    }
+
+    pub(super) fn connect_as(
+        &mut self,
+        kind: ConnectionType,
+        habit: Habit,
+        chain: &[Header],
+    ) -> PeerId {
         let id = PeerId(self.peers.len() as u64 + self.dropped.len() as u64 + 1);
         let peer = FakePeer { habit, chain: chain.to_vec(), inbox: VecDeque::new(), count: 0 };
         self.peers.insert(id, peer);
         let mut actions = Vec::new();
-        self.manager.connected(id, false, self.now, &mut actions);
+        let (user_agent, time) = ("/Apus:test/", UNIX_TIME);
+        let ourselves = Ourselves { nonce: OUR_NONCE, user_agent, time, start_height: 0 };
+        self.manager.connected(id, kind, ourselves, self.now, &mut actions);
         self.carry_out(actions);
         id
     }
@@ -148,7 +155,7 @@ impl World {
         }
     }
 
-    fn receive(&mut self, id: PeerId, message: &Outgoing) {
+    pub(super) fn receive(&mut self, id: PeerId, message: &Outgoing) {
         let mut actions = Vec::new();
         let tip = self.tree.genesis();
         let mut chain = HeaderChain::growing(&mut self.tree, tip, UNIX_TIME, [7; 16]);
@@ -166,7 +173,7 @@ impl World {
     }
 
     /// Lets everybody talk until nobody has anything to say; `false` if that takes too long.
-    fn talk(&mut self) -> bool {
+    pub(super) fn talk(&mut self) -> bool {
         for _ in 0..20_000 {
             self.tick();
             let ids: Vec<PeerId> = self.peers.keys().copied().collect();
@@ -195,12 +202,12 @@ impl World {
         }
     }
 
-    fn best_height(&self) -> u32 {
+    pub(super) fn best_height(&self) -> u32 {
         self.tree.node(self.tree.best_header()).height
     }
 }
 
-fn version(version: i32, services: Services, nonce: u64) -> Outgoing {
+pub(super) fn version(version: i32, services: Services, nonce: u64) -> Outgoing {
     Outgoing::new(&Version {
         version,
         services,
@@ -461,7 +468,7 @@ fn each_fault_costs_the_connection() {
             "last blocks only",
             Habit::Version(70_016, Services::NETWORK_LIMITED.with(Services::WITNESS)),
         ),
-        ("ourselves", Habit::SendsFirst(version(70_016, SERVICES, 99))),
+        ("ourselves", Habit::SendsFirst(version(70_016, SERVICES, OUR_NONCE))),
     ];
     for (name, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {
         let mut world = World::new(0);
@@ -475,24 +482,24 @@ fn each_fault_costs_the_connection() {
     }
 }
 
-#[test]
-fn what_core_ignores_is_ignored() {
-    let raw = |command: Command, payload: &[u8]| Outgoing::new(&Raw(command, payload));
-    let other = Command::new("whatever");
-    let (network, genesis) = regtest();
-    let chain = mine(&network, &genesis, 20, 1);
-    for habit in [
 /// A payload of so many items, each of so many bytes.
 fn too_many(items: u16, bytes: usize) -> Vec<u8> {
     [&[0xfd][..], &items.to_le_bytes(), &vec![0; usize::from(items) * bytes]].concat()
 }
 
+#[test]
+fn what_core_ignores_is_ignored() {
+    let raw = |command: Command, payload: &[u8]| Outgoing::new(&Raw(command, payload));
+    let other = Command::new("whatever");
+    let mut long_user_agent = version(70_016, SERVICES, 1);
+    long_user_agent.payload[80..83].copy_from_slice(&[0xfd, 0x01, 0x01]);
+    let (network, genesis) = regtest();
+    let chain = mine(&network, &genesis, 20, 1);
+    for habit in [
         Habit::SendsFirst(raw(Command::TX, &[])),
         Habit::SendsFirst(raw(other, &[1; 5])),
         Habit::SendsFirst(Outgoing::empty(Command::VERACK)),
         Habit::Sends(raw(other, &[1; 100])),
-    let mut long_user_agent = version(70_016, SERVICES, 1);
-    long_user_agent.payload[80..83].copy_from_slice(&[0xfd, 0x01, 0x01]);
         Habit::Sends(version(70_016, SERVICES, 1)),
         Habit::Sends(Outgoing::empty(Command::VERACK)),
         Habit::Sends(Outgoing::new(&Nonce(5).pong())),
@@ -504,13 +511,6 @@ fn too_many(items: u16, bytes: usize) -> Vec<u8> {
         Habit::Sends(raw(Command::SENDCMPCT, &[1, 2, 0, 0, 0, 0, 0, 0, 0])),
         Habit::Sends(raw(Command::NOTFOUND, &[0])),
         Habit::Sends(raw(Command::ADDR, &[0])),
-    ] {
-        let mut world = World::new(0);
-        world.connect(habit.clone(), &chain);
-        assert!(world.talk());
-        assert!(world.dropped.is_empty(), "{habit:?}: {:?}", world.dropped);
-        assert_eq!(world.best_height(), 20, "{habit:?}");
-    }
         // What cannot be decoded.
         Habit::SendsFirst(raw(Command::VERSION, &[0; 20])),
         Habit::SendsFirst(long_user_agent),
@@ -527,6 +527,13 @@ fn too_many(items: u16, bytes: usize) -> Vec<u8> {
         // What Core does not look at before the handshake, or has no limit for.
         Habit::SendsFirst(raw(Command::INV, &too_many(50_001, 36))),
         Habit::Sends(raw(Command::NOTFOUND, &too_many(50_001, 36))),
+    ] {
+        let mut world = World::new(0);
+        world.connect(habit.clone(), &chain);
+        assert!(world.talk());
+        assert!(world.dropped.is_empty(), "{habit:?}: {:?}", world.dropped);
+        assert_eq!(world.best_height(), 20, "{habit:?}");
+    }
 }
 
 #[test]

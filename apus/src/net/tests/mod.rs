@@ -1,4 +1,5 @@
 mod addresses;
+mod connections;
 mod limits;
 mod manager;
 mod presync;

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
@@ -14,10 +16,12 @@ use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use crate::chain::{BlockId, Tree};
-use crate::net::{Action, HeaderChain, PeerId, PeerManager, TransportError};
+use crate::net::{
+    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TransportError,
+};
 use crate::sync::clock::unix_time;
 use crate::sync::progress::Observer;
-use crate::wire::message::Command;
+use crate::wire::message::{Command, Services};
 
 /// How long the thread waits for an event.
 const WAIT: Duration = Duration::from_millis(100);
@@ -34,6 +38,8 @@ const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
 /// Time without any peer after which the user hears of it.
 const ALONE_AFTER: Duration = Duration::from_secs(10);
+/// Program and version (BIP14).
+const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
 
 /// All connections.
 pub(super) struct Connections {
@@ -48,6 +54,8 @@ pub(super) struct Connections {
     secret: [u8; 16],
     reports: Reports,
     traffic: Arc<Traffic>,
+    /// The height of the tip.
+    height: Arc<AtomicU32>,
     /// The block that no peer has, and since when.
     missing: Option<(BlockId, Duration)>,
     /// Whether such a block may be given up.
@@ -67,13 +75,14 @@ pub(super) struct Ears {
 }
 
 impl Connections {
-    /// No connections yet. A block that no peer has is given up or spoken of after `gone_after`.
+    /// No connections yet. `height` is that of the tip, now and later. A block that no peer has is
+    /// given up or spoken of after `gone_after`.
     pub fn new(
         manager: PeerManager,
         dialer: Dialer,
         feed: Arc<Feed>,
         ears: Ears,
-        traffic: Arc<Traffic>,
+        (traffic, height): (Arc<Traffic>, Arc<AtomicU32>),
         gone_after: Duration,
     ) -> Self {
         let [a, b] = [random(), random()];
@@ -91,6 +100,7 @@ impl Connections {
             secret,
             reports: Reports::default(),
             traffic,
+            height,
             missing: None,
             gives_up: false,
             gone_after,
@@ -191,11 +201,19 @@ impl Connections {
         match event {
             Event::Connected(id, link) => {
                 self.dialer.opened(id);
-                let inbound = self.dialer.is_inbound(id);
+                let kind = self.dialer.connection_type(id);
+                let inbound = kind == ConnectionType::Inbound;
                 self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
                 self.links.insert(id, link);
+                // Nothing here may tell two peers that both talk to us.
+                let ourselves = Ourselves {
+                    nonce: random(),
+                    user_agent: USER_AGENT,
+                    time: unix_time(),
+                    start_height: self.height.load(Relaxed) as i32,
+                };
                 let mut actions = Vec::new();
-                self.manager.connected(id, inbound, now, &mut actions);
+                self.manager.connected(id, kind, ourselves, now, &mut actions);
                 self.carry_out(actions, observer);
             }
             Event::Failed(id, why) => {
@@ -277,11 +295,11 @@ impl Connections {
         let Some(them) = self.manager.them(id) else { return };
         self.dialer.worked(id, them.services, unix_time());
         self.reports.greet(id, them);
+        if let Some(report) = self.reports.get(id) {
+            observer.note(&format!("Connected to {report}{}", limits(them.services)));
+        }
         self.alone_since = Some(self.now());
         self.traffic.set_peers(self.manager.ready());
-        if let Some(report) = self.reports.get(id) {
-            observer.note(&format!("Connected to {report}"));
-        }
     }
 
     /// The connection is closed, or cannot be read any more.
@@ -370,5 +388,19 @@ impl Connections {
         if let Err(error) = self.dialer.save() {
             tracing::warn!("addresses of peers are not saved: {error}");
         }
+    }
+}
+
+/// Words for what a peer with these services does not send, after its name.
+fn limits(services: Services) -> &'static str {
+    match () {
+        () if !services.has(Services::WITNESS) => {
+            "; it has no witnesses, so no block is asked of it"
+        }
+        () if services.has(Services::NETWORK) => "",
+        () if services.has(Services::NETWORK_LIMITED) => {
+            "; it is pruned, so only the last 288 blocks are asked of it"
+        }
+        () => "; it serves no blocks",
     }
 }

@@ -12,7 +12,7 @@ use super::options::{NetKind, PeerOptions};
 use super::random::random;
 use super::target::Target;
 use crate::disk::{Disk, StoreError};
-use crate::net::{Addresses, PeerId, Place};
+use crate::net::{Addresses, ConnectionType, PeerId, Place};
 use crate::sync::clock::unix_time;
 use crate::sync::threads;
 use crate::wire::Network;
@@ -141,9 +141,13 @@ impl Dialer {
         matches!(self.roles.get(&id), Some(Role::Seed(_)))
     }
 
-    /// Whether the peer opened the connection.
-    pub fn is_inbound(&self, id: PeerId) -> bool {
-        matches!(self.roles.get(&id), Some(Role::Inbound(_)))
+    /// Why there is a connection to the peer.
+    pub fn connection_type(&self, id: PeerId) -> ConnectionType {
+        match self.roles.get(&id) {
+            Some(Role::Inbound(_)) => ConnectionType::Inbound,
+            Some(Role::Manual(_)) => ConnectionType::Manual,
+            Some(Role::Automatic(_) | Role::Seed(_)) | None => ConnectionType::Automatic,
+        }
     }
 
     /// Whether a connection is being opened.
@@ -266,7 +270,7 @@ impl Dialer {
 
     /// A connection is open.
     pub fn opened(&mut self, id: PeerId) {
-        if !self.is_inbound(id) {
+        if self.connection_type(id) != ConnectionType::Inbound {
             self.dialing -= 1;
         }
     }

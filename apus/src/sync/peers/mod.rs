@@ -28,8 +28,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,9 +51,8 @@ use self::dialer::{Dialer, NEEDED};
 use self::feed::Feed;
 use self::limiter::Limiter;
 use self::link::Dialing;
-use self::random::random;
-use self::route::{Routes, system_resolver};
 use self::report::Traffic;
+use self::route::{Routes, system_resolver};
 use super::clock::unix_time;
 use super::error::SyncError;
 use super::options::Options;
@@ -61,7 +60,7 @@ use super::progress::Observer;
 use super::threads;
 use crate::chain::{BlockId, Tree};
 use crate::disk::Disk;
-use crate::net::{HeaderChain, Limits, Ourselves, PeerManager, Settings};
+use crate::net::{HeaderChain, Limits, PeerManager, Settings};
 use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::sources::BlockBytes;
 
@@ -78,6 +77,8 @@ pub(crate) struct Peers {
     feed: Arc<Feed>,
     connections: Mutex<Connections>,
     traffic: Arc<Traffic>,
+    /// The height of the tip, which new peers are told.
+    height: Arc<AtomicU32>,
     /// Ends the thread that listens.
     over: Arc<AtomicBool>,
     /// How long to wait for a peer that does not answer.
@@ -121,12 +122,6 @@ impl Peers {
             })?;
         }
         let manager = PeerManager::new(Settings {
-            ourselves: Ourselves {
-                nonce: random(),
-                user_agent: format!("/Apus:{}/", env!("CARGO_PKG_VERSION")),
-                time: unix_time(),
-                start_height: height as i32,
-            },
             needs: NEEDED,
             limits: Limits {
                 bytes_max: WAITING_BYTES_MAX,
@@ -136,16 +131,17 @@ impl Peers {
         let feed = Arc::new(Feed::new(wake));
         let traffic = Arc::new(Traffic::default());
         let ears = Ears { events: heard, wakes };
+        let height = Arc::new(AtomicU32::new(height));
         let connections = Connections::new(
             manager,
             dialer,
             Arc::clone(&feed),
             ears,
-            Arc::clone(&traffic),
+            (Arc::clone(&traffic), Arc::clone(&height)),
             peers.gone_after,
         );
         let (connections, patience) = (Mutex::new(connections), peers.patience);
-        Ok(Self { feed, connections, traffic, over, patience })
+        Ok(Self { feed, connections, traffic, height, over, patience })
     }
 
     /// The options for peers, if there are to be any and somebody to connect to, or somebody who
@@ -164,6 +160,11 @@ impl Peers {
         WithPeers { inner, traffic: &self.traffic }
     }
 
+    /// Tells peers that connect from now on the height of the tip.
+    pub fn set_height(&self, height: u32) {
+        self.height.store(height, Relaxed);
+    }
+
     /// What each peer gave.
     pub fn reports(&self) -> Vec<PeerReport> {
         self.connections().reports()
@@ -174,6 +175,9 @@ impl Peers {
     ///
     /// # Errors
     /// `halt` was raised, no peer has the block, or it breaks a rule.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
     pub fn fetch<T>(
         &self,
         tree: &Tree,
@@ -183,9 +187,6 @@ impl Peers {
     ) -> Result<T, BlockFault> {
         loop {
             let bytes = self.feed.fetch(tree, step.id, halt)?;
-    ///
-    /// # Panics
-    /// The thread that talks to peers has panicked.
             match check(bytes) {
                 Err(BlockFault::Damaged(what)) => self.feed.changed(step.id, what),
                 Err(BlockFault::Rule(error)) => {
@@ -203,6 +204,9 @@ impl Peers {
 
     /// Waits for any block that is wanted and that no thread has taken; `None` if `halt` was
     /// raised.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
     pub fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
         self.feed.next(halt)
     }
@@ -212,9 +216,6 @@ impl Peers {
     /// # Panics
     /// `work` panics, or the thread that talks.
     pub fn serve<T>(
-    ///
-    /// # Panics
-    /// The thread that talks to peers has panicked.
         &self,
         tree: &Tree,
         wanted: Wanted,

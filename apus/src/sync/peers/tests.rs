@@ -9,9 +9,11 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::route::Unreachable;
 use super::*;
-use crate::net::Addresses;
-use crate::wire::message::{Host, NetAddress, Services};
-use crate::wire::{Chain, Network};
+use crate::net::{Addresses, Outgoing};
+use crate::sync::progress::Unobserved;
+use crate::sync::serve::{Answers, Hangup, Server, version};
+use crate::wire::message::{Host, Message, NetAddress, Services};
+use crate::wire::{BlockView, Chain, Network, genesis_block};
 
 const ONION: &str = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
 const KEY: [u8; 32] = [
@@ -220,4 +222,50 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
         assert!(looked_up.lock().unwrap().is_empty(), "{looked_up:?}");
         assert_eq!(proxy.asked().len(), asked);
     }
+}
+
+/// Notes what is said to it, and hangs up.
+struct Listening(Sender<(u64, i64, i32)>);
+
+impl Answers for Listening {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        let Message::Version(theirs) = message else { return Ok(()) };
+        self.0.send((theirs.nonce, theirs.time, theirs.start_height)).unwrap();
+        out.push(version(0, 1));
+        Err(Hangup)
+    }
+}
+
+/// Two connections have nothing in common, and say what is true when they are made.
+#[test]
+fn each_connection_has_its_own_nonce_time_and_height() {
+    let network = Network::new(Chain::Regtest);
+    let (to_note, said) = unbounded();
+    let begin = move || -> Box<dyn Answers> { Box::new(Listening(to_note.clone())) };
+    let server = Server::start(network.magic, true, begin).unwrap();
+    let connect = vec![target(&server.address().to_string())];
+    let peers = PeerOptions { connect, ..PeerOptions::new(0) };
+    let place = tempfile::tempdir().unwrap();
+    let options = Options::new(place.path().to_path_buf(), network.clone());
+    let genesis = *BlockView::parse(&genesis_block(&network)).unwrap().header();
+    let tree = Tree::new(network, genesis);
+    let mut chain = HeaderChain::fixed(&tree, tree.genesis());
+    let begun = unix_time();
+    let peers = Peers::begin(&options, &peers, &Disk::new(), 3).unwrap();
+    let mut versions = Vec::new();
+    while versions.len() < 2 {
+        peers.connections().turn(&mut chain, &Unobserved);
+        for version in said.try_iter() {
+            versions.push(version);
+            peers.set_height(8);
+        }
+    }
+    let [(first, first_time, first_height), (second, second_time, second_height)] = versions[..]
+    else {
+        panic!("two connections: {versions:?}")
+    };
+    assert_ne!(first, second);
+    assert_eq!((first_height, second_height), (3, 8));
+    // It is tried again a second later.
+    assert!(begun <= first_time && first_time < second_time && second_time <= unix_time());
 }

@@ -84,6 +84,31 @@ fn core_carries_on_with_what_was_pruned() {
     }
 }
 
+/// A node that prunes is asked for the last blocks alone: it hangs up on a peer that wants more.
+#[test]
+fn a_pruned_core_serves_a_gap_to_one_who_names_it() {
+    let Some(bitcoind) = program_in("BITCOIND", "a_pruned_core_serves_a_gap_to_one_who_names_it")
+    else {
+        return;
+    };
+    let world = world();
+    let pruned = world.place();
+    sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
+    let server = Daemon::start(&bitcoind, &pruned, &SMALL);
+    for gap in [285, 3] {
+        let place = world.place();
+        place.sync_blocks("first", &world.blocks[..=(world.height() - gap) as usize]);
+        let connect = vec![Target::parse(&server.address(), 0).unwrap()];
+        let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
+        let options = Options { peers, ..place.in_order() };
+        let summary = sync::sync(&options, &[], &Unobserved, &Default::default()).unwrap();
+        assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
+        let [peer] = &summary.peers[..] else { panic!("{:?}", summary.peers) };
+        assert_eq!((peer.blocks, &peer.ended), (gap.into(), &None));
+    }
+    server.stop();
+}
+
 /// Options of a SwiftSync of `world` from this bitcoind, which stores the last 288 blocks.
 fn from_core(world: &World, place: &Place, server: &Daemon, witness: bool) -> Options {
     let connect = vec![Target::parse(&server.address(), 0).unwrap()];

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use apus::hash::sha256d;
 use apus::net::{Outgoing, respond};
-use apus::sync::Method;
 use apus::sync::serve::{Answers, Hangup, Honest, Server, version};
+use apus::sync::{Method, Target};
 use apus::wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
     encode,
 };
 use apus::wire::{Header, Network};
 
-use super::world::{assert_as_from_files, chain, world};
+use super::world::{assert_as_from_files, chain, try_sync, with_peers, world};
 use crate::support::blocks;
+use crate::support::ports::free_port;
 
 /// What a peer sends that it should not.
 enum Deed {
@@ -56,7 +57,7 @@ fn network() -> Network {
 }
 
 /// The version of a peer with these services and this number of the protocol.
-fn odd_version(services: Services, number: i32) -> Outgoing {
+pub fn odd_version(services: Services, number: i32) -> Outgoing {
     Outgoing::new(&Version {
         version: number,
         services,
@@ -313,7 +314,6 @@ fn each_kind_is_dropped_for_its_own_reason() {
     }
 }
 
-#[test]
 /// What Core throws away without a word: the peer that sent it serves all blocks.
 #[test]
 fn messages_that_core_ignores_cost_nothing() {
@@ -335,6 +335,7 @@ fn messages_that_core_ignores_cost_nothing() {
     assert_eq!((told.count("Dropped"), told.count("Lost")), (0, 0));
 }
 
+#[test]
 fn bytes_that_are_not_those_of_a_block_cost_the_peer_and_not_the_block() {
     for Kind { name, reason, deed } in of_blocks() {
         println!("{name}");
@@ -352,9 +353,22 @@ fn bytes_after_a_block_are_ignored_as_core_does() {
     assert_eq!(told.count("Dropped"), 0);
 }
 
-/// What the connection of a peer that is us says.
 #[test]
-fn a_connection_to_ourselves_is_noticed() {
+fn a_connection_to_our_own_port_is_noticed() {
+    let (honest, port) = (patient(0, 20), free_port());
+    let place = world().place();
+    let mut options = with_peers(&place, Method::InOrder, &[&honest]);
+    let peers = options.peers.as_mut().unwrap();
+    peers.connect.insert(0, Target::parse("127.0.0.1", port).unwrap());
+    (peers.listen, peers.port) = (true, port);
+    let (summary, told) = try_sync(&options);
+    assert_eq!(summary.unwrap().best_block, world().tip());
+    told.assert_has(&["Dropped peer 127.0.0.1:", "it is ourselves"]);
+}
+
+/// What the connection of a peer that says what we say is.
+#[test]
+fn a_peer_that_repeats_what_we_say_is_dropped() {
     struct Mirror;
     impl Answers for Mirror {
         fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {

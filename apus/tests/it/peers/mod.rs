@@ -7,6 +7,7 @@ mod full;
 mod hostile;
 mod interrupted;
 mod missing;
+mod limited;
 mod stopped;
 mod stripped;
 mod panics;
