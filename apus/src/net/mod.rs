@@ -9,6 +9,7 @@ mod presync;
 mod schedule;
 mod session;
 mod socks5;
+mod time_offsets;
 mod transport;
 
 #[cfg(test)]
@@ -23,4 +24,5 @@ pub use session::{
     Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
 };
 pub use socks5::{Credentials, Socks5Error, connect as socks5_connect};
+pub use time_offsets::TimeOffsets;
 pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};

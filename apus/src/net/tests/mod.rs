@@ -5,6 +5,7 @@ mod manager;
 mod presync;
 mod schedule;
 mod socks5;
+mod time_offsets;
 mod transport;
 
 use crate::chain::Tree;

@@ -17,7 +17,8 @@ use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use crate::chain::{BlockId, Tree};
 use crate::net::{
-    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TransportError,
+    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets,
+    TransportError,
 };
 use crate::sync::clock::unix_time;
 use crate::sync::progress::Observer;
@@ -56,6 +57,7 @@ pub(super) struct Connections {
     traffic: Arc<Traffic>,
     /// The height of the tip.
     height: Arc<AtomicU32>,
+    time_offsets: TimeOffsets,
     /// The block that no peer has, and since when.
     missing: Option<(BlockId, Duration)>,
     /// Whether such a block may be given up.
@@ -101,6 +103,7 @@ impl Connections {
             reports: Reports::default(),
             traffic,
             height,
+            time_offsets: TimeOffsets::default(),
             missing: None,
             gives_up: false,
             gone_after,
@@ -297,6 +300,12 @@ impl Connections {
         self.reports.greet(id, them);
         if let Some(report) = self.reports.get(id) {
             observer.note(&format!("Connected to {report}{}", limits(them.services)));
+        }
+        // As in Core, peers that connect to us could make us doubt our clock.
+        if self.dialer.connection_type(id) != ConnectionType::Inbound
+            && let Some(words) = self.time_offsets.add(them.time_offset)
+        {
+            observer.note(&words);
         }
         self.alone_since = Some(self.now());
         self.traffic.set_peers(self.manager.ready());

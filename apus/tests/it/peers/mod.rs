@@ -1,5 +1,6 @@
 //! Sync from peers on this machine: honest ones, flawed ones and hostile ones.
 
+mod clock;
 mod flawed;
 mod flood;
 mod from_files;

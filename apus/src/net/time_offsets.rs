@@ -1,0 +1,51 @@
+//! Whether our clock is right, by those of the peers that we connected to (Core's `TimeOffsets`).
+
+use std::collections::VecDeque;
+
+/// The most peers whose clocks count (Core's `MAX_SIZE`).
+const OFFSETS_MAX: usize = 50;
+/// The fewest peers whose clocks have a median.
+const OFFSETS_MIN: usize = 5;
+/// Seconds by which our clock may differ from theirs (Core's `WARN_THRESHOLD`).
+const DIFFERENCE_MAX: u64 = 10 * 60;
+
+/// The clocks of the last peers.
+#[derive(Default)]
+pub struct TimeOffsets {
+    /// Each peer's time less ours in seconds, in the order of the connections.
+    offsets: VecDeque<i64>,
+    /// Whether ours was wrong after the last peer.
+    is_wrong: bool,
+}
+
+impl TimeOffsets {
+    /// Adds a peer's time less ours, in seconds. Returns a warning if our clock is wrong, and was
+    /// not after the peer before.
+    pub fn add(&mut self, offset: i64) -> Option<String> {
+        if self.offsets.len() == OFFSETS_MAX {
+            self.offsets.pop_front();
+        }
+        self.offsets.push_back(offset);
+        let median = self.median();
+        let was_wrong = self.is_wrong;
+        self.is_wrong = median.unsigned_abs() > DIFFERENCE_MAX;
+        (self.is_wrong && !was_wrong).then(|| {
+            let minutes = median.unsigned_abs() / 60;
+            let side = if median > 0 { "behind" } else { "ahead of" };
+            format!(
+                "The clock of this computer is {minutes} minutes {side} the clocks of its peers: \
+                 set it right. Blocks more than two hours ahead of it are not accepted"
+            )
+        })
+    }
+
+    /// The median as Core takes it: the upper one of an even number, 0 of too few.
+    fn median(&self) -> i64 {
+        if self.offsets.len() < OFFSETS_MIN {
+            return 0;
+        }
+        let mut sorted: Vec<i64> = self.offsets.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted[sorted.len() / 2]
+    }
+}
