@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
 
-use super::dialer::Dialer;
+use super::dialer::{Dialer, FailedManual};
 use super::feed::{Feed, Note, Wanted};
 use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
+use super::route::Unreachable;
 use crate::chain::{BlockId, Tree};
 use crate::net::{
     Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets,
@@ -22,6 +23,7 @@ use crate::net::{
 };
 use crate::sync::clock::unix_time;
 use crate::sync::progress::Observer;
+use crate::sync::words::about;
 use crate::wire::message::{Command, Services};
 
 /// How long the thread waits for an event.
@@ -39,6 +41,8 @@ const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
 /// Time without any peer after which the user hears of it.
 const ALONE_AFTER: Duration = Duration::from_secs(10);
+/// Time from one message about a proxy that does not answer to the next, while there is no peer.
+const PROXY_WORDS_EVERY: Duration = Duration::from_secs(60);
 /// Program and version (BIP14).
 const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
 
@@ -68,6 +72,8 @@ pub(super) struct Connections {
     saved: Duration,
     /// Since when there has been no peer; `None` if the user has heard of it.
     alone_since: Option<Duration>,
+    /// When the user last heard that the proxy does not answer.
+    proxy_told: Option<Duration>,
 }
 
 /// The ends of the channels from which [`Connections`] hears.
@@ -110,6 +116,7 @@ impl Connections {
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
+            proxy_told: None,
         }
     }
 
@@ -224,9 +231,8 @@ impl Connections {
                     target: "net",
                     peer = self.dialer.name_of(id), %why, "no connection"
                 );
-                if let Some(name) = self.dialer.failed(id, now) {
-                    observer.note(&format!("Cannot connect to {name}: {why}; trying again"));
-                }
+                let manual = self.dialer.failed(id, now);
+                self.tell_of_failure(manual, &why, observer);
             }
             Event::Accepted(stream) => self.dialer.accept(stream),
             Event::Message { from, command, mut bytes, payload } => {
@@ -251,6 +257,30 @@ impl Connections {
             }
             Event::Closed(id, error) => self.lose(id, &error, observer),
             Event::Resolved(found) => self.dialer.resolved(&found, unix_time()),
+        }
+    }
+
+    /// Says why a connection could not be opened: the first time if the user asked for it, and each
+    /// time while there is no peer at all.
+    fn tell_of_failure(
+        &mut self,
+        manual: Option<FailedManual>,
+        why: &Unreachable,
+        observer: &dyn Observer,
+    ) {
+        let (is_alone, now) = (self.manager.ready() == 0, self.now());
+        match (manual, why) {
+            (Some(FailedManual { name, is_first, wait }), _) if is_first || is_alone => {
+                let wait = about(wait);
+                observer.note(&format!("Cannot connect to {name}: {why}; trying again in {wait}"));
+            }
+            (None, Unreachable::Proxy(why)) if is_alone => {
+                if self.proxy_told.is_none_or(|told| now > told + PROXY_WORDS_EVERY) {
+                    self.proxy_told = Some(now);
+                    observer.note(&format!("Cannot connect to any peer: {why}"));
+                }
+            }
+            _ => {}
         }
     }
 

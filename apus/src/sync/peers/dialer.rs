@@ -48,6 +48,16 @@ pub(super) const NEEDED: Services = Services::NETWORK.with(Services::WITNESS);
 /// The file with addresses of peers, next to Core's `peers.dat`.
 pub const FILE: &str = "apus-peers.txt";
 
+/// A connection that the user asked for, and that could not be opened.
+pub(super) struct FailedManual {
+    /// Where it was to lead.
+    pub name: String,
+    /// Whether this was the first time since it last worked.
+    pub is_first: bool,
+    /// The time until it is tried again.
+    pub wait: Duration,
+}
+
 /// Whom to connect to, and who is connected.
 pub(super) struct Dialer {
     how: Arc<Dialing>,
@@ -275,17 +285,16 @@ impl Dialer {
         }
     }
 
-    /// A connection could not be opened. Returns where it was to lead, if the user asked for it and
-    /// this is the first time.
-    pub fn failed(&mut self, id: PeerId, now: Duration) -> Option<String> {
+    /// A connection could not be opened. Returns which, if the user asked for it.
+    pub fn failed(&mut self, id: PeerId, now: Duration) -> Option<FailedManual> {
         self.opened(id);
         match self.roles.remove(&id) {
             Some(Role::Manual(at)) => {
                 let manual = &mut self.manual[at];
-                let is_first = manual.wait == RETRY_FIRST;
-                (manual.is_tried, manual.next) = (false, now + manual.wait);
-                manual.wait = (manual.wait * 2).min(RETRY_MAX);
-                is_first.then(|| manual.target.to_string())
+                let (is_first, wait) = (manual.wait == RETRY_FIRST, manual.wait);
+                (manual.is_tried, manual.next) = (false, now + wait);
+                manual.wait = (wait * 2).min(RETRY_MAX);
+                Some(FailedManual { name: manual.target.to_string(), is_first, wait })
             }
             _ => None,
         }

@@ -170,6 +170,10 @@ fn has_minimum_work(tree: &Tree) -> bool {
 }
 
 fn progress(phase: Phase, tree: &Tree) -> Progress {
+    // The best header says nothing about peers.
+    if phase == Phase::FindingPeers {
+        return Progress::of(phase);
+    }
     let best = tree.node(tree.best_header());
     let genesis = i64::from(tree.node(tree.genesis()).time);
     let (all, done) = (unix_time() - genesis, i64::from(best.time) - genesis);

@@ -11,7 +11,7 @@ mod missing;
 mod limited;
 mod stopped;
 mod stripped;
-mod panics;
+mod unreachable;
 mod ways;
 mod withheld;
 pub mod world;
