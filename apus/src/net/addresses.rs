@@ -171,6 +171,11 @@ impl Addresses {
         }
     }
 
+    /// Whether the peer at `place` is said to offer `services`.
+    pub fn offers(&self, place: &Place, services: Services) -> bool {
+        self.known.get(place).is_some_and(|known| known.services.has(services))
+    }
+
     /// Notes that somebody connects to `place`.
     pub fn tried(&mut self, place: &Place, now: i64) {
         if let Some(known) = self.known.get_mut(place) {

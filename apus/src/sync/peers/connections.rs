@@ -18,7 +18,7 @@ use super::report::{PeerReport, Reports, Traffic};
 use super::route::Unreachable;
 use crate::chain::{BlockId, Tree};
 use crate::net::{
-    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets,
+    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets, Transport,
     TransportError,
 };
 use crate::sync::clock::unix_time;
@@ -326,7 +326,9 @@ impl Connections {
 
     fn greet(&mut self, id: PeerId, observer: &dyn Observer) {
         let Some(them) = self.manager.them(id) else { return };
-        self.dialer.worked(id, them.services, unix_time());
+        let is_v2 = self.links.get(&id).is_some_and(|link| link.transport == Transport::V2);
+        let of_transport = if is_v2 { Services::P2P_V2 } else { Services::default() };
+        self.dialer.worked(id, them.services.with(of_transport), unix_time());
         self.reports.greet(id, them);
         if let Some(report) = self.reports.get(id) {
             observer.note(&format!("Connected to {report}{}", limits(them.services)));

@@ -183,7 +183,10 @@ impl Dialer {
         while self.outbound() < outbound_max && self.dialing < DIALING_MAX {
             let Some(place) = self.next_place(unix_time) else { break };
             self.book.tried(&place, unix_time);
-            self.dial(Role::Automatic(place), Target::from(place), true);
+            // Peers named by the user and seeds are always tried with v2, as in Core: nothing is
+            // known about them.
+            let v2 = self.book.offers(&place, Services::P2P_V2);
+            self.dial(Role::Automatic(place), Target::from(place), v2);
         }
     }
 

@@ -224,6 +224,32 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
     }
 }
 
+/// One that does not speak v2 hangs up on it, and is tried with v1; a v1 peer hears nothing before
+/// we know that it is there.
+#[test]
+fn v2_is_tried_with_peers_that_advertise_it_and_named_ones() {
+    let proxy = Proxy::start(true);
+    let (routes, _) = routes(Some(&proxy), None);
+    let options = PeerOptions {
+        addnode: vec![target("9.3.1.1")],
+        dnsseed: false,
+        proxy: routes.proxy.clone(),
+        ..PeerOptions::new(8333)
+    };
+    let book = [(v4([9, 1, 1, 1]), NEEDED.with(Services::P2P_V2)), (v4([9, 2, 1, 1]), NEEDED)];
+    dial(&options, routes, Duration::ZERO, &book);
+    let mut asked: Vec<Request> = proxy.requests.iter().take(5).collect();
+    asked.sort();
+    let expected = [
+        ("9.1.1.1", false),
+        ("9.1.1.1", true),
+        ("9.2.1.1", false),
+        ("9.3.1.1", false),
+        ("9.3.1.1", true),
+    ];
+    assert_eq!(asked, expected.map(|(host, has_sent)| (host.to_string(), has_sent)));
+}
+
 /// Notes what is said to it, and hangs up.
 struct Listening(Sender<(u64, i64, i32)>);
 

@@ -1,6 +1,6 @@
 use super::payload::{PayloadError, bounded};
 use super::{Command, Payload};
-use crate::wire::{Cursor, ParseError, compact_size_len, put_compact_size};
+use crate::wire::{Cursor, compact_size_len, put_compact_size};
 
 /// Core's `MAX_SUBVERSION_LENGTH`: the most bytes of a user agent.
 pub const SUBVERSION_BYTES_MAX: usize = 256;
@@ -18,6 +18,8 @@ impl Services {
     pub const WITNESS: Self = Self(1 << 3);
     /// The last 288 blocks (BIP159).
     pub const NETWORK_LIMITED: Self = Self(1 << 10);
+    /// The v2 transport (BIP324).
+    pub const P2P_V2: Self = Self(1 << 11);
 
     /// Whether all of `others` are offered.
     pub fn has(self, others: Self) -> bool {
