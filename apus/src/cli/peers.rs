@@ -160,6 +160,7 @@ impl PeerArgs {
         let given = [
             ("addnode", !self.addnode.is_empty()),
             ("proxy", self.proxy.is_some()),
+            ("onion", self.onion.is_some()),
             ("maxdownload", self.maxdownload.is_some()),
             ("seednode", !self.seednode.is_empty()),
             ("dnsseed", self.dnsseed.is_some()),
@@ -381,6 +382,7 @@ mod tests {
     fn options_for_peers_that_are_not_asked_are_errors() {
         for option in [
             "--proxy=127.0.0.1",
+            "--onion=127.0.0.1",
             "--maxdownload=1",
             "--dnsseed=0",
             "--maxconnections=3",
