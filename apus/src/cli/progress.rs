@@ -160,10 +160,21 @@ impl Observer for Reporter {
     }
 }
 
-/// The progress line: phase, position, share done, time so far and time left, rates. `base` is
-/// where the rates are counted from, and `since` the time since then.
+/// The progress line: share done and time left, which fit a terminal of 40 columns; then phase,
+/// position, time so far and rates. `base` is where the rates are counted from, and `since` the
+/// time since then.
 fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
-    let mut line = match progress.phase {
+    let (seconds, done) = (since.as_secs_f64(), progress.fraction);
+    let mut line = String::new();
+    if done > 0.0 {
+        line += &format!("{:.1} %, ", 100.0 * done);
+    }
+    let gained = done - base.fraction;
+    let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
+    if let Some(left) = left.ok().filter(|_| gained > 0.0 && seconds > 0.5) {
+        line += &format!("{} left, ", duration(left));
+    }
+    line += &match progress.phase {
         // Blocks come in any order, so that no height says how far it is.
         phase if progress.blocks_all > 0 => format!(
             "{}: {} of {} blocks",
@@ -178,17 +189,7 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
     if progress.time > 0 {
         line += &format!(" ({})", date(i64::from(progress.time)));
     }
-    let (seconds, done) = (since.as_secs_f64(), progress.fraction);
-    if done > 0.0 {
-        line += &format!(", {:.1} %", 100.0 * done);
-    }
     line += &format!(", {} so far", duration(elapsed));
-    let gained = done - base.fraction;
-    let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
-    if let Some(left) = left.ok().filter(|_| gained > 0.0 && seconds > 0.5) {
-        line += &format!(", {} left", duration(left));
-    }
-    // What follows is cut off on a narrow terminal.
     let blocks = progress.blocks.saturating_sub(base.blocks);
     if seconds > 0.5 && blocks > 0 {
         let blocks = blocks as f64 / seconds;
@@ -247,18 +248,30 @@ mod tests {
         let progress = Progress { height: 7, fraction: 0.25, ..base.clone() };
         assert_eq!(
             describe(&progress, &base, seconds(3), seconds(5)),
-            "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left"
+            "25.0 %, 9 s left, Writing coins: height 7, 5 s so far"
         );
         let some = Progress { phase: Phase::JoinReading, blocks_all: 1_000, ..progress.clone() };
         assert_eq!(
             describe(&Progress { blocks: 30, ..some }, &base, seconds(0), seconds(5)),
-            "Join 1/3: reading blocks: 30 of 1,000 blocks, 25.0 %, 5 s so far"
+            "25.0 %, Join 1/3: reading blocks: 30 of 1,000 blocks, 5 s so far"
         );
         let progress = Progress { blocks: 30, bytes: 6_000_000, coins: 1_000, ..progress };
         assert_eq!(
             describe(&progress, &base, seconds(3), seconds(5)),
-            "Writing coins: height 7, 25.0 %, 5 s so far, 9 s left, 10 blocks/s, 2.0 MB/s, \
+            "25.0 %, 9 s left, Writing coins: height 7, 5 s so far, 10 blocks/s, 2.0 MB/s, \
              1,000 coins cached"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_how_much_is_done_and_left() {
+        let base = Progress::of(Phase::WaitingForHeaders);
+        // A hundred hours are left, of the phase with the longest name.
+        let progress = Progress { height: 900_000, time: 1, fraction: 0.009_9, ..base.clone() };
+        let line = describe(&progress, &base, Duration::from_secs(3_600), Duration::from_secs(9));
+        // On a terminal, a spinner and a space come first.
+        let shown: String = line.chars().take(38).collect();
+        assert!(shown.starts_with("1.0 %, 100 h 0 min left, "), "{shown}");
+        assert!(shown.ends_with("Waiting for h"), "{shown}");
     }
 }
