@@ -3,6 +3,7 @@
 mod exit;
 mod numbers;
 mod output;
+mod version;
 mod categories;
 mod log;
 mod differences_json;
@@ -40,6 +41,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
@@ -74,7 +76,11 @@ fn wants_json(args: &[OsString]) -> bool {
 
 /// Prints what clap has made of the arguments: help, the version, or a wrong option.
 fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
-    match output::clap(error) {
+    let printed = match error.kind() {
+        ErrorKind::DisplayVersion => output::line(format_args!("apus {}", version::version())),
+        _ => output::clap(error),
+    };
+    match printed {
         Err(error) => Failure::from(error).end(json),
         Ok(()) if error.use_stderr() => {
             Failure::usage(error.render().to_string().trim_end()).end_printed(json)

@@ -370,6 +370,26 @@ fn help_says_how_blocks_can_be_synced() {
 }
 
 #[test]
+fn the_version_names_a_build_with_checks() {
+    let output = program().arg("--version").output().unwrap();
+    assert_ends(&output, 0, &[]);
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    // The program is built as its tests are.
+    let overflow =
+        std::panic::catch_unwind(|| std::hint::black_box(u8::MAX) + std::hint::black_box(1));
+    let has = |words: &str| text.contains(words);
+    assert_eq!(has("debug assertions"), cfg!(debug_assertions), "{text}");
+    assert_eq!(has("overflow checks"), overflow.is_err(), "{text}");
+    assert_eq!(has("--script-engine=both by default"), cfg!(debug_assertions), "{text}");
+    assert_eq!(
+        has("a slow build for tests"),
+        cfg!(debug_assertions) || overflow.is_err(),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_version_names_commit_and_engine() {
     let output = program().arg("--version").output().unwrap();
     let text = stdout(&output);

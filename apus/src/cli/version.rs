@@ -1,0 +1,85 @@
+//! The version of the program, and what sets this build apart from those that people install.
+
+use std::hint::black_box;
+use std::panic;
+
+use crate::sync::ScriptEngine;
+
+/// How the program was built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Build {
+    debug_assertions: bool,
+    overflow_checks: bool,
+    /// What checks scripts unless `--script-engine` is given.
+    engine: ScriptEngine,
+}
+
+/// The version with commit and engine; of a build with checks for tests, which is several times as
+/// slow, these too.
+pub fn version() -> String {
+    let build = Build {
+        debug_assertions: cfg!(debug_assertions),
+        overflow_checks: checks_overflow(),
+        engine: ScriptEngine::default(),
+    };
+    with_checks(env!("APUS_VERSION"), build)
+}
+
+fn with_checks(version: &str, build: Build) -> String {
+    let Build { debug_assertions, overflow_checks, engine } = build;
+    let engine = (engine != ScriptEngine::Fast)
+        .then(|| format!("--script-engine={} by default", engine.name()));
+    let checks: Vec<String> = [
+        debug_assertions.then(|| "debug assertions".to_string()),
+        overflow_checks.then(|| "overflow checks".to_string()),
+        engine,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match checks.is_empty() {
+        true => version.to_string(),
+        false => format!("{version}, a slow build for tests: {}", checks.join(", ")),
+    }
+}
+
+/// Whether arithmetic that overflows is a panic; the compiler tells no other way.
+fn checks_overflow() -> bool {
+    if cfg!(not(panic = "unwind")) {
+        return cfg!(debug_assertions);
+    }
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let sum = panic::catch_unwind(|| black_box(u8::MAX) + black_box(1));
+    panic::set_hook(hook);
+    sum.is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_for_tests_is_named_as_one() {
+        let installed =
+            Build { debug_assertions: false, overflow_checks: false, engine: ScriptEngine::Fast };
+        for (build, expected) in [
+            (installed, "0.1.0"),
+            (
+                Build { overflow_checks: true, ..installed },
+                "0.1.0, a slow build for tests: overflow checks",
+            ),
+            (
+                Build { engine: ScriptEngine::Core, ..installed },
+                "0.1.0, a slow build for tests: --script-engine=core by default",
+            ),
+            (
+                Build { debug_assertions: true, overflow_checks: true, engine: ScriptEngine::Both },
+                "0.1.0, a slow build for tests: debug assertions, overflow checks, \
+                 --script-engine=both by default",
+            ),
+        ] {
+            assert_eq!(with_checks("0.1.0", build), expected);
+        }
+    }
+}
