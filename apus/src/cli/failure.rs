@@ -47,6 +47,11 @@ impl Failure {
         Self { kind: None, text: String::new(), differences: None }
     }
 
+    /// Whether a file could not be read or written.
+    pub fn is_of_disk(&self) -> bool {
+        self.kind == Some(ErrorKind::Disk)
+    }
+
     /// The same error, with a sentence added to its message.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {

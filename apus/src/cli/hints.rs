@@ -242,7 +242,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
         }
         false => sync::Options::new(PathBuf::new(), Network::new(Chain::Main)),
     };
-    let why = |failure: Failure| match needs_blocks {
+    let why = |failure: Failure| match needs_blocks && !failure.is_of_disk() {
         true => failure.and(&format!(
             "This conversion needs the blocks that the hints are for, since the two formats count \
              outputs in different ways, or only the new one holds how many outputs a block has: \

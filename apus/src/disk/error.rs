@@ -46,6 +46,12 @@ impl StoreError {
         Self { source: Some(io::ErrorKind::StorageFull.into()), ..Self::new(path, what) }
     }
 
+    /// Whether there is no room for what was to be written: the disk is full, or a quota is used.
+    pub fn is_full(&self) -> bool {
+        let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        self.source.as_ref().is_some_and(|source| kinds.contains(&source.kind()))
+    }
+
     /// The same error, at `offset` of its file.
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);

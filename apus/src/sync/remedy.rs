@@ -1,24 +1,56 @@
-//! Remedies for damage in the data directory and for wrong hints. No other file knows which command
-//! repairs which file.
+//! Remedies for damage in the data directory, for wrong hints and for full disks. No other file
+//! knows which command repairs which file.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use super::error::SyncError;
 use super::options::Options;
 use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
+use super::temporary::is_temporary;
 use crate::disk::StoreError;
 
 /// Does `work` in the directory of `options`, and adds to its error the command that repairs what
 /// the error blames, if there is one and the error does not name a command already. Where the
-/// operating system has refused something, no command helps.
+/// operating system has refused something, no command helps; if a disk is full, it is said how to
+/// go on.
 pub(super) fn naming<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
 ) -> Result<T, SyncError> {
     work().map_err(|error| match error {
-        SyncError::Store(error) => SyncError::Store(named(options, error)),
+        SyncError::Store(error) => {
+            let ours = [options.datadir.clone(), options.blocks_path(), options.spill_path()];
+            let is_in = |directory: &PathBuf| error.path.starts_with(directory);
+            let is_ours = ours.iter().filter(|path| !path.as_os_str().is_empty()).any(is_in);
+            SyncError::Store(with_room(named(options, error), is_ours))
+        }
         other => other,
     })
+}
+
+/// An error of work without a data directory, with what to do if the disk is full that it writes
+/// to.
+pub(super) fn of_output(error: SyncError) -> SyncError {
+    match error {
+        SyncError::Store(error) => SyncError::Store(with_room(error, false)),
+        other => other,
+    }
+}
+
+/// Adds to the error of a full disk how to go on, unless it says that already. `is_ours`: a file of
+/// the data directory could not be written.
+fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
+    const REMEDY: &str = "free some space";
+    if !error.is_full() || error.what.contains(REMEDY) {
+        return error;
+    }
+    let then = match error.path.strip_prefix(std::env::temp_dir()) {
+        _ if is_ours => ", and run the same command again: what was saved before is kept",
+        Ok(path) if is_temporary(path) => " there, or name another directory with TMPDIR",
+        _ => ", or name a file on another disk; nothing is left of what was written",
+    };
+    error.what += &format!(" (the disk is full: {REMEDY}{then})");
+    error
 }
 
 /// `error` with the command that repairs what it blames, as [`naming`] adds it.

@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::options::Options;
 use crate::disk::StoreError;
 
+/// How the names of these directories begin.
+const PREFIX: &str = "apus-";
 /// The directories that there are now.
 static PRESENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// How often a directory is removed in which other threads go on making files.
@@ -44,7 +46,7 @@ impl TemporaryDir {
         let mut name = [0; 8];
         getrandom::fill(&mut name)
             .map_err(|error| StoreError::new(parent, format!("no randomness: {error}")))?;
-        let path = parent.join(format!("apus-{:016x}", u64::from_le_bytes(name)));
+        let path = parent.join(format!("{PREFIX}{:016x}", u64::from_le_bytes(name)));
         std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
             StoreError::io(
                 &path,
@@ -67,6 +69,13 @@ impl Drop for TemporaryDir {
         remove(&self.0);
         present().retain(|directory| *directory != self.0);
     }
+}
+
+/// Whether a file, below the system's directory for temporary files, is in such a directory or is
+/// one.
+pub(super) fn is_temporary(path: &Path) -> bool {
+    let first = path.components().next();
+    first.is_some_and(|name| name.as_os_str().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
 fn present() -> MutexGuard<'static, Vec<PathBuf>> {

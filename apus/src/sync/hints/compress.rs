@@ -19,7 +19,7 @@ use crate::sync::error::SyncError;
 use crate::sync::hints_file::HintsFile;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::stored::{EndedEarly, check_stop, for_each_on_pool};
-use crate::sync::threads;
+use crate::sync::{remedy, threads};
 
 /// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
 /// On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
@@ -50,7 +50,7 @@ pub fn compress_hints(
     }
     let pool = threads::pool(threads)?;
     let made = compress(hints, &pool, out, observer, stop);
-    HintsSummary::of(hints.reader.height(), started, made)
+    HintsSummary::of(hints.reader.height(), started, made).map_err(remedy::of_output)
 }
 
 fn compress(

@@ -148,8 +148,7 @@ impl Workspace {
     /// room is given back; a full disk is told with what it takes to go on.
     pub fn fail(self, options: &Options, plan: &Plan, mut error: StoreError) -> StoreError {
         let is_saved = self.progress.is_file();
-        let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        if error.source.as_ref().is_some_and(|source| kinds.contains(&source.kind())) {
+        if error.is_full() {
             let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
             error.what += &match error.path.starts_with(&self.spill) {
                 _ if !plan.keeps => format!(

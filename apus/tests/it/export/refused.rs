@@ -169,7 +169,9 @@ fn a_full_disk_is_an_error_and_nothing_is_left() {
         let Some(output) = run_with_mounts(place.root(), &[], &script) else { return };
         let text = stderr(&output).to_lowercase();
         assert_ends(&output, 1, &[file]);
-        assert!(text.contains("no space left") || text.contains("is full"), "{text}");
+        assert!(text.contains("no space left") || text.contains("no storage space"), "{text}");
+        let remedy = "(the disk is full: free some space, or name a file on another disk";
+        assert!(text.contains(remedy), "{text}");
         assert_eq!(stdout(&output), "", "left on the disk");
     }
 }
