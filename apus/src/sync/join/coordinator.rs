@@ -190,8 +190,7 @@ impl<'a> Coordinator<'a> {
             until.is_due(is_done)
         });
         drop(queue);
-        gather(results)?;
-        job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
+        gather(results, job.fault()).map(drop)
     }
 
     fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
@@ -226,7 +225,7 @@ impl<'a> Coordinator<'a> {
             observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
             until.is_due(bytes.is_some())
         });
-        for PairedRange { done, counts } in gather(results)?.into_iter().flatten() {
+        for PairedRange { done, counts } in gather(results, None)?.into_iter().flatten() {
             paired.counts.add(&counts);
             paired.done[done].fill(true);
         }
@@ -260,8 +259,7 @@ impl<'a> Coordinator<'a> {
         let (checked, written) = checking.sequencer.into_written();
         state.checked = checked;
         state.undo.extend(written);
-        gather(results)?;
-        job.fault().map_or(Ok(()), |height| Err(Fault::Block(height)))
+        gather(results, job.fault()).map(drop)
     }
 
     /// Saves how far the join is: block and undo files and the index, the tables, and then the
@@ -275,21 +273,26 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-/// What all threads return, or the fault of one of them: an error of the operating system before
-/// the errors that it leads to in other threads.
-fn gather<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
-    let is_cause = |fault: &Fault| matches!(fault, Fault::Store(error) if error.source.is_some());
-    let (mut returned, mut first) = (Vec::new(), None);
+/// What all threads return, or the fault that counts: an error of the operating system, then those
+/// that it leads to in other threads, then the block that was refused at the height `refused`. The
+/// first pass goes on after such a block, which it reads again only if it hears of the refusal;
+/// damaged bytes, which count last, are found again.
+fn gather<T>(results: Vec<Result<T, Fault>>, refused: Option<u32>) -> Result<Vec<T>, Fault> {
+    let rank = |fault: &Fault| match fault {
+        Fault::Store(error) if error.source.is_some() => 0,
+        Fault::Store(_) => 1,
+        Fault::Block(_) => 2,
+        Fault::Damaged(..) | Fault::Stopped => 3,
+    };
+    let mut returned = Vec::new();
+    let mut faults: Vec<Fault> = refused.map(Fault::Block).into_iter().collect();
     for result in results {
         match result {
             Ok(value) => returned.push(value),
-            Err(fault) if is_cause(&fault) => return Err(fault),
-            Err(fault) => {
-                first.get_or_insert(fault);
-            }
+            Err(fault) => faults.push(fault),
         }
     }
-    first.map_or(Ok(returned), Err)
+    faults.into_iter().min_by_key(rank).map_or(Ok(returned), Err)
 }
 
 /// Cuts the partitions that are not done into about `count` consecutive ranges.
@@ -440,14 +443,16 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_system_counts_before_those_that_follow_from_it() {
+    fn the_cause_of_other_faults_counts_and_a_refused_block_before_damage() {
         let follows = || Fault::Store(StoreError::new("f", "an earlier write failed"));
         let full = Fault::Store(StoreError::full("f", "no room"));
-        let fault = gather(vec![Ok(1), Err(follows()), Err(full), Err(follows())]).err();
+        let fault = gather(vec![Ok(1), Err(follows()), Err(full), Err(follows())], Some(7)).err();
         assert!(matches!(fault, Some(Fault::Store(error)) if error.source.is_some()));
-        let fault = gather(vec![Err(Fault::Block(7)), Ok(1), Err(Fault::Block(8))]).err();
+        let fault = gather(vec![Ok(1), Err(Fault::Stopped), Err(follows())], Some(7)).err();
+        assert!(matches!(fault, Some(Fault::Store(_))));
+        let fault = gather(vec![Err(Fault::Stopped), Ok(1)], Some(7)).err();
         assert!(matches!(fault, Some(Fault::Block(7))));
-        assert_eq!(gather(vec![Ok(1), Ok(2)]).ok(), Some(vec![1, 2]));
+        assert_eq!(gather(vec![Ok(1), Ok(2)], None).ok(), Some(vec![1, 2]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use apus::sync::Options;
 use apus::wire::Chain;
 use apus_testchain::block::encode_block;
 
@@ -150,6 +151,24 @@ fn two_invalid_branches_stand_next_to_a_valid_one() {
         ]
     });
     assert_eq!(found.height(), TRUNK + 9);
+}
+
+/// Of three workers one is at the end of its span when another has read little of the third span.
+#[test]
+fn a_worker_refuses_a_block_and_then_another_finds_damage() {
+    let mut draft = Draft::new(185);
+    (FAULTS[0].1)(&mut draft);
+    draft.grow(414);
+    let blocks = draft.bytes();
+    let run = |options: Options, place: &Place| {
+        let sources =
+            [place.write("one", &damaged(&blocks, 97)), place.write("two", &blocks[97..=97])];
+        Outcome::of_sync(place, &Options { threads: 2, ..options }, &sources)
+    };
+    let (in_order, join) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
+    let expected = run(in_order.in_order(), &in_order);
+    assert_eq!(expected.height(), 185);
+    run(join.join(), &join).assert_same(&expected, "refused, and damaged");
 }
 
 #[test]
