@@ -73,8 +73,10 @@ impl From<ParseError> for Damaged {
 pub enum Taken {
     /// It has taken its output, or waits for the replay of its transaction.
     Met,
-    /// There is no such output before it.
+    /// No block of the join creates such an output.
     Unmet,
+    /// Only the block at this height creates the transaction, after the spend.
+    TooEarly(u32),
     /// Another spend takes the same output; the later of the two is in the block at this height.
     Twice(u32),
 }
@@ -235,9 +237,10 @@ impl Matcher {
     }
 
     /// The outputs of transactions for which a coin with the same txid may exist already in the
-    /// UTXO set that the join began with: those of blocks that BIP30 is looked up for.
+    /// UTXO set that the join began with: those of blocks that BIP30 is looked up for, and all
+    /// coinbases. Another transaction comes again only after a coinbase that it depends on has.
     pub fn may_exist(&self, bytes: &[u8]) -> Vec<OutPoint> {
-        let txs = self.txs.iter().filter(|tx| tx.ready != NOT_READY);
+        let txs = self.txs.iter().filter(|tx| tx.ready != NOT_READY || tx.code & 1 == 1);
         let outpoints = txs.flat_map(|tx| {
             let outputs = &self.outputs[tx.first_output as usize..tx.end_output as usize];
             let txid = txid_at(bytes, tx.at);
@@ -318,10 +321,11 @@ impl Matcher {
             }
             return Taken::Met;
         }
-        if (tx.code >> 1, tx.ready) > (spend.height, spend.place)
-            || tx.code >> 1 == spend.height && tx.ready == NOT_READY
+        let created = tx.code >> 1;
+        if (created, tx.ready) > (spend.height, spend.place)
+            || created == spend.height && tx.ready == NOT_READY
         {
-            return Taken::Unmet;
+            return Taken::TooEarly(created);
         }
         let outputs = &mut self.outputs[tx.first_output as usize..tx.end_output as usize];
         let Ok(at) = outputs.binary_search_by_key(vout, |output| output.vout) else {

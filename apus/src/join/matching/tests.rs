@@ -299,6 +299,10 @@ impl History {
                 Taken::Met => {}
                 Taken::Twice(height) => result.refuse(height),
                 Taken::Unmet => unmet.push(*spend),
+                Taken::TooEarly(created) => {
+                    result.refuse(created);
+                    unmet.push(*spend);
+                }
             };
             matcher.take_all(bytes, batch, &dropped, slice, note).unwrap();
         }
@@ -409,6 +413,37 @@ fn it_comes_to_what_a_map_comes_to() {
         from_base += all.values().filter(|(_, coin)| coin.0 >> 1 < 10).count();
     }
     assert!(taken > 2000 && overwritten > 30 && from_base > 500, "it was tried");
+}
+
+/// A block in which no transaction of a valid chain comes again.
+#[test]
+fn what_the_set_below_has_and_a_later_block_creates_is_a_fault() {
+    let (coinbase, payment) = (Hash([1; 32]), Hash([2; 32]));
+    let mut bytes = Vec::new();
+    let start = begin_batch(&mut bytes, 1);
+    for (txid, is_coinbase) in [(coinbase, true), (payment, false)] {
+        let created = Created { height: 60, is_coinbase, ready: None };
+        put_tx(&mut bytes, &txid, created, 1, [(0, &[7; 3][..])].into_iter());
+    }
+    end_batch(&mut bytes, start);
+    let mut matcher = Matcher::new();
+    let all = 0..bytes.len();
+    matcher.load(&bytes, std::slice::from_ref(&all), &HashSet::new()).unwrap();
+    assert_eq!(matcher.may_exist(&bytes), [out(coinbase, 0)]);
+    matcher.add_base(&bytes, &out(coinbase, 0), 40, vec![7; 3]);
+    let spends = [(coinbase, 70), (payment, 50), (payment, 70), (Hash([3; 32]), 50)];
+    let mut batch = Vec::new();
+    let start = begin_batch(&mut batch, 1);
+    for (txid, height) in spends {
+        put_spend(&mut batch, &Spend { outpoint: out(txid, 0), height, place: 0 });
+    }
+    end_batch(&mut batch, start);
+    let mut taken = Vec::new();
+    let note = |_: &Spend, how| taken.push(how);
+    matcher.take_all(&bytes, &batch, &HashSet::new(), None, note).unwrap();
+    assert_eq!(taken, [Taken::Met, Taken::TooEarly(60), Taken::Met, Taken::Unmet]);
+    let faults: Vec<_> = matcher.replayed(|_| BlockKind::Once).map(|(_, r)| r.fault).collect();
+    assert_eq!(faults, [Some(60)]);
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl<'a> Pairer<'a> {
         self.write_left(bytes, sink)
     }
 
-    /// Looks up which transactions of blocks that BIP30 is looked up for exist already.
+    /// Looks up which of the transactions that may exist already do.
     fn add_existing(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let Some(base) = self.base else { return Ok(()) };
         for (outpoint, coin) in base.existing(&self.matcher.may_exist(bytes))? {
@@ -211,7 +211,12 @@ impl<'a> Pairer<'a> {
             Taken::Met => {}
             Taken::Twice(height) => job.refuse(height),
             Taken::Unmet if base.is_some() => unmet.push(*spend),
-            Taken::Unmet => job.refuse(spend.height),
+            Taken::TooEarly(created) if base.is_some() => {
+                // If the set below has the coin, the transaction comes again at that height.
+                job.refuse(created);
+                unmet.push(*spend);
+            }
+            Taken::Unmet | Taken::TooEarly(_) => job.refuse(spend.height),
         };
         let take = |piece: &[u8]| -> Result<(), Fault> {
             matcher

@@ -133,39 +133,41 @@ pub fn check_on_base(kinds: &[Kind], change: impl Fn(&mut Options)) {
             bases.iter().cycle().skip(first).step_by(every(4)).take(4 / every(4)).enumerate()
         {
             let shape = SHAPES[(number / 4 + index) % SHAPES.len()];
-            kind.check_on_base(&draft, *base, shape, &change);
+            let due = |expected: &Outcome| kind.assert_due(&draft, expected);
+            compare_on_base(kind.name, &draft, *base, shape, &change, due);
         }
     }
 }
 
-impl Kind {
-    /// Compares a join above a UTXO set at height `base` with a sync in order above the same.
-    fn check_on_base(
-        &self,
-        draft: &Draft,
-        base: u32,
-        shape: Shape,
-        change: &impl Fn(&mut Options),
-    ) {
-        let place = Place::new(Chain::Regtest);
-        let sources = [place.write("blocks", &draft.bytes())];
-        let mut options = Options { stop_at_height: Some(base), ..place.in_order() };
+/// Compares a join above a UTXO set at height `base` with a sync in order above the same, which
+/// `check` looks at.
+fn compare_on_base(
+    name: &str,
+    draft: &Draft,
+    base: u32,
+    shape: Shape,
+    change: &impl Fn(&mut Options),
+    check: impl Fn(&Outcome),
+) {
+    let place = Place::new(Chain::Regtest);
+    let sources = [place.write("blocks", &draft.bytes())];
+    let mut options = Options { stop_at_height: Some(base), ..place.in_order() };
+    change(&mut options);
+    assert_eq!(try_sync_with(&options, &sources).unwrap().height, base);
+    place.shrink();
+    let run = |place: Place, mut options: Options| {
         change(&mut options);
-        assert_eq!(try_sync_with(&options, &sources).unwrap().height, base);
-        place.shrink();
-        let run = |place: Place, mut options: Options| {
-            change(&mut options);
-            Outcome::of_sync(&place, &options, &sources)
-        };
-        let copy = place.copy();
-        let options = copy.in_order();
-        let expected = run(copy, options);
-        self.assert_due(draft, &expected);
-        let options = shape.join(&place);
-        let joined = run(place, options);
-        joined.assert_same(&expected, &format!("{}, from {base}, {shape:?}", self.name));
-    }
+        Outcome::of_sync(&place, &options, &sources)
+    };
+    let copy = place.copy();
+    let options = copy.in_order();
+    let expected = run(copy, options);
+    check(&expected);
+    let options = shape.join(&place);
+    run(place, options).assert_same(&expected, &format!("{name}, from {base}, {shape:?}"));
+}
 
+impl Kind {
     /// Panics unless a sync in order refused what is due, so that the comparison with it says
     /// something.
     fn assert_due(&self, draft: &Draft, outcome: &Outcome) {

@@ -4,7 +4,7 @@ use apus::sync::Options;
 use apus::wire::Chain;
 use bitcoin::transaction::Transaction;
 
-use super::{Kind, MISSING, SHAPES, Shape, TRUNK, check};
+use super::{Kind, MISSING, SHAPES, Shape, TRUNK, check, compare_on_base};
 use crate::join::draft::{Draft, SUBSIDY, out, pay};
 use crate::support::outcome::Outcome;
 use crate::support::{Place, blocks};
@@ -195,34 +195,49 @@ fn a_transaction_comes_again_under_bip34() {
     }
 }
 
-/// A chain in which BIP34 comes into force at height 50, and a coinbase from before that is the
-/// one of block 115. Core does not look for repeats then, and the later coin replaces the earlier.
-fn repeated_under_bip34(spent_at: Option<u32>) -> Draft {
-    let mut whole = Draft::new(115);
-    let again = coinbase(&whole, 115);
-    whole = Draft::new(19);
-    whole.add_with_coinbase(&again, []);
-    whole.grow_to(114);
-    whole.add([]);
-    assert_eq!(coinbase(&whole, 115), again);
-    if let Some(height) = spent_at {
-        whole.grow_to(height - 1);
-        whole.add([pay([whole.coin(115)], [5])]);
-    }
+/// A chain in which BIP34 comes into force at height 50, and the coinbase of block 20 is that of
+/// the block at `again` too. Core does not look for repeats there, and the later coin replaces the
+/// earlier one, if that is unspent. `add` may add blocks between the two, and then on top.
+fn repeated_under_bip34(again: u32, add: impl Fn(&mut Draft, u32)) -> Draft {
+    let coinbase_again = coinbase(&Draft::new(again), again);
+    let mut whole = Draft::new(19);
+    whole.add_with_coinbase(&coinbase_again, []);
+    add(&mut whole, again - 1);
+    whole.grow_to(again);
+    assert_eq!(coinbase(&whole, again), coinbase_again);
+    add(&mut whole, u32::MAX);
     whole.grow(2);
     whole
+}
+
+/// BIP34 comes into force at block 50 of this chain.
+fn with_bip34_from_50(draft: &Draft) -> impl Fn(&mut Options) {
+    let bip34_hash = blocks::hash(draft.at(50));
+    move |options| {
+        options.network.bip34_height = 50;
+        options.network.bip34_hash = bip34_hash;
+    }
+}
+
+/// Spends the coinbase of block 20 at `height`, unless that is above `last`.
+fn spend_at(draft: &mut Draft, height: u32, last: u32) {
+    if (draft.height() + 1..=last).contains(&height) {
+        draft.grow_to(height - 1);
+        draft.add([pay([draft.coin(20)], [5])]);
+    }
 }
 
 #[test]
 fn a_coinbase_from_before_bip34_comes_again_where_nobody_looks() {
     for spent_at in [None, Some(120), Some(215), Some(216)] {
-        let draft = repeated_under_bip34(spent_at);
-        let bip34_hash = blocks::hash(draft.at(50));
+        let draft = repeated_under_bip34(115, |draft, last| {
+            spent_at.iter().for_each(|height| spend_at(draft, *height, last));
+        });
+        let change = with_bip34_from_50(&draft);
         let run = |options: &dyn Fn(&Place) -> Options| {
             let place = Place::new(Chain::Regtest);
             let mut options = options(&place);
-            options.network.bip34_height = 50;
-            options.network.bip34_hash = bip34_hash;
+            change(&mut options);
             let source = place.write("blocks", &draft.bytes());
             Outcome::of_sync(&place, &options, &[source])
         };
@@ -232,5 +247,46 @@ fn a_coinbase_from_before_bip34_comes_again_where_nobody_looks() {
             let what = format!("spent at {spent_at:?}, {threads} workers, {dbcache_bytes} bytes");
             joined.assert_same(&expected, &what);
         }
+    }
+}
+
+/// The coin of block 20 is in the UTXO set that a join begins with, or spent there, when block 125
+/// makes it again.
+#[test]
+fn a_coinbase_from_below_comes_again_where_nobody_looks() {
+    let heights: [&[u32]; 5] = [&[], &[122], &[122, 225], &[225], &[130]];
+    for (number, spent_at) in heights.into_iter().enumerate() {
+        let draft = repeated_under_bip34(125, |draft, last| {
+            spent_at.iter().for_each(|height| spend_at(draft, *height, last));
+        });
+        let change = with_bip34_from_50(&draft);
+        for (index, base) in [119, 121, 123, 124].into_iter().enumerate() {
+            let shape = SHAPES[(number + index) % SHAPES.len()];
+            let name = format!("spent at {spent_at:?}");
+            compare_on_base(&name, &draft, base, shape, &change, |_| {});
+        }
+    }
+}
+
+/// Block 121 spends the coinbase of block 20, and block 226 does so once more, after block 125 has
+/// made that coinbase again: with the same payment, whose coin was spent between the two.
+#[test]
+fn a_payment_from_below_comes_again_where_nobody_looks() {
+    let draft = repeated_under_bip34(125, |draft, last| {
+        let payment = pay([draft.coin(20)], [7]);
+        if last < u32::MAX {
+            draft.grow_to(120);
+            draft.add([payment.clone()]);
+            draft.grow(1);
+            draft.add([pay([out(&payment, 0)], [5])]);
+        } else {
+            draft.grow_to(225);
+            draft.add([payment]);
+        }
+    });
+    let change = with_bip34_from_50(&draft);
+    for (base, shape) in [(121, SHAPES[0]), (122, SHAPES[3]), (122, SHAPES[1]), (123, SHAPES[2])] {
+        let assert_valid = |expected: &Outcome| assert_eq!(expected.height(), draft.height());
+        compare_on_base("a payment", &draft, base, shape, &change, assert_valid);
     }
 }
