@@ -15,9 +15,14 @@ const PARTITION_BITS_MAX: u32 = 12;
 /// fits the second-level cache of most processors.
 const PARTITION_BYTES: u64 = 3 << 20;
 /// Bytes of memory that matching a partition takes for each byte of its outputs' records.
-pub(crate) const MATCHING_FACTOR: u64 = 2;
+const MATCHING_FACTOR: u64 = 2;
+/// Bytes of memory that matching takes for each byte of spends that may be of coins that were there
+/// before.
+const BYTES_PER_SPEND_BYTE: u64 = 2;
 /// The least that a worker has to match a partition; more than one transaction is split.
 const MATCHING_BYTES_MIN: u64 = 16 << 10;
+/// The most: the outputs of a slice are then about 2 GiB, and their offsets have 32 bits.
+const MATCHING_BYTES_MAX: u64 = 4 << 30;
 /// The bytes of a worker's own batch for each part, at least and at most.
 const BATCH_BYTES_MIN: usize = 512;
 const BATCH_BYTES_MAX: usize = 4096;
@@ -42,9 +47,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The bytes that each worker may take to match a partition.
-    pub fn matching_bytes(&self) -> u64 {
-        (self.bytes as u64 * 3 / 5 / self.workers.max(1) as u64).max(MATCHING_BYTES_MIN)
+    /// The number of slices in which a worker matches a partition with so many bytes of outputs'
+    /// records, and with so many of spends that it may have to look up: each fits in its share of
+    /// the memory.
+    pub fn slices(&self, outputs: u64, looked_up: u64) -> u64 {
+        let share = self.bytes as u64 * 3 / 5 / self.workers.max(1) as u64;
+        let share = share.clamp(MATCHING_BYTES_MIN, MATCHING_BYTES_MAX);
+        (outputs * MATCHING_FACTOR + looked_up * BYTES_PER_SPEND_BYTE).div_ceil(share).max(1)
     }
 }
 
@@ -206,6 +215,21 @@ mod tests {
             let coins = largest.unwrap() * 850_000 / 100 * COINS_PERCENT as usize;
             assert!(2 * coins <= bytes + 200 * MB, "{bytes}: {coins} bytes in a bucket");
         }
+    }
+
+    #[test]
+    fn what_is_matched_at_once_has_offsets_of_32_bits() {
+        let memory = Memory { bytes: 200 << 30, workers: 1 };
+        for gib in [1, 3, 4, 9, 40] {
+            let outputs = gib << 30;
+            let slices = memory.slices(outputs, 0);
+            // Slices are about equal, and each has some padding and whole transactions.
+            assert!(outputs / slices <= 3 << 30, "{gib} GiB in {slices} slices");
+            assert!(gib > 1 || slices == 1);
+        }
+        let memory = Memory { bytes: 100 << 20, workers: 2 };
+        assert_eq!([0, 15, 16].map(|mb| memory.slices(mb << 20, 0)), [1, 1, 2]);
+        assert_eq!(memory.slices(10 << 20, 10 << 20), 2);
     }
 
     #[test]

@@ -188,10 +188,10 @@ impl Matcher {
             // The length comes after the VARINT of the index.
             let at = before + crate::wire::varint_len(vout.into());
             debug_assert!(at < start && start <= end);
-            self.outputs.push(Output { vout, at: at as u32, taker: UNTAKEN });
+            self.outputs.push(Output { vout, at: offset(at), taker: UNTAKEN });
         }
         let tx = Tx {
-            at: at as u32,
+            at: offset(at),
             code: created.code(),
             ready: created.ready.unwrap_or(NOT_READY),
             first_output,
@@ -430,6 +430,15 @@ impl Matcher {
         };
         self.sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| txid(a.1).cmp(txid(b.1))));
     }
+}
+
+/// An offset in what is loaded at a time.
+///
+/// # Panics
+/// It has more than 32 bits: [`Memory::slices`](super::Memory::slices) keeps slices smaller.
+#[inline]
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).expect("less than 4 GiB is loaded at a time")
 }
 
 fn created(tx: Tx) -> Created {

@@ -25,7 +25,7 @@ mod window;
 
 pub(crate) use batch::BatchWriter;
 pub use batch::{NoBatch, for_each_batch};
-pub(crate) use layout::{Layout, MATCHING_FACTOR, Memory};
+pub(crate) use layout::{Layout, Memory};
 pub use matching::{Damaged, MatchedOutput, Matcher, Taken};
 pub use record::{Created, Spend, put_spend, put_tx};
 pub use replay::{BlockKind, Replayed, ReplayedCoin};

@@ -15,15 +15,10 @@ use crate::coins::{
 };
 use crate::disk::{PartBuffer, StoreError};
 use crate::join::{
-    BatchWriter, Damaged, Layout, MATCHING_FACTOR, MatchedOutput, Matcher, Spend, Taken,
-    put_late_coin,
+    BatchWriter, Damaged, Layout, MatchedOutput, Matcher, Spend, Taken, put_late_coin,
 };
 use crate::sync::clock::Stage;
 use crate::wire::{Cursor, OutPoint, put_varint};
-
-/// Bytes of memory that matching takes for each byte of spends that may be of coins that were there
-/// before.
-const BYTES_PER_SPEND_BYTE: u64 = 2;
 
 /// A thread of the second pass.
 pub(super) struct Pairer<'a> {
@@ -103,14 +98,10 @@ impl<'a> Pairer<'a> {
 
     fn partition(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
         let (parts, layout) = (self.job.parts, self.job.layout);
-        let outputs = parts.bytes(layout.outputs(partition)) * MATCHING_FACTOR;
-        let spends = match self.base {
-            Some(_) => parts.bytes(layout.spends(partition)) * BYTES_PER_SPEND_BYTE,
-            None => 0,
-        };
-        let memory = self.job.memory.matching_bytes();
-        match (outputs + spends).div_ceil(memory) {
-            0 | 1 => self.whole(partition, sink),
+        let looked_up = self.base.map_or(0, |_| parts.bytes(layout.spends(partition)));
+        let outputs = parts.bytes(layout.outputs(partition));
+        match self.job.memory.slices(outputs, looked_up) {
+            1 => self.whole(partition, sink),
             slices => self.sliced(partition, slices, sink),
         }
     }
