@@ -32,10 +32,13 @@ const BATCHES_BYTES: usize = 4 << 20;
 /// most, unless so many buckets would take more memory for their pieces.
 const BUCKET_BYTES_MAX: u64 = 32 << 20;
 const BUCKET_BYTES_MIN: u64 = 64 << 10;
+/// The share of the memory for a bucket: one part of so many.
+const BUCKET_SHARE: u64 = 8;
 /// Records of outputs that reach a partition, in bytes for 100 bytes of blocks; measured from 25 to
 /// 130.
 const OUTPUTS_PERCENT: u64 = 60;
-/// Spent coins, in bytes for 100 bytes of blocks.
+/// Spent coins, in bytes for 100 bytes of blocks: on average, since a block of 1 MB may spend 240
+/// MB of coins with long scripts.
 const COINS_PERCENT: u64 = 20;
 
 /// The memory that a join may take, and how many threads share it.
@@ -47,6 +50,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// The most bytes of a bucket that are in memory at a time, where the bucket's blocks have
+    /// `block_bytes`: a share of the memory, or what buckets are made for and as much again. The
+    /// coins of one block are never divided.
+    pub fn bucket_bytes(&self, block_bytes: u64) -> u64 {
+        (self.bytes as u64 / BUCKET_SHARE).max(block_bytes / 100 * 2 * COINS_PERCENT)
+    }
+
     /// The number of slices in which a worker matches a partition with so many bytes of outputs'
     /// records, and with so many of spends that it may have to look up: each fits in its share of
     /// the memory.
@@ -81,7 +91,8 @@ impl Layout {
         let bits = wanted.next_power_of_two().ilog2();
         let most = most.clamp(PARTITION_BITS_MIN, PARTITION_BITS_MAX);
         let partition_bits = bits.clamp(PARTITION_BITS_MIN, most);
-        let bucket_bytes = (memory.bytes as u64 / 8).clamp(BUCKET_BYTES_MIN, BUCKET_BYTES_MAX);
+        let bucket_bytes = memory.bytes as u64 / BUCKET_SHARE;
+        let bucket_bytes = bucket_bytes.clamp(BUCKET_BYTES_MIN, BUCKET_BYTES_MAX);
         // Pieces for all buckets then take as much as one bucket: 100 MB for 150 GB of coins.
         let balanced = (all / 100 * COINS_PERCENT * PIECE_BYTES_MIN as u64).isqrt();
         let bucket_bytes = bucket_bytes.max(balanced);

@@ -211,6 +211,15 @@ impl<'a> BlockRecord<'a> {
     }
 }
 
+impl BlockRecord<'_> {
+    /// The height of the block.
+    pub(crate) fn height(&self) -> u32 {
+        match self {
+            Self::Block(BlockCoins { height, .. }) | Self::Late(LateCoin { height, .. }) => *height,
+        }
+    }
+}
+
 /// Reads as many bytes as a VARINT before them says.
 #[inline]
 fn sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {

@@ -57,6 +57,13 @@ pub struct EncodedUndo {
     record: Vec<u8>,
 }
 
+impl EncodedUndo {
+    /// The bytes that it takes in the file.
+    pub fn bytes(&self) -> usize {
+        self.record.len()
+    }
+}
+
 impl BlockFiles {
     /// The files in `directory` (Core's `blocks`), which the block index describes with `infos`.
     pub fn new(

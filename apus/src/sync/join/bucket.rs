@@ -16,7 +16,7 @@ use crate::disk::{PartBuffer, StoreError};
 use crate::join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
 use crate::wire::Cursor;
 
-/// Buckets in memory at a time: one that is worked on, and the next.
+/// Buckets, or parts of them, in memory at a time: one that is worked on, and the next.
 const BUCKETS_IN_MEMORY: usize = 2;
 /// How many coins ahead of the one that is read memory is asked for: partitions have met them in no
 /// order.
@@ -42,50 +42,99 @@ struct Late {
     len: u32,
 }
 
+/// Heights whose spent coins are loaded together, and the bytes of their records.
+type Cut = (Range<u32>, u64);
+
+/// Calls `each` with every record of a bucket and its bytes, which end with the list or the coin.
+/// Records of the sources in `dropped` do not count.
+fn for_each_record(
+    job: &Job,
+    dropped: &HashSet<u32>,
+    bucket: usize,
+    mut each: impl FnMut(&BlockRecord, &[u8]) -> Result<(), Damaged>,
+) -> Result<(), StoreError> {
+    let part = job.layout.first_bucket() + bucket;
+    job.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
+        let read = for_each_batch(piece, 0..piece.len(), |source, records| {
+            let records = &piece[records];
+            let mut cursor = Cursor::new(records);
+            while cursor.remaining() > 0 && !dropped.contains(&source) {
+                let start = cursor.position();
+                let record = BlockRecord::read(&mut cursor)?;
+                each(&record, &records[start..cursor.position()])?;
+            }
+            Ok(())
+        });
+        read.map_err(|damaged: Damaged| damaged_part(job.parts.path(), &damaged))
+    })
+}
+
+/// Cuts the heights of a bucket where it has more coins than may be in memory at a time.
+fn cut(job: &Job, dropped: &HashSet<u32>, bucket: usize) -> Result<VecDeque<Cut>, StoreError> {
+    let heights = job.layout.heights(bucket);
+    let steps = job.plan.steps.iter().skip(job.plan.index(heights.start)).take(heights.len());
+    let most = job.memory.bucket_bytes(steps.map(|step| step.weight).sum());
+    let bytes = job.parts.bytes(job.layout.first_bucket() + bucket);
+    if bytes <= most {
+        return Ok(VecDeque::from([(heights, bytes)]));
+    }
+    let mut sizes = vec![0; heights.len()];
+    for_each_record(job, dropped, bucket, |record, bytes| {
+        let index = record.height().checked_sub(heights.start).ok_or(Damaged)?;
+        *sizes.get_mut(index as usize).ok_or(Damaged)? += bytes.len() as u64;
+        Ok(())
+    })?;
+    let mut cuts: VecDeque<Cut> = VecDeque::new();
+    for (height, size) in heights.zip(sizes) {
+        match cuts.back_mut() {
+            Some((heights, bytes)) if *bytes + size <= most => {
+                heights.end = height + 1;
+                *bytes += size;
+            }
+            _ => cuts.push_back((height..height + 1, size)),
+        }
+    }
+    let parts = cuts.len();
+    tracing::debug!(target: "validation", bucket, parts, "a bucket is larger than its memory");
+    Ok(cuts)
+}
+
 impl Bucket {
-    /// Reads a bucket. Records of the sources in `dropped` do not count.
-    fn load(job: &Job, bucket: usize, dropped: &HashSet<u32>) -> Result<Self, StoreError> {
-        let mut bytes = Vec::new();
-        let part = job.layout.first_bucket() + bucket;
-        bytes.reserve_exact(job.parts.bytes(part) as usize);
-        job.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
-            bytes.extend_from_slice(piece);
-            Ok::<(), StoreError>(())
-        })?;
-        let heights = job.layout.heights(bucket);
+    /// Reads those records of a bucket that are of these heights.
+    fn load(
+        job: &Job,
+        dropped: &HashSet<u32>,
+        bucket: usize,
+        (heights, bytes): Cut,
+    ) -> Result<Self, StoreError> {
         let blocks = vec![None; heights.len()];
-        let mut bucket = Self { heights, bytes, blocks, late: Vec::new() };
-        bucket.index(dropped).map_err(|damaged| damaged_part(job.parts.path(), &damaged))?;
-        Ok(bucket)
+        let bytes = Vec::with_capacity(bytes as usize);
+        let mut loaded = Self { heights, bytes, blocks, late: Vec::new() };
+        for_each_record(job, dropped, bucket, |record, bytes| {
+            loaded.add(record, bytes);
+            Ok(())
+        })?;
+        loaded.late.sort_unstable_by_key(|late| (late.height, late.place));
+        Ok(loaded)
     }
 
-    fn index(&mut self, dropped: &HashSet<u32>) -> Result<(), Damaged> {
-        let Self { heights, bytes, blocks, late } = self;
-        // A record's offset from its slice.
-        let offset = |slice: &[u8]| slice.as_ptr() as usize - bytes.as_ptr() as usize;
-        for_each_batch(bytes, 0..bytes.len(), |source, records| {
-            if dropped.contains(&source) {
-                return Ok(());
+    /// Adds a record, if it is of these heights.
+    fn add(&mut self, record: &BlockRecord, bytes: &[u8]) {
+        if !self.heights.contains(&record.height()) {
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        let end = self.bytes.len();
+        match *record {
+            BlockRecord::Block(BlockCoins { height, digest, list }) => {
+                let index = height - self.heights.start;
+                self.blocks[index as usize] = Some((digest, end - list.len()..end));
             }
-            let mut cursor = Cursor::new(&bytes[records]);
-            while cursor.remaining() > 0 {
-                match BlockRecord::read(&mut cursor)? {
-                    BlockRecord::Block(BlockCoins { height, digest, list }) => {
-                        let index = height.checked_sub(heights.start).ok_or(Damaged)?;
-                        let block = blocks.get_mut(index as usize).ok_or(Damaged)?;
-                        let start = offset(list);
-                        *block = Some((digest, start..start + list.len()));
-                    }
-                    BlockRecord::Late(LateCoin { height, place, coin }) => {
-                        let (start, len) = (offset(coin), coin.len() as u32);
-                        late.push(Late { height, place, start, len });
-                    }
-                }
+            BlockRecord::Late(LateCoin { height, place, coin }) => {
+                let (start, len) = (end - coin.len(), coin.len() as u32);
+                self.late.push(Late { height, place, start, len });
             }
-            Ok::<(), Damaged>(())
-        })?;
-        late.sort_unstable_by_key(|late| (late.height, late.place));
-        Ok(())
+        }
     }
 
     /// What the first pass left of the block at `height`.
@@ -120,16 +169,43 @@ pub(super) struct BlockQueue<'a> {
 struct QueueState {
     /// The next block, by index among the steps.
     next: usize,
-    next_bucket: usize,
-    is_loading: bool,
+    /// `None` while a thread loads.
+    loader: Option<Loader>,
     loaded: VecDeque<Arc<Bucket>>,
+}
+
+/// What is to be loaded next.
+struct Loader {
+    /// The rest of the bucket before `next_bucket`.
+    cuts: VecDeque<Cut>,
+    next_bucket: usize,
+}
+
+impl Loader {
+    /// Loads the coins of the next blocks, none of which is below the height `from`.
+    fn load(&mut self, job: &Job, dropped: &HashSet<u32>, from: u32) -> Result<Bucket, StoreError> {
+        if self.cuts.is_empty() {
+            self.cuts = cut(job, dropped, self.next_bucket)?;
+            self.next_bucket += 1;
+        }
+        while self.cuts.len() > 1 && self.cuts[0].0.end <= from {
+            self.cuts.pop_front();
+        }
+        let next = self.cuts.pop_front().expect("a bucket has heights");
+        Bucket::load(job, dropped, self.next_bucket - 1, next)
+    }
+
+    fn is_done(&self, buckets: usize) -> bool {
+        self.cuts.is_empty() && self.next_bucket == buckets
+    }
 }
 
 impl<'a> BlockQueue<'a> {
     /// The blocks from `next` on, by index among the steps.
     pub fn new(job: &'a Job<'a>, dropped: &'a HashSet<u32>, next: usize) -> Self {
         let next_bucket = job.layout.bucket_of(job.plan.height(next));
-        let state = QueueState { next, next_bucket, is_loading: false, loaded: VecDeque::new() };
+        let loader = Some(Loader { cuts: VecDeque::new(), next_bucket });
+        let state = QueueState { next, loader, loaded: VecDeque::new() };
         Self { job, dropped, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -146,15 +222,14 @@ impl<'a> BlockQueue<'a> {
             if state.loaded.front().is_some_and(|bucket| bucket.heights.end <= height) {
                 state.loaded.pop_front();
             }
-            let more = state.next_bucket < job.layout.buckets();
-            if more && !state.is_loading && state.loaded.len() < BUCKETS_IN_MEMORY {
-                let bucket = state.next_bucket;
-                state.next_bucket += 1;
-                state.is_loading = true;
+            let (has_room, buckets) =
+                (state.loaded.len() < BUCKETS_IN_MEMORY, job.layout.buckets());
+            let loads = |loader: &mut Loader| has_room && !loader.is_done(buckets);
+            if let Some(mut loader) = state.loader.take_if(loads) {
                 drop(state);
-                let loaded = Bucket::load(job, bucket, self.dropped);
+                let loaded = loader.load(job, self.dropped, height);
                 state = self.lock();
-                state.is_loading = false;
+                state.loader = Some(loader);
                 self.changed.notify_all();
                 state.loaded.push_back(Arc::new(loaded?));
                 continue;
@@ -171,5 +246,81 @@ impl<'a> BlockQueue<'a> {
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Caching, Disk, Parts};
+    use crate::hash::HashKey;
+    use crate::join::{Layout, Memory, put_block_coins, put_late_coin};
+    use crate::sync::block::step::Step;
+    use crate::sync::join::plan::Plan;
+    use crate::sync::node::{Coins, Node};
+    use crate::sync::options::Options;
+    use crate::sync::sources::Place;
+    use crate::wire::{Chain, Network};
+
+    const BLOCKS: u32 = 10;
+    /// The bytes that a block spends of coins that were met early, and of each of three met late.
+    const EARLY: usize = 60_000;
+    const LATE: usize = 10_000;
+
+    /// Appends what the passes before leave of [`BLOCKS`] blocks, as batches of one record.
+    fn append_records(parts: &Parts, bucket: usize) {
+        let append = |source: u32, put: &dyn Fn(&mut Vec<u8>)| {
+            let mut batch = Vec::new();
+            put(&mut batch);
+            let head = [source, batch.len() as u32].map(u32::to_le_bytes).concat();
+            parts.append(bucket, &[head, batch].concat()).unwrap();
+        };
+        for height in (1..=BLOCKS).rev() {
+            for place in [7, 2, 5] {
+                let coin = vec![height as u8; LATE];
+                append(2, &|out| put_late_coin(out, height, place, 4, &coin));
+                // A source that was given up.
+                append(9, &|out| put_late_coin(out, height, place + 1, 4, &coin));
+            }
+            let list = vec![height as u8; EARLY];
+            let coins = BlockCoins { height, digest: Some([height as u8; 16]), list: &list };
+            append(1, &|out| put_block_coins(out, &coins));
+        }
+    }
+
+    #[test]
+    fn coins_that_exceed_memory_come_a_few_blocks_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
+        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let mut plan = Plan::new(&node, id);
+        plan.steps = vec![Step { id, place: Place::Peers, weight: 1_000 }; BLOCKS as usize];
+        let memory = Memory { bytes: 1 << 20, workers: 2 };
+        let layout = Layout::new(1, &[1_000; BLOCKS as usize], memory);
+        assert_eq!(layout.buckets(), 1);
+        let spill = place.path().join("spill");
+        let parts = Parts::new(&Disk::new(), spill, layout.parts(), 4096, Caching::PageCache);
+        append_records(&parts, layout.first_bucket());
+        let (shared, _) = node.split();
+        let hash_key = HashKey::new([4; 32]);
+        let job = Job::new(&shared, &plan, &layout, memory, &parts, &hash_key);
+        let (dropped, halt) = (HashSet::from([9]), AtomicBool::new(false));
+        let queue = BlockQueue::new(&job, &dropped, 0);
+        let (mut taken, mut largest) = (0, 0);
+        while let Ok(Some((index, bucket))) = queue.take(&halt) {
+            let height = index as u32 + 1;
+            let block = bucket.block(height).unwrap();
+            assert!(
+                block.digest == Some([height as u8; 16]) && block.list == vec![height as u8; EARLY]
+            );
+            let late: Vec<u32> = bucket.late(height).map(|(place, _)| place).collect();
+            assert_eq!(late, [2, 5, 7]);
+            assert!(bucket.late(height).all(|(_, coin)| coin[1..] == vec![height as u8; LATE]));
+            (taken, largest) = (taken + 1, largest.max(bucket.bytes.len()));
+        }
+        assert_eq!(taken, BLOCKS);
+        // What one block spends does not leave room for a second one.
+        assert!(largest < EARLY + 4 * LATE, "{largest} bytes at a time");
     }
 }

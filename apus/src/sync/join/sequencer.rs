@@ -12,6 +12,8 @@ use crate::store::{BlockFiles, EncodedUndo};
 /// How many blocks may be finished before one that is not. Their undo data waits in memory, 100 KB
 /// to 1 MB each.
 const AHEAD_MAX: usize = 64;
+/// The bytes of undo data that may wait: as many blocks may have 240 MB each.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
 /// How often a thread that waits looks at whether all are to end.
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -26,6 +28,8 @@ struct Line {
     /// The block whose turn it is, by index among the steps.
     next: usize,
     waiting: BTreeMap<usize, Option<Undo>>,
+    /// Of all undo data that waits.
+    waiting_bytes: usize,
     written: Vec<UndoAt>,
 }
 
@@ -39,15 +43,19 @@ pub(super) struct Undo {
 impl<'a> Sequencer<'a> {
     /// A line in which it is the turn of the block at index `next`.
     pub fn new(files: &'a BlockFiles, next: usize) -> Self {
-        let line = Line { next, waiting: BTreeMap::new(), written: Vec::new() };
+        let (waiting, waiting_bytes, written) = (BTreeMap::new(), 0, Vec::new());
+        let line = Line { next, waiting, waiting_bytes, written };
         Self { files, line: Mutex::new(line), moved: Condvar::new() }
     }
 
-    /// Waits until the block at `index` is near enough to the front of the line; returns false if
-    /// `is_vain` is true before that: then blocks at the front may never be finished.
+    /// Waits until the block at `index` is near enough to the front of the line, and little enough
+    /// undo data waits, unless it is the first in line; returns false if `is_vain` is true before
+    /// that: then blocks at the front may never be finished.
     pub fn wait_for_room(&self, index: usize, is_vain: impl Fn() -> bool) -> bool {
         let mut line = self.lock();
-        while index > line.next + AHEAD_MAX {
+        let has_room =
+            |line: &Line| line.waiting_bytes <= AHEAD_BYTES_MAX && index <= line.next + AHEAD_MAX;
+        while index != line.next && !has_room(&line) {
             if is_vain() {
                 return false;
             }
@@ -61,11 +69,13 @@ impl<'a> Sequencer<'a> {
     /// appends all whose turn it is.
     pub fn finish(&self, index: usize, undo: Option<Undo>) -> Result<(), StoreError> {
         let mut line = self.lock();
+        line.waiting_bytes += undo.as_ref().map_or(0, |undo| undo.record.bytes());
         line.waiting.insert(index, undo);
         loop {
             let next = line.next;
             let Some(undo) = line.waiting.remove(&next) else { break };
             if let Some(Undo { file, height, record }) = undo {
+                line.waiting_bytes -= record.bytes();
                 let pos = self.files.append_encoded_undo(file, height, record)?;
                 line.written.push(UndoAt { index: next as u32, pos });
             }
@@ -184,5 +194,21 @@ mod tests {
         let (finished, written) = sequencer.into_written();
         assert_eq!(finished, 10);
         assert_eq!(written.iter().map(|undo| undo.index).max(), Some(8));
+    }
+
+    #[test]
+    fn undo_data_that_waits_has_a_bounded_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = with_block(dir.path());
+        let sequencer = Sequencer::new(&files, 0);
+        let record = files.encode_undo(&vec![0; AHEAD_BYTES_MAX + 1], &prev(2));
+        assert!(sequencer.wait_for_room(2, || true));
+        sequencer.finish(2, Some(Undo { file: 0, height: 2, record })).unwrap();
+        assert!(!sequencer.wait_for_room(1, || true) && !sequencer.wait_for_room(3, || true));
+        for index in [0, 1] {
+            assert!(sequencer.wait_for_room(index, || true), "the first in line");
+            sequencer.finish(index, undo(&files, index)).unwrap();
+        }
+        assert!(sequencer.wait_for_room(4, || true), "it is written");
     }
 }

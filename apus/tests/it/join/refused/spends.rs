@@ -227,7 +227,7 @@ fn crowd(draft: &mut Draft) -> Vec<bitcoin::OutPoint> {
     unspent
 }
 
-pub const CROWDED: [Kind; 6] = [
+pub const CROWDED: [Kind; 8] = [
     Kind::valid("txids in one partition", |draft| {
         let unspent = crowd(draft);
         draft.grow(1);
@@ -272,7 +272,26 @@ pub const CROWDED: [Kind; 6] = [
         draft.add([pay([out(&parent, 4500), out(&parent, 1)], [1])]);
         draft.grow(1);
     }),
+    missing("a coin with a long script twice", FIRST + 6, |draft| {
+        let coins = long_scripts(draft);
+        draft.add([pay([coins[41]], [1])]);
+    }),
+    Kind::valid("blocks that spend many times their own bytes", |draft| {
+        let coins = long_scripts(draft);
+        draft.add([pay([coins[99]], [1])]);
+    }),
 ];
+
+/// Makes 100 coins with scripts of 8,900 bytes, and five blocks that spend ten each.
+fn long_scripts(draft: &mut Draft) -> Vec<bitcoin::OutPoint> {
+    let push = [&[0x4d, 0x08, 0x02][..], &[7; 520]].concat();
+    let script = [push.repeat(17), vec![0x51]].concat();
+    let parent = pay_to(&[draft.coin(1)], (0..100).map(|i| (i, script.clone())));
+    let coins: Vec<bitcoin::OutPoint> = (0..100).map(|vout| out(&parent, vout)).collect();
+    draft.add([parent]);
+    coins[..50].chunks(10).for_each(|coins| draft.add([pay_to(coins, [(1, vec![0x51])])]));
+    coins
+}
 
 #[test]
 fn all_txids_are_in_one_partition() {
