@@ -122,8 +122,8 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     let fixed = |text: &str| Some(text.to_string());
     if path.starts_with(options.join_path()) || path.starts_with(options.spill_path()) {
         return Some(format!(
-            "remove {}, and the same command starts the join over; or sync with --method=order, \
-             which makes no such files",
+            "remove {}, and the same command starts the join over, on another disk with \
+             --spilldir; or sync with --method=order, which makes no such files",
             options.join_path().display()
         ));
     }

@@ -1,7 +1,10 @@
 //! Files of saved progress: what they hold between their first bytes and a checksum, and the forms
 //! that all of them use.
 
+use std::path::Path;
+
 use super::outcome::Counts;
+use crate::disk::StoreError;
 use crate::hash::sha256d;
 use crate::wire::{Cursor, ParseError};
 
@@ -21,6 +24,17 @@ pub(super) fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
         return None;
     }
     content.strip_prefix(magic)
+}
+
+/// Words for saved progress of `work` that is there and cannot be read.
+pub(super) fn unreadable(path: &Path, work: &str) -> String {
+    let path = path.display();
+    format!("{path}: it is damaged, or another version of Apus has saved it: {work} starts over")
+}
+
+/// Words for damage to the temporary files of `work`.
+pub(super) fn begun_again(error: &StoreError, work: &str) -> String {
+    format!("{error}: the temporary files are removed, and {work} starts over")
 }
 
 /// Appends bytes after their length, which may be more than a CompactSize of a message allows.

@@ -19,6 +19,7 @@ use crate::sync::node::Node;
 use crate::sync::outcome::Counts;
 use crate::sync::peers::{Wanted, store_left};
 use crate::sync::progress::Observer;
+use crate::sync::sealed::begun_again;
 
 /// How a join ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +57,9 @@ pub(crate) fn build(
         Workspace::forget(node)?;
         return Ok(below.map_or(Joined::Done { left_amount: 0 }, Joined::Below));
     }
-    let mut work = Workspace::begin(node, &plan)?;
-    let read_before = work.state.read().counts;
+    let mut work = Workspace::begin(node, &plan, observer)?;
+    let mut read_before = work.state.read().counts;
+    let mut is_second = false;
     while !plan.steps.is_empty() {
         let ended = attempt(node, &mut plan, &mut work, observer, stop);
         store_left(node)?;
@@ -71,6 +73,15 @@ pub(crate) fn build(
                 return Ok(Joined::Stopped);
             }
             Err(Fault::Stopped) => unreachable!("threads end with the coordinator"),
+            // A disk that damages them once more would do so forever.
+            Err(Fault::Store(error)) if work.is_damaged(&error) && !is_second => {
+                observer.note(&begun_again(&error, "the join"));
+                is_second = true;
+                *spilled += work.spilled_bytes();
+                work = begin_again(node, &mut plan, work, observer)?;
+                read_before = work.state.read().counts;
+                continue;
+            }
             Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
             Err(Fault::Block(height)) => height,
             Err(Fault::Damaged(step, what)) => {
@@ -89,6 +100,19 @@ pub(crate) fn build(
     let left_amount = work.state.paired.counts.left_amount;
     work.remove(&node.options)?;
     Ok(below.map_or(Joined::Done { left_amount }, Joined::Below))
+}
+
+/// Gives up what the passes have done so far, and begins with the first one.
+fn begin_again(
+    node: &mut Node,
+    plan: &mut Plan,
+    work: Workspace,
+    observer: &dyn Observer,
+) -> Result<Workspace, StoreError> {
+    drop(work);
+    Workspace::forget(node)?;
+    plan.find_places_again(node);
+    Workspace::begin(node, plan, observer)
 }
 
 /// Empties the cache of coins, of which a join writes other versions to the tables.

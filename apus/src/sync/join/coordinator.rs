@@ -404,7 +404,7 @@ mod tests {
         let mut plan = Plan::new(&node, id);
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
-        let mut workspace = Workspace::begin(&mut node, &plan).unwrap();
+        let mut workspace = Workspace::begin(&mut node, &plan, &Unobserved).unwrap();
         workspace.memory.workers = 3;
         change(&mut workspace);
         let (shared, ledger) = node.split();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_of_other_faults_counts_and_a_refused_block_before_damage() {
+    fn of_faults_their_cause_counts_and_then_a_refused_block() {
         let follows = || Fault::Store(StoreError::new("f", "an earlier write failed"));
         let full = Fault::Store(StoreError::full("f", "no room"));
         let fault = gather(vec![Ok(1), Err(follows()), Err(full), Err(follows())], Some(7)).err();

@@ -16,6 +16,8 @@ use crate::store::IndexRecord;
 use crate::sync::commit::Ledger;
 use crate::sync::node::Node;
 use crate::sync::options::Options;
+use crate::sync::progress::Observer;
+use crate::sync::sealed::{begun_again, unreadable};
 use crate::sync::space;
 use crate::sync::threads;
 use crate::sync::words::size;
@@ -45,14 +47,23 @@ pub(super) struct Workspace {
 
 impl Workspace {
     /// Takes up what an interrupted join has saved, if that was the same work and the blocks that
-    /// it counts are stored where they were; else begins from nothing.
+    /// it counts are stored where they were; else begins from nothing. Where saved work is damaged
+    /// or gone, `observer` is told.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn begin(node: &mut Node, plan: &Plan) -> Result<Self, StoreError> {
+    pub fn begin(
+        node: &mut Node,
+        plan: &Plan,
+        observer: &dyn Observer,
+    ) -> Result<Self, StoreError> {
         let target = plan.chain.tip().unwrap_or(node.tip());
         let key = key(node, target);
         let saved = directory::load(node.dir.disk(), &node.options)?;
+        let progress = progress_path(&node.options);
+        if saved.is_none() && progress.is_file() {
+            observer.note(&unreadable(&progress, "the join"));
+        }
         let fits = |saved: &Saved| {
             saved.key == key
                 && may_carry_on_at(&saved.spill, &node.options)
@@ -66,14 +77,14 @@ impl Workspace {
                     return Ok(work);
                 }
                 Err(error) if is_refused(&error) => return Err(error),
-                Err(error) => tracing::warn!("the join starts over: {error}"),
+                Err(error) => observer.note(&begun_again(&error, "the join")),
             }
         }
         Self::forget(node)?;
         let memory = memory(node);
         let sizes: Vec<u64> = plan.steps.iter().map(|step| step.weight).collect();
         let layout = Layout::new(plan.first_height, &sizes, memory);
-        let (spill, progress) = (node.options.spill_path(), progress_path(&node.options));
+        let spill = node.options.spill_path();
         // Where nothing can be written, the join ends before it begins.
         node.dir.disk().create_dir_all(&spill)?;
         directory::note(node.dir.disk(), &node.options)?;
@@ -142,6 +153,11 @@ impl Workspace {
         directory::remove_progress(&disk, &progress)?;
         parts.destroy()?;
         directory::remove(&disk, &[options.join_path(), spill])
+    }
+
+    /// Whether the error is that temporary files are not what this or an earlier run has written.
+    pub fn is_damaged(&self, error: &StoreError) -> bool {
+        error.source.is_none() && error.path.starts_with(&self.spill)
     }
 
     /// Ends the work for an error of the disk. If a later run has nothing to carry on from, all

@@ -58,7 +58,7 @@ fn build_all<A: Aggregate>(
 ) -> Result<(), Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
-    let (work, state) = begin::<A>(node, claim, plan, &directory, stop)?;
+    let (work, state) = begin::<A>(node, claim, plan, &directory, observer, stop)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
         threads: node.options.threads,

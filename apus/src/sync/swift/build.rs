@@ -19,6 +19,7 @@ use crate::sync::options::AggregateKind;
 use crate::sync::outcome::{Activated, SavedBlocks};
 use crate::sync::peers::{download, store_left_from};
 use crate::sync::progress::Observer;
+use crate::sync::sealed::begun_again;
 use crate::sync::sources::Place;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
@@ -91,7 +92,7 @@ fn build_branch(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
-    let mut is_said = false;
+    let (mut is_said, mut is_second) = (false, false);
     loop {
         store_base(node, stop).map_err(Fault::Store)?;
         if store_recent(node, target, mode, observer, stop)? == Activated::Stopped {
@@ -115,7 +116,15 @@ fn build_branch(
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
                 take_another_copy(node, step, &what, stop).map_err(Fault::Store)?;
             }
-            other => return other,
+            // A disk that damages it once more would do so forever.
+            Err(fault) => {
+                let damage = fault.damage_to_saved(node).filter(|_| !is_second);
+                let Some(error) = damage else { return Err(fault) };
+                observer.note(&begun_again(error, "SwiftSync"));
+                is_second = true;
+                forget(node).map_err(Fault::Store)?;
+            }
+            Ok(stopped) => return Ok(stopped),
         }
     }
 }

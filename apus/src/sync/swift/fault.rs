@@ -71,13 +71,19 @@ impl Fault {
 
     /// Whether a later run may carry on from what was saved, once the cause is gone.
     pub fn keeps_progress(&self, node: &Node) -> bool {
-        let directory = node.dir.path().join(DIRECTORY);
         match self {
-            // What was saved came back damaged: carrying on would end here again.
-            Self::Store(error) => error.source.is_some() || !error.path.starts_with(&directory),
+            // Carrying on would end here again.
+            Self::Store(_) => self.damage_to_saved(node).is_none(),
             Self::Memory(_) | Self::Stopped => true,
             _ => false,
         }
+    }
+
+    /// The error, if it is that what this or an earlier run has saved came back damaged.
+    pub fn damage_to_saved(&self, node: &Node) -> Option<&StoreError> {
+        let Self::Store(error) = self else { return None };
+        let directory = node.dir.path().join(DIRECTORY);
+        (error.source.is_none() && error.path.starts_with(directory)).then_some(error)
     }
 
     /// The error for the caller.

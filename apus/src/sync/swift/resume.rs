@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use super::directory::{load, remove_directory};
+use super::directory::{load, remove_directory, saved_path};
 use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
@@ -17,7 +17,9 @@ use crate::swiftsync::{Aggregate, Salt};
 use crate::sync::block::step::Step;
 use crate::sync::claim::Claim;
 use crate::sync::node::Node;
+use crate::sync::progress::Observer;
 use crate::sync::resources::SwiftShare;
+use crate::sync::sealed::{begun_again, unreadable};
 use crate::sync::sources::Place;
 use crate::sync::threads;
 
@@ -61,7 +63,8 @@ impl<A: Aggregate> State<A> {
 }
 
 /// Takes up what an interrupted run has saved in `directory`, if that was the same work and the
-/// blocks that it counts are all stored, or would be deleted again; else begins from nothing.
+/// blocks that it counts are all stored, or would be deleted again; else begins from nothing. Where
+/// saved work is damaged or gone, `observer` is told.
 ///
 /// # Errors
 /// One of the last blocks breaks a rule, the disk fails, there is too little memory, or `stop` is
@@ -71,6 +74,7 @@ pub(super) fn begin<A: Aggregate>(
     claim: &Claim,
     plan: &Plan,
     directory: &Path,
+    observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<(Workspace, State<A>), Fault> {
     let disk = node.dir.disk().clone();
@@ -85,12 +89,16 @@ pub(super) fn begin<A: Aggregate>(
     let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
     let memory = share.survivors_bytes;
     let saved = load(&disk, directory).map_err(Fault::Store)?;
+    if saved.is_none() && saved_path(directory).is_file() {
+        observer.note(&unreadable(&saved_path(directory), "SwiftSync"));
+    }
     if let Some(saved) = saved.filter(|saved| saved.key == key)
         && plan.steps.iter().all(|step| {
             let is_there = matches!(step.place, Place::Stored(_)) || may_lack(node, plan, step);
             is_there || !saved.is_done(node.tree.node(step.id).height)
         })
-        && let Some(taken) = take_up(&saved, plan, &disk, directory, memory, recent.as_ref())
+        && let Some(taken) =
+            take_up(&saved, plan, (&disk, directory), memory, recent.as_ref(), observer)
     {
         let (salt, survivors, state) = taken;
         tracing::debug!(
@@ -129,16 +137,16 @@ fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
 fn take_up<A: Aggregate>(
     saved: &Saved,
     plan: &Plan,
-    disk: &Disk,
-    directory: &Path,
+    (disk, directory): (&Disk, &Path),
     memory: usize,
     recent: Option<&Recent>,
+    observer: &dyn Observer,
 ) -> Option<(Salt, Survivors, State<A>)> {
     let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
     let aggregate = A::from_bytes(&salt, &saved.aggregate)?;
     let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
     let survivors = Survivors::resume(disk, directory, memory, &survivors)
-        .inspect_err(|error| tracing::warn!("SwiftSync starts over: {error}"))
+        .inspect_err(|error| observer.note(&begun_again(error, "SwiftSync")))
         .ok()?;
     if let Some(recent) = recent {
         recent.restore(&saved.recent)?;

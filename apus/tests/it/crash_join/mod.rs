@@ -1,6 +1,7 @@
 //! Joins that are interrupted in each pass, in every way: the next run carries on or starts over,
 //! and ends as a sync in order does.
 
+mod damaged;
 mod full;
 mod stopped;
 
@@ -23,6 +24,7 @@ use apus::sync::{
 use apus_testchain::{Chain, Rng, Spec, rounds};
 use rustix::process::Signal;
 
+use crate::peers::world::Told;
 use crate::support::Place;
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing};
@@ -182,6 +184,7 @@ struct Watch {
     /// Counts steps at which the power can be cut.
     power: Option<Arc<PowerCut>>,
     seen: Mutex<[Option<Seen>; 3]>,
+    told: Told,
 }
 
 /// What was seen of a pass.
@@ -230,6 +233,10 @@ impl Observer for Watch {
         if self.stop_in == Some(progress.phase) {
             self.stop.store(true, Relaxed);
         }
+    }
+
+    fn note(&self, text: &str) {
+        self.told.note(text);
     }
 }
 

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
-use apus::store::BlockStatus;
-use apus::sync::{AssumeValid, Method, Options, Phase, SyncError};
+use apus::sync::{AssumeValid, Method, Options, Phase};
 
 use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watch, committed, join_dir};
 use crate::join::refused::assume_valid;
@@ -13,7 +12,7 @@ use crate::support::Place;
 use crate::support::judge::Judge;
 
 /// A directory in which a join was asked to stop in `pass`.
-fn stopped(test: &Test, begun: Begun, pass: Phase) -> Place {
+pub fn stopped(test: &Test, begun: Begun, pass: Phase) -> Place {
     let place = test.begin(begun);
     let old = committed(&place);
     let watch = Watch::stopping_in(pass);
@@ -117,7 +116,7 @@ impl Next {
     }
 }
 
-fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+pub fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(path).unwrap();
     change(&mut bytes);
     std::fs::write(path, bytes).unwrap();
@@ -160,43 +159,6 @@ fn assert_rev_files_hold_nothing_else(place: &Place, what: &str) {
     }
     let noted: Vec<u32> = index.files.iter().map(|info| info.undo_size).collect();
     assert_eq!(sizes, noted, "{what}: bytes in rev files");
-}
-
-#[test]
-fn a_damaged_spill_is_blamed_on_the_disk_and_there_are_two_ways_out() {
-    let test = Test::small(95);
-    for pass in PASSES {
-        let what = format!("stopped in {pass:?}");
-        let place = stopped(&test, Begun::Above, pass);
-        change(&join_dir(&place).join("spill.dat"), |bytes| {
-            bytes.iter_mut().step_by(16).for_each(|byte| *byte ^= 1);
-        });
-        let join = |place: &Place| {
-            test.run(Begun::Above, &Disk::new(), &test.options(place), &Watch::default())
-        };
-        let error = match join(&place) {
-            Err(SyncError::Store(error)) => error,
-            // All blocks may have been checked before it stopped.
-            Ok(_) if pass == Phase::JoinChecking => continue,
-            other => panic!("{what}: {:?}", other.map(|summary| summary.height)),
-        };
-        assert!(error.path.ends_with("join/spill.dat") && error.offset.is_some(), "{error}");
-        let text = error.to_string();
-        for words in ["CRC-32C", "remove ", "starts the join over", "--method=order"] {
-            assert!(text.contains(words), "{what}: {text}");
-        }
-        let failed = BlockStatus::BLOCK_FAILED_VALID;
-        let is_failed = |indexed: &(u32, BlockStatus, u32)| indexed.1.0 & failed != 0;
-        assert!(!place.index().values().any(is_failed), "{what}: no block is blamed");
-        let other = place.copy();
-        std::fs::remove_dir_all(join_dir(&other)).unwrap();
-        assert_eq!(join(&other).unwrap().best_block, test.world.tip(), "{what}");
-        assert_eq!(other.muhash(), test.right.coins, "{what}");
-        let in_order = Options { method: Method::InOrder, ..test.options(&place) };
-        let summary = test.run(Begun::Above, &Disk::new(), &in_order, &Watch::default());
-        assert_eq!(summary.unwrap().best_block, test.world.tip(), "{what}");
-        test.assert_right(&place, &what);
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod branches;
 mod continuing;
+mod damaged;
 mod hints_files;
 mod interrupted;
 mod last_blocks;
