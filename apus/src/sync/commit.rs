@@ -177,6 +177,30 @@ impl Ledger {
         note_stored(self.change(id), pos, tx_count, has_segwit);
     }
 
+    /// Notes that the undo data of a stored block is at `at`. If the block has moved to another
+    /// file since, because its copy was damaged, its undo data is appended to the rev file of that
+    /// number, where Core looks for it.
+    ///
+    /// # Errors
+    /// The disk fails, or undo data that is to be copied is damaged.
+    pub fn note_undo(
+        &mut self,
+        files: &BlockFiles,
+        tree: &Tree,
+        id: BlockId,
+        at: FlatFilePos,
+    ) -> Result<(), StoreError> {
+        let record = self.change(id);
+        if record.file == at.file {
+            record.undo_pos = at.pos;
+            record.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+            return Ok(());
+        }
+        let prev = tree.prev_hash(id);
+        let payload = files.read_undo(at, &prev)?;
+        files.write_undo(record, tree.node(id).height, &prev, &payload).map(drop)
+    }
+
     /// Notes a block of `tx_count` transactions that has passed all rules without coins, and is not
     /// stored, since it would be deleted again: like one that is pruned.
     pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {

@@ -48,9 +48,8 @@ pub(super) fn commit(
         }
     }
     for undo in &state.undo {
-        let entry = ledger.change(plan.steps[undo.index as usize].id);
-        entry.undo_pos = undo.pos;
-        entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+        let id = plan.steps[undo.index as usize].id;
+        ledger.note_undo(shared.files, shared.tree, id, undo.at)?;
     }
     let coins = ledger.coins.map(|before| coins_after(before, &state.paired.counts));
     let best = plan.chain.tip().expect("a plan has blocks");

@@ -10,6 +10,7 @@ use crate::disk::SavedParts;
 use crate::hash::{Hash, HashKey};
 use crate::join::Layout;
 use crate::leveldb::PendingTable;
+use crate::store::FlatFilePos;
 use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 use crate::wire::{Cursor, ParseError};
 
@@ -121,9 +122,10 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
     put_numbers(out, &[u64::from(state.sources)]);
     put_paired(out, &state.paired);
     put_numbers(out, &[state.checked as u64, state.assumed as u64]);
-    put_list(out, &state.undo, |out, undo| {
-        out.extend_from_slice(&undo.index.to_le_bytes());
-        out.extend_from_slice(&undo.pos.to_le_bytes());
+    put_list(out, &state.undo, |out, UndoAt { index, at }| {
+        for number in [*index, at.file, at.pos] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
     });
 }
 
@@ -133,7 +135,10 @@ fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
     let sources = number(cursor)?;
     let paired = read_paired(cursor)?;
     let (checked, assumed) = (size(cursor)?, size(cursor)?);
-    let undo = list(cursor, 8, |c| Ok(UndoAt { index: c.u32()?, pos: c.u32()? }))?;
+    let undo = list(cursor, 12, |cursor| {
+        let (index, file) = (cursor.u32()?, cursor.u32()?);
+        Ok(UndoAt { index, at: FlatFilePos { file, pos: cursor.u32()? } })
+    })?;
     Ok(State { spans, dropped, sources, paired, checked, assumed, undo })
 }
 
@@ -251,7 +256,7 @@ mod tests {
         state.paired.fault = Some(8);
         state.paired.counts.base_amount = 5;
         (state.checked, state.assumed) = (3, 20);
-        state.undo = vec![UndoAt { index: 1, pos: 8 }];
+        state.undo = vec![UndoAt { index: 1, at: FlatFilePos { file: 2, pos: 8 } }];
         let (base, target, kind) = (Hash([1; 32]), Hash([2; 32]), "kind".to_string());
         let (key, saved) = (Key { base, target, kind }, parts.save().unwrap());
         let positions = Hash([3; 32]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::state::UndoAt;
 use crate::disk::StoreError;
-use crate::store::{BlockFiles, EncodedUndo};
+use crate::store::{BlockFiles, EncodedUndo, FlatFilePos};
 
 /// How many blocks may be finished before one that is not. Their undo data waits in memory, 100 KB
 /// to 1 MB each.
@@ -77,7 +77,8 @@ impl<'a> Sequencer<'a> {
             if let Some(Undo { file, height, record }) = undo {
                 line.waiting_bytes -= record.bytes();
                 let pos = self.files.append_encoded_undo(file, height, record)?;
-                line.written.push(UndoAt { index: next as u32, pos });
+                let at = FlatFilePos { file, pos };
+                line.written.push(UndoAt { index: next as u32, at });
             }
             line.next += 1;
         }
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
     use crate::disk::Disk;
     use crate::hash::Hash;
-    use crate::store::{BlockFilesOptions, FlatFilePos, Obfuscation};
+    use crate::store::{BlockFilesOptions, Obfuscation};
     use crate::testdata::Random;
 
     const BLOCKS: usize = 300;
@@ -172,9 +173,9 @@ mod tests {
             assert_eq!(finished, BLOCKS);
             let due = (FIRST..BLOCKS).filter(|index| !index.is_multiple_of(3));
             assert!(written.iter().map(|undo| undo.index as usize).eq(due));
-            assert!(written.is_sorted_by_key(|undo| undo.pos), "in the file as well");
-            for UndoAt { index, pos } in written {
-                let (at, index) = (FlatFilePos { file: 0, pos }, index as usize);
+            assert!(written.is_sorted_by_key(|undo| undo.at), "in the file as well");
+            for UndoAt { index, at } in written {
+                let index = index as usize;
                 assert_eq!(files.read_undo(at, &prev(index)).unwrap(), payload(index));
             }
         }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::join::Span;
 use crate::leveldb::PendingTable;
+use crate::store::FlatFilePos;
 use crate::sync::outcome::Counts;
 
 /// What the passes have done.
@@ -24,12 +25,12 @@ pub(super) struct State {
     pub undo: Vec<UndoAt>,
 }
 
-/// Undo data that the block index does not know yet: index of the block among the steps, and
-/// offset in the rev file of the block's number.
+/// Undo data that the block index does not know yet: index of the block among the steps, and where
+/// it is. The block itself may move to another file later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UndoAt {
     pub index: u32,
-    pub pos: u32,
+    pub at: FlatFilePos,
 }
 
 /// A span of blocks, how far it is read, and what that gave.
@@ -191,7 +192,8 @@ mod tests {
         state.spans[2].next = 21;
         let sources: Vec<u32> = state.spans.iter().map(|span| span.source).collect();
         state.paired.fault = Some(3);
-        state.undo = [3, 14, 15, 16].map(|index| UndoAt { index, pos: 8 }).to_vec();
+        let at = FlatFilePos { file: 0, pos: 8 };
+        state.undo = [3, 14, 15, 16].map(|index| UndoAt { index, at }).to_vec();
         state.end_at(15);
         assert_eq!(state.undo.iter().map(|undo| undo.index).max(), Some(14));
         assert_eq!(state.spans.len(), 2);

@@ -305,18 +305,18 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
         && saved.state.checked <= next
         && saved.state.assumed <= plan.assumed_blocks(&node.tree)
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
-        && has_undo(&saved.state.undo, plan, node)
+        && has_undo(&saved.state.undo, node)
         && saved.positions == positions(&saved.state, plan, &node.ledger.records)
 }
 
 /// Whether the rev files still reach beyond all of this undo data: whoever gave up the join has cut
 /// them.
-fn has_undo(undo: &[UndoAt], plan: &Plan, node: &Node) -> bool {
+fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
     let infos = node.files.infos();
-    undo.iter().all(|undo| {
-        let file = node.record(plan.steps[undo.index as usize].id).file;
-        infos.get(file as usize).is_some_and(|info| undo.pos < info.undo_size)
-    })
+    let is_there = |UndoAt { at, .. }: &UndoAt| {
+        infos.get(at.file as usize).is_some_and(|info| at.pos < info.undo_size)
+    };
+    undo.iter().all(is_there)
 }
 
 /// Double SHA-256 of the positions of all blocks that are read.

@@ -78,11 +78,12 @@ pub(super) fn balance<A: Aggregate>(
     let Some((chosen, balanced)) = combine(job.salt, aggregate, &choices) else { return Ok(()) };
     for (choice, at) in choices.iter().zip(chosen) {
         let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
-        let UndoWritten { id, pos } = &mut written[choice.written];
+        let UndoWritten { id, at } = &mut written[choice.written];
         let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
         let prev = &shared.tree.prev_hash(*id);
         let undo = UndoRecord { file, height, prev, payload: &other.payload };
-        *pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        *at = FlatFilePos { file, pos };
     }
     *aggregate = balanced;
     Ok(())
@@ -92,12 +93,11 @@ pub(super) fn balance<A: Aggregate>(
 fn used(job: &Job, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Option<Used>> {
     let sources = job.plan.steps.iter().zip(&job.plan.undo);
     let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
-    let of_block = |UndoWritten { id, pos }: &UndoWritten| {
+    let of_block = |UndoWritten { id, at }: &UndoWritten| {
         let UndoAt::Source { file, guess } = *sources.get(id)? else { return None };
         let record = &records[id.index()];
         let step = Step { id: *id, place: Place::Stored(record.block_pos()?), weight: 0 };
-        let pos = FlatFilePos { file: record.file, pos: *pos };
-        Some(Used { step, tx_count: record.tx_count, pos, file, guess })
+        Some(Used { step, tx_count: record.tx_count, pos: *at, file, guess })
     };
     written.iter().map(of_block).collect()
 }

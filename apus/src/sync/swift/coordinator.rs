@@ -132,8 +132,8 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             }
             None => {}
         }
-        if let Some(pos) = block.undo_pos {
-            self.state.undo.push(UndoWritten { id: step.id, pos });
+        if let Some(at) = block.undo {
+            self.state.undo.push(UndoWritten { id: step.id, at });
         }
         let height = shared.tree.node(step.id).height;
         if block.is_stripped {
@@ -156,7 +156,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         let survivors = work.survivors.save().map_err(Fault::Store)?;
         let saved_undo = |undo: &UndoWritten| SavedUndo {
             height: self.job.shared.tree.node(undo.id).height,
-            pos: undo.pos,
+            at: undo.at,
         };
         let saved = Saved {
             key: work.key.clone(),

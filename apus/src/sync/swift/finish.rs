@@ -86,10 +86,8 @@ pub(super) fn commit<'t>(
             ledger.change(step.id).status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
         }
     }
-    for UndoWritten { id, pos } in undo {
-        let entry = ledger.change(*id);
-        entry.undo_pos = *pos;
-        entry.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+    for UndoWritten { id, at } in undo {
+        ledger.note_undo(shared.files, shared.tree, *id, *at).map_err(Fault::Store)?;
     }
     let left = ledger.leave_snapshot(shared.tree, plan.target);
     ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;

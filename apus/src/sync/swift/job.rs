@@ -157,8 +157,8 @@ pub(super) struct FinishedBlock {
     pub tx_count: u32,
     /// Where it was stored, if it came from a source.
     pub stored: Option<FlatFilePos>,
-    /// Where its undo data was written in the rev file of the same number, if it was not there.
-    pub undo_pos: Option<u32>,
+    /// Where its undo data was written, if it was not there.
+    pub undo: Option<FlatFilePos>,
     pub bytes: u64,
     /// Whether a peer was asked for it without its witnesses, and has left them out.
     pub is_stripped: bool,

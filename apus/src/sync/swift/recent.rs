@@ -17,7 +17,7 @@ use super::undo::UndoWritten;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::hash::Hash;
-use crate::store::{IndexRecord, UndoRecord};
+use crate::store::{FlatFilePos, IndexRecord, UndoRecord};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::{BranchTimes, check_spends};
@@ -151,7 +151,7 @@ impl Recent {
             let prev = &shared.tree.prev_hash(*id);
             let undo = UndoRecord { file, height, prev, payload: &payload };
             let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
-            written.push(UndoWritten { id: *id, pos });
+            written.push(UndoWritten { id: *id, at: FlatFilePos { file, pos } });
         }
         Ok(written)
     }

@@ -154,7 +154,7 @@ fn take_up<A: Aggregate>(
     let height = plan.chain.height().unwrap_or(0);
     let done = (1..=height).filter(|height| saved.is_done(*height)).collect();
     let written =
-        |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, pos: undo.pos });
+        |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, at: undo.at });
     let undo = saved.undo.iter().filter_map(written).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
     let stripped_below = saved.stripped_below;

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 
 use super::tally::Tally;
 use crate::hash::Hash;
+use crate::store::FlatFilePos;
 use crate::sync::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 use crate::wire::{Cursor, ParseError};
 
 /// First bytes of the file, the last one its version.
-const MAGIC: &[u8; 8] = b"apusss\x00\x05";
+const MAGIC: &[u8; 8] = b"apusss\x00\x06";
 
 /// What a run must have in common with the interrupted one in order to carry on.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,11 +40,11 @@ pub(super) struct Saved {
     pub undo: Vec<SavedUndo>,
 }
 
-/// Undo data of the block at a height, and where it starts in the rev file of the block's number.
+/// Undo data of the block at a height, and where it is.
 #[derive(Clone, Copy)]
 pub(super) struct SavedUndo {
     pub height: u32,
-    pub pos: u32,
+    pub at: FlatFilePos,
 }
 
 impl Saved {
@@ -64,9 +65,10 @@ impl Saved {
         put_bytes(out, &self.survivors);
         put_bytes(out, &self.recent);
         put_numbers(out, &[self.undo.len() as u64]);
-        for SavedUndo { height, pos } in &self.undo {
-            out.extend_from_slice(&height.to_le_bytes());
-            out.extend_from_slice(&pos.to_le_bytes());
+        for SavedUndo { height, at } in &self.undo {
+            for number in [*height, at.file, at.pos] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
         }
     }
 
@@ -87,7 +89,8 @@ impl Saved {
         let (survivors, recent) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
         let mut undo = Vec::new();
         for _ in 0..cursor.u64()? {
-            undo.push(SavedUndo { height: cursor.u32()?, pos: cursor.u32()? });
+            let (height, file) = (cursor.u32()?, cursor.u32()?);
+            undo.push(SavedUndo { height, at: FlatFilePos { file, pos: cursor.u32()? } });
         }
         Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
     }

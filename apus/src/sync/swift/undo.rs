@@ -30,10 +30,10 @@ pub(crate) enum UndoAt {
 /// Undo data that was appended to the data directory, and that the block index does not know yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UndoWritten {
-    /// The block.
+    /// The block, which may move to another file later.
     pub id: BlockId,
-    /// Where it starts, in the rev file with the number of the block's own file.
-    pub pos: u32,
+    /// Where the undo data is.
+    pub at: FlatFilePos,
 }
 
 /// The rev files of all sources, by the number of the source file that each is next to.

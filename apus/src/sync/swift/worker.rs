@@ -134,10 +134,10 @@ impl<'a, A: Aggregate> Worker<'a, A> {
             self.gathered.aggregate.spend_many(&self.spent.coins);
         }
         let stored = self.store(step, &prepared.block)?;
-        let undo_pos = self.store_undo(index, stored, block.undo())?;
+        let undo = self.store_undo(index, stored, block.undo())?;
         let inputs = block.input_count() as u64;
         let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
-        Ok(self.done(index, &prepared.block, stored, undo_pos, counts))
+        Ok(self.done(index, &prepared.block, stored, undo, counts))
     }
 
     /// Checks all rules that need coins, and the scripts.
@@ -251,7 +251,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         index: usize,
         stored: Option<FlatFilePos>,
         payload: &[u8],
-    ) -> Result<Option<u32>, Fault> {
+    ) -> Result<Option<FlatFilePos>, Fault> {
         let step = self.job.plan.steps[index];
         let file = match (stored, step.place, self.job.plan.undo[index]) {
             (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
@@ -265,7 +265,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let node = shared.tree.node(step.id);
         let prev = shared.tree.prev_hash(step.id);
         let undo = UndoRecord { file, height: node.height, prev: &prev, payload };
-        shared.files.append_undo(undo).map(Some).map_err(Fault::Store)
+        let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        Ok(Some(FlatFilePos { file, pos }))
     }
 
     fn done(
@@ -273,7 +274,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         step: usize,
         block: &CheckedBlock<BlockBytes>,
         stored: Option<FlatFilePos>,
-        undo_pos: Option<u32>,
+        undo: Option<FlatFilePos>,
         counts: Counts,
     ) -> FinishedBlock {
         let (shared, view) = (self.job.shared, block.view());
@@ -287,6 +288,6 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let counts = Counts { blocks, bytes, transactions, ..counts };
         tally.add(Tally { counts, ..Tally::default() });
         let (tx_count, is_stripped) = (view.tx_count() as u32, false);
-        FinishedBlock { step, tx_count, stored, undo_pos, bytes, is_stripped }
+        FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped }
     }
 }

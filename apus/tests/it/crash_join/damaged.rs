@@ -1,11 +1,19 @@
 //! Damage to what a join has saved, and to blocks that it has read, between two runs.
 
 use apus::disk::Disk;
-use apus::sync::{Method, Options, Phase};
+use apus::sync::{AssumeValid, Method, Options, Phase};
+use apus::wire::Chain as Network;
+use apus_testchain::Rng;
 
 use super::stopped::{change, stopped};
-use super::{BEGUN, Begun, PASSES, Test, Watch, join_dir};
+use super::{BEGUN, Begun, Held, PASSES, Test, Watch, join_dir};
+use crate::join::draft::{Draft, pay};
+use crate::join::refused::{TRUNK, assume_valid};
 use crate::support::Place;
+use crate::support::blocks::hash;
+use crate::support::damage::{Kind, damage};
+use crate::support::judge::Judge;
+use crate::support::swift::World;
 
 /// Damages the records of a join.
 fn damage_spill(place: &Place) {
@@ -56,4 +64,41 @@ fn with_damaged_records_a_sync_in_order_goes_on() {
     let summary = test.run(Begun::Above, &Disk::new(), &in_order, &Watch::default());
     assert_eq!(summary.unwrap().best_block, test.world.tip());
     test.assert_right(&place, "in order");
+}
+
+/// The last pass reads block 40 again and block 10 not: both are damaged, and good copies are
+/// appended to another file than that with the undo data of block 10.
+#[test]
+fn undo_data_goes_with_a_block_that_moves_to_another_file() {
+    let mut draft = Draft::new(TRUNK);
+    for coin in 1..=15 {
+        draft.add([pay([draft.coin(coin)], [7; 400])]);
+    }
+    let world = World::new(Network::Regtest, draft.bytes());
+    let origin = world.place();
+    let source = origin.write("blocks", &world.blocks);
+    let right = Held::by(&world.in_order());
+    let test = Test { world, _origin: origin, source, right };
+    let place = test.begin(Begun::Empty);
+    let run = |watch: &Watch| {
+        let mut options = Options { threads: 1, fast_prune: true, ..test.options(&place) };
+        assume_valid(&mut options, hash(draft.at(30)));
+        assert!(matches!(options.assumevalid, AssumeValid::Block(_)));
+        test.run(Begun::Empty, &Disk::new(), &options, watch).unwrap()
+    };
+    assert!(run(&Watch::stopping_in(Phase::JoinMatching)).interrupted);
+    let file_of = |height: u32| {
+        let entries = place.blocks().0.entries;
+        let entry = entries.iter().find(|entry| entry.hash == test.world.hash(height)).unwrap();
+        entry.block_pos().unwrap().file
+    };
+    let first = file_of(10);
+    assert!(first == file_of(40) && first < file_of(test.world.height()));
+    for height in [10, 40] {
+        damage(&place, &test.world, Kind::Block, height, &mut Rng::new(u64::from(height), 1));
+    }
+    assert_eq!(run(&Watch::default()).best_block, test.world.tip());
+    assert!(file_of(10) > first, "the good copy is in another file");
+    test.assert_right(&place, "moved");
+    Judge::open(&place).expect("the engine opens it").read_everything();
 }

@@ -6,7 +6,7 @@
 //! * `refused`: every rule broken, and kinds of faults that each pass has to find by itself.
 
 mod base;
-mod draft;
+pub mod draft;
 mod equal;
 pub mod refused;
 mod source;

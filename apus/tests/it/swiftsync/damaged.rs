@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus::sync::{self, Options, Phase, Progress};
+use apus_testchain::Rng;
 
 use crate::peers::world::Told;
 use crate::support::Place;
+use crate::support::damage::{Kind, damage};
+use crate::support::judge::Judge;
 use crate::support::stop_when::StopWhen;
-use crate::support::swift::{MODES, Mode, World, small_chain};
+use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
 
 /// The blocks that are done at least before the damage: more than one small blk file has.
 const DONE: u64 = 150;
@@ -54,6 +57,28 @@ impl Interrupted {
         assert!(!self.place.swift_dir().exists());
         told
     }
+}
+
+#[test]
+fn undo_data_goes_with_a_block_that_moves_to_another_file() {
+    let begun = Interrupted::new(87, Mode::Full);
+    let (world, place) = (&begun.world, &begun.place);
+    let file_of = |height: u32| {
+        let entries = place.blocks().0.entries;
+        entries.iter().find(|e| e.hash == world.hash(height)).unwrap().block_pos().unwrap().file
+    };
+    assert_eq!(file_of(5), 0);
+    damage(place, world, Kind::Block, 5, &mut Rng::new(87, 1));
+    // An earlier run has found the damage, and had no other copy.
+    std::fs::write(place.network_dir().join(sync::DAMAGE_NOTE), "0\n").unwrap();
+    let summary = try_sync_with(&begun.options, &begun.sources).unwrap();
+    assert_eq!(summary.best_block, world.tip());
+    assert!(file_of(5) > 0, "the good copy is in another file");
+    let right = world.in_order();
+    assert!(place.undo() == right.undo(), "undo data");
+    let judge = Judge::open(place).expect("the engine opens it");
+    assert_eq!(judge.tip(), (world.height(), world.tip()));
+    judge.read_everything();
 }
 
 #[test]
