@@ -101,8 +101,8 @@ pub use sync::{
     AggregateKind, AssumeValid, Checked, ChosenMethod, Counts, ErrorKind, HintsFile, HintsSummary,
     JoinPass, MemoryInUse, Method, NotChecked, Observer, Options, PeerOptions, PeerReport, Phase,
     Progress, Refusal, RuleGroup, SavedBlocks, SavedJoin, ScriptCounts, ScriptDifference,
-    ScriptEngine, SnapshotStatus, Status, Summary, SyncError, Tip, Unfinished, Unobserved,
-    UtxoHash, UtxoStats, Waits, compress_hints, conversion_needs_blocks, convert_hints,
+    ScriptEngine, SnapshotStatus, Status, Summary, SyncError, ThreadStates, Tip, Unfinished,
+    Unobserved, UtxoHash, UtxoStats, Waits, compress_hints, conversion_needs_blocks, convert_hints,
     create_hints, memory_in_use, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
 };
 #[cfg(feature = "export")]

@@ -173,8 +173,15 @@ fn bottleneck(summary: &Summary) -> String {
     let long = summary.elapsed >= BOTTLENECK_FROM;
     let Some(what) = summary.bottleneck().filter(|_| long) else { return String::new() };
     let Waits { connecting, blocks, peers, checks, commits, ready, in_flight, .. } = summary.waits;
-    let disk = if summary.waits_for_disk() { ", and mostly waiting for the disk" } else { "" };
-    let mut text = format!("bottleneck: {what}{disk}");
+    let mut text = format!("bottleneck: {what}");
+    if let Some(percent) = summary.states.blocked_percent()
+        && summary.states.waits_for_disk()
+    {
+        text += &format!(
+            ", and mostly waiting for the disk ({percent} % of the time of threads that were not \
+             idle)"
+        );
+    }
     if connecting * 2 >= summary.elapsed {
         let percent = |time: Duration| 100.0 * time.as_secs_f64() / connecting.as_secs_f64();
         text += &format!(
@@ -327,7 +334,7 @@ mod tests {
     use super::*;
     use crate::cli::report_json::summary_json;
     use crate::hash::Hash;
-    use crate::sync::{Counts, Method, SavedBlocks};
+    use crate::sync::{Counts, Method, SavedBlocks, ThreadStates};
 
     fn interrupted(saved: Option<SavedBlocks>) -> Summary {
         Summary {
@@ -354,6 +361,7 @@ mod tests {
             repaired: Vec::new(),
             stages: BTreeMap::new(),
             waits: Waits::default(),
+            states: ThreadStates::default(),
             peers: Vec::new(),
         }
     }
@@ -386,15 +394,24 @@ mod tests {
     #[test]
     fn a_run_that_waits_for_the_disk_says_so() {
         let stages = BTreeMap::from([("sum", Duration::from_secs(9))]);
-        let of = |cpu| Summary {
+        // Next to busy programs, the processors' time says nothing about the disk.
+        let of = |working, blocked| Summary {
             elapsed: Duration::from_secs(10),
-            cpu: Duration::from_secs(cpu),
+            cpu: Duration::from_secs(1),
             stages: stages.clone(),
+            states: ThreadStates { working, blocked },
             ..interrupted(None)
         };
         let words = "bottleneck: sums of outputs and spends";
-        assert_eq!(bottleneck(&of(4)), format!("{words}, and mostly waiting for the disk\n"));
-        assert_eq!(bottleneck(&of(5)), format!("{words}\n"));
+        assert_eq!(
+            bottleneck(&of(100, 300)),
+            format!(
+                "{words}, and mostly waiting for the disk (75 % of the time of threads that were \
+                 not idle)\n"
+            )
+        );
+        assert_eq!(bottleneck(&of(300, 100)), format!("{words}\n"));
+        assert_eq!(bottleneck(&of(0, 0)), format!("{words}\n"));
     }
 
     #[test]

@@ -44,6 +44,8 @@ struct SummaryJson {
     coins_looked_up: u64,
     bottleneck: Option<&'static str>,
     waits_for_disk: bool,
+    /// Of the threads that were seen and not idle, the percentage that waited for the disk.
+    disk_wait_percent: Option<u64>,
     peers: Vec<PeerJson>,
 }
 
@@ -240,7 +242,8 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         waits: WaitsJson::of(&summary.waits),
         coins_looked_up: summary.waits.looked_up,
         bottleneck: summary.bottleneck(),
-        waits_for_disk: summary.waits_for_disk(),
+        waits_for_disk: summary.states.waits_for_disk(),
+        disk_wait_percent: summary.states.blocked_percent(),
         peers: summary.peers.iter().map(peer_json).collect(),
     };
     serde_json::to_string(&json).expect("plain data")

@@ -51,6 +51,7 @@ mod snapshot;
 mod snapshot_chainstate;
 mod space;
 mod start_check;
+mod states;
 mod status;
 mod stored;
 mod swift;
@@ -88,7 +89,7 @@ pub use options::{
 };
 pub use outcome::{
     AboveTip, ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin,
-    ScriptCounts, Summary,
+    ScriptCounts, Summary, ThreadStates,
 };
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};

@@ -18,6 +18,7 @@ use super::pruning::Pruning;
 use super::rebuild::Rebuild;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
+use super::states::StatesWatch;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
@@ -54,6 +55,8 @@ pub(super) struct Node {
     /// About how large the blocks are that peers have.
     pub sizes: Sizes,
     pub clock: Clock,
+    /// What threads are seen at, once blocks are connected.
+    pub states: Option<StatesWatch>,
     pub scripts: ScriptChecker,
     pub pool: ThreadPool,
     pub refusals: Vec<Refusal>,
@@ -108,6 +111,7 @@ impl Node {
             peers: None,
             sizes: Sizes::default(),
             clock: Clock::default(),
+            states: None,
             scripts,
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),

@@ -77,6 +77,33 @@ pub struct ScriptCounts {
     pub kernel: Option<Kernel>,
 }
 
+/// How often threads were seen in a state, each time that all of them were looked at. Those that
+/// wait for each other, or for peers, are in neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadStates {
+    /// At work: with a processor, or waiting for one that another thread or program uses.
+    pub working: u64,
+    /// Waiting for the disk.
+    pub blocked: u64,
+}
+
+impl ThreadStates {
+    /// The fewest times that threads were seen for a share of them to be told.
+    const SEEN_MIN: u64 = 20;
+
+    /// The percentage of blocked threads among those that were not idle; `None` if too few were
+    /// seen to tell.
+    pub fn blocked_percent(self) -> Option<u64> {
+        let seen = self.working + self.blocked;
+        (seen >= Self::SEEN_MIN).then(|| self.blocked * 100 / seen)
+    }
+
+    /// Whether threads mostly waited for the disk.
+    pub fn waits_for_disk(self) -> bool {
+        self.blocked_percent().is_some_and(|percent| percent > 50)
+    }
+}
+
 /// How a sync ended.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -127,6 +154,8 @@ pub struct Summary {
     pub stages: BTreeMap<&'static str, Duration>,
     /// What the thread that connects blocks in order waited for.
     pub waits: Waits,
+    /// What all threads were seen at while blocks were connected.
+    pub states: ThreadStates,
     /// What is pruned; `None` if nothing was, and nothing is to be.
     pub pruned: Option<Pruned>,
     /// What each peer gave; empty if there were to be none.
@@ -155,14 +184,6 @@ impl Summary {
             longest if longest == commits => Some("writing coins"),
             _ => Some("taking and adding coins, which one thread does"),
         }
-    }
-
-    /// Whether threads at work waited for the disk most of the time: they used less than half of
-    /// it, and of what the processors have. Where other programs use these, it looks the same.
-    pub fn waits_for_disk(&self) -> bool {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        let staged: Duration = self.stages.values().sum();
-        self.cpu * 2 < staged && self.cpu * 2 < self.elapsed * cores
     }
 
     /// The stage of these that took most time, in words.
@@ -279,5 +300,27 @@ impl fmt::Display for Refusal {
             f.write_str(")")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_that_were_seen_blocked_wait_for_the_disk() {
+        let states = |working, blocked| ThreadStates { working, blocked };
+        for (seen, percent, waits) in [
+            (states(0, 0), None, false),
+            (states(0, 19), None, false),
+            (states(0, 20), Some(100), true),
+            (states(49, 51), Some(51), true),
+            (states(50, 50), Some(50), false),
+            // As many as there may be that wait for a processor: these are not blocked.
+            (states(1_000, 10), Some(0), false),
+        ] {
+            assert_eq!(seen.blocked_percent(), percent, "{seen:?}");
+            assert_eq!(seen.waits_for_disk(), waits, "{seen:?}");
+        }
     }
 }

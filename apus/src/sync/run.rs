@@ -13,12 +13,13 @@ use super::error::SyncError;
 use super::in_order::side::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options, Prune};
-use super::outcome::{Activated, Summary};
+use super::outcome::{Activated, Summary, ThreadStates};
 use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
 use super::start_check::{check_mended, check_on_start};
+use super::states::StatesWatch;
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, snapshot, space, swift};
 use crate::disk::{Disk, StoreError, Watch};
@@ -497,6 +498,7 @@ fn run(
     if !interrupted {
         let (shared, ledger) = node.split();
         ledger.prune(&shared)?;
+        node.states.get_or_insert_with(StatesWatch::begin);
         space::check(node)?;
     }
     let mut went = None;
@@ -560,6 +562,7 @@ pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> S
         repaired: std::mem::take(&mut node.repaired),
         stages: node.clock.stages(),
         waits: node.clock.waits(),
+        states: node.states.as_ref().map_or_else(ThreadStates::default, StatesWatch::seen),
         peers: Vec::new(),
     }
 }
