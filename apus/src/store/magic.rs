@@ -3,7 +3,7 @@ use crate::wire::{Chain, Network};
 /// Smallest length that a frame may state: that of a header (Core's `LoadExternalBlockFile`).
 pub(super) const MIN_BLOCK_BYTES: u32 = 80;
 /// Largest length that a frame may state (Core's `MAX_BLOCK_SERIALIZED_SIZE`).
-pub(super) const MAX_BLOCK_BYTES: u32 = 4_000_000;
+pub const MAX_BLOCK_BYTES: u32 = 4_000_000;
 
 /// Whether `bytes` start with a frame: `magic` and a length that a block can have.
 pub(super) fn is_frame(bytes: &[u8], magic: [u8; 4]) -> bool {

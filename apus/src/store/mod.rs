@@ -49,6 +49,7 @@ pub use index_db::{BlockIndex, IndexDb};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
 pub use indexes::{OptionalIndex, indexes_that_need_blocks};
 pub use lock::DirLock;
+pub use magic::MAX_BLOCK_BYTES;
 pub use obfuscation::Obfuscation;
 pub use pruning::{
     MIN_BLOCKS_TO_KEEP, PRUNE_TARGET_MIN, files_above_target, files_up_to, prunable_height,

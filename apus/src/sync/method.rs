@@ -172,7 +172,7 @@ pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncE
         joined,
         match is_forced {
             true => "--method=join asks for it".to_string(),
-            false => format!("{hints}, and {} wait to be added to {set}", size(joined.bytes)),
+            false => format!("{hints}, and about {} wait to be added to {set}", size(joined.bytes)),
         },
     ))
 }
@@ -269,7 +269,7 @@ impl Choice {
     /// `None` if no block waits.
     pub fn line(&self) -> Option<String> {
         let (blocks, estimate) = (self.blocks?, self.estimate?);
-        let range = format!("{} to {} ({})", blocks.first, blocks.last, size(blocks.bytes));
+        let range = format!("{} to {} (about {})", blocks.first, blocks.last, size(blocks.bytes));
         let what = match self.way {
             Way::InOrder => format!("Connecting blocks {range} in order"),
             Way::Join { .. } => format!("Joining blocks {range}"),

@@ -54,6 +54,7 @@ mod start_check;
 mod states;
 mod status;
 mod stored;
+mod stored_sizes;
 mod swift;
 mod tables;
 mod temporary;

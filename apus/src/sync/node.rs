@@ -1,7 +1,7 @@
 //! An opened data directory, with everything that is kept in memory for it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPool;
 
@@ -19,6 +19,7 @@ use super::rebuild::Rebuild;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
 use super::states::StatesWatch;
+use super::stored_sizes::StoredSizes;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::disk::{Disk, StoreError};
@@ -35,7 +36,7 @@ use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
 use crate::wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
 
-/// The bytes of an average transaction, for the weight of blocks whose size is not known.
+/// The bytes of an average transaction, for the weight of stored blocks whose size is not known.
 const TX_BYTES: u64 = 500;
 
 /// An opened data directory.
@@ -54,6 +55,8 @@ pub(super) struct Node {
     pub peers: Option<Arc<Peers>>,
     /// About how large the blocks are that peers have.
     pub sizes: Sizes,
+    /// How large the blocks are that were stored when this was first asked for.
+    stored_sizes: OnceLock<StoredSizes>,
     pub clock: Clock,
     /// What threads are seen at, once blocks are connected.
     pub states: Option<StatesWatch>,
@@ -110,6 +113,7 @@ impl Node {
             sources: Sources::default(),
             peers: None,
             sizes: Sizes::default(),
+            stored_sizes: OnceLock::new(),
             clock: Clock::default(),
             states: None,
             scripts,
@@ -434,7 +438,9 @@ fn refuse_blocks_not_indexed(
 pub(super) fn step(node: &Node, id: BlockId) -> Option<Step> {
     let record = node.record(id);
     if let Some(pos) = record.block_pos() {
-        let weight = 81 + u64::from(record.tx_count) * TX_BYTES;
+        let known = || StoredSizes::of(&node.ledger.records, &node.files.infos());
+        let known = node.stored_sizes.get_or_init(known).get(id);
+        let weight = known.unwrap_or_else(|| 81 + u64::from(record.tx_count) * TX_BYTES);
         return Some(Step { id, place: Place::Stored(pos), weight });
     }
     if let Some(place) = node.sources.place(id) {

@@ -34,7 +34,7 @@ const BATCH: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Blocks below the best header above which one may be given up: those that a reorganisation may
 /// yet replace.
-const NEAR_BLOCKS: u32 = 144;
+pub(super) const NEAR_BLOCKS: u32 = 144;
 /// Time from one message about a block that no peer has to the next, beyond that to the first.
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Time from one save of the address book to the next.

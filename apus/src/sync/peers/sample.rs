@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::connections::NEAR_BLOCKS;
 use super::download::{download, fetch};
 use super::sizes::Sizes;
 use crate::chain::BlockId;
@@ -11,8 +12,10 @@ use crate::sync::outcome::Activated;
 use crate::sync::progress::Observer;
 
 /// With fewer blocks to come than this, no sample is taken.
-const BLOCKS_MIN: u32 = 2_000;
-/// The fewest blocks of a sample; there are at most twice as many.
+const BLOCKS_MIN: u32 = 256;
+/// The most blocks of which one is in the sample.
+const BLOCKS_FOR_EACH: u32 = 16;
+/// The fewest blocks of a sample of many; there are at most twice as many.
 const SAMPLE_MIN: u32 = 32;
 
 /// Learns the sizes of blocks of the best chain from some of them, evenly spaced. Those that are
@@ -32,10 +35,15 @@ pub(crate) fn learn_sizes(
     let missing = top.saturating_sub(node.tree.node(tip).height);
     let mut sample: Vec<BlockId> = vec![tip];
     if missing >= BLOCKS_MIN {
+        let count = (missing / BLOCKS_FOR_EACH).min(SAMPLE_MIN);
         // The same heights again in the next run, whose blocks are stored then.
-        let every = (top / SAMPLE_MIN).next_power_of_two() / 2;
-        let heights = (every..=top).step_by(every.max(1) as usize);
-        sample.extend(heights.filter_map(|height| node.tree.ancestor(best, height)));
+        let every = (missing / count).next_power_of_two() / 2;
+        // Blocks near the best header are given up where no peer has them, not waited for.
+        let top = top.min(node.tree.node(best).height - NEAR_BLOCKS);
+        let heights = (every..=top).step_by(every as usize);
+        let is_above = |height: &u32| *height > node.tree.node(tip).height;
+        let blocks = heights.filter(is_above).filter_map(|at| node.tree.ancestor(best, at));
+        sample.extend(blocks);
     }
     sample.sort_by_key(|id| node.tree.node(*id).height);
     sample.dedup();

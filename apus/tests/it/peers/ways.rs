@@ -2,6 +2,7 @@
 
 use apus::sync::Method;
 
+use super::withheld::LONG;
 use super::world::{WAYS, assert_as_from_files, honest, options, try_sync, with_peers, world};
 use crate::support::judge::Judge;
 use crate::support::outcome::Outcome;
@@ -22,6 +23,22 @@ fn many_peers_come_to_the_same_as_one() {
     for way in WAYS {
         let servers: Vec<_> = (0..4).map(|number| honest(number % 2 == 0)).collect();
         assert_as_from_files(way, &servers.iter().collect::<Vec<_>>());
+    }
+}
+
+/// Genesis and the tip say nothing about the blocks between them.
+#[test]
+fn the_bytes_that_are_to_come_are_estimated_from_some_blocks() {
+    for way in WAYS {
+        let place = (LONG.world)().place();
+        let server = LONG.honest();
+        let (summary, told) = try_sync(&LONG.options(&place, way, &[&server]));
+        summary.unwrap();
+        let bytes: usize = (LONG.world)().blocks.iter().map(Vec::len).sum();
+        let kilobytes = bytes / 1_000;
+        let is_told = |about: usize| told.has(&[" to ", &format!("(about {about} kB)")]);
+        let near = kilobytes * 4 / 5..=kilobytes * 5 / 4;
+        assert!(near.clone().any(is_told), "{way:?}: {near:?} is not told");
     }
 }
 
