@@ -6,6 +6,7 @@
 
 mod error;
 mod file;
+mod file_system;
 mod hook;
 mod lock;
 mod parts;
@@ -16,6 +17,7 @@ mod spill;
 
 pub use error::{Result, StoreError};
 pub use file::{Caching, Disk, File, release};
+pub use file_system::FileSystem;
 pub use hook::{Call, Hook};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};

@@ -272,6 +272,12 @@ impl BlockFiles {
         Ok(changes)
     }
 
+    /// Leaves so many bytes of the disk free whenever more room is reserved, for what else is to be
+    /// written there; never fewer than [`super::MIN_DISK_SPACE_BYTES`].
+    pub fn keep_free(&self, bytes: u64) {
+        self.writer().keep_free(bytes);
+    }
+
     /// What each file holds, by its number.
     pub fn infos(&self) -> Vec<FileInfo> {
         self.writer().infos().to_vec()

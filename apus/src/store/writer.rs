@@ -5,7 +5,7 @@ use super::flat_file::{FILES_MAX, FlatFile, Kind, reservation};
 use super::{
     BlockFilesOptions, FileChanges, FileInfo, FlatFilePos, Obfuscation, UNDOFILE_CHUNK_SIZE,
 };
-use crate::disk::{Disk, File, Result, StoreError};
+use crate::disk::{Disk, File, FileSystem, Result, StoreError};
 
 /// Bytes of free space that Core demands, in addition to what it reserves, before it writes blocks.
 pub const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
@@ -45,6 +45,8 @@ pub(super) struct Writer {
     failure: Option<String>,
     /// Whether a sync has failed, so that what was appended before it may be lost.
     lost: bool,
+    /// Bytes of the disk that are left free whenever room is reserved.
+    kept_free: u64,
 }
 
 /// A file that is open for appending.
@@ -77,6 +79,7 @@ impl Writer {
             open: Vec::new(),
             failure: None,
             lost: false,
+            kept_free: MIN_DISK_SPACE_BYTES,
         }
     }
 
@@ -102,10 +105,11 @@ impl Writer {
         self.guarded(|writer| {
             let len = writer.checked_len(record)?;
             let pos = writer.next_block_pos(lane, len)?;
+            // What could not be written does not count.
+            writer.put(Kind::Block, pos, record)?;
             let info = writer.info_mut(pos.file)?;
             info.add_block(height, time);
             info.size += len;
-            writer.put(Kind::Block, pos, record)?;
             Ok(pos)
         })
     }
@@ -120,9 +124,9 @@ impl Writer {
             let end = end.ok_or_else(|| {
                 StoreError::new(path, "the file would hold over 4 GiB of undo data")
             })?;
-            info.undo_size = end;
             let is_last_of_file = height == info.height_last;
             writer.put(Kind::Undo, FlatFilePos { file: number, pos }, record)?;
+            writer.info_mut(number)?.undo_size = end;
             if number == writer.last_file() || writer.lanes.contains(&number) {
                 let highest = writer.undo_heights.entry(number).or_default();
                 *highest = height.max(*highest);
@@ -197,6 +201,11 @@ impl Writer {
         self.open.retain(|open| open.id.number != number);
         self.undo_heights.remove(&number);
         Ok(())
+    }
+
+    /// Leaves so many bytes of the disk free from now on, and never fewer than Core does.
+    pub fn keep_free(&mut self, bytes: u64) {
+        self.kept_free = bytes.max(MIN_DISK_SPACE_BYTES);
     }
 
     /// The files to be synced, and the changes that may be written to the block index once they
@@ -310,10 +319,11 @@ impl Writer {
             Kind::Block => self.options.chunk_size(),
             Kind::Undo => UNDOFILE_CHUNK_SIZE,
         };
+        let kept_free = self.kept_free;
         let file = self.opened(kind, pos.file)?;
         let offset = u64::from(pos.pos);
         if let Some(end) = reservation(pos.pos, record.len() as u32, chunk) {
-            check_space(file.path(), end - offset)?;
+            check_space(file.path(), end - offset, kept_free)?;
             file.allocate(offset, end - offset)?;
         }
         file.write_all_at(record, offset)?;
@@ -363,13 +373,11 @@ impl Writer {
     }
 }
 
-/// Checks that the disk has as much free space as Core demands before it reserves `wanted` bytes.
-fn check_space(path: &Path, wanted: u64) -> Result<()> {
+/// Checks that the disk leaves so many bytes free once `wanted` bytes are reserved.
+fn check_space(path: &Path, wanted: u64, kept_free: u64) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
-    let fail = |e: rustix::io::Errno| StoreError::io(directory, "ask for free space", e.into());
-    let disk = rustix::fs::statvfs(directory).map_err(fail)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let least = wanted.saturating_add(MIN_DISK_SPACE_BYTES);
+    let FileSystem { free, .. } = FileSystem::of(directory)?;
+    let least = wanted.saturating_add(kept_free);
     if free < least {
         let what = format!(
             "disk space is too low: {} MiB free, at least {} MiB needed to go on",

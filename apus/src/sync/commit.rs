@@ -16,6 +16,7 @@ use super::checked::Checked;
 use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
+use super::growth::COIN_BYTES;
 use super::options::CacheSync;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
@@ -87,12 +88,16 @@ pub(super) struct Ledger {
     pub snapshot: Option<SnapshotChainstate>,
     /// Whether commits go to a new UTXO set, which takes the place of `chainstate` at the end.
     pub builds_anew: bool,
+    /// Whether the tables of coins are on the same disk as blocks.
+    pub is_one_disk: bool,
 }
 
 /// What a commit leaves durable, and what it writes for that.
 struct Committing {
     blocks: u64,
     height: u32,
+    /// The number of changed coins.
+    changed: usize,
     entries: Vec<BlockId>,
 }
 
@@ -122,6 +127,7 @@ impl Ledger {
             tips: Tips::default(),
             snapshot: None,
             builds_anew: false,
+            is_one_disk: false,
         }
     }
 
@@ -265,6 +271,16 @@ impl Ledger {
                 || self.pruning.waits_for_commit)
     }
 
+    /// The bytes of tables, about, that those changed coins come to which are not committed yet, if
+    /// the tables are on the same disk as blocks.
+    pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
+        let committing = self.committing.as_ref().map_or(0, |committing| committing.changed);
+        match self.is_one_disk {
+            true => (cache.changed() + committing) as u64 * COIN_BYTES,
+            false => 0,
+        }
+    }
+
     /// Whether a commit was begun and has not ended.
     pub fn is_committing(&self) -> bool {
         self.committing.is_some()
@@ -362,7 +378,9 @@ impl Ledger {
             CacheSync::Scanned => shared.cache.scan(),
             CacheSync::Emptied => kept_bytes = 0,
         }
-        self.committing = Some(Committing { blocks: self.counts.blocks, height, entries: dirty });
+        let changes = shared.pool.install(|| shared.cache.begin_sync());
+        let (blocks, changed) = (self.counts.blocks, changes.len());
+        self.committing = Some(Committing { blocks, height, changed, entries: dirty });
         Ok(CommitJob {
             index: Arc::clone(&self.index),
             coin_count: Arc::clone(&self.coin_count),
@@ -370,7 +388,7 @@ impl Ledger {
             left,
             best: tip.map(|tip| shared.tree.node(tip).hash),
             coins: self.coins.map(|coins| coins as u64),
-            changes: shared.pool.install(|| shared.cache.begin_sync()),
+            changes,
             kept_bytes,
         })
     }
@@ -421,7 +439,7 @@ impl Ledger {
 
     /// Ends a commit, of which `written` is what came of it.
     pub fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
-        let Some(Committing { blocks, height, entries }) = self.committing.take() else {
+        let Some(Committing { blocks, height, entries, .. }) = self.committing.take() else {
             return written;
         };
         if let Err(error) = written {

@@ -19,6 +19,7 @@ mod differ;
 mod error;
 #[cfg(feature = "export")]
 mod export;
+mod growth;
 mod hints;
 mod hints_file;
 mod in_order;

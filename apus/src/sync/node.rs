@@ -9,6 +9,7 @@ use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::Ledger;
 use super::error::SyncError;
+use super::growth::Growth;
 use super::join::directory::pending_tables;
 use super::options::Options;
 use super::outcome::Refusal;
@@ -22,7 +23,7 @@ use super::states::StatesWatch;
 use super::stored_sizes::StoredSizes;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
-use crate::disk::{Disk, StoreError};
+use crate::disk::{Disk, FileSystem, StoreError};
 use crate::hash::Hash;
 use crate::leveldb;
 use crate::rules::proof_of_work;
@@ -57,6 +58,8 @@ pub(super) struct Node {
     pub sizes: Sizes,
     /// How large the blocks are that were stored when this was first asked for.
     stored_sizes: OnceLock<StoredSizes>,
+    /// What blocks that wait leave on the disk.
+    pub growth: Growth,
     pub clock: Clock,
     /// What threads are seen at, once blocks are connected.
     pub states: Option<StatesWatch>,
@@ -114,6 +117,7 @@ impl Node {
             peers: None,
             sizes: Sizes::default(),
             stored_sizes: OnceLock::new(),
+            growth: Growth::default(),
             clock: Clock::default(),
             states: None,
             scripts,
@@ -127,6 +131,7 @@ impl Node {
         node.ledger.cache_sync = options.cache_sync;
         node.ledger.is_read_only = read_only;
         node.ledger.builds_anew = matches!(coins, Coins::New(_));
+        node.ledger.is_one_disk = is_one_disk(node.dir.blocks_path(), &chainstate_path)?;
         if !read_only {
             node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
         }
@@ -339,6 +344,11 @@ pub(super) fn about_height(chainstate: &Chainstate) -> String {
     let coins = std::iter::from_fn(|| scan.next_coin().ok().flatten());
     let newest = coins.take(1_000_000).map(|(_, coin)| coin.height).max();
     newest.map_or_else(String::new, |height| format!(", at about height {height},"))
+}
+
+/// Whether two directories are on the same disk.
+fn is_one_disk(one: &Path, other: &Path) -> Result<bool, StoreError> {
+    Ok(FileSystem::of(one)?.device == FileSystem::of(other)?.device)
 }
 
 /// Opens the UTXO set in the directory `path`, for reading alone or for all.

@@ -20,8 +20,9 @@ use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
 use super::start_check::{check_mended, check_on_start};
 use super::states::StatesWatch;
+use super::waiting::learn_growth;
 use super::ways::{Went, connect_all};
-use super::{index_files, join, mend, remedy, resources, shrink, snapshot, space, swift};
+use super::{index_files, join, mend, remedy, resources, shrink, snapshot, swift};
 use crate::disk::{Disk, StoreError, Watch};
 use crate::store::BlockSource;
 
@@ -499,7 +500,7 @@ fn run(
         let (shared, ledger) = node.split();
         ledger.prune(&shared)?;
         node.states.get_or_insert_with(StatesWatch::begin);
-        space::check(node)?;
+        learn_growth(node);
     }
     let mut went = None;
     if !interrupted {

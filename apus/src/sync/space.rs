@@ -1,52 +1,44 @@
 //! Room on the disk, checked before the work starts: the least that will be written to each file
 //! system must fit.
 //!
-//! Three things are written: copies of those blocks of the best chain that only the sources hold,
-//! undo data for each block that is connected, and tables of coins; a UTXO set that is built next
-//! to another takes about as much as that one. Nothing that would fit is refused: an amount that
-//! is only likely leads to a warning.
+//! Three things are written: copies of those blocks of the best chain that only the sources or
+//! peers hold, undo data for each block that is connected, and tables of coins; a UTXO set that is
+//! built next to another takes about as much as that one. How much undo data and how many coins
+//! there will be is estimated from some of the blocks ([`Growth`]). Nothing that would fit is
+//! refused, as far as that can be told: an amount that is only likely leads to a warning.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{stat, statvfs};
-
+use super::growth::{Bytes, Growth};
 use super::node::Node;
 use super::options::AssumeValid;
 use super::snapshot_chainstate::DIRECTORY;
 use super::waiting::Waiting;
 use super::words::size;
-use crate::chain::BlockId;
-use crate::disk::{Disk, StoreError};
-use crate::store::{
-    BLOCKFILE_CHUNK_SIZE, MIN_DISK_SPACE_BYTES, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD,
-    UNDOFILE_CHUNK_SIZE,
-};
+use crate::disk::{Disk, FileSystem, StoreError};
+use crate::store::{BLOCKFILE_CHUNK_SIZE, MIN_DISK_SPACE_BYTES, UNDOFILE_CHUNK_SIZE};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of blocks for each byte of their undo data, on mainnet.
-const BLOCKS_TO_UNDO: u64 = 8;
-/// Bytes of blocks for each byte of tables with the coins that they leave unspent, on mainnet.
-const BLOCKS_TO_COINS: u64 = 60;
 /// Most tenths of a byte in a join's temporary files for each byte of blocks. 4 to 7 are usual on
 /// mainnet; blocks of tiny outputs that nobody spends in the same span of blocks came to 15.
 const BLOCKS_TO_SPILL_TENTHS: u64 = 15;
+/// The share (one in ...) by which blocks that peers have may be smaller than expected.
+const PEERS_SHARE: u64 = 5;
+/// New tables with at most this share (one in ...) of the bytes of the present ones are merged
+/// without these.
+const MERGED_ALONE_SHARE: u64 = 8;
 /// The name of a join's temporary files in messages.
 const SPILL: &str = "temporary files";
 
 /// The bytes that will be written.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Estimate {
-    /// Bytes of blocks, each with its storage header.
-    blocks: u64,
-    /// The least bytes of undo data.
-    undo: u64,
-    /// Bytes of undo data if it is as on mainnet.
-    undo_likely: u64,
-    /// The least bytes of tables.
-    coins: u64,
-    /// Bytes of tables if they are as large as the present ones, or as on mainnet.
-    coins_likely: u64,
+    /// Blocks, each with its storage header.
+    blocks: Bytes,
+    undo: Bytes,
+    /// Tables of coins, and what merging them takes meanwhile.
+    coins: Bytes,
 }
 
 /// A directory to write in, and the file system that it is on.
@@ -64,55 +56,67 @@ struct Part {
     name: &'static str,
 }
 
-/// The bytes that a file system must have free, and the parts that they are made of.
+/// The bytes that a file system must have free, those that it will probably need, and the parts
+/// that the former are made of.
 struct Demand<'a> {
     volume: &'a Volume,
-    bytes: u64,
+    needed: u64,
+    likely: u64,
     parts: &'a [Part],
 }
 
-/// Checks, once all headers are known, that the least that the work will write fits on the disk;
-/// warns the user where the likely amount does not.
+/// Checks, once all headers are known, that the least that a sync will write, in order or not, fits
+/// on the disk; warns the user where the likely amount does not.
 ///
 /// # Errors
 /// It does not fit. Nothing was written yet.
-pub(super) fn check(node: &Node) -> Result<(), StoreError> {
-    let estimate = estimate(node);
-    let blocks = Volume::of(node.dir.blocks_path())?;
-    let coins = Volume::of(node.chainstate.dir())?;
-    let least = [needed(&estimate, allocated(node)), estimate.coins];
+pub(super) fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
+    let Estimate { blocks, undo, coins } = estimate(node, in_order);
+    let volumes = (Volume::of(node.dir.blocks_path())?, Volume::of(node.chainstate.dir())?);
     let parts = [
-        Part { bytes: estimate.blocks, name: "blocks" },
-        Part { bytes: estimate.undo, name: "undo data" },
+        Part { bytes: blocks.least, name: "blocks" },
+        Part { bytes: undo.least, name: "undo data" },
         Part {
-            bytes: estimate.coins,
-            name: "coins of the set that is built next to the present one",
+            bytes: coins.least,
+            name: match node.ledger.builds_anew {
+                true => "coins of the set that is built next to the present one",
+                false if in_order => "coins and their merging",
+                false => "coins",
+            },
         },
     ];
-    let is_one_volume = blocks.device == coins.device;
-    let demands = match is_one_volume {
+    let allocated = allocated(node);
+    let demand = |volume, [blocks, undo, coins]: [Bytes; 3], parts| Demand {
+        volume,
+        needed: needed(blocks.least, undo.least, coins.least, allocated),
+        likely: needed(blocks.likely, undo.likely, coins.likely, allocated),
+        parts,
+    };
+    let (none, (of_blocks, of_coins)) = (Bytes::default(), &volumes);
+    let demands = match of_blocks.device == of_coins.device {
         true => {
-            let volume = if least[0] > 0 { &blocks } else { &coins };
-            vec![Demand { volume, bytes: least[0] + least[1], parts: &parts }]
+            let volume = if blocks.least + undo.least > 0 { of_blocks } else { of_coins };
+            vec![demand(volume, [blocks, undo, coins], &parts[..])]
         }
         false => vec![
-            Demand { volume: &blocks, bytes: least[0], parts: &parts[..2] },
-            Demand { volume: &coins, bytes: least[1], parts: &parts[2..] },
+            demand(of_blocks, [blocks, undo, none], &parts[..2]),
+            demand(of_coins, [none, none, coins], &parts[2..]),
         ],
     };
-    for Demand { volume, bytes, parts } in demands {
-        if volume.free < bytes {
-            return Err(StoreError::full(&volume.path, too_small(volume.free, bytes, parts)));
+    for Demand { volume, needed, parts, .. } in &demands {
+        if volume.free < *needed {
+            let prunes = blocks.least > 0 && node.ledger.pruning.target().is_none();
+            let remedy = match prunes {
+                true => ", or store the newest blocks alone with --prune=550",
+                false => "",
+            };
+            let what = too_small(volume.free, *needed, parts) + remedy;
+            return Err(StoreError::full(&volume.path, what));
         }
     }
-    let likely = [estimate.blocks + estimate.undo_likely, estimate.coins_likely];
-    let likely = match is_one_volume {
-        true => vec![(&blocks, likely[0] + likely[1])],
-        false => vec![(&blocks, likely[0]), (&coins, likely[1])],
-    };
-    for (volume, likely) in likely.into_iter().filter(|(volume, likely)| volume.free < *likely) {
+    for Demand { volume, likely, .. } in demands.iter().filter(|of| of.volume.free < of.likely) {
         tracing::warn!(
-            "{}: {} MiB are free, and about {} MiB will probably be written; if the disk fills \
+            "{}: {} MiB are free, and about {} MiB will probably be needed; if the disk fills \
              up, the work done until then is kept, and the same command carries on",
             volume.path.display(),
             volume.free / MIB,
@@ -190,7 +194,7 @@ pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack
     let names = disk.list(&spill).unwrap_or_default();
     let spilled: u64 = names.iter().filter_map(|name| disk.len(spill.join(name)).ok()).sum();
     let spill_bytes = spill_bytes(joined.bytes);
-    let new_tables = joined.bytes / BLOCKS_TO_COINS;
+    let new_tables = node.growth.tables(joined.bytes).likely;
     let tables = match node.tip() == node.tree.genesis() {
         true => new_tables,
         // The merge into one level writes all coins once more.
@@ -204,7 +208,7 @@ pub(super) fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack
             blocks,
             vec![
                 part(joined.copied.saturating_sub(allocated(node)), "blocks"),
-                part(joined.without_undo / BLOCKS_TO_UNDO, "undo data"),
+                part(node.growth.undo(joined.without_undo).likely, "undo data"),
             ],
         ),
         (coins, vec![part(tables, "tables")]),
@@ -248,8 +252,8 @@ pub(super) fn check_for_snapshot(
 /// The system does not say how much is free.
 pub(super) fn lack_for_proof(directory: &Path, blocks: u64) -> Result<Option<Lack>, StoreError> {
     let part = |bytes, name| Part { bytes, name };
-    let parts =
-        vec![part(usual_spill_bytes(blocks), SPILL), part(blocks / BLOCKS_TO_COINS, "tables")];
+    let tables = Growth::default().tables(blocks).likely;
+    let parts = vec![part(usual_spill_bytes(blocks), SPILL), part(tables, "tables")];
     Ok(lack(&[(Volume::of(directory)?, parts)]))
 }
 
@@ -285,9 +289,9 @@ fn too_small(free: u64, needed: u64, parts: &[Part]) -> String {
         .map(|part| format!("{} MiB of {}", part.bytes.div_ceil(MIB), part.name))
         .collect();
     format!(
-        "the disk is too small: at least {} MiB are needed here ({}, and the space that must stay \
-         free), and {} MiB are free. Nothing was written: free some space, or give a directory on \
-         a larger disk",
+        "the disk is too small: at least about {} MiB are needed here ({}, and the space that must \
+         stay free), and {} MiB are free: free some space, or give a directory on a larger \
+         disk",
         needed.div_ceil(MIB),
         parts.join(", "),
         free / MIB
@@ -297,58 +301,55 @@ fn too_small(free: u64, needed: u64, parts: &[Part]) -> String {
 impl Volume {
     /// The file system of a directory, or of the nearest directory above it that exists.
     fn of(path: &Path) -> Result<Self, StoreError> {
-        let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
-        let fail = |e: rustix::io::Errno| StoreError::io(there, "ask for free space", e.into());
-        let (found, system) = (stat(there).map_err(fail)?, statvfs(there).map_err(fail)?);
-        let free = system.f_bavail.saturating_mul(system.f_frsize);
-        Ok(Self { path: path.to_path_buf(), device: found.st_dev, free })
+        let FileSystem { device, free } = FileSystem::of(path)?;
+        Ok(Self { path: path.to_path_buf(), device, free })
     }
 }
 
-/// The bytes that will be written to reach the best header, or the height to stop at.
-fn estimate(node: &Node) -> Estimate {
-    let best = node.tree.best_header();
-    let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
-    let Some(top) = node.tree.ancestor(best, top) else { return Estimate::default() };
-    let (mut estimate, mut all) = (Estimate::default(), 0);
-    let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
-    for id in node.tree.ancestors(top).take_while(|id| *id != node.tree.genesis()) {
-        let entry = node.record(id);
-        let stored = entry.block_pos().is_some();
-        // Those of the active chain that are not stored are pruned.
-        let place = node.sources.place(id).filter(|_| !stored && is_new(&id));
-        if let Some(place) = place {
-            estimate.blocks += u64::from(place.len) + u64::from(STORAGE_HEADER_BYTES);
-        }
-        // A block that is neither stored nor in a source is not connected, nor are its descendants.
-        let is_known = stored || place.is_some();
-        let in_order = !node.options.has_claim();
-        if is_known && in_order && is_new(&id) && entry.undo_pos().is_none() {
-            estimate.undo += u64::from(UNDO_DATA_DISK_OVERHEAD) + 1;
-        }
-        all += place.map_or(0, |place| u64::from(place.len));
-    }
+/// The bytes that will be written to reach the best chain's last block, or the height to stop at.
+fn estimate(node: &Node, in_order: bool) -> Estimate {
+    let Some(waiting) = Waiting::of(node) else { return Estimate::default() };
+    let of_peers = waiting.from_peers / PEERS_SHARE;
+    let mut blocks = Bytes { least: waiting.copied - of_peers, likely: waiting.copied };
+    let checks_all = node.options.assumevalid == AssumeValid::Nothing;
+    let has_claim = node.options.has_claim();
+    // A SwiftSync of blocks that are assumed valid writes that of the last ones alone.
+    let mut undo = match has_claim && !checks_all {
+        true => Bytes::default(),
+        false => node.growth.undo(waiting.without_undo),
+    };
     // A SwiftSync that checks everything deletes at its end.
-    let stores_all = node.options.has_claim() && node.options.assumevalid == AssumeValid::Nothing;
+    let stores_all = has_claim && checks_all;
     if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
-        estimate.blocks = estimate.blocks.min(target);
-        estimate.undo = estimate.undo.min(target);
+        (blocks, undo) = (blocks.map(|of| of.min(target)), undo.map(|of| of.min(target)));
     }
-    estimate.undo_likely = estimate.undo.max(match node.options.has_claim() {
-        false => estimate.blocks / BLOCKS_TO_UNDO,
-        true => 0,
-    });
-    estimate.coins_likely = all / BLOCKS_TO_COINS;
-    let present = node.dir.chainstate_path();
-    if node.chainstate.dir() != present {
+    let coins = coins(node, node.growth.tables(waiting.bytes));
+    let merged = |new| if in_order { merged(node.chainstate.disk_bytes(), new) } else { 0 };
+    Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)) }
+}
+
+/// The bytes of tables of coins where blocks add `new` ones.
+fn coins(node: &Node, new: Bytes) -> Bytes {
+    let done = node.chainstate.disk_bytes();
+    let mut coins = new;
+    if node.ledger.builds_anew {
         // The new set is one level of tables; the present tables may also hold spent coins.
-        let present = tables_bytes(node.dir.disk(), &present);
-        let done = node.chainstate.disk_bytes();
+        let present = tables_bytes(node.dir.disk(), &node.dir.chainstate_path());
         let reaches = node.options.stop_at_height.is_none() && !node.options.allow_shrink;
-        estimate.coins = if reaches { (present / 2).saturating_sub(done) } else { 0 };
-        estimate.coins_likely = estimate.coins_likely.max(present.saturating_sub(done));
+        let least = if reaches { (present / 2).saturating_sub(done) } else { 0 };
+        coins.least = coins.least.max(least);
+        coins.likely = coins.likely.max(present.saturating_sub(done));
     }
-    estimate
+    coins
+}
+
+/// The bytes of the tables that are made of `new` bytes, next to `present` ones, before those are
+/// removed that they are made of.
+fn merged(present: u64, new: u64) -> u64 {
+    match new <= present / MERGED_ALONE_SHARE {
+        true => new,
+        false => present + new,
+    }
 }
 
 /// Bytes of all tables in a directory; 0 if the directory cannot be read.
@@ -365,17 +366,14 @@ fn allocated(node: &Node) -> u64 {
     size.next_multiple_of(chunk) - size
 }
 
-/// The bytes that must be free for blocks and undo data: those for which no room is allocated yet
-/// (blocks beyond `allocated`, undo data beyond one chunk), and those that Core and Apus leave free
-/// whenever they allocate more.
-fn needed(estimate: &Estimate, allocated: u64) -> u64 {
-    match estimate.blocks.checked_sub(allocated) {
-        Some(more) if more > 0 => {
-            let undo = estimate.undo.saturating_sub(u64::from(UNDOFILE_CHUNK_SIZE));
-            more + undo + MIN_DISK_SPACE_BYTES
-        }
-        _ => 0,
-    }
+/// The bytes that must be free for so many bytes of blocks, undo data and coins: of the former
+/// those for which no room is allocated yet (blocks beyond `allocated`, undo data beyond one
+/// chunk), and at least those that Core and Apus leave free whenever they allocate more, which
+/// coins may take.
+fn needed(blocks: u64, undo: u64, coins: u64, allocated: u64) -> u64 {
+    let undo = undo.saturating_sub(u64::from(UNDOFILE_CHUNK_SIZE));
+    let more = blocks.saturating_sub(allocated) + undo;
+    more + coins.max(if more > 0 { MIN_DISK_SPACE_BYTES } else { 0 })
 }
 
 #[cfg(test)]
@@ -384,11 +382,18 @@ mod tests {
 
     #[test]
     fn only_bytes_beyond_the_allocated_room_must_be_free() {
-        let estimate = Estimate { blocks: 20 * MIB, undo: 2 * MIB, ..Estimate::default() };
-        assert_eq!(needed(&estimate, 0), 71 * MIB);
-        assert_eq!(needed(&estimate, 16 * MIB), 55 * MIB);
-        assert_eq!(needed(&estimate, 20 * MIB), 0);
-        assert_eq!(needed(&Estimate::default(), 0), 0);
+        let needed = |blocks: u64, undo: u64, coins: u64, allocated: u64| {
+            super::needed(blocks * MIB, undo * MIB, coins * MIB, allocated * MIB) / MIB
+        };
+        assert_eq!(needed(20, 2, 0, 0), 71);
+        assert_eq!(needed(20, 2, 0, 16), 55);
+        assert_eq!(needed(20, 2, 0, 20), 51);
+        assert_eq!(needed(20, 1, 0, 20), 0);
+        assert_eq!(needed(0, 0, 0, 0), 0);
+        // Coins are written to the room that stays free, and beyond it.
+        assert_eq!(needed(20, 2, 40, 0), 71);
+        assert_eq!(needed(20, 2, 70, 0), 91);
+        assert_eq!(needed(0, 0, 70, 0), 70);
     }
 
     #[test]
@@ -444,7 +449,10 @@ mod tests {
         let blocks = Part { bytes: 30 * MIB, name: "blocks" };
         let parts = [blocks, Part { bytes: 0, name: "coins" }];
         let text = too_small(70 * MIB, 100 * MIB + 1, &parts);
-        assert!(text.contains("at least 101 MiB") && text.contains("30 MiB of blocks"), "{text}");
+        assert!(
+            text.contains("at least about 101 MiB") && text.contains("30 MiB of blocks"),
+            "{text}"
+        );
         assert!(text.contains("70 MiB are free") && !text.contains("coins"), "{text}");
     }
 }

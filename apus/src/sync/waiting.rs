@@ -1,10 +1,19 @@
-//! The blocks that wait to be connected, and their bytes.
+//! The blocks that wait to be connected, their bytes, and what they leave on the disk.
+
+use std::iter::repeat_n;
 
 use super::assumevalid::Assumed;
+use super::block::step::Step;
+use super::growth::{Growth, Sample};
 use super::node::{Node, step};
 use super::sources::Place;
 use crate::chain::BlockId;
 use crate::store::STORAGE_HEADER_BYTES;
+use crate::wire::BlockView;
+
+/// The number of blocks that are read to learn what all leave on the disk, about. It takes a second
+/// or two of a hard disk, and more of them would say little more.
+const SAMPLES: u64 = 64;
 
 /// Blocks of one branch that are to be connected, none of which is part of the active chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,14 +24,17 @@ pub(super) struct Waiting {
     pub target: BlockId,
     /// Height of the last block.
     pub last: u32,
-    /// Bytes of all these blocks; an estimate for those that are stored.
+    /// Bytes of all these blocks; an estimate for those that peers have.
     pub bytes: u64,
     /// The part of `bytes` whose scripts are checked.
     pub with_scripts: u64,
     /// The part of `bytes` that has no undo data yet.
     pub without_undo: u64,
-    /// Bytes that are copied from sources to the block files, storage headers included.
+    /// Bytes that are copied from sources, or come from peers, to the block files, storage headers
+    /// included.
     pub copied: u64,
+    /// The part of `copied` that peers have, an estimate.
+    pub from_peers: u64,
 }
 
 impl Waiting {
@@ -48,7 +60,8 @@ impl Waiting {
     /// The blocks from height `first` to `target`, its ancestor there included.
     pub fn between(node: &Node, first: u32, target: BlockId) -> Self {
         let assumed = Assumed::new(node.options.assumevalid, &node.tree);
-        let (mut bytes, mut with_scripts, mut without_undo, mut copied) = (0, 0, 0, 0);
+        let (mut bytes, mut with_scripts, mut without_undo) = (0, 0, 0);
+        let (mut copied, mut from_peers) = (0, 0);
         // All ancestors of a covered block are covered.
         let mut is_covered = false;
         let branch = node.tree.ancestors(target);
@@ -58,11 +71,46 @@ impl Waiting {
             is_covered = is_covered || assumed.covers(&node.tree, id);
             with_scripts += if is_covered { 0 } else { step.weight };
             without_undo += if node.record(id).undo_pos().is_none() { step.weight } else { 0 };
-            if !matches!(step.place, Place::Stored(_)) {
-                copied += step.weight + u64::from(STORAGE_HEADER_BYTES);
-            }
+            let record = step.weight + u64::from(STORAGE_HEADER_BYTES);
+            copied += if matches!(step.place, Place::Stored(_)) { 0 } else { record };
+            from_peers += if step.place == Place::Peers { record } else { 0 };
         }
         let last = node.tree.node(target).height;
-        Self { first, target, last, bytes, with_scripts, without_undo, copied }
+        Self { first, target, last, bytes, with_scripts, without_undo, copied, from_peers }
     }
+
+    /// The blocks whose bytes are here, the last one first.
+    fn readable(self, node: &Node) -> impl Iterator<Item = Step> {
+        let branch = node.tree.ancestors(self.target);
+        let branch = branch.take_while(move |id| node.tree.node(*id).height >= self.first);
+        branch.filter_map(|id| step(node, id)).filter(|step| step.place != Place::Peers)
+    }
+}
+
+/// Learns what the blocks that wait leave on the disk from some of them, which are as many bytes
+/// apart from each other. One that cannot be read, or is no block, is left to those who connect it.
+pub(super) fn learn_growth(node: &mut Node) {
+    let Some(waiting) = Waiting::of(node) else { return };
+    let bytes: u64 = waiting.readable(node).map(|step| step.weight).sum();
+    let every = (bytes / SAMPLES).max(1);
+    let (mut before, mut samples) = (0, Vec::new());
+    for step in waiting.readable(node) {
+        let marks = (before + step.weight) / every - before / every;
+        before += step.weight;
+        if marks > 0 {
+            let sample = sample(node, &step);
+            samples.extend(sample.into_iter().flat_map(|of| repeat_n(of, marks as usize)));
+        }
+    }
+    node.growth = Growth::of(&samples);
+}
+
+fn sample(node: &Node, step: &Step) -> Option<Sample> {
+    let bytes = match step.place {
+        Place::Stored(pos) => node.files.read_block(pos).ok()?,
+        Place::Source(place) => node.sources.read(place).ok()?,
+        Place::Peers => return None,
+    };
+    let view = BlockView::parse(bytes).ok()?;
+    Some(Sample::of(&view, node.tree.node(step.id).height))
 }

@@ -10,7 +10,7 @@ use super::method::{Choice, Way, choose};
 use super::node::Node;
 use super::outcome::{Activated, ChosenMethod, SavedBlocks};
 use super::progress::Observer;
-use super::{join, swift};
+use super::{join, space, swift};
 
 /// The number of joins that may end below a block which is damaged or invalid, before the rest goes
 /// in order.
@@ -30,7 +30,7 @@ pub(super) struct Went {
 /// Chooses the way for the blocks above the tip, connects them, and the others in order after that.
 ///
 /// # Errors
-/// As for [`super::sync`].
+/// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave.
 pub(super) fn connect_all(
     node: &mut Node,
     claim: Option<&Claim>,
@@ -42,6 +42,7 @@ pub(super) fn connect_all(
         note_past(node, claim, observer);
     }
     announce(&choice, observer);
+    space::check(node, choice.way == Way::InOrder)?;
     let (chosen, before) = (choice.chosen(), node.tip());
     let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
     match (choice.way, claim) {

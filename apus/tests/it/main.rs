@@ -14,6 +14,7 @@ mod endurance;
 mod export;
 mod faults;
 mod format;
+mod full_disk;
 mod fuzz;
 mod hints;
 mod interrupts;

@@ -17,6 +17,20 @@ fn key() -> Obfuscation {
 }
 
 #[test]
+fn room_that_is_to_stay_free_is_not_reserved() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = open(dir.path(), Obfuscation::NONE, vec![], false);
+    files.keep_free(u64::MAX);
+    let before = files.infos();
+    let error = files.append_block(&fake_block(1, Hash::ZERO, 85), 7, 1_000).unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert!(error.to_string().contains("disk space is too low"), "{error}");
+    assert_eq!(files.infos(), before);
+    // What was noted before can be made durable.
+    files.flush().unwrap();
+}
+
+#[test]
 fn a_block_and_its_undo_byte_by_byte() {
     for key in [Obfuscation::NONE, key()] {
         let dir = tempfile::tempdir().unwrap();

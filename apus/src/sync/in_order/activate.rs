@@ -18,18 +18,33 @@ use crate::sync::outcome::Activated;
 use crate::sync::peers::{Wanted, store_left};
 use crate::sync::progress::{Observer, Phase};
 
-/// Makes the best valid chain active and commits it. After an error nothing more is written: the
-/// cache may hold half a block.
+/// Makes the best valid chain active and commits it. After an error of the disk nothing more is
+/// written, since the cache may hold half a block; but where the disk is full, what was connected
+/// until then is committed if there is room for that.
 pub(crate) fn activate_best_chain(
     node: &mut Node,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Activated, SyncError> {
-    let activated = activate(node, observer, stop)?;
-    let (shared, ledger) = node.split();
-    ledger.commit(&shared, observer)?;
-    ledger.prune(&shared)?;
-    Ok(activated)
+    let activated = activate(node, observer, stop).and_then(|activated| {
+        let (shared, ledger) = node.split();
+        ledger.commit(&shared, observer)?;
+        ledger.prune(&shared)?;
+        Ok(activated)
+    });
+    activated.map_err(|error| with_kept(error, node.ledger.committed_height).into())
+}
+
+/// Adds to the error of a full disk what is kept, and what to do.
+fn with_kept(mut error: StoreError, height: u32) -> StoreError {
+    if error.is_full() {
+        error.what += &format!(
+            " (the disk is full: free some space, and the same command carries on from height {}; \
+             what is below is kept)",
+            height + 1
+        );
+    }
+    error
 }
 
 fn activate(
@@ -57,7 +72,7 @@ fn activate(
             break;
         }
         let outcome = connect(node, &steps, observer, stop)?;
-        if !matches!(outcome, Outcome::Done) {
+        if !matches!(outcome, Outcome::Done | Outcome::Full(_)) {
             store_left(node)?;
         }
         match outcome {
@@ -70,6 +85,12 @@ fn activate(
                 node.mark_failed(step.id);
             }
             Outcome::Gone(step) => node.tree.mark_missing(step.id),
+            Outcome::Full(error) => {
+                let (shared, ledger) = node.split();
+                // Only the first error is reported.
+                let _ = ledger.commit(&shared, observer);
+                return Err(error);
+            }
             Outcome::Damaged(step, what) => {
                 if let Err(error) = take_another_copy(node, step, &what, stop) {
                     // No block is in flight: those connected before this one are kept.

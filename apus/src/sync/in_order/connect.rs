@@ -39,6 +39,8 @@ pub(crate) enum Outcome {
     Damaged(Step, String),
     /// No peer has the block of this step.
     Gone(Step),
+    /// A disk is full. The cache has the coins after the last block that was finished.
+    Full(StoreError),
 }
 
 /// The thread that connects blocks in order.
@@ -86,9 +88,11 @@ impl<'a> Connector<'a> {
         self.shared.clock.log();
         let outcome = outcome?;
         committed?;
+        let is_over = matches!(outcome, Outcome::Done | Outcome::Full(_));
+        let are_kept = !is_over && self.shared.peers.is_some();
         for (index, prepared) in workers.end() {
             self.shared.cache.release(&prepared.external);
-            if self.shared.peers.is_some() {
+            if are_kept {
                 let id = self.steps[index].id;
                 self.ledger.store_block(self.shared, id, prepared.block.view())?;
             }
@@ -107,7 +111,12 @@ impl<'a> Connector<'a> {
                     self.shared.clock.note_stall(since.elapsed());
                 }
                 match ready {
-                    Ok(prepared) => self.connect(prepared, workers)?,
+                    Ok(prepared) => {
+                        if let Err(error) = self.store(&prepared) {
+                            return self.give_up(error);
+                        }
+                        self.connect(prepared, workers)?;
+                    }
                     Err(fault) => halt = Some(Halt::Fault(fault)),
                 }
                 if halt.is_none() {
@@ -118,7 +127,7 @@ impl<'a> Connector<'a> {
                 return Ok(outcome);
             }
             if let Some(error) = workers.take_failure() {
-                return Err(error);
+                return self.give_up(error);
             }
             if let Some(written) = workers.take_committed() {
                 self.end_commit(written)?;
@@ -217,13 +226,30 @@ impl<'a> Connector<'a> {
         }
     }
 
+    /// Stores the next block, unless it is stored. Room for the coins that have changed stays free.
+    fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
+        self.shared.files.keep_free(self.ledger.room_for_coins(self.shared.cache));
+        let step = self.steps[self.connected];
+        if matches!(step.place, Place::Stored(_)) {
+            return Ok(());
+        }
+        let _timer = self.shared.clock.start(Stage::Store);
+        self.ledger.store_block(self.shared, step.id, prepared.block.view())
+    }
+
+    /// Ends after an error of the disk. If that is full, blocks whose checks are not finished are
+    /// taken back, so that what is finished can be committed.
+    fn give_up(&mut self, error: StoreError) -> Result<Outcome, StoreError> {
+        if !error.is_full() {
+            return Err(error);
+        }
+        self.take_back();
+        Ok(Outcome::Full(error))
+    }
+
     /// Takes a block's coins and adds those that it creates.
     fn connect(&mut self, prepared: Prepared, workers: &Workers) -> Result<(), StoreError> {
         let step = self.steps[self.connected];
-        if !matches!(step.place, Place::Stored(_)) {
-            let _timer = self.shared.clock.start(Stage::Store);
-            self.ledger.store_block(self.shared, step.id, prepared.block.view())?;
-        }
         let _timer = self.shared.clock.start(Stage::Connect);
         self.connected += 1;
         let bip30 = self.bip30(&step);
@@ -355,11 +381,15 @@ impl<'a> Connector<'a> {
             let Some(block) = self.in_flight.pop_front() else { break };
             let step = self.steps[self.retired];
             if let Some(error) = block.take_error() {
-                self.take_back(&block);
+                self.in_flight.push_front(block);
+                self.take_back();
                 return Ok(Some(Outcome::Invalid(step, error)));
             }
             let _timer = self.shared.clock.start(Stage::Undo);
-            self.ledger.retire(self.shared, &block)?;
+            if let Err(error) = self.ledger.retire(self.shared, &block) {
+                self.in_flight.push_front(block);
+                return self.give_up(error).map(Some);
+            }
             self.ledger.show_tip(self.shared, self.observer);
             self.retired += 1;
             self.weight_done += step.weight;
@@ -367,10 +397,9 @@ impl<'a> Connector<'a> {
         Ok(None)
     }
 
-    /// Takes back the coins of `failed` and of all blocks connected after it, last first.
-    fn take_back(&mut self, failed: &Arc<Validation>) {
+    /// Takes back the coins of all blocks in flight, last first.
+    fn take_back(&mut self) {
         let cache = self.shared.cache;
-        self.in_flight.push_front(Arc::clone(failed));
         while let Some(block) = self.in_flight.pop_back() {
             // Workers may still be checking it; they only read what the block holds.
             if !block.has_all_coins() {

@@ -115,6 +115,20 @@ fn stored_blocks_count_with_their_own_bytes() {
 }
 
 #[test]
+fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    let waiting = Waiting::of(&node).unwrap();
+    let tables = |node: &Node| node.growth.tables(waiting.bytes);
+    let before = tables(&node);
+    crate::sync::waiting::learn_growth(&mut node);
+    let learned = tables(&node);
+    // Nearly each of the 206 blocks leaves its coinbase's output.
+    assert!(learned.least > 206 * 40 && learned.likely < 206 * 140, "{learned:?}");
+    assert!(learned.likely > 2 * before.likely, "{learned:?}, not {before:?}");
+}
+
+#[test]
 fn many_bytes_are_joined() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Method::Auto);

@@ -202,6 +202,7 @@ fn connect_to(
             }
             Outcome::Damaged(step, what) => take_another_copy(node, step, &what, stop)?,
             Outcome::Gone(step) => node.tree.mark_missing(step.id),
+            Outcome::Full(error) => return Err(error.into()),
         }
     }
     let (shared, ledger) = node.split();

@@ -290,7 +290,7 @@ fn go_up(
             StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
         }
         Ok(Outcome::Damaged(..) | Outcome::Gone(_)) => unreachable!("every block is stored"),
-        Err(error) => error,
+        Ok(Outcome::Full(error)) | Err(error) => error,
     };
     let height = reached + 1;
     let block = steps[(height - from) as usize].id;

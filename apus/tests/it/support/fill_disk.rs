@@ -12,18 +12,28 @@ pub struct FillDisk {
     phase: Phase,
     /// The file that takes all room.
     path: PathBuf,
+    /// The height that is to be reached.
+    height: u32,
+    /// Bytes that are left free.
+    left: u64,
     is_filled: AtomicBool,
 }
 
 impl FillDisk {
     pub fn new(phase: Phase, path: PathBuf) -> Self {
-        Self { phase, path, is_filled: AtomicBool::new(false) }
+        Self { phase, path, height: 0, left: 0, is_filled: AtomicBool::new(false) }
+    }
+
+    /// The same, but not before this height, and with so many bytes left free.
+    pub fn at(self, height: u32, left: u64) -> Self {
+        Self { height, left, ..self }
     }
 }
 
 impl Observer for FillDisk {
     fn observe(&self, progress: &Progress) {
-        if progress.phase != self.phase || self.is_filled.swap(true, Relaxed) {
+        let is_time = progress.phase == self.phase && progress.height >= self.height;
+        if !is_time || self.is_filled.swap(true, Relaxed) {
             return;
         }
         let mut file = std::fs::File::create(&self.path).unwrap();
@@ -31,5 +41,7 @@ impl Observer for FillDisk {
             let zeros = vec![0; size];
             while file.write_all(&zeros).is_ok() {}
         }
+        let filled = file.metadata().unwrap().len();
+        file.set_len(filled - self.left).unwrap();
     }
 }
