@@ -7,8 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::block::difference::ScriptDifference;
 use super::error::SyncError;
-use super::options::{AssumeValid, Options};
+use super::options::{AssumeValid, Options, ScriptEngine};
 use crate::coins::Chainstate;
 use crate::disk::{Disk, StoreError};
 use crate::hash::Hash;
@@ -19,7 +20,8 @@ use crate::sync::coin_count;
 pub const DIRECTORY: &str = "chainstate/reindex";
 
 /// The file in [`DIRECTORY`] which says that the set there is unfinished and may be carried on
-/// from, which `assumevalid` it was built with, and whether that left amounts unchecked.
+/// from, which `assumevalid` it was built with, whether that left amounts unchecked, and whether
+/// Bitcoin Core's engine checked each script.
 pub const MARK: &str = "chainstate/reindex/unfinished";
 
 /// A rebuild of the UTXO set.
@@ -28,6 +30,8 @@ pub(super) struct Rebuild {
     network_dir: PathBuf,
     /// The content of [`MARK`]: what is taken as valid without being checked.
     trust: String,
+    /// What that of an interrupted rebuild may be for this one to continue it.
+    accepted: Vec<String>,
 }
 
 impl Rebuild {
@@ -47,8 +51,15 @@ impl Rebuild {
         }
         // A SwiftSync of blocks that are assumed valid looks at no amounts and no heights of coins.
         let looks_at_coins = !options.has_claim() || options.assumevalid == AssumeValid::Nothing;
-        let trust = trust(options.assumevalid, looks_at_coins);
-        Ok(Self { disk: disk.clone(), network_dir, trust })
+        // What the fast way has checked does not count once it is known to be wrong.
+        let is_core = options.script_engine != ScriptEngine::Fast
+            || ScriptDifference::find(disk, &network_dir)?.is_some();
+        let accepted = [(options.assumevalid, looks_at_coins), (AssumeValid::Nothing, true)]
+            .into_iter()
+            .flat_map(|(assumed, coins)| [is_core, true].map(|core| trust(assumed, coins, core)))
+            .collect();
+        let trust = trust(options.assumevalid, looks_at_coins, is_core);
+        Ok(Self { disk: disk.clone(), network_dir, trust, accepted })
     }
 
     /// Prepares the directory to build in, and returns its path. It is as an interrupted rebuild
@@ -58,13 +69,11 @@ impl Rebuild {
     pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         let mark = self.network_dir.join(MARK);
-        let wanted = self.trust.clone().into_bytes();
-        let nothing = trust(AssumeValid::Nothing, true).into_bytes();
-        let goes_on = |begun: &Vec<u8>| *begun == wanted || *begun == nothing;
+        let goes_on = |begun: &Vec<u8>| self.accepted.iter().any(|trust| trust.as_bytes() == begun);
         if !disk.read(&mark)?.as_ref().is_some_and(goes_on) {
             self.remove()?;
             disk.create_dir_all(&directory)?;
-            disk.write_atomically(&mark, &wanted)?;
+            disk.write_atomically(&mark, self.trust.as_bytes())?;
         }
         Ok(directory)
     }
@@ -102,9 +111,10 @@ impl Rebuild {
 }
 
 /// The content of [`MARK`].
-fn trust(assumevalid: AssumeValid, looks_at_coins: bool) -> String {
+fn trust(assumevalid: AssumeValid, looks_at_coins: bool, is_core: bool) -> String {
     let coins = if looks_at_coins { "coins checked" } else { "outpoints alone" };
-    format!("{assumevalid:?}, {coins}")
+    let engine = if is_core { ", Bitcoin Core's engine" } else { "" };
+    format!("{assumevalid:?}, {coins}{engine}")
 }
 
 /// A rebuild that was interrupted and may be carried on.
@@ -136,4 +146,36 @@ pub(super) fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError>
     disk.remove(&mark)?;
     disk.remove_temporary(&mark)?;
     disk.sync_dir(&directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Chain, Network};
+
+    #[test]
+    fn a_rebuild_by_the_fast_way_does_not_go_on_after_a_difference() {
+        let place = tempfile::tempdir().unwrap();
+        let disk = Disk::new();
+        let datadir = place.path().to_path_buf();
+        let fast = Options::new(datadir, Network::new(Chain::Regtest));
+        let fast = Options { script_engine: ScriptEngine::Fast, ..fast };
+        let core = Options { script_engine: ScriptEngine::Core, ..fast.clone() };
+        let network_dir = fast.network_dir();
+        std::fs::create_dir_all(network_dir.join("blocks/index")).unwrap();
+        let is_continued = |options: &Options| {
+            let rebuild = Rebuild::begin(&disk, options).unwrap();
+            let before = std::fs::read(network_dir.join(MARK)).ok();
+            rebuild.prepare(&disk).unwrap();
+            before == std::fs::read(network_dir.join(MARK)).ok()
+        };
+        assert_eq!([&fast, &fast].map(is_continued), [false, true]);
+        let difference = network_dir.join("script-difference-0.json");
+        std::fs::write(&difference, "{}").unwrap();
+        assert_eq!([&fast, &fast, &core].map(is_continued), [false, true, true]);
+        std::fs::remove_file(&difference).unwrap();
+        assert!(is_continued(&fast), "Core's engine has checked more than is asked for");
+        Rebuild::begin(&disk, &fast).unwrap().remove().unwrap();
+        assert_eq!([&fast, &core].map(is_continued), [false, false]);
+    }
 }
