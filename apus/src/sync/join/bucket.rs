@@ -234,7 +234,9 @@ impl<'a> BlockQueue<'a> {
                 state.loaded.push_back(Arc::new(loaded?));
                 continue;
             }
-            if let Some(bucket) = state.loaded.front() {
+            // Where this one's could not be loaded, those of later blocks may have been.
+            let front = state.loaded.front();
+            if let Some(bucket) = front.filter(|bucket| bucket.heights.contains(&height)) {
                 let taken = (state.next, Arc::clone(bucket));
                 state.next += 1;
                 return Ok(Some(taken));
