@@ -18,6 +18,7 @@ use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, 
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::{self, Rebuild};
 use super::scan::{open_sources, scan_into_node};
+use super::sources::Gap;
 use super::start_check::{check_mended, check_on_start};
 use super::states::StatesWatch;
 use super::waiting::learn_growth;
@@ -207,13 +208,16 @@ fn scan_and_mend(
 /// those that are known.
 fn refuse_gap(node: &Node) -> Result<(), SyncError> {
     let (tip, best) = (node.tip(), node.tree.best_candidate());
-    match &node.sources.gap {
+    let height = node.tree.node(tip).height;
+    // A stray block that is not above the tip leaves no gap.
+    let is_above = |gap: &&Gap| gap.height.is_none_or(|first| first > height + 1);
+    match node.sources.gap.as_ref().filter(is_above) {
         Some(gap) if best.is_none_or(|best| !node.tree.is_better(best, tip)) => {
             Err(SyncError::Input(format!(
                 "{gap}, and {} ends at height {}: name a source that has the blocks between them \
                  with --from, or a peer that has them with --connect",
                 node.dir.path().display(),
-                node.tree.node(tip).height
+                height
             )))
         }
         _ => Ok(()),

@@ -224,7 +224,10 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
             seen.len()
         };
         let firsts = waiting().filter(|waiting| !inside.contains(&waiting.header.prev));
-        let first = firsts.max_by_key(blocks_above);
+        // A block may have been found many times.
+        let firsts: HashMap<Hash, &Waiting> =
+            firsts.map(|waiting| (waiting.hash, waiting)).collect();
+        let first = firsts.into_values().max_by_key(blocks_above);
         self.findings.sources.gap = first.and_then(|Waiting { hash, place, .. }| {
             let (_, source) = sources.iter().rfind(|(file, _)| *file <= place.file)?;
             let bytes = self.findings.sources.read(*place).ok()?;
