@@ -2,6 +2,7 @@
 //! `VerifyLoadedChainstate`): the last blocks and their undo data are held against the set.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::block::step::Step;
 use super::error::SyncError;
@@ -48,8 +49,10 @@ pub(super) fn check_on_start(
         drop(node);
         node = Node::open(&options, &disk, Coins::InPlace)?;
     }
-    refuse_small_cache(&node, &found)?;
-    let Some(damage) = take_first(&mut found) else { return Ok(node) };
+    let Some(damage) = take_first(&mut found) else {
+        refuse_small_cache(&node, &found)?;
+        return Ok(node);
+    };
     match damaged_block(&node, &damage) {
         Some((_, file)) if may_mend => note_file(&node, file)?,
         Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, stop)?,
@@ -72,7 +75,9 @@ pub(super) fn check_mended(
     loop {
         let level = check_level.min(3);
         let mut found = check(node, Verify { level, blocks }, observer, stop);
-        let Some(damage) = take_first(&mut found) else { return Ok(()) };
+        let Some(damage) = take_first(&mut found).filter(|_| !stop.load(Relaxed)) else {
+            return Ok(());
+        };
         match damaged_block(node, &damage) {
             Some((step, _)) => take_another_copy(node, step, &damage.error.what, stop)?,
             None => return Err(error_of(node, damage, found.damage.count)),
