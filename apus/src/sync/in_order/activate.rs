@@ -29,6 +29,8 @@ pub(crate) fn activate_best_chain(
     let activated = activate(node, observer, stop).and_then(|activated| {
         let (shared, ledger) = node.split();
         ledger.commit(&shared, observer)?;
+        // No coins wait to be written any more.
+        shared.files.keep_free(0);
         ledger.prune(&shared)?;
         Ok(activated)
     });
@@ -71,9 +73,12 @@ fn activate(
         if steps.is_empty() {
             break;
         }
-        let outcome = connect(node, &steps, observer, stop)?;
+        let mut outcome = connect(node, &steps, observer, stop)?;
         if !matches!(outcome, Outcome::Done | Outcome::Full(_)) {
-            store_left(node)?;
+            match store_left(node) {
+                Err(error) if error.is_full() => outcome = Outcome::Full(error),
+                stored => stored?,
+            }
         }
         match outcome {
             Outcome::Done => {}

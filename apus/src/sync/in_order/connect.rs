@@ -94,7 +94,10 @@ impl<'a> Connector<'a> {
             self.shared.cache.release(&prepared.external);
             if are_kept {
                 let id = self.steps[index].id;
-                self.ledger.store_block(self.shared, id, prepared.block.view())?;
+                match self.ledger.store_block(self.shared, id, prepared.block.view()) {
+                    Err(error) if error.is_full() => return Ok(Outcome::Full(error)),
+                    stored => stored?,
+                };
             }
         }
         Ok(outcome)
