@@ -106,7 +106,11 @@ impl<'a> Connector<'a> {
     fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<Outcome, StoreError> {
         let mut halt = None;
         loop {
-            workers.let_ahead(self.connected, self.ledger.cache_bytes_max);
+            // Coins with long scripts take more than is expected of a coin, and those that blocks
+            // ahead spend cannot be dropped.
+            let most = self.ledger.cache_bytes_max;
+            let is_over = self.shared.cache.bytes() > most + most / 8;
+            workers.let_ahead(self.connected, if is_over { 0 } else { most });
             while halt.is_none() && self.has_room(workers) {
                 let Some(ready) = workers.take_ready(self.connected) else { break };
                 self.shared.clock.note_queues(workers.ready(), self.in_flight.len());

@@ -37,8 +37,8 @@ const AHEAD_MAX: usize = 32;
 /// The fewest, whatever they spend: one is made ready while another is connected.
 const AHEAD_MIN: usize = 2;
 /// The bytes of the cache for each coin that blocks ahead spend. The cache keeps these until their
-/// block is connected, so they may take an eighth of it, at 106 bytes each: the rest is for coins
-/// that blocks create while others are written.
+/// block is connected, so they may take about an eighth of it: 106 bytes each, and more where scripts
+/// are long. The rest is for coins that blocks create while others are written.
 const CACHE_BYTES_AHEAD: usize = 8 * 106;
 
 /// The largest number of blocks in flight: connected, but not finished with their checks. Enough
