@@ -60,7 +60,8 @@ Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some inpu
 With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
 status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
 files given cannot be used), disk (a file cannot be read or written, or is damaged), hints,
-snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain), interrupted.
+snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain), interrupted
+(exit status 130).
 Progress and log go to standard error, with time stamps unless that is a terminal; a run continues
 if nobody reads them.";
 

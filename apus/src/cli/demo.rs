@@ -77,7 +77,7 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    /// Shows everything; returns whether nobody has interrupted it.
+    /// Shows everything. Returns `false` if it was interrupted.
     fn show(&self, root: &Path) -> Result<bool, Failure> {
         let text = |error| StoreError::io(root, "prepare the demo", error);
         let (in_order, joined, assumed, full) = (

@@ -101,10 +101,12 @@ fn above_tip(summary: &Summary) -> String {
 pub fn above_tip_words(above: &AboveTip) -> Vec<String> {
     let AboveTip { headers, waiting, missing, first_missing } = *above;
     let first = thousands(first_missing.unwrap_or(0).into());
-    let waits = format!(
-        "{} blocks above the tip are stored and wait: `apus sync` connects them",
-        thousands(waiting.into())
-    );
+    let (blocks, them) = match waiting {
+        1 => ("1 block above the tip is".to_string(), "it"),
+        _ => (format!("{} blocks above the tip are", thousands(waiting.into())), "them"),
+    };
+    let waits =
+        format!("{blocks} stored and not yet connected: run `apus sync` to connect {them}");
     let lacks = format!(
         "{} blocks up to height {} are missing, the first at height {first}: `apus sync` fetches \
          them from peers, or from files with --from",

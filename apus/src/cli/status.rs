@@ -137,7 +137,7 @@ fn blocks_text(status: &Status) -> String {
     let from = thousands(status.blocks_from.into());
     let connected = match (status.height, status.pruned, status.blocks_from) {
         (0, ..) if above.is_empty() => {
-            return "none but the genesis block: `apus sync` brings others".to_string();
+            return "only the genesis block: run `apus sync` to get the others".to_string();
         }
         (0, ..) => "none is connected".to_string(),
         (_, true, _) => format!("pruned, stored from height {from} on"),

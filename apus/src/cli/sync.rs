@@ -27,9 +27,9 @@ use crate::sync::{self, Summary, SyncError};
 /// in Bitcoin Core.
 #[derive(Args)]
 pub struct SyncCommand {
-    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory, a
-    /// bootstrap.dat in it too. May be given many times. With --connect, --addnode or --follow,
-    /// peers have the blocks that are missing in it or damaged.
+    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory,
+    /// including a bootstrap.dat in it. May be given many times. With --connect, --addnode or
+    /// --follow, peers have the blocks that are missing in it or damaged.
     #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
     pub from: Vec<PathBuf>,
     #[command(flatten)]
@@ -47,8 +47,8 @@ pub struct SyncCommand {
     /// Small block files, for tests (Core's -fastprune).
     #[arg(long, hide = true)]
     pub fastprune: bool,
-    /// The number of blocks, from the tip down, that are held against the UTXO set before anything
-    /// is connected to it, as bitcoind does; 0: all [default: 6].
+    /// Check this many blocks, from the tip down, against the UTXO set before connecting any block,
+    /// as bitcoind does at startup; 0: all [default: 6].
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub checkblocks: Option<u32>,
     /// How thoroughly they are checked, from 0 to 4; `apus verify --help` says what each level

@@ -14,8 +14,8 @@ struct Build {
     engine: ScriptEngine,
 }
 
-/// The version with commit and engine; of a build with checks for tests, which is several times as
-/// slow, these too.
+/// The version, with the commit and the script engine. A build with checks for tests, which is
+/// several times as slow, is named as such.
 pub fn version() -> String {
     let build = Build {
         debug_assertions: cfg!(debug_assertions),

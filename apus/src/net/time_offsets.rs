@@ -34,7 +34,8 @@ impl TimeOffsets {
             let side = if median > 0 { "behind" } else { "ahead of" };
             format!(
                 "The clock of this computer is {minutes} minutes {side} the clocks of its peers: \
-                 set it right. Blocks more than two hours ahead of it are not accepted"
+                 correct it. Blocks with a time more than two hours ahead of this clock are \
+                 rejected"
             )
         })
     }

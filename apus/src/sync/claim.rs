@@ -35,8 +35,8 @@ impl Claim {
         let file = open_snapshot_of(path, &options.network)?;
         if file.head().base == options.network.genesis_hash {
             return Err(SyncError::WrongOptions(format!(
-                "--snapshot {}: its base is the genesis block, after which no coin is unspent, so \
-                 that it says nothing about the blocks: leave it out, or name one of a later block",
+                "--snapshot {}: the snapshot is of the genesis block and holds no coins: remove \
+                 --snapshot, or give a snapshot of a later block",
                 path.display()
             )));
         }

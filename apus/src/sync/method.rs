@@ -111,7 +111,7 @@ pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncE
     if options.method == Method::Join
         && let Some(why) = pruned(node)
     {
-        return Err(SyncError::WrongOptions(format!("{why}: leave --method=join out")));
+        return Err(SyncError::WrongOptions(format!("{why}: remove --method=join")));
     }
     if let Some(claim) = claim.filter(|claim| !swift::build::is_past(node, claim)) {
         return Ok(Choice::swiftsync(node, claim));

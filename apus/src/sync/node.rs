@@ -408,8 +408,8 @@ pub(super) fn open_directory(
 
 /// The error for a directory whose UTXO set no block is connected to.
 pub(super) fn no_coins(dir: &DataDir) -> StoreError {
-    let what = "the UTXO set is empty: no block is connected; `apus sync` connects blocks that are \
-                stored, of peers, or of files with --from";
+    let what = "the UTXO set is empty: no block is connected; run `apus sync` to connect stored \
+                blocks, blocks from peers, or blocks from files given with --from";
     StoreError::new(dir.chainstate_path(), what)
 }
 

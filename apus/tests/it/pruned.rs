@@ -225,7 +225,7 @@ pub fn branch_of(world: &World, fork: usize, count: usize) -> (Vec<Vec<u8>>, usi
 fn a_join_that_is_asked_for_is_refused_where_files_were_pruned() {
     let place = pruned();
     let joined = apus(&place, &["sync", "--prune=1", "--method=join", "--from", "chain"]);
-    assert_ends(&joined, 2, &["block files were pruned", "leave --method=join out"]);
+    assert_ends(&joined, 2, &["block files were pruned", "remove --method=join"]);
     let auto = apus(&place, &["sync", "--prune=1", "--from", "chain"]);
     assert_ends(&auto, 0, &[]);
 }

@@ -64,11 +64,11 @@ impl fmt::Display for ScriptDifference {
         let path = self.path.display();
         write!(
             f,
-            "Apus has found a script valid that Bitcoin Core's engine refuses, which is a fault of \
-             Apus: {path} has the input. As long as that file exists, Core's engine alone checks \
+            "Apus accepted a script that Bitcoin Core's engine rejects. This is a bug in Apus; \
+             {path} holds the input. As long as that file exists, Core's engine alone checks \
              scripts in this directory. Please report it in private, as SECURITY.md says. To clear \
-             it, run `apus reindex`, by which Core's engine checks the blocks that are connected \
-             already (give the --assumevalid that they were synced with), and then move the file \
+             this, run `apus reindex`, which checks the connected blocks again with Core's engine \
+             (give the --assumevalid that they were synced with), and then move the file \
              to another directory"
         )?;
         match &self.unsaved {

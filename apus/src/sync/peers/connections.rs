@@ -436,11 +436,11 @@ impl Connections {
 fn limits(services: Services) -> &'static str {
     match () {
         () if !services.has(Services::WITNESS) => {
-            "; it has no witnesses, so no block is asked of it"
+            "; it does not serve witnesses, so no block is requested from it"
         }
         () if services.has(Services::NETWORK) => "",
         () if services.has(Services::NETWORK_LIMITED) => {
-            "; it is pruned, so only the last 288 blocks are asked of it"
+            "; it is pruned, so only its most recent 286 blocks are requested"
         }
         () => "; it serves no blocks",
     }

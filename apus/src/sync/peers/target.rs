@@ -88,12 +88,12 @@ impl Target {
         let host = &self.host;
         match self.kind() {
             HostKind::I2p => format!(
-                "{host} is a host of I2P, which is reached through a proxy alone: name I2P's \
+                "{host} is an I2P address, which can only be reached through a proxy: set I2P's \
                  SOCKS5 proxy with --proxy, such as --proxy=127.0.0.1:4447"
             ),
             _ => format!(
-                "{host} is an onion service, which is reached through a proxy alone: name Tor's \
-                 with --onion or --proxy, such as --onion=127.0.0.1:9050"
+                "{host} is an onion service, which can only be reached through a proxy: set \
+                 Tor's proxy with --onion or --proxy, such as --onion=127.0.0.1:9050"
             ),
         }
     }

@@ -69,7 +69,7 @@ pub enum MessageError {
     #[error("a wrong `{0}` message: {1}")]
     Payload(Command, ParseError),
     /// The payload has more items than any may have.
-    #[error("a `{0}` message of {1} items, more than any may have")]
+    #[error("a `{0}` message with {1} items, more than the limit")]
     TooMany(Command, usize),
 }
 
