@@ -3,6 +3,7 @@
 
 use super::node::{Node, step};
 use super::outcome::AboveTip;
+use super::sources::Place;
 use crate::chain::BlockId;
 
 /// The blocks between the tip and the best header of `node`.
@@ -17,7 +18,8 @@ pub(super) fn above_tip(node: &Node) -> AboveTip {
     let end = node.tree.ancestor(best, headers).unwrap_or(best);
     let is_above = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     for id in node.tree.ancestors(end).take_while(is_above) {
-        if step(node, id).is_some() {
+        // What only peers have is not stored yet.
+        if step(node, id).is_some_and(|step| !matches!(step.place, Place::Peers)) {
             above.waiting += 1;
         } else {
             above.missing += 1;
