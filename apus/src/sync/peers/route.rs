@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::random::random;
 use super::target::{HostKind, Target};
-use crate::net::{Credentials, socks5_connect};
+use crate::net::{Credentials, Socks5Error, socks5_connect};
 
 /// The time for an answer of the proxy, and for a write.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(super) struct Routes {
 /// Why a host cannot be reached, in words.
 #[derive(Debug)]
 pub(super) enum Unreachable {
-    /// The proxy does not take connections.
+    /// The proxy does not take connections, or does not work as a SOCKS5 proxy.
     Proxy(String),
     /// It is because of the host.
     Host(String),
@@ -44,6 +44,10 @@ impl fmt::Display for Unreachable {
         let (Self::Proxy(why) | Self::Host(why)) = self;
         f.write_str(why)
     }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
 /// Asks the system's resolver for the addresses of a name.
@@ -80,15 +84,19 @@ impl Routes {
         // Tor gives connections with different passwords different circuits.
         let word = format!("{:016x}", random());
         let credentials = Credentials { username: word.clone(), password: word };
-        let mut ask = || -> io::Result<()> {
+        let mut ask = || -> Result<(), Socks5Error> {
             stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
-            socks5_connect(&mut stream, &host, port, Some(&credentials)).map_err(io::Error::other)
+            socks5_connect(&mut stream, &host, port, Some(&credentials))
         };
-        match ask() {
-            Ok(()) => Ok(stream),
-            Err(why) => Err(Unreachable::Host(format!("through proxy {proxy}: {why}"))),
-        }
+        let Err(why) = ask() else { return Ok(stream) };
+        let words = format!("through proxy {proxy}: {why}");
+        Err(match why {
+            Socks5Error::Refused(_) | Socks5Error::Name => Unreachable::Host(words),
+            // A proxy that works may take too long over one host.
+            Socks5Error::Io(error) if is_timeout(&error) => Unreachable::Host(words),
+            _ => Unreachable::Proxy(words),
+        })
     }
 
     /// Connects to the first address of `target` that answers.

@@ -118,6 +118,36 @@ fn what_only_a_proxy_reaches_is_never_looked_up() {
     }
 }
 
+/// What is wrong with the proxy is told apart from what it says of a host.
+#[test]
+fn a_proxy_that_does_not_work_is_blamed_and_not_the_host() {
+    for (says, is_proxy) in [
+        (&b"HTTP"[..], true),
+        (&[5, 0xff], true),
+        (&[], true),
+        (&[5, 0], true),
+        (&[5, 0, 5, 5, 0, 1, 0, 0, 0, 0, 0, 0], false),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let talking = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut hello = [0; 4];
+            stream.read_exact(&mut hello).unwrap();
+            stream.write_all(says).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            // Until the other side hangs up, so that no reset overtakes what was said.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let (mut routes, _) = routes(None, None);
+        routes.proxy = Some(target(&address.to_string()));
+        let why = routes.connect(&target("example.org")).unwrap_err();
+        assert_eq!(matches!(why, Unreachable::Proxy(_)), is_proxy, "{says:?}: {why}");
+        assert!(why.to_string().contains(&address.to_string()), "{why}");
+        talking.join().unwrap();
+    }
+}
+
 #[test]
 fn each_host_goes_through_its_proxy() {
     let [proxy, onion] = [Proxy::start(false), Proxy::start(false)];
