@@ -213,9 +213,14 @@ impl Dialer {
     fn dial(&mut self, role: Role, target: Target, v2: bool) {
         let id = self.new_id();
         tracing::debug!(target: "net", %target, id = id.0, "connecting");
+        // The user may name a peer of any network.
+        let nets = match role {
+            Role::Manual(_) => Vec::new(),
+            _ => self.options.onlynet.clone(),
+        };
         self.roles.insert(id, role);
         self.dialing += 1;
-        link::dial(id, target, v2 && self.how.v2, &self.how);
+        link::dial(id, target, v2 && self.how.v2, nets, &self.how);
     }
 
     fn new_id(&mut self) -> PeerId {

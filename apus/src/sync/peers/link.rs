@@ -12,6 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::limiter::Limiter;
+use super::options::NetKind;
 use super::receiving::{Received, Receiving};
 use super::route::{Routes, TIMEOUT, Unreachable};
 use super::target::Target;
@@ -91,12 +92,20 @@ impl Drop for Link {
 }
 
 /// Opens a connection in a thread of its own, which then reads from it; with the v2 transport first
-/// if `v2` says so.
-pub(super) fn dial(id: PeerId, target: Target, v2: bool, how: &Arc<Dialing>) {
+/// if `v2` says so. A name leads to addresses in `nets` alone, which is empty for all.
+pub(super) fn dial(
+    id: PeerId,
+    target: Target,
+    v2: bool,
+    nets: Vec<NetKind>,
+    how: &Arc<Dialing>,
+) {
     let how = Arc::clone(how);
-    threads::spawn_free(format!("apus-peer-{}", id.0), move || match open(&target, v2, &how) {
-        Ok(open) => talk(id, open, &how),
-        Err(why) => drop(how.events.send(Event::Failed(id, why))),
+    threads::spawn_free(format!("apus-peer-{}", id.0), move || {
+        match open(&target, v2, &nets, &how) {
+            Ok(open) => talk(id, open, &how),
+            Err(why) => drop(how.events.send(Event::Failed(id, why))),
+        }
     });
 }
 
@@ -153,16 +162,17 @@ struct Open<R> {
 fn open(
     target: &Target,
     v2: bool,
+    nets: &[NetKind],
     how: &Dialing,
 ) -> Result<Open<BufReader<Receiving>>, Unreachable> {
     let because = |error: TransportError| Unreachable::Host(error.to_string());
     if v2 {
-        match initiate_on(how.routes.connect(target)?, Transport::V2, how) {
+        match initiate_on(how.routes.connect(target, nets)?, Transport::V2, how) {
             Err(TransportError::Io(error)) if has_hung_up(&error) => {}
             result => return result.map_err(because),
         }
     }
-    initiate_on(how.routes.connect(target)?, Transport::V1, how).map_err(because)
+    initiate_on(how.routes.connect(target, nets)?, Transport::V1, how).map_err(because)
 }
 
 fn initiate_on(

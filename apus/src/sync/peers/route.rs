@@ -8,9 +8,11 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
+use super::options::NetKind;
 use super::random::random;
 use super::target::{HostKind, Target};
 use crate::net::{Credentials, Socks5Error, socks5_connect};
+use crate::wire::message::Host;
 
 /// The time for an answer of the proxy, and for a write.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,14 +58,18 @@ pub(super) fn system_resolver(name: &str, port: u16) -> io::Result<Vec<SocketAdd
 }
 
 impl Routes {
-    /// Opens a connection to `target`.
+    /// Opens a connection to `target`, and without a proxy to those of its addresses alone that are
+    /// in `nets`, which is empty for all. A proxy chooses itself.
     ///
     /// # Errors
     /// The target cannot be reached, or the proxy to it, or there is no proxy where it needs one.
-    pub fn connect(&self, target: &Target) -> Result<TcpStream, Unreachable> {
+    pub fn connect(&self, target: &Target, nets: &[NetKind]) -> Result<TcpStream, Unreachable> {
         match self.proxy_to(target)? {
             Some(proxy) => self.connect_through(proxy, target),
-            None => self.connect_directly(target).map_err(|why| Unreachable::Host(why.to_string())),
+            None => {
+                let opened = self.connect_directly(target, nets);
+                opened.map_err(|why| Unreachable::Host(why.to_string()))
+            }
         }
     }
 
@@ -78,7 +84,7 @@ impl Routes {
 
     fn connect_through(&self, proxy: &Target, target: &Target) -> Result<TcpStream, Unreachable> {
         let mut stream = self
-            .connect_directly(proxy)
+            .connect_directly(proxy, &[])
             .map_err(|why| Unreachable::Proxy(format!("proxy {proxy}: {why}")))?;
         let (host, port) = target.name();
         // Tor gives connections with different passwords different circuits.
@@ -99,10 +105,13 @@ impl Routes {
         })
     }
 
-    /// Connects to the first address of `target` that answers.
-    fn connect_directly(&self, target: &Target) -> io::Result<TcpStream> {
-        let mut last = io::Error::other(format!("{target} has no address"));
-        for address in self.resolve(target)? {
+    /// Connects to the first address of `target` that is in `nets` and answers.
+    fn connect_directly(&self, target: &Target, nets: &[NetKind]) -> io::Result<TcpStream> {
+        let mut last = io::Error::other(format!("{target} has no address to connect to"));
+        let is_usable = |address: &SocketAddr| {
+            nets.is_empty() || nets.contains(&NetKind::of(&Host::from(address.ip())))
+        };
+        for address in self.resolve(target)?.into_iter().filter(is_usable) {
             match TcpStream::connect_timeout(&address, self.timeout) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,

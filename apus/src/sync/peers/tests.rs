@@ -106,14 +106,14 @@ fn what_only_a_proxy_reaches_is_never_looked_up() {
     let names = ["x.onion", "X.Onion", "x.onion.", "a.b32.i2p", "a.b.I2P."];
     let (routes, looked_up) = routes(None, None);
     for name in names {
-        let Err(Unreachable::Host(why)) = routes.connect(&target(name)) else { panic!("{name}") };
+        let Err(Unreachable::Host(why)) = routes.connect(&target(name), &[]) else { panic!("{name}") };
         assert!(why.contains("--proxy"), "{name}: {why}");
         assert_eq!(why.contains("--onion"), name.to_lowercase().contains("onion"), "{why}");
         assert!(routes.resolve(&target(name)).is_err());
     }
     assert!(looked_up.lock().unwrap().is_empty(), "{looked_up:?}");
     for name in ["onion", "onion.example", "i2p", "x.onions"] {
-        assert!(routes.connect(&target(name)).is_err());
+        assert!(routes.connect(&target(name), &[]).is_err());
         assert_eq!(looked_up.lock().unwrap().pop().as_deref(), Some(name));
     }
 }
@@ -141,7 +141,7 @@ fn a_proxy_that_does_not_work_is_blamed_and_not_the_host() {
         });
         let (mut routes, _) = routes(None, None);
         routes.proxy = Some(target(&address.to_string()));
-        let why = routes.connect(&target("example.org")).unwrap_err();
+        let why = routes.connect(&target("example.org"), &[]).unwrap_err();
         assert_eq!(matches!(why, Unreachable::Proxy(_)), is_proxy, "{says:?}: {why}");
         assert!(why.to_string().contains(&address.to_string()), "{why}");
         talking.join().unwrap();
@@ -154,7 +154,7 @@ fn each_host_goes_through_its_proxy() {
     let hosts = [ONION, "a.b32.i2p", "example.org", "9.9.9.9"];
     let connect = |routes: &Routes| {
         for host in hosts {
-            assert!(routes.connect(&target(host)).is_err(), "{host}");
+            assert!(routes.connect(&target(host), &[]).is_err(), "{host}");
         }
     };
     let asked = |proxy: &Proxy| -> Vec<String> {
@@ -171,7 +171,7 @@ fn each_host_goes_through_its_proxy() {
     assert!(looked_up.lock().unwrap().is_empty());
     let (onion_alone, looked_up) = routes(None, Some(&onion));
     for host in &hosts[..3] {
-        assert!(onion_alone.connect(&target(host)).is_err());
+        assert!(onion_alone.connect(&target(host), &[]).is_err());
     }
     assert_eq!((asked(&onion), asked(&proxy)), (vec![ONION.to_string()], Vec::new()));
     assert_eq!(*looked_up.lock().unwrap(), ["example.org"]);
@@ -226,6 +226,21 @@ fn with_onion_alone_nothing_else_is_asked_or_dialled() {
         assert_eq!(proxy.asked(), [("b.onion".to_string(), false), (ONION.to_string(), false)]);
         assert!(looked_up.lock().unwrap().is_empty(), "{looked_up:?}");
     }
+}
+
+#[test]
+fn a_name_leads_to_addresses_of_the_networks_alone() {
+    // There is a listener at the IPv4 address alone, which comes first.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let v4 = listener.local_addr().unwrap();
+    let v6 = "[::1]:1".parse().unwrap();
+    let timeout = Duration::from_secs(60);
+    let resolver = Box::new(move |_: &str, _: u16| Ok(vec![v4, v6]));
+    let routes = Routes { proxy: None, onion: None, timeout, resolver };
+    let peer = |nets: &[NetKind]| routes.connect(&target("seed.example"), nets);
+    assert!(peer(&[NetKind::Onion]).unwrap_err().to_string().contains("has no address"));
+    assert_eq!(peer(&[NetKind::Ipv4]).unwrap().peer_addr().unwrap(), v4);
+    assert!(peer(&[NetKind::Ipv6]).is_err());
 }
 
 #[test]
