@@ -214,6 +214,9 @@ impl PeerArgs {
         if let Some(target) = peers.connect.iter().find(|target| !peers.has_way_to(target)) {
             return Err(format!("--connect={target}: {}", target.words_on_proxy()));
         }
+        if let Some(target) = peers.seednode.iter().find(|target| !peers.has_way_to(target)) {
+            return Err(format!("--seednode={target}: {}", target.words_on_proxy()));
+        }
         if peers.onlynet.is_empty() {
             return Ok(());
         }
@@ -422,7 +425,9 @@ mod tests {
             ("onlynet=onion\ndnsseed=1\nproxy=127.0.0.1", &[], "dnsseed=1 contradicts"),
             ("", &[&*connect], "--onion=127.0.0.1:9050"),
             ("onion=0\nproxy=127.0.0.1", &[&*connect], "is an onion service"),
-            ("", &["--connect=a.b32.i2p"], "is a host of I2P"),
+            ("", &["--connect=a.b32.i2p"], "is an I2P address"),
+            ("", &["--seednode=a.b32.i2p"], "is an I2P address"),
+            ("seednode=a.onion", &[], "is an onion service"),
             ("", &["--proxy=a.onion"], "cannot be reached without another proxy"),
         ] {
             let error = peers(conf, args).unwrap_err();

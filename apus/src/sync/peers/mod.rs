@@ -151,7 +151,8 @@ impl Peers {
         let has_book = || options.network_dir().join(ADDRESSES_FILE).is_file();
         let has_names = peers.asks_dns_seeds() && !options.network.dns_seeds.is_empty();
         let is_named = !peers.connect.is_empty() || !peers.addnode.is_empty();
-        let can_find = || has_names || !peers.seednode.is_empty() || has_book();
+        let has_seednode = peers.seednode.iter().any(|target| peers.reaches_host(target));
+        let can_find = || has_names || has_seednode || has_book();
         (is_named || peers.listen || can_find()).then_some(peers)
     }
 
