@@ -155,21 +155,23 @@ impl PeerArgs {
         Ok(())
     }
 
-    /// An error if the command line has an option for peers, where there are to be none.
+    /// An error if the command line asks for something of peers, where there are to be none. To
+    /// switch something off is no contradiction.
     fn refuse_unused(&self, why: &str) -> Result<(), String> {
+        let is_on = |flag: Option<u8>| flag.is_some_and(|on| on != 0);
         let given = [
             ("addnode", !self.addnode.is_empty()),
-            ("proxy", self.proxy.is_some()),
-            ("onion", self.onion.is_some()),
+            ("proxy", self.proxy.as_deref().is_some_and(|proxy| proxy != "0")),
+            ("onion", self.onion.as_deref().is_some_and(|proxy| proxy != "0")),
             ("maxdownload", self.maxdownload.is_some()),
             ("seednode", !self.seednode.is_empty()),
-            ("dnsseed", self.dnsseed.is_some()),
+            ("dnsseed", is_on(self.dnsseed)),
             ("maxconnections", self.maxconnections.is_some()),
             ("onlynet", !self.onlynet.is_empty()),
-            ("listen", self.listen.is_some()),
+            ("listen", is_on(self.listen)),
             ("port", self.port.is_some()),
             ("timeout", self.timeout.is_some()),
-            ("v2transport", self.v2transport.is_some()),
+            ("v2transport", is_on(self.v2transport)),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => Err(format!("--{name} is for peers, and {why}, or leave it out")),
@@ -387,13 +389,13 @@ mod tests {
             "--proxy=127.0.0.1",
             "--onion=127.0.0.1",
             "--maxdownload=1",
-            "--dnsseed=0",
+            "--dnsseed",
             "--maxconnections=3",
             "--onlynet=ipv4",
             "--listen",
             "--port=1",
             "--timeout=9",
-            "--v2transport=0",
+            "--v2transport",
         ] {
             let name = option.split('=').next().unwrap();
             for (none, words) in [("--from=a", "of --from"), ("--connect=0", "--connect=0")] {
@@ -404,6 +406,9 @@ mod tests {
         }
         assert!(peers("", &["--connect=0", "--addnode=1.2.3.4"]).is_err());
         assert!(peers("", &["--connect=0", "--seednode=1.2.3.4"]).is_err());
+        let off = ["-connect=0", "-listen=0", "-dnsseed=0", "-onion=0", "-proxy=0"];
+        assert_eq!(peers("", &off), Ok(None));
+        assert_eq!(peers("", &["--from=a", "--v2transport=0", "--listen=0"]), Ok(None));
         // Settings of bitcoind's own are no mistake.
         assert_eq!(peers("proxy=127.0.0.1\nlisten=1\n", &["--from=a"]), Ok(None));
     }
