@@ -35,8 +35,8 @@ pub struct PeerArgs {
     /// are resolved by the proxy.
     #[arg(long, value_name = "HOST")]
     proxy: Option<String>,
-    /// Connect to onion services through this SOCKS5 proxy, HOST or HOST:PORT; 0: not at all
-    /// [default: that of --proxy].
+    /// Connect to onion services through this SOCKS5 proxy, HOST or HOST:PORT; 0: never connect to
+    /// onion services [default: that of --proxy].
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     onion: Option<String>,
     /// Download at most so many MB (10^6 bytes) a second.
@@ -52,8 +52,8 @@ pub struct PeerArgs {
     /// The most connections; no more than 10 are opened from here [default: 125].
     #[arg(long, value_name = "N", hide_short_help = true)]
     maxconnections: Option<usize>,
-    /// Connect to hosts of this kind alone, but for those of --connect and --addnode; may be given
-    /// many times. Without ipv4 and ipv6, DNS seeds are not asked.
+    /// Connect only to hosts of this network, except those named with --connect or --addnode; may
+    /// be given many times. Without ipv4 and ipv6, no DNS seed is queried.
     #[arg(long, value_enum, value_name = "NET", hide_short_help = true)]
     onlynet: Vec<Net>,
     /// Let others connect to us [default: 0, unlike Bitcoin Core, since nothing is served yet].
@@ -174,7 +174,7 @@ impl PeerArgs {
             ("v2transport", is_on(self.v2transport)),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => Err(format!("--{name} is for peers, and {why}, or leave it out")),
+            Some((name, _)) => Err(format!("--{name} has no effect without peers: {why}, or remove --{name}")),
             None => Ok(()),
         }
     }
@@ -200,12 +200,11 @@ impl PeerArgs {
         // An empty list would allow every network.
         if kinds.is_empty() && !others.is_empty() {
             return Err(format!(
-                "{}: Apus connects to ipv4, ipv6 and onion alone. Name those of them that may be \
-                 connected to with --onlynet",
+                "{}: Apus supports only ipv4, ipv6 and onion. Choose from these with --onlynet",
                 others.join(", ")
             ));
         }
-        let ignored = |other| format!("{other} is ignored: Apus connects to ipv4, ipv6 and onion");
+        let ignored = |other| format!("{other} is ignored: Apus supports only ipv4, ipv6 and onion");
         config.loaded.warnings.extend(others.into_iter().map(ignored));
         Ok(kinds)
     }
@@ -295,7 +294,7 @@ fn proxy(
     }
     let proxy = Target::parse(&text, PROXY_PORT).map_err(|why| format!("{what}: {why}"))?;
     match proxy.needs_a_proxy() {
-        true => Err(format!("{what}: {proxy} cannot be reached without another proxy")),
+        true => Err(format!("{what}: {proxy} is an onion or I2P address, which cannot be used as a proxy")),
         false => Ok(Some(Some(proxy))),
     }
 }
@@ -420,8 +419,8 @@ mod tests {
     fn networks_that_cannot_be_reached_are_an_error() {
         let connect = format!("--connect={ONION}");
         for (conf, args, words) in [
-            ("onlynet=i2p", &[][..], "onlynet=i2p: Apus connects to ipv4, ipv6 and onion alone"),
-            ("onlynet=cjdns\nonlynet=I2P", &[], "onlynet=I2P: Apus connects to"),
+            ("onlynet=i2p", &[][..], "onlynet=i2p: Apus supports only ipv4, ipv6 and onion"),
+            ("onlynet=cjdns\nonlynet=I2P", &[], "onlynet=I2P: Apus supports only"),
             ("onlynet=tor", &[], "onlynet=tor names no network"),
             ("onlynet=onion", &[], "--onion=127.0.0.1:9050"),
             ("onlynet=onion\nproxy=127.0.0.1\nnoonion=1", &[], "--onion=127.0.0.1:9050"),
@@ -433,7 +432,7 @@ mod tests {
             ("", &["--connect=a.b32.i2p"], "is an I2P address"),
             ("", &["--seednode=a.b32.i2p"], "is an I2P address"),
             ("seednode=a.onion", &[], "is an onion service"),
-            ("", &["--proxy=a.onion"], "cannot be reached without another proxy"),
+            ("", &["--proxy=a.onion"], "cannot be used as a proxy"),
         ] {
             let error = peers(conf, args).unwrap_err();
             assert!(error.contains(words), "{conf} {args:?}: {error}");
