@@ -1,5 +1,6 @@
 //! The options of `apus sync` for peers, by Core's names.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -99,18 +100,46 @@ impl From<Net> for NetKind {
     }
 }
 
+/// Where the sources of blocks are named.
+#[derive(Clone, Copy)]
+pub enum Sources {
+    None,
+    /// With `--from`.
+    Given,
+    /// With `loadblock` in a settings file.
+    Settings,
+}
+
+impl Sources {
+    /// Where these sources are named, if `given` are those of the command line.
+    pub fn of(given: &[PathBuf], sources: &[PathBuf]) -> Self {
+        match (given, sources) {
+            (_, []) => Self::None,
+            ([], _) => Self::Settings,
+            _ => Self::Given,
+        }
+    }
+}
+
 impl PeerArgs {
     /// Sets how blocks come from peers: where no files are given, or a peer is named or `--follow`
     /// asked for.
     ///
     /// # Errors
     /// An option or a setting is wrong.
-    pub fn choose(&self, chosen: &mut Chosen, has_sources: bool) -> Result<(), String> {
+    pub fn choose(&self, chosen: &mut Chosen, sources: Sources) -> Result<(), String> {
         chosen.options.witness = self.witness != Some(0);
         let is_asked_for = self.follow
             || [&self.connect, &self.addnode, &self.seednode].iter().any(|l| !l.is_empty());
-        if has_sources && !is_asked_for {
-            return self.refuse_unused("blocks of --from are asked of no peer: add --connect");
+        let origin = match sources {
+            Sources::None => None,
+            Sources::Given => Some("--from".to_string()),
+            Sources::Settings => Some(origin_of("loadblock", &chosen.config)),
+        };
+        if let Some(origin) = origin.filter(|_| !is_asked_for) {
+            return self.refuse_unused(&format!(
+                "with {origin} no peer is asked for blocks: add --connect, --addnode or --follow"
+            ));
         }
         let Chosen { options, config } = chosen;
         let port = options.network.port;
@@ -118,10 +147,16 @@ impl PeerArgs {
         let connect = texts(&self.connect, "connect", config);
         let is_off = connect.is_empty() && !config.is_on("connect", true);
         if is_off || connect.iter().any(|(text, _)| text == "0") {
+            let origin = match self.connect.is_empty() {
+                true => origin_of("connect", config),
+                false => "--connect=0".to_string(),
+            };
             if self.follow {
-                return Err("--follow needs peers, and --connect=0 asks for none".to_string());
+                return Err(format!("--follow needs peers, and {origin} disables them"));
             }
-            return self.refuse_unused("with --connect=0 there are none: name one with --connect");
+            return self.refuse_unused(&format!(
+                "{origin} disables peers: name a peer with --connect"
+            ));
         }
         peers.connect = targets(connect, port)?;
         peers.addnode = targets(texts(&self.addnode, "addnode", config), port)?;
@@ -242,6 +277,15 @@ impl PeerArgs {
         let words = |target| format!("--seednode={target} is not asked: --onlynet rules it out");
         config.loaded.warnings.extend(left_out.map(words));
         Ok(())
+    }
+}
+
+/// The setting of a file that is in effect under this name, for an error.
+fn origin_of(name: &str, config: &Config) -> String {
+    match config.find(name) {
+        Ok(Some(Found { text, place })) => format!("{name}={text} from {place}"),
+        // A list, in settings.json.
+        _ => format!("{name} from a settings file"),
     }
 }
 
@@ -397,7 +441,7 @@ mod tests {
             "--v2transport",
         ] {
             let name = option.split('=').next().unwrap();
-            for (none, words) in [("--from=a", "of --from"), ("--connect=0", "--connect=0")] {
+            for (none, words) in [("--from=a", "with --from"), ("--connect=0", "--connect=0")] {
                 let what = peers("", &[none, option]).unwrap_err();
                 assert!(what.contains(name) && what.contains(words), "{what}");
             }
@@ -408,6 +452,10 @@ mod tests {
         let off = ["-connect=0", "-listen=0", "-dnsseed=0", "-onion=0", "-proxy=0"];
         assert_eq!(peers("", &off), Ok(None));
         assert_eq!(peers("", &["--from=a", "--v2transport=0", "--listen=0"]), Ok(None));
+        for (conf, words) in [("loadblock=a", "loadblock=a from "), ("connect=0", "connect=0 from ")] {
+            let what = peers(conf, &["--maxdownload=1"]).unwrap_err();
+            assert!(what.contains(words) && what.contains("bitcoin.conf"), "{what}");
+        }
         // Settings of bitcoind's own are no mistake.
         assert_eq!(peers("proxy=127.0.0.1\nlisten=1\n", &["--from=a"]), Ok(None));
     }

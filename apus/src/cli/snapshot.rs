@@ -13,7 +13,7 @@ use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::log_args::LogArgs;
 use super::numbers::{precise, thousands};
-use super::peers::PeerArgs;
+use super::peers::{PeerArgs, Sources};
 use super::report_json::summary_json;
 use super::reporting::Reporting;
 use crate::hash::hex;
@@ -334,7 +334,7 @@ fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     let from: Vec<_> = load.from.iter().map(|path| expand_home(path)).collect();
     let mut chosen = load.directory.to_options().map_err(Failure::usage)?;
     chosen.take_cache(load.dbcache).map_err(Failure::usage)?;
-    load.peers.choose(&mut chosen, !from.is_empty()).map_err(Failure::usage)?;
+    load.peers.choose(&mut chosen, Sources::of(&from, &from)).map_err(Failure::usage)?;
     if chosen.options.peers.as_ref().is_some_and(|peers| peers.follow) {
         return Err(Failure::usage(
             "--follow: loading a snapshot ends; bitcoind follows the chain",

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::log;
-use super::peers::PeerArgs;
+use super::peers::{PeerArgs, Sources};
 use super::progress::Reporter;
 use super::report;
 use super::report_json::summary_json;
@@ -91,15 +91,15 @@ impl SyncCommand {
     /// An option or a setting is wrong, or contradicts another one.
     pub fn choose(&self) -> Result<(Chosen, Vec<PathBuf>), String> {
         let Self { from, peers, prune, fastprune, checkblocks, checklevel, engine } = self;
-        let from: Vec<_> = from.iter().map(|path| expand_home(path)).collect();
+        let given = from;
         let mut chosen = engine.to_options()?;
-        let from = chosen.take_sources(from);
+        let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect());
         chosen.take_stop_height(engine.stopatheight)?;
         chosen.take_prune(*prune)?;
         chosen.take_start_check(*checkblocks, *checklevel)?;
         chosen.options.fast_prune = *fastprune;
         chosen.options.check_method()?;
-        peers.choose(&mut chosen, !from.is_empty())?;
+        peers.choose(&mut chosen, Sources::of(given, &from))?;
         chosen.options.check_witness()?;
         Ok((chosen, from))
     }
