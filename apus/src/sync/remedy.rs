@@ -45,7 +45,7 @@ fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
         return error;
     }
     let then = match error.path.strip_prefix(std::env::temp_dir()) {
-        _ if is_ours => ", and run the same command again: what was saved before is kept",
+        _ if is_ours => ", and run the same command again",
         Ok(path) if is_temporary(path) => " there, or name another directory with TMPDIR",
         _ => ", or name a file on another disk; nothing is left of what was written",
     };
