@@ -10,7 +10,7 @@ BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--fe
 # dependencies stay as they are, and are not built again.
 CHECKED := $(foreach package,apus apus-testchain,$(foreach check,debug-assertions overflow-checks,\
 	--config profile.release.package.$(package).$(check)=true))
-# Programs that the tests build lie in a directory of their own, so that target/release/apus stays
+# Programs for tests lie in a directory of their own, so that target/release/apus stays
 # what `make build` made. Everything else, the C++ above all, is shared.
 APART := env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
@@ -23,9 +23,10 @@ UNUSED := -D warnings -A clippy::all -A unfulfilled_lint_expectations
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
 
-documented: FEATURES += export
-documented: build ## every command of README.md and docs/, on small data
-	@scripts/documented.sh $(TARGET)/release/apus
+documented: setup ## every command of README.md and docs/, on small data
+	env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/documented \
+		$(CARGO) $(BUILD) --features apus/export --release
+	@scripts/documented.sh $(TARGET)/documented/release/apus
 
 # Twice as many tests at a time as there are cores: those of peers mostly wait.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
