@@ -16,6 +16,7 @@ archive=$(ls -t "$target"/release/build/libbitcoinkernel-sys-*/out/install/lib/l
 if [ -n "$archive" ]; then
 	# Cargo's way to leave out the build script of a crate that links a library.
 	links="target.$host.\"libbitcoinkernel.a\""
+	echo "linking $archive"
 	directory=$(cd "$(dirname "$archive")" && pwd)
 	set -- --config "$links.rustc-link-search=['native=$directory']" \
 		--config "$links.rustc-link-lib=['static=bitcoinkernel', 'dylib=stdc++']"
