@@ -154,9 +154,8 @@ impl PeerArgs {
             if self.follow {
                 return Err(format!("--follow needs peers, and {origin} disables them"));
             }
-            return self.refuse_unused(&format!(
-                "{origin} disables peers: name a peer with --connect"
-            ));
+            return self
+                .refuse_unused(&format!("{origin} disables peers: name a peer with --connect"));
         }
         peers.connect = targets(connect, port)?;
         peers.addnode = targets(texts(&self.addnode, "addnode", config), port)?;
@@ -209,7 +208,9 @@ impl PeerArgs {
             ("v2transport", is_on(self.v2transport)),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => Err(format!("--{name} has no effect without peers: {why}, or remove --{name}")),
+            Some((name, _)) => {
+                Err(format!("--{name} has no effect without peers: {why}, or remove --{name}"))
+            }
             None => Ok(()),
         }
     }
@@ -239,7 +240,8 @@ impl PeerArgs {
                 others.join(", ")
             ));
         }
-        let ignored = |other| format!("{other} is ignored: Apus supports only ipv4, ipv6 and onion");
+        let ignored =
+            |other| format!("{other} is ignored: Apus supports only ipv4, ipv6 and onion");
         config.loaded.warnings.extend(others.into_iter().map(ignored));
         Ok(kinds)
     }
@@ -338,7 +340,9 @@ fn proxy(
     }
     let proxy = Target::parse(&text, PROXY_PORT).map_err(|why| format!("{what}: {why}"))?;
     match proxy.needs_a_proxy() {
-        true => Err(format!("{what}: {proxy} is an onion or I2P address, which cannot be used as a proxy")),
+        true => Err(format!(
+            "{what}: {proxy} is an onion or I2P address, which cannot be used as a proxy"
+        )),
         false => Ok(Some(Some(proxy))),
     }
 }
@@ -452,7 +456,9 @@ mod tests {
         let off = ["-connect=0", "-listen=0", "-dnsseed=0", "-onion=0", "-proxy=0"];
         assert_eq!(peers("", &off), Ok(None));
         assert_eq!(peers("", &["--from=a", "--v2transport=0", "--listen=0"]), Ok(None));
-        for (conf, words) in [("loadblock=a", "loadblock=a from "), ("connect=0", "connect=0 from ")] {
+        for (conf, words) in
+            [("loadblock=a", "loadblock=a from "), ("connect=0", "connect=0 from ")]
+        {
             let what = peers(conf, &["--maxdownload=1"]).unwrap_err();
             assert!(what.contains(words) && what.contains("bitcoin.conf"), "{what}");
         }

@@ -105,8 +105,7 @@ pub fn above_tip_words(above: &AboveTip) -> Vec<String> {
         1 => ("1 block above the tip is".to_string(), "it"),
         _ => (format!("{} blocks above the tip are", thousands(waiting.into())), "them"),
     };
-    let waits =
-        format!("{blocks} stored and not yet connected: run `apus sync` to connect {them}");
+    let waits = format!("{blocks} stored and not yet connected: run `apus sync` to connect {them}");
     let lacks = format!(
         "{} blocks up to height {} are missing, the first at height {first}: `apus sync` fetches \
          them from peers, or from files with --from",
@@ -366,6 +365,13 @@ mod tests {
             states: ThreadStates::default(),
             peers: Vec::new(),
         }
+    }
+
+    #[test]
+    fn one_block_above_the_tip_is_no_blocks() {
+        let words = |waiting| above_tip_words(&AboveTip { waiting, ..AboveTip::default() });
+        assert!(words(1)[0].starts_with("1 block above the tip is stored"), "{:?}", words(1));
+        assert!(words(1200)[0].starts_with("1,200 blocks above the tip are stored"));
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn stored_blocks_that_wait_are_named_with_what_connects_them() {
         &place,
         &["status"],
         &[
-            "none is connected; 120 blocks above the tip are stored and not yet connected: run `apus sync`",
+            "none is connected; 120 blocks above the tip are stored and not yet connected: run",
             "86 blocks up to height 206 are missing, the first at height 121",
             "undo data   none: no block is connected",
         ],
@@ -83,7 +83,11 @@ fn stored_blocks_that_wait_are_named_with_what_connects_them() {
     let nothing = Place::new(Chain::Regtest);
     drop(nothing.blocks());
     nothing.sync_blocks("genesis", &regtest_chain()[..1]);
-    assert_says(&nothing, &["status"], &["only the genesis block: run `apus sync` to get the others"]);
+    assert_says(
+        &nothing,
+        &["status"],
+        &["only the genesis block: run `apus sync` to get the others"],
+    );
 }
 
 #[test]
@@ -92,7 +96,7 @@ fn a_rewind_says_what_it_has_disconnected() {
     let words = [
         "Done: height 100, best",
         "106 blocks disconnected",
-        "106 blocks above the tip are stored and not yet connected: run `apus sync`",
+        "106 blocks above the tip are stored and not yet connected: run",
     ];
     let output = apus(&place, &["rewind", "--height=100"]);
     assert_ends(&output, 0, &[]);

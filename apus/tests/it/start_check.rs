@@ -211,5 +211,5 @@ fn a_cache_too_small_for_what_was_asked_is_an_error() {
     sync::sync(&small, &[], &Unobserved, &AtomicBool::new(false)).unwrap();
     let all = Options { check_blocks: 0, ..small };
     let text = refused(&place, &all).to_string();
-    assert!(text.contains("--checkblocks") && text.contains("--dbcache"), "{text}");
+    assert!(text.contains("checkblocks") && text.contains("dbcache"), "{text}");
 }

@@ -93,13 +93,7 @@ impl Drop for Link {
 
 /// Opens a connection in a thread of its own, which then reads from it; with the v2 transport first
 /// if `v2` says so. A name leads to addresses in `nets` alone, which is empty for all.
-pub(super) fn dial(
-    id: PeerId,
-    target: Target,
-    v2: bool,
-    nets: Vec<NetKind>,
-    how: &Arc<Dialing>,
-) {
+pub(super) fn dial(id: PeerId, target: Target, v2: bool, nets: Vec<NetKind>, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         match open(&target, v2, &nets, &how) {

@@ -106,7 +106,9 @@ fn what_only_a_proxy_reaches_is_never_looked_up() {
     let names = ["x.onion", "X.Onion", "x.onion.", "a.b32.i2p", "a.b.I2P."];
     let (routes, looked_up) = routes(None, None);
     for name in names {
-        let Err(Unreachable::Host(why)) = routes.connect(&target(name), &[]) else { panic!("{name}") };
+        let Err(Unreachable::Host(why)) = routes.connect(&target(name), &[]) else {
+            panic!("{name}")
+        };
         assert!(why.contains("--proxy"), "{name}: {why}");
         assert_eq!(why.contains("--onion"), name.to_lowercase().contains("onion"), "{why}");
         assert!(routes.resolve(&target(name)).is_err());
