@@ -111,8 +111,14 @@ fn build_all<A: Aggregate>(
     // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
     // was saved last counts; those of a snapshot are not.
     let is_worth_a_save = ended == Ended::Finished && opened.sorted().is_some();
-    if is_worth_a_save && matches!(completed, Err(Fault::Stopped)) {
-        coordinator.save()?;
+    match matches!(completed, Err(Fault::Stopped)) {
+        true if is_worth_a_save => coordinator.save()?,
+        // Blocks that are stored need not come again.
+        true => {
+            let (_, ledger) = coordinator.parts();
+            ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
+        }
+        false => {}
     }
     completed?;
     work.survivors.destroy().map_err(Fault::Store)?;
