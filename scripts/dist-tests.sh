@@ -22,5 +22,5 @@ if [ -n "$archive" ]; then
 		--config "$links.rustc-link-lib=['static=bitcoinkernel', 'dylib=stdc++']"
 fi
 set -x
-$cargo test --profile dist --locked -p secp-lanes
+$cargo test --profile dist --locked -p secp-lanes --lib --tests
 $cargo test --profile dist --locked "$@" -p apus --lib -- rules::tests::fast_scripts
