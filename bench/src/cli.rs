@@ -271,9 +271,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::All => all(),
         Command::Kernels { records } => {
             let mut size = kernels::Size::FULL;
-            if common.quick {
-                size.records /= 10;
-            }
+            size.records /= if common.quick { 10 } else { 1 };
             size.records = records.map_or(size.records, |thousands| thousands * 1_000).max(1);
             common.finish(kernels::run(size, &Sample::large()?, &common.dir)?)
         }

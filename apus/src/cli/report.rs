@@ -473,13 +473,19 @@ mod tests {
                 Method::Join,
                 Some(12_800_000_000),
                 "method join: no hints, and 9 GB wait; 12800.0 MB went through temporary files\n",
-                r#""method":"join","why":"no hints, and 9 GB wait","above_tip":null,"blocks_disconnected":0,"spilled_bytes":12800000000"#,
+                concat!(
+                    r#""method":"join","why":"no hints, and 9 GB wait","#,
+                    r#""above_tip":null,"blocks_disconnected":0,"spilled_bytes":12800000000"#
+                ),
             ),
             (
                 Method::InOrder,
                 None,
                 "method order: no hints, and 9 GB wait\n",
-                r#""method":"order","why":"no hints, and 9 GB wait","above_tip":null,"blocks_disconnected":0,"spilled_bytes":null"#,
+                concat!(
+                    r#""method":"order","why":"no hints, and 9 GB wait","#,
+                    r#""above_tip":null,"blocks_disconnected":0,"spilled_bytes":null"#
+                ),
             ),
         ] {
             let chosen = Some(ChosenMethod { method, why: why.to_string() });

@@ -87,8 +87,7 @@ impl Node {
     /// Opens the data directory, and makes what is missing, the genesis block included, unless it
     /// is only read.
     pub fn open(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Self, SyncError> {
-        let network = &options.network;
-        let read_only = matches!(coins, Coins::ReadOnly);
+        let (network, read_only) = (&options.network, matches!(coins, Coins::ReadOnly));
         let dir = open_directory(options, disk, read_only)?;
         let (index_db, index, files) = dir.open_blocks()?;
         let is_new = index.entries.is_empty();

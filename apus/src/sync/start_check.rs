@@ -105,8 +105,8 @@ fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
         None => Ok(()),
         Some(level) => Err(SyncError::WrongOptions(format!(
             "checkblocks={check_blocks} and checklevel={check_level} (options of `apus sync`, or \
-             in bitcoin.conf) came down to height {} with the coins that dbcache has room for: give a \
-             larger dbcache, or check fewer blocks",
+             in bitcoin.conf) came down to height {} with the coins that dbcache has room for: \
+             give a larger dbcache, or check fewer blocks",
             level.from
         ))),
     }

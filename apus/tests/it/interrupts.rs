@@ -47,12 +47,15 @@ impl Observer for Watching<'_> {
     }
 }
 
+/// Phases and shares done, one of each report.
+type Reports = Vec<(Phase, f64)>;
+
 /// Runs `command` with the flag raised at a report; returns whether it was interrupted, the reports
 /// before that one and those after it.
 fn watch(
     at: Option<(Phase, usize)>,
     command: &dyn Fn(&dyn Observer, &AtomicBool) -> bool,
-) -> (bool, Vec<(Phase, f64)>, Vec<(Phase, f64)>) {
+) -> (bool, Reports, Reports) {
     let stop = AtomicBool::new(false);
     let watching =
         Watching { stop: &stop, at, reports: Mutex::default(), raised: Mutex::default() };

@@ -108,7 +108,7 @@ fn a_rewind_says_what_it_has_disconnected() {
     assert_says(
         &place,
         &["status"],
-        &["stored up to height 100; 106 blocks", "`apus sync` connects them"],
+        &["stored up to height 100; 106 blocks", "run `apus sync` to connect them"],
     );
     let output = apus(&place, &["rewind", "--height=90", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -150,7 +150,11 @@ fn an_empty_utxo_set_names_the_command_that_fills_it() {
     drop(apus::coins::Chainstate::open(Disk::new(), &chainstate, options).unwrap());
     for args in [&["txoutset", "info"][..], &["hints", "create", "-o", "x"]] {
         let output = apus(&empty, args);
-        assert_ends(&output, 1, &["the UTXO set is empty", "`apus sync` connects blocks"]);
+        assert_ends(
+            &output,
+            1,
+            &["the UTXO set is empty", "run `apus sync` to connect stored blocks"],
+        );
         assert!(!crate::support::program::stderr(&output).contains("reindex"));
     }
 }

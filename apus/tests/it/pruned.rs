@@ -77,7 +77,7 @@ fn a_pruned_source_is_named_with_its_height() {
         place
     };
     for below in [0, from - 10] {
-        let error = first(below).try_sync(&[path.clone()]).unwrap_err().to_string();
+        let error = first(below).try_sync(std::slice::from_ref(&path)).unwrap_err().to_string();
         let words = [
             format!("{} is pruned below height {from}, and ", path.display()),
             format!(" ends at height {below}: name a source"),

@@ -37,8 +37,8 @@ const AHEAD_MAX: usize = 32;
 /// The fewest, whatever they spend: one is made ready while another is connected.
 const AHEAD_MIN: usize = 2;
 /// The bytes of the cache for each coin that blocks ahead spend. The cache keeps these until their
-/// block is connected, so they may take about an eighth of it: 106 bytes each, and more where scripts
-/// are long. The rest is for coins that blocks create while others are written.
+/// block is connected, so they may take about an eighth of it: 106 bytes each, and more where
+/// scripts are long. The rest is for coins that blocks create while others are written.
 const CACHE_BYTES_AHEAD: usize = 8 * 106;
 
 /// The largest number of blocks in flight: connected, but not finished with their checks. Enough
@@ -476,7 +476,10 @@ mod tests {
                 (0..20).for_each(|_| shared.cache.shrink_to(0));
                 let Some(Ok(next)) = workers.take_ready(0) else { panic!("it is not ready") };
                 let unknown = shared.cache.unknown(&next.external).len();
-                assert_eq!(unknown, 0, "coins dropped, of {} that the next block spends", coins);
+                assert_eq!(
+                    unknown, 0,
+                    "of {coins} coins some that the next block spends were dropped"
+                );
             });
         }
     }

@@ -28,11 +28,14 @@ const WAIT: Duration = Duration::from_millis(20);
 pub(super) struct Bucket {
     heights: Range<u32>,
     bytes: Vec<u8>,
-    /// What the first pass left of each block: the hash and where the list is.
-    blocks: Vec<Option<(Option<[u8; 16]>, Range<usize>)>>,
+    /// What the first pass left of each block.
+    blocks: Vec<Option<FirstPass>>,
     /// In the order of heights and places.
     late: Vec<Late>,
 }
+
+/// The hash of a block, if it is to be read again, and where its list of coins is.
+type FirstPass = (Option<[u8; 16]>, Range<usize>);
 
 #[derive(Clone, Copy)]
 struct Late {

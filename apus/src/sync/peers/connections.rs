@@ -274,11 +274,12 @@ impl Connections {
                 let wait = about(wait);
                 observer.note(&format!("Cannot connect to {name}: {why}; trying again in {wait}"));
             }
-            (None, Unreachable::Proxy(why)) if is_alone => {
-                if self.proxy_told.is_none_or(|told| now > told + PROXY_WORDS_EVERY) {
-                    self.proxy_told = Some(now);
-                    observer.note(&format!("Cannot connect to any peer: {why}"));
-                }
+            (None, Unreachable::Proxy(why))
+                if is_alone
+                    && self.proxy_told.is_none_or(|told| now > told + PROXY_WORDS_EVERY) =>
+            {
+                self.proxy_told = Some(now);
+                observer.note(&format!("Cannot connect to any peer: {why}"));
             }
             _ => {}
         }

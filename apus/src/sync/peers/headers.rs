@@ -170,11 +170,11 @@ fn has_minimum_work(tree: &Tree) -> bool {
 }
 
 fn progress(phase: Phase, tree: &Tree) -> Progress {
-    // The best header says nothing about peers.
-    if phase == Phase::FindingPeers {
-        return Progress::of(phase);
-    }
     let best = tree.node(tree.best_header());
+    // The time of the best header says nothing about peers.
+    if phase == Phase::FindingPeers {
+        return Progress { height: best.height, ..Progress::of(phase) };
+    }
     let genesis = i64::from(tree.node(tree.genesis()).time);
     let (all, done) = (unix_time() - genesis, i64::from(best.time) - genesis);
     let is_download = phase == Phase::DownloadingHeaders;

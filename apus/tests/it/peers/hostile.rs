@@ -141,13 +141,13 @@ fn of_messages() -> Vec<Kind> {
     let genesis = chain().block(0);
     let unknown = blocks::bytes(&blocks::branch(&blocks::genesis_parent(), "unknown", 1).0);
     vec![
-        sends("too many in an inv", "`inv` message of 50001 items", {
+        sends("too many in an inv", "`inv` message with 50001 items", {
             message("inv", &[count(50_001), vec![0; 50_001 * 36]].concat())
         }),
-        sends("too many headers", "`headers` message of 2001 items", {
+        sends("too many headers", "`headers` message with 2001 items", {
             message("headers", &count(2_001))
         }),
-        sends("too many addresses", "`addr` message of 1001 items", {
+        sends("too many addresses", "`addr` message with 1001 items", {
             message("addr", &[count(1_001), vec![0; 1_001 * 30]].concat())
         }),
         sends("a transaction", "a transaction", message("tx", &genesis[81..])),

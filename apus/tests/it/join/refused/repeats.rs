@@ -219,11 +219,12 @@ fn with_bip34_from_50(draft: &Draft) -> impl Fn(&mut Options) {
     }
 }
 
-/// Spends the coinbase of block 20 at `height`, unless that is above `last`.
+/// Spends the coinbase of block 20 at `height`, unless that is above `last`. At each height the
+/// payment is another one.
 fn spend_at(draft: &mut Draft, height: u32, last: u32) {
     if (draft.height() + 1..=last).contains(&height) {
         draft.grow_to(height - 1);
-        draft.add([pay([draft.coin(20)], [5])]);
+        draft.add([pay([draft.coin(20)], [u64::from(height)])]);
     }
 }
 
