@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -62,6 +62,13 @@ impl EncodedUndo {
     pub fn bytes(&self) -> usize {
         self.record.len()
     }
+}
+
+/// What a flush that has begun is to make durable, and what the block index may say of it then.
+#[must_use = "the next flush leaves these files out"]
+pub struct Unflushed {
+    files: BTreeSet<FlatFile>,
+    changes: FileChanges,
 }
 
 impl BlockFiles {
@@ -260,7 +267,25 @@ impl BlockFiles {
     /// # Errors
     /// The disk fails, or it did in an earlier flush: what was to be synced then may be lost.
     pub fn flush(&self) -> Result<FileChanges> {
-        let (unsynced, changes) = self.writer().take_changes()?;
+        self.end_flush(self.begin_flush()?)
+    }
+
+    /// Begins to make everything appended so far durable; [`BlockFiles::end_flush`] does it. What
+    /// is appended from now on is left to the next flush, and does not count in this one.
+    ///
+    /// # Errors
+    /// The disk failed in an earlier flush: what was to be synced then may be lost.
+    pub fn begin_flush(&self) -> Result<Unflushed> {
+        let (files, changes) = self.writer().take_changes()?;
+        Ok(Unflushed { files, changes })
+    }
+
+    /// Makes durable what was appended before [`BlockFiles::begin_flush`].
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn end_flush(&self, unflushed: Unflushed) -> Result<FileChanges> {
+        let Unflushed { files: unsynced, changes } = unflushed;
         let synced = unsynced
             .iter()
             .try_for_each(|file| self.disk.open_read(file.path(&self.directory))?.sync());

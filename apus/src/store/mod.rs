@@ -38,7 +38,7 @@ pub mod layout {
     pub use super::obfuscation::OBFUSCATION_KEY;
 }
 
-pub use block_files::{BlockFiles, EncodedUndo, UndoRecord};
+pub use block_files::{BlockFiles, EncodedUndo, UndoRecord, Unflushed};
 pub use data_dir::{DataDir, DataDirOptions};
 pub use file_info::{FileChanges, FileInfo};
 pub use flat_file::{

@@ -371,6 +371,7 @@ impl Ledger {
         let tip = self.active.tip();
         let left = tip.and_then(|tip| self.leave_snapshot(shared.tree, tip));
         let entries = self.take_dirty(shared.tree)?;
+        let unflushed = shared.files.begin_flush()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
         let mut kept_bytes = self.cache_bytes_max / 100 * KEPT_PERCENT;
         match self.cache_sync {
@@ -385,6 +386,7 @@ impl Ledger {
             index: Arc::clone(&self.index),
             coin_count: Arc::clone(&self.coin_count),
             entries,
+            unflushed,
             left,
             best: tip.map(|tip| shared.tree.node(tip).hash),
             coins: self.coins.map(|coins| coins as u64),
@@ -497,7 +499,9 @@ impl Ledger {
         assert!(!self.is_committing(), "the index is written by one at a time");
         self.last_index = Instant::now();
         let entries = self.take_dirty(tree)?;
-        write_index(&self.index, files, tree, &entries)
+        files
+            .begin_flush()
+            .and_then(|unflushed| write_index(&self.index, files, unflushed, tree, &entries))
             .inspect_err(|_| self.dirty.extend(entries.iter().map(|(id, _)| *id)))
     }
 }

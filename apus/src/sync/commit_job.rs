@@ -10,7 +10,7 @@ use crate::chain::{BlockId, Tree};
 use crate::coins::Changes;
 use crate::disk::{OnShare, StoreError};
 use crate::hash::Hash;
-use crate::store::{BlockFiles, IndexDb, IndexEntry, IndexRecord};
+use crate::store::{BlockFiles, IndexDb, IndexEntry, IndexRecord, Unflushed};
 use crate::sync::block::shared::Shared;
 
 /// The most entries that are written to the block index at once: 20 MB of them.
@@ -23,6 +23,8 @@ pub(super) struct CommitJob<'a> {
     pub coin_count: Arc<CoinCount>,
     /// The index entries to be written.
     pub entries: Vec<(BlockId, IndexRecord)>,
+    /// The files of these entries, without what is appended while the commit is written.
+    pub unflushed: Unflushed,
     /// A second UTXO set that bitcoind cannot start with next to the new best block.
     pub left: Option<SnapshotChainstate>,
     /// The tip, whose coins the changes lead to; `None` if there is nothing to write about coins.
@@ -47,7 +49,7 @@ impl CommitJob<'_> {
             entries = self.entries.len(),
             "writing changed coins"
         );
-        write_index(&self.index, shared.files, shared.tree, &self.entries)?;
+        write_index(&self.index, shared.files, self.unflushed, shared.tree, &self.entries)?;
         if let Some(left) = self.left {
             left.give_up()?;
         }
@@ -88,10 +90,11 @@ pub(super) fn write_coin_count(
 pub(super) fn write_index(
     index: &IndexDb,
     files: &BlockFiles,
+    unflushed: Unflushed,
     tree: &Tree,
     entries: &[(BlockId, IndexRecord)],
 ) -> Result<(), StoreError> {
-    let (mut changes, cleared) = files.flush()?.split_cleared();
+    let (mut changes, cleared) = files.end_flush(unflushed)?.split_cleared();
     let mut cleared = Some(cleared);
     let mut parts = entries.chunks(INDEX_BATCH).peekable();
     // The first part names the files, too, so there is one even without entries.

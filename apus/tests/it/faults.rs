@@ -112,7 +112,7 @@ fn in_order_with_everything() {
             *seen.lock().unwrap() = commits;
             result
         },
-        assert_done: &|place, what| test.end(place).assert_like(&expected, what),
+        assert_done: &|place, what| assert_eq!(test.end(place), expected, "{what}"),
         check: &|place, what| test.check(place, &seen.lock().unwrap(), what),
     };
     work.fail_everywhere(61, 2);
