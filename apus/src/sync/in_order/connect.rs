@@ -171,16 +171,16 @@ impl<'a> Connector<'a> {
                     self.stalled_since.get_or_insert_with(Instant::now);
                 }
                 let _timer = self.shared.clock.wait(wait);
-                self.help(halt.is_some());
+                self.help();
                 workers.wait();
             }
         }
     }
 
-    /// Takes part in the checks of blocks in flight, if these are waited for and every worker may
-    /// be waiting for a block of a peer.
-    fn help(&self, is_halted: bool) {
-        if is_halted && self.shared.peers.is_some() {
+    /// Takes part in the checks of blocks in flight, if every worker may be waiting for a block of
+    /// a peer.
+    fn help(&self) {
+        if self.shared.peers.is_some() {
             for block in &self.in_flight {
                 block.work(self.shared.network, self.shared.scripts);
             }
