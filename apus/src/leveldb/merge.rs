@@ -79,6 +79,7 @@ impl Db {
     ///
     /// # Panics
     /// The database was opened for reading only.
+    #[cfg(any(test, feature = "internals"))]
     pub fn merge_all(&self) -> Result<()> {
         self.merge_all_watched(Watch::default()).map(|_| ())
     }
