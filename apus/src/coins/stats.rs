@@ -63,7 +63,7 @@ impl UtxoStats {
     /// The chainstate is empty, cannot be read, or has amounts that no chain can have.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
         let stats = Self::compute_watched(chainstate, height, hash_type, Watch::default())?;
-        Ok(stats.expect("nobody stops it"))
+        Ok(stats.expect("no flag to stop is raised"))
     }
 
     /// [`UtxoStats::compute`] that is watched; `None` if it was stopped.

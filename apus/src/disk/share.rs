@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// threads that do the work.
 pub type OnShare<'a> = &'a (dyn Fn(f64) + Sync);
 
-/// How a long piece of work is watched: who is told how much of it is done, and the flag that asks
-/// for an early end.
+/// How a long piece of work is watched: a callback for its progress, and the flag that asks for an
+/// early end.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// Is told the share that is done.
+    /// Receives the share of the work that is done.
     pub report: OnShare<'a>,
     /// Ends the work within a second once it is raised.
     pub stop: &'a AtomicBool,
 }
 
 impl<'a> Watch<'a> {
-    /// Nobody looks on, and the work ends once `stop` is raised.
+    /// Reports nothing, and ends the work once `stop` is raised.
     pub fn until(stop: &'a AtomicBool) -> Self {
         Self { report: &|_| {}, stop }
     }
@@ -27,7 +27,7 @@ impl<'a> Watch<'a> {
 }
 
 impl Default for Watch<'_> {
-    /// Nobody looks on, and nobody asks for an early end.
+    /// Reports nothing, and never ends the work early.
     fn default() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);
         Self::until(&NEVER)

@@ -4,7 +4,7 @@ use std::fmt;
 
 use highway::{HighwayHash as _, HighwayHasher, Key};
 
-/// 32 secret random bytes. Whoever knows them can make other bytes with the same hash, so that they
+/// 32 secret random bytes. With them other bytes with the same hash can be made, so that they
 /// are never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey([u8; 32]);

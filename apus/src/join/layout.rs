@@ -32,7 +32,7 @@ const BATCHES_BYTES: usize = 4 << 20;
 /// most, unless so many buckets would take more memory for their pieces.
 const BUCKET_BYTES_MAX: u64 = 32 << 20;
 const BUCKET_BYTES_MIN: u64 = 64 << 10;
-/// The share of the memory for a bucket: one part of so many.
+/// The memory divided by the memory for a bucket.
 const BUCKET_SHARE: u64 = 8;
 /// Records of outputs that reach a partition, in bytes for 100 bytes of blocks; measured from 25 to
 /// 130.

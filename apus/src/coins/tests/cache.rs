@@ -322,7 +322,7 @@ fn a_read_is_filled_where_the_coin_is_still_awaited() {
     let (cache, at) = (CoinsCache::new(), outpoint(1));
     let sync = || cache.sync(|_| Ok::<_, ()>(())).expect("written");
     let first = cache.generation();
-    // Nobody awaits it.
+    // No block awaits it.
     fill(&cache, first, &at, &coin(1));
     assert!(cache.is_empty());
     // It is spent before it is filled, and the tables delete it.
