@@ -73,8 +73,7 @@ pub struct Options {
     /// The number of blocks, from the tip down, that a command checks before it goes on with the
     /// UTXO set (Core's `-checkblocks`); 0 for all.
     pub check_blocks: u32,
-    /// How thoroughly it checks them, from 0 to 4 (Core's `-checklevel`): see
-    /// [`Verify`](crate::sync::Verify).
+    /// How thoroughly it checks them, from 0 to 4, as `apus verify` does (Core's `-checklevel`).
     pub check_level: u8,
     /// The way in which blocks are synced.
     pub method: Method,
