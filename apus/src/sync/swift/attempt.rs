@@ -43,7 +43,12 @@ pub(super) fn attempt<A: Aggregate>(
     stop: &AtomicBool,
 ) -> Result<Activated, Fault> {
     match build_all::<A>(node, claim, plan, observer, stop) {
-        Err(Fault::Stopped) if stop.load(Relaxed) => Ok(Activated::Stopped),
+        Err(Fault::Stopped) if stop.load(Relaxed) => {
+            // Blocks that peers have sent need not come again, wherever it was stopped.
+            let (shared, ledger) = node.split();
+            ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
+            Ok(Activated::Stopped)
+        }
         built => built.map(|()| Activated::Best),
     }
 }
@@ -111,14 +116,8 @@ fn build_all<A: Aggregate>(
     // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
     // was saved last counts; those of a snapshot are not.
     let is_worth_a_save = ended == Ended::Finished && opened.sorted().is_some();
-    match matches!(completed, Err(Fault::Stopped)) {
-        true if is_worth_a_save => coordinator.save()?,
-        // Blocks that are stored need not come again.
-        true => {
-            let (_, ledger) = coordinator.parts();
-            ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
-        }
-        false => {}
+    if is_worth_a_save && matches!(completed, Err(Fault::Stopped)) {
+        coordinator.save()?;
     }
     completed?;
     work.survivors.destroy().map_err(Fault::Store)?;

@@ -2,20 +2,19 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use apus::net::Outgoing;
 use apus::sync::serve::{Answers, Hangup, Honest, Server};
-use apus::sync::{Method, Options};
+use apus::sync::{self, Method, Observer, Options, Progress, Summary};
 use apus::wire::message::Message;
 use apus_testchain::{Rng, rounds};
-use rustix::process::Signal;
 
 use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};
 use crate::support::Place;
-use crate::support::program::{program_on, signal, start};
+use crate::support::program::{program_on, start};
 
 /// The arguments of a sync of [`world`] from this server.
 fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
@@ -33,42 +32,60 @@ fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
     args
 }
 
-/// Runs the program again and again, and ends it each time after a random time, but the last.
-/// Returns the blocks that were downloaded each time, as far as a run could tell.
-fn run_interrupted(way: Method, seed: u64, kind: Signal) -> Vec<u64> {
+/// Runs the program again and again, and kills it each time after a random time, but the last.
+fn run_killed(way: Method, seed: u64) {
     let place = world().place();
     let server = honest(true);
     let args = arguments(&place, way, &server);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut rng = Rng::new(seed, 0);
-    let mut downloaded = Vec::new();
     for _ in 0..3 {
-        let child = start(program_on(&place, &args));
+        let mut child = start(program_on(&place, &args));
         std::thread::sleep(Duration::from_millis(50 + rng.below(400)));
-        signal(&child, kind);
-        downloaded.extend(blocks_in(&child.wait_with_output().unwrap().stdout));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
     let output = program_on(&place, &args).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["bestblock"], tip().to_string(), "{json}");
-    downloaded.extend(blocks_in(&output.stdout));
-    downloaded
 }
 
-/// The blocks that peers sent, by the report of a run; `None` if it made none.
-fn blocks_in(report: &[u8]) -> Option<u64> {
-    let json: serde_json::Value = serde_json::from_slice(report).ok()?;
-    let peers = json["peers"].as_array()?.iter();
-    Some(peers.filter_map(|peer| peer["blocks"].as_u64()).sum())
+/// Raises a flag with the report of this number.
+struct StopsAt {
+    left: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Observer for StopsAt {
+    fn observe(&self, _: &Progress) {
+        if self.left.fetch_sub(1, Relaxed) == 1 {
+            self.stop.store(true, Relaxed);
+        }
+    }
+
+    fn note(&self, _: &str) {}
+}
+
+/// A sync that is stopped with the report of this number, if it makes so many.
+fn sync_until(options: &Options, report: usize) -> Summary {
+    let watch = StopsAt { left: AtomicUsize::new(report), stop: AtomicBool::new(false) };
+    sync::sync(options, &[], &watch, &watch.stop).unwrap()
 }
 
 #[test]
 fn an_interrupted_sync_downloads_nothing_again() {
-    for round in 0..rounds(2) {
-        for way in WAYS {
-            let downloaded = run_interrupted(way, round, Signal::INT);
-            let all: u64 = downloaded.iter().sum();
-            assert_eq!(all, u64::from(world().height()), "{way:?}, {round}: {downloaded:?}");
+    for way in WAYS {
+        let (mut report, mut is_interrupted) = (1, true);
+        while is_interrupted {
+            let (place, server) = (world().place(), honest(true));
+            let options = with_peers(&place, way, &[&server]);
+            let runs = [sync_until(&options, report), sync_until(&options, usize::MAX)];
+            assert_eq!(runs[1].best_block, tip(), "{way:?}, {report}");
+            let blocks = |run: &Summary| run.peers.iter().map(|peer| peer.blocks).sum::<u64>();
+            let downloaded = runs.each_ref().map(blocks);
+            let all = u64::from(world().height());
+            assert_eq!(downloaded.iter().sum::<u64>(), all, "{way:?}, {report}: {downloaded:?}");
+            (report, is_interrupted) = (report + 1 + report / 4, runs[0].interrupted);
         }
     }
 }
@@ -77,7 +94,7 @@ fn an_interrupted_sync_downloads_nothing_again() {
 fn a_killed_sync_carries_on() {
     for round in 0..rounds(2) {
         for way in WAYS {
-            run_interrupted(way, round, Signal::KILL);
+            run_killed(way, round);
         }
     }
 }
