@@ -101,6 +101,9 @@ fn assert_stops(
         let later = order[place + 1..].iter().filter(|phase| **phase != WritingCoins);
         let later: Vec<Phase> = later.copied().collect();
         for count in [1, 2] {
+            if !phases.contains(&phase) && count > 1 {
+                continue;
+            }
             let (interrupted, before, after) = watch(Some((phase, count)), &command);
             let what = format!("{name}, report {count} of {phase:?}");
             let is_end = before.last().is_some_and(|(_, share)| *share >= 1.0);
@@ -328,7 +331,7 @@ fn syncs_and_rebuilds_by_every_method() {
             (
                 "order",
                 // So many commits leave something to be merged.
-                Options { method: Method::InOrder, dbcache_bytes: 1, ..options.clone() },
+                Options { method: Method::InOrder, dbcache_bytes: 20_000, ..options.clone() },
                 in_order,
             ),
             ("join", Options { method: Method::Join, join_depth: 0, ..options.clone() }, joined),

@@ -85,7 +85,7 @@ fn an_interrupted_sync_downloads_nothing_again() {
             let downloaded = runs.each_ref().map(blocks);
             let all = u64::from(world().height());
             assert_eq!(downloaded.iter().sum::<u64>(), all, "{way:?}, {report}: {downloaded:?}");
-            (report, is_interrupted) = (report + 1 + report / 4, runs[0].interrupted);
+            (report, is_interrupted) = (report + 1 + report / 2, runs[0].interrupted);
         }
     }
 }
