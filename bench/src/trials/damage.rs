@@ -243,14 +243,20 @@ struct Damaged<'a> {
     good: &'a [u8],
 }
 
-/// Leads to the right set after an error: by a reindex and a sync, or with a good copy of the file.
+/// Leads to the right set after an error: by a reindex and a sync, with a new block index if that is
+/// damaged, or with a good copy of the file.
 fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Result<Verdict> {
     let Damaged { target, inputs, file, good } = *damaged;
     let is_input = file.starts_with(inputs);
-    let reindexed = world.fresh("reindexed")?;
-    if !is_input {
+    for index in [None, Some("--index")] {
+        if is_input {
+            break;
+        }
+        let reindexed = world.fresh("reindexed")?;
         copy_dir(target, &reindexed)?;
-        let first = world.run(&world.args(Way::Reindex, &reindexed))?;
+        let mut reindex = world.args(Way::Reindex, &reindexed);
+        reindex.extend(index.map(OsString::from));
+        let first = world.run(&reindex)?;
         let then = world.run(&world.args(Way::Sync, &reindexed))?;
         if first.is_crash() || then.is_crash() {
             let crashed = if first.is_crash() { first } else { then };
