@@ -243,8 +243,8 @@ struct Damaged<'a> {
     good: &'a [u8],
 }
 
-/// Leads to the right set after an error: by a reindex and a sync, with a new block index if that is
-/// damaged, or with a good copy of the file.
+/// Leads to the right set after an error: by a reindex and a sync, with a new block index if
+/// that is damaged, or with a good copy of the file.
 fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Result<Verdict> {
     let Damaged { target, inputs, file, good } = *damaged;
     let is_input = file.starts_with(inputs);
