@@ -2,8 +2,8 @@
 //! missing.
 
 use super::node::{Node, step};
-use super::outcome::AboveTip;
 use super::sources::Place;
+use super::summary::AboveTip;
 use crate::chain::BlockId;
 
 /// The blocks between the tip and the best header of `node`.

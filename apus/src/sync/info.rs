@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use super::error::SyncError;
-use super::node::{Coins, Node, no_coins, observe, share_of};
+use super::node::{Coins, no_coins, observe, share_of};
 use super::options::Options;
 use super::progress::{Observer, Phase};
+use super::unfinished::open_node;
 use super::{remedy, snapshot_chainstate};
 use crate::coins::{HashType, UtxoStats};
 use crate::disk::{Disk, Watch};
@@ -22,7 +23,7 @@ pub fn txoutset_info(
     stop: &AtomicBool,
 ) -> Result<Option<UtxoStats>, SyncError> {
     remedy::naming(options, || {
-        let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
+        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
         if node.chainstate.best_block()?.is_none() {
             return Err(no_coins(&node.dir).into());
         }

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::block_peers::Wanted;
 use super::node::{Node, refusal};
 use super::outcome::Refusal;
-use super::peers::Wanted;
 use super::progress::Unobserved;
 use super::sources::{BlockBytes, Place, SourcePlace};
 use crate::chain::BlockId;

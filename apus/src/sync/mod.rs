@@ -9,6 +9,7 @@
 mod above_tip;
 mod assumevalid;
 mod block;
+mod block_peers;
 mod checked;
 mod claim;
 mod clock;
@@ -17,6 +18,7 @@ mod commit;
 mod commit_job;
 mod differ;
 mod error;
+mod expected_sizes;
 #[cfg(feature = "export")]
 mod export;
 mod growth;
@@ -56,6 +58,7 @@ mod states;
 mod status;
 mod stored;
 mod stored_sizes;
+mod summary;
 mod swift;
 mod tables;
 mod temporary;
@@ -64,6 +67,7 @@ mod tips;
 mod unfinished;
 mod unspent;
 mod verify;
+mod verify_command;
 mod waiting;
 mod ways;
 mod words;
@@ -89,10 +93,7 @@ pub use options::{
     AggregateKind, AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, CacheSync, Method, Options, Prune,
     ScriptEngine,
 };
-pub use outcome::{
-    AboveTip, ChosenMethod, Counts, JoinPass, Pruned, Refusal, SavedBlocks, SavedJoin,
-    ScriptCounts, Summary, ThreadStates,
-};
+pub use outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 pub use peers::{ADDRESSES_FILE as PEER_ADDRESSES_FILE, NetKind, PeerOptions, PeerReport, Target};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};
 pub use proof::{verify_hints, verify_snapshot};
@@ -110,11 +111,13 @@ pub use snapshot_chainstate::{
     GIVEN_UP_FILE as SNAPSHOT_GIVEN_UP_FILE,
 };
 pub use status::{SnapshotStatus, Status, Unfinished, status};
+pub use summary::{AboveTip, ChosenMethod, JoinPass, SavedBlocks, SavedJoin, Summary};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 #[cfg(feature = "cli")]
 pub use temporary::remove_temporary_directories;
 #[cfg(feature = "cli")]
 pub use threads::spawn_free;
-pub use verify::{Damage, DamageList, Ended, LevelReport, Verified, Verify, verify};
+pub use verify::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
+pub use verify_command::verify;
 
 pub use crate::coins::{HashType as UtxoHash, UtxoStats};

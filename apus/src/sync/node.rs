@@ -5,15 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPool;
 
+use super::block_peers::BlockPeers;
 use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::Ledger;
 use super::error::SyncError;
+use super::expected_sizes::Sizes;
 use super::growth::Growth;
-use super::join::directory::pending_tables;
 use super::options::Options;
 use super::outcome::Refusal;
-use super::peers::{Peers, Sizes};
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
 use super::rebuild::Rebuild;
@@ -53,7 +53,7 @@ pub(super) struct Node {
     pub times: BranchTimes,
     pub sources: Sources,
     /// `None` if only what is stored and in sources is connected.
-    pub peers: Option<Arc<Peers>>,
+    pub peers: Option<Arc<dyn BlockPeers>>,
     /// About how large the blocks are that peers have.
     pub sizes: Sizes,
     /// How large the blocks are that were stored when this was first asked for.
@@ -85,8 +85,14 @@ pub(super) enum Coins<'a> {
 
 impl Node {
     /// Opens the data directory, and makes what is missing, the genesis block included, unless it
-    /// is only read.
-    pub fn open(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Self, SyncError> {
+    /// is only read. Tables of coins that belong to no UTXO set are removed but for those that
+    /// `keep` names, once the directory is locked.
+    pub fn open(
+        options: &Options,
+        disk: &Disk,
+        coins: Coins<'_>,
+        keep: impl FnOnce(&Disk, &Options) -> Result<Vec<u64>, StoreError>,
+    ) -> Result<Self, SyncError> {
         let (network, read_only) = (&options.network, matches!(coins, Coins::ReadOnly));
         let dir = open_directory(options, disk, read_only)?;
         let (index_db, index, files) = dir.open_blocks()?;
@@ -96,7 +102,8 @@ impl Node {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
             Coins::New(rebuild) => rebuild.prepare(disk)?,
         };
-        let chainstate = open_chainstate(options, disk, &chainstate_path, read_only)?;
+        let keep = if read_only { Vec::new() } else { keep(disk, options)? };
+        let chainstate = open_chainstate(disk, &chainstate_path, read_only, keep)?;
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let scripts = ScriptChecker::new(options, disk)?;
@@ -350,17 +357,14 @@ fn is_one_disk(one: &Path, other: &Path) -> Result<bool, StoreError> {
     Ok(FileSystem::of(one)?.device == FileSystem::of(other)?.device)
 }
 
-/// Opens the UTXO set in the directory `path`, for reading alone or for all.
+/// Opens the UTXO set in the directory `path`, for reading alone or for all. The tables that `keep`
+/// numbers stay, whoever they belong to.
 fn open_chainstate(
-    options: &Options,
     disk: &Disk,
     path: &Path,
     read_only: bool,
+    keep: Vec<u64>,
 ) -> Result<Chainstate, SyncError> {
-    let keep = match read_only {
-        true => Vec::new(),
-        false => pending_tables(disk, options)?,
-    };
     let create_if_missing = !read_only;
     let tables =
         leveldb::Options { create_if_missing, read_only, keep, ..leveldb::Options::default() };

@@ -9,7 +9,7 @@ use super::outcome::Pruned;
 use super::progress::Unobserved;
 use super::remedy;
 use super::start_check::check_on_start;
-use super::unfinished::refuse_unfinished;
+use super::unfinished::{open_node, refuse_unfinished};
 use crate::disk::Disk;
 
 /// Numbers above this one are times, in seconds since 1970, and no heights (Core's rule).
@@ -33,7 +33,7 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
             let what = format!("{} holds no blocks to prune", directory.display());
             return Err(SyncError::Input(what));
         }
-        let node = Node::open(&options, &disk, Coins::InPlace)?;
+        let node = open_node(&options, &disk, Coins::InPlace)?;
         refuse_unfinished(&disk, &options)?;
         // A repair needs the blocks.
         let stop = AtomicBool::new(false);

@@ -6,13 +6,14 @@ use std::time::Instant;
 use super::above_tip::above_tip;
 use super::error::SyncError;
 use super::in_order::activate::return_to_fork;
-use super::node::{Coins, Node, observe, share_of};
+use super::node::{Coins, observe, share_of};
 use super::options::{Options, Prune};
-use super::outcome::{Activated, Summary};
+use super::outcome::Activated;
 use super::progress::{Observer, Phase};
 use super::run::{bound_cache, summary};
 use super::start_check::check_on_start;
-use super::unfinished::refuse_unfinished;
+use super::summary::Summary;
+use super::unfinished::{open_node, refuse_unfinished};
 use super::{clock::Stage, remedy};
 use crate::disk::{Disk, Watch};
 
@@ -51,7 +52,7 @@ pub fn rewind_on(
         }
         // What is pruned may lie below.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
-        let node = Node::open(&options, disk, Coins::InPlace)?;
+        let node = open_node(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
         let mut node = check_on_start(node, false, observer, stop)?;
         let tip = node.tree.node(node.tip()).height;

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::above_tip::above_tip;
+use super::block_peers::BlockPeers;
 use super::claim::Claim;
 use super::clock::Stage;
 use super::error::SyncError;
 use super::in_order::side::store_side_branches;
 use super::node::{Coins, Node, observe, share_of};
 use super::options::{Method, Options, Prune};
-use super::outcome::{Activated, Summary, ThreadStates};
+use super::outcome::{Activated, ThreadStates};
 use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use super::progress::{Observer, Phase, Unobserved};
 use super::rebuild::{self, Rebuild};
@@ -21,6 +22,8 @@ use super::scan::{open_sources, scan_into_node};
 use super::sources::Gap;
 use super::start_check::{check_mended, check_on_start};
 use super::states::StatesWatch;
+use super::summary::Summary;
+use super::unfinished::open_node;
 use super::waiting::learn_growth;
 use super::ways::{Went, connect_all};
 use super::{index_files, join, mend, remedy, resources, shrink, snapshot, swift};
@@ -63,7 +66,7 @@ pub fn sync_on(
         }
         // A source that cannot be opened is an error before anything is made in the data directory.
         let opened = open_sources(options, sources)?;
-        let mut node = Node::open(options, disk, Coins::InPlace)?;
+        let mut node = open_node(options, disk, Coins::InPlace)?;
         announce_snapshot(&node, observer);
         if sources.is_empty() && !has_peers && node.tree.len() == 1 {
             return Err(nothing_to_sync(options));
@@ -74,15 +77,16 @@ pub fn sync_on(
             refuse_stripped(options)?;
             drop(node);
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
-            node = Node::open(options, disk, Coins::New(begun))?;
+            node = open_node(options, disk, Coins::New(begun))?;
         } else {
             let may_mend = has_peers || !opened.is_empty();
             node = check_on_start(node, may_mend, observer, stop)?;
         }
         give_up_rebuild(&node, disk, observer)?;
         bound_cache(&mut node);
-        node.peers = begin_peers(&node, disk, observer)?;
-        let summary = match node.peers.clone() {
+        let peers = begin_peers(&node, disk, observer)?;
+        node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
+        let summary = match peers {
             None => prepare(&mut node, &opened, claim.as_ref(), observer, stop)
                 .and_then(|()| refuse_gap(&node))
                 .and_then(|()| run(&mut node, claim.as_ref(), started, observer, stop)),
@@ -126,7 +130,7 @@ fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summ
     if summary.interrupted {
         return Ok(summary);
     }
-    let mut node = Node::open(options, disk, Coins::InPlace)?;
+    let mut node = open_node(options, disk, Coins::InPlace)?;
     let (shared, ledger) = node.split();
     ledger.prune(&shared)?;
     Ok(Summary { pruned: node.ledger.pruned(&node.files), ..summary })
@@ -413,7 +417,7 @@ pub fn reindex_on(
         let started = Instant::now();
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
-        let mut node = Node::open(options, disk, Coins::New(&rebuild))?;
+        let mut node = open_node(options, disk, Coins::New(&rebuild))?;
         if let Err(error) = shrink::check_reach(&node) {
             let Node { chainstate, dir, .. } = node;
             let has_begun = !chainstate.is_empty();

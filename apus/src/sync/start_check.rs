@@ -12,6 +12,7 @@ use super::options::{CHECK_BLOCKS, CHECK_LEVEL, Options};
 use super::progress::{Observer, Progress};
 use super::remedy;
 use super::sources::Place;
+use super::unfinished::open_node;
 use super::verify::{Damage, Ended, Verified, Verify, all_levels};
 use crate::coins::CoinsCache;
 
@@ -47,7 +48,7 @@ pub(super) fn check_on_start(
     if connects {
         let (options, disk) = (node.options.clone(), node.dir.disk().clone());
         drop(node);
-        node = Node::open(&options, &disk, Coins::InPlace)?;
+        node = open_node(&options, &disk, Coins::InPlace)?;
     }
     let Some(damage) = take_first(&mut found) else {
         refuse_small_cache(&node, &found)?;

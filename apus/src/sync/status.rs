@@ -6,8 +6,9 @@ use super::above_tip::above_tip;
 use super::error::SyncError;
 use super::node::{Coins, Node};
 use super::options::Options;
-use super::outcome::{AboveTip, SavedJoin};
 use super::snapshot_chainstate::{self, SnapshotChainstate};
+use super::summary::{AboveTip, SavedJoin};
+use super::unfinished::open_node;
 use super::{join, rebuild, remedy, swift};
 use crate::disk::Disk;
 use crate::hash::Hash;
@@ -115,7 +116,7 @@ impl Unfinished {
 pub fn status(options: &Options) -> Result<Status, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();
-        let node = Node::open(options, &disk, Coins::ReadOnly)?;
+        let node = open_node(options, &disk, Coins::ReadOnly)?;
         let directory = node.dir.path().to_path_buf();
         let tip = node.tree.node(node.tip());
         let mut unfinished = Vec::new();

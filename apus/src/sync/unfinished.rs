@@ -1,9 +1,24 @@
 //! Work that was interrupted, and that other work must not disturb.
 
 use super::error::SyncError;
+use super::join::directory::pending_tables;
+use super::node::{Coins, Node};
 use super::options::Options;
 use super::{join, rebuild, swift};
 use crate::disk::Disk;
+
+/// Opens a data directory ([`Node::open`]), in which the tables stay that an interrupted join has
+/// written.
+///
+/// # Errors
+/// As for [`Node::open`].
+pub(super) fn open_node(
+    options: &Options,
+    disk: &Disk,
+    coins: Coins<'_>,
+) -> Result<Node, SyncError> {
+    Node::open(options, disk, coins, pending_tables)
+}
 
 /// An error if work was interrupted that builds on the blocks and the UTXO set as they are.
 ///

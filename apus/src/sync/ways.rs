@@ -8,8 +8,9 @@ use super::in_order::activate::{activate_best_chain, return_to_fork};
 use super::join::build::Joined;
 use super::method::{Choice, Way, choose};
 use super::node::Node;
-use super::outcome::{Activated, ChosenMethod, SavedBlocks};
+use super::outcome::Activated;
 use super::progress::Observer;
+use super::summary::{ChosenMethod, SavedBlocks};
 use super::{join, space, swift};
 
 /// The number of joins that may end below a block which is damaged or invalid, before the rest goes
@@ -163,6 +164,7 @@ mod tests {
     use crate::sync::options::{AssumeValid, Method, Options, ScriptEngine};
     use crate::sync::progress::Unobserved;
     use crate::sync::scan::{open_sources, scan_into_node};
+    use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 
     #[test]
@@ -188,7 +190,7 @@ mod tests {
                 script_engine: ScriptEngine::Both,
                 ..Options::new(place.path().join("data"), network)
             };
-            let open = || Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let open = || open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
             let mut node = open();
             let sources = open_sources(&options, std::slice::from_ref(&file)).unwrap();
             scan_into_node(&mut node, &sources, &Unobserved, &stop).unwrap();

@@ -10,8 +10,8 @@ use crate::chain::{BlockId, Tree};
 use crate::coins::{Chainstate, CoinsCache};
 use crate::rules::CheckedBlock;
 use crate::store::BlockFiles;
+use crate::sync::block_peers::{BlockPeers, Wanted};
 use crate::sync::clock::{Clock, Stage};
-use crate::sync::peers::{Peers, Wanted};
 use crate::sync::progress::Observer;
 use crate::sync::sources::{BlockBytes, Place, Sources};
 use crate::wire::{BlockView, Network};
@@ -26,7 +26,7 @@ pub(crate) struct Shared<'a> {
     pub cache: &'a CoinsCache,
     pub clock: &'a Clock,
     pub pool: &'a rayon::ThreadPool,
-    pub peers: Option<&'a Peers>,
+    pub peers: Option<&'a dyn BlockPeers>,
     pub scripts: &'a ScriptChecker,
 }
 
@@ -59,10 +59,13 @@ impl Shared<'_> {
     ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
         if step.place == Place::Peers {
             let Some(peers) = self.peers else { return Err(BlockFault::Gone) };
-            return peers.fetch(self.tree, step, halt, |bytes| {
+            let mut checked = None;
+            peers.fetch(self.tree, step, halt, &mut |bytes| {
                 let _timer = self.clock.start(Stage::Check);
-                check_bytes(self.tree, step.id, of_peers, bytes)
-            });
+                checked = Some(check_bytes(self.tree, step.id, of_peers, bytes)?);
+                Ok(())
+            })?;
+            return Ok(checked.expect("a block was fetched, so one has passed the check"));
         }
         let bytes = {
             let _timer = self.clock.start(Stage::Read);
@@ -111,10 +114,12 @@ impl Shared<'_> {
 
     /// Has peers send the blocks that are `wanted` while `work` is done.
     pub fn serve<T>(&self, wanted: Wanted, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
-        match self.peers {
-            Some(peers) => peers.serve(self.tree, wanted, observer, work),
-            None => work(),
-        }
+        let Some(peers) = self.peers else { return work() };
+        let (mut work, mut result) = (Some(work), None);
+        peers.serve(self.tree, wanted, observer, &mut || {
+            result = work.take().map(|work| work());
+        });
+        result.expect("peers serve while the work is done, once")
     }
 
     /// Reads the bytes at a step's place, whatever they are.

@@ -11,11 +11,12 @@ use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::sync::assumevalid::Assumed;
 use crate::sync::block::step::Step;
+use crate::sync::block_peers::Wanted;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::{Node, observe, refusal, step};
 use crate::sync::outcome::Activated;
-use crate::sync::peers::{Wanted, store_left};
+use crate::sync::peers::store_left;
 use crate::sync::progress::{Observer, Phase};
 
 /// Makes the best valid chain active and commits it. After an error of the disk nothing more is

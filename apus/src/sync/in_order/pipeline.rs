@@ -436,9 +436,10 @@ mod tests {
     use super::*;
     use crate::disk::Disk;
     use crate::sync::in_order::activate::steps;
-    use crate::sync::node::{Coins, Node};
+    use crate::sync::node::Coins;
     use crate::sync::options::{Method, Options};
     use crate::sync::sources::{Place, SourcePlace};
+    use crate::sync::unfinished::open_node;
     use crate::sync::{Unobserved, rewind, sync};
     use crate::wire::{Chain, Network};
 
@@ -455,7 +456,7 @@ mod tests {
         sync(&options, &[source], &Unobserved, &stop).unwrap();
         rewind(&options, 150, &Unobserved, &stop).unwrap();
         for coins_max in [0, 3_000, 6_000, 1_000_000] {
-            let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
             let best = node.tree.best_candidate().unwrap();
             let steps = steps(&node, node.tip(), best);
             assert_eq!(steps.len(), 40);
@@ -489,7 +490,7 @@ mod tests {
     fn a_panic_in_one_worker_ends_the_connector() {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
-        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let (shared, _) = node.split();
         // No source has this number.

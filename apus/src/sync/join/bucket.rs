@@ -262,9 +262,10 @@ mod tests {
     use crate::join::{Layout, Memory, put_block_coins, put_late_coin};
     use crate::sync::block::step::Step;
     use crate::sync::join::plan::Plan;
-    use crate::sync::node::{Coins, Node};
+    use crate::sync::node::Coins;
     use crate::sync::options::Options;
     use crate::sync::sources::Place;
+    use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 
     const BLOCKS: u32 = 10;
@@ -297,7 +298,7 @@ mod tests {
     fn coins_that_exceed_memory_come_a_few_blocks_at_a_time() {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
-        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let mut plan = Plan::new(&node, id);
         plan.steps = vec![Step { id, place: Place::Peers, weight: 1_000 }; BLOCKS as usize];

@@ -13,11 +13,12 @@ use crate::disk::StoreError;
 use crate::leveldb::PendingTable;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
+use crate::sync::block_peers::Wanted;
 use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::Node;
 use crate::sync::outcome::Counts;
-use crate::sync::peers::{Wanted, store_left};
+use crate::sync::peers::store_left;
 use crate::sync::progress::Observer;
 use crate::sync::sealed::begun_again;
 

@@ -389,17 +389,18 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, StoreError};
     use crate::sync::block::step::Step;
-    use crate::sync::node::{Coins, Node};
+    use crate::sync::node::Coins;
     use crate::sync::options::Options;
     use crate::sync::progress::Unobserved;
     use crate::sync::sources::{Place, SourcePlace};
+    use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 
     /// Does `work` with the coordinator of a join of one block, which no source has.
     fn coordinate(change: impl FnOnce(&mut Workspace), work: impl FnOnce(&mut Coordinator)) {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
-        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let mut plan = Plan::new(&node, id);
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });

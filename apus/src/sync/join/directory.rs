@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::saved::Saved;
 use crate::disk::{Disk, StoreError};
 use crate::sync::options::Options;
-use crate::sync::outcome::{JoinPass, SavedJoin};
+use crate::sync::summary::{JoinPass, SavedJoin};
 
 /// The file of records and spent coins in the directory for temporary files.
 const SPILL: &str = "spill.dat";

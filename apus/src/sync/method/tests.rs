@@ -12,6 +12,7 @@ use crate::sync::node::Coins;
 use crate::sync::options::Options;
 use crate::sync::progress::Unobserved;
 use crate::sync::scan::{open_sources, scan_into_node};
+use crate::sync::unfinished::open_node;
 use crate::testdata::data;
 use crate::wire::{Chain, Network};
 
@@ -24,7 +25,7 @@ const TARGET: u32 = HEIGHT - 144;
 fn node(place: &Path, method: Method) -> Node {
     let options = Options::new(place.join("data"), Network::new(Chain::Regtest));
     let options = Options { method, ..options };
-    let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+    let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
     assert_eq!(node.tree.node(node.tree.best_header()).height, HEIGHT);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, select};
 
 use super::dialer::{Dialer, FailedManual};
-use super::feed::{Feed, Note, Wanted};
+use super::feed::{Feed, Note};
 use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
@@ -21,6 +21,7 @@ use crate::net::{
     Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets, Transport,
     TransportError,
 };
+use crate::sync::block_peers::Wanted;
 use crate::sync::clock::unix_time;
 use crate::sync::progress::Observer;
 use crate::sync::words::about;

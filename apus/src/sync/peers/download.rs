@@ -4,13 +4,13 @@ use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 
-use super::Wanted;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::rules::CheckedBlock;
 use crate::sync::block::check::{History, check_bytes};
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::block_peers::Wanted;
 use crate::sync::clock::Stage;
 use crate::sync::commit::Ledger;
 use crate::sync::node::{Node, step};
@@ -112,7 +112,7 @@ pub(crate) fn store_left(node: &mut Node) -> Result<(), StoreError> {
 /// The disk fails.
 pub(crate) fn store_left_from(node: &mut Node, from: u32) -> Result<(), StoreError> {
     let Some(peers) = node.peers.clone() else { return Ok(()) };
-    let mut left = peers.feed.left();
+    let mut left = peers.take_left();
     left.retain(|(id, _)| node.tree.node(*id).height >= from);
     if left.is_empty() {
         return Ok(());

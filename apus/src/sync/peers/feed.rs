@@ -1,59 +1,21 @@
 //! Blocks on their way from peers to the threads that wait for them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
 use crate::chain::{BlockId, Tree};
 use crate::net::PeerId;
-use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::sources::{BlockBytes, Place};
+use crate::sync::block::step::BlockFault;
+use crate::sync::block_peers::Wanted;
+use crate::sync::sources::BlockBytes;
 
 /// How often a thread that waits for a block looks at whether it is to end.
 const WAIT: Duration = Duration::from_millis(50);
-
-/// The blocks that a pipeline wants from peers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// In order of height, all of one branch.
-    pub blocks: Arc<[BlockId]>,
-    /// Ranges of `blocks`, each of which is taken in order.
-    pub lanes: Vec<Range<usize>>,
-    /// Whether a block near the best header is given up if no peer has it.
-    pub gives_up: bool,
-    /// The height below which blocks are asked for without their witnesses.
-    pub stripped_below: u32,
-}
-
-impl Wanted {
-    /// The blocks of these steps that peers are to send, each list as a lane. All steps are of one
-    /// branch and in order of height.
-    pub fn of<'a>(lists: impl IntoIterator<Item = &'a [Step]>) -> Self {
-        let mut blocks = Vec::new();
-        let mut lanes = Vec::new();
-        for steps in lists {
-            let first = blocks.len();
-            blocks.extend(steps.iter().filter(|step| step.place == Place::Peers).map(|s| s.id));
-            if blocks.len() > first {
-                lanes.push(first..blocks.len());
-            }
-        }
-        Self { blocks: blocks.into(), lanes, gives_up: false, stripped_below: 0 }
-    }
-
-    /// The lane of a block.
-    fn lane_of(&self, tree: &Tree, id: BlockId) -> Option<usize> {
-        let height = tree.node(id).height;
-        let at = self.blocks.partition_point(|block| tree.node(*block).height < height);
-        let lane = self.lanes.partition_point(|lane| lane.end <= at);
-        self.lanes.get(lane).filter(|lane| lane.contains(&at)).map(|_| lane)
-    }
-}
 
 /// What threads tell the one that talks to peers.
 pub(super) enum Note {
@@ -272,6 +234,8 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::bounded;
+
+    use std::sync::Arc;
 
     use super::*;
     use crate::wire::{BlockView, Chain, Network, genesis_block};

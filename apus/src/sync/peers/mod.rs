@@ -23,7 +23,6 @@ mod receiving;
 mod report;
 mod route;
 mod sample;
-mod sizes;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -37,13 +36,11 @@ use crossbeam_channel::bounded;
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub(super) use self::download::{download, store_left, store_left_from};
-pub(super) use self::feed::Wanted;
 pub(super) use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::options::{NetKind, PeerOptions};
 pub use self::report::PeerReport;
 pub(super) use self::report::WithPeers;
 pub(super) use self::sample::learn_sizes;
-pub(super) use self::sizes::Sizes;
 pub use self::target::Target;
 
 use self::connections::{Connections, Ears};
@@ -62,6 +59,7 @@ use crate::chain::{BlockId, Tree};
 use crate::disk::Disk;
 use crate::net::{HeaderChain, Limits, PeerManager, Settings};
 use crate::sync::block::step::{BlockFault, Step};
+use crate::sync::block_peers::{BlockPeers, Wanted};
 use crate::sync::sources::BlockBytes;
 
 /// The most bytes of blocks that have come and wait to be taken, and of those that are asked for.
@@ -161,31 +159,24 @@ impl Peers {
         WithPeers { inner, traffic: &self.traffic }
     }
 
-    /// Tells peers that connect from now on the height of the tip.
-    pub fn set_height(&self, height: u32) {
-        self.height.store(height, Relaxed);
-    }
-
     /// What each peer gave.
     pub fn reports(&self) -> Vec<PeerReport> {
         self.connections().reports()
     }
 
-    /// Waits for the block of a step, and has `check` check its bytes. Bytes that are not the
-    /// block's cost the peer that sent them its connection, and the block is asked of others.
-    ///
-    /// # Errors
-    /// `halt` was raised, no peer has the block, or it breaks a rule.
-    ///
-    /// # Panics
-    /// The thread that talks to peers has panicked.
-    pub fn fetch<T>(
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BlockPeers for Peers {
+    fn fetch(
         &self,
         tree: &Tree,
         step: Step,
         halt: &AtomicBool,
-        check: impl Fn(BlockBytes) -> Result<T, BlockFault>,
-    ) -> Result<T, BlockFault> {
+        check: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
+    ) -> Result<(), BlockFault> {
         loop {
             let bytes = self.feed.fetch(tree, step.id, halt)?;
             match check(bytes) {
@@ -195,34 +186,19 @@ impl Peers {
                     return Err(BlockFault::Rule(error));
                 }
                 Err(other) => return Err(other),
-                Ok(block) => {
+                Ok(()) => {
                     self.feed.good(tree, step.id);
-                    return Ok(block);
+                    return Ok(());
                 }
             }
         }
     }
 
-    /// Waits for any block that is wanted and that no thread has taken; `None` if `halt` was
-    /// raised.
-    ///
-    /// # Panics
-    /// The thread that talks to peers has panicked.
-    pub fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
+    fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
         self.feed.next(halt)
     }
 
-    /// Talks to peers, and has them send what is `wanted`, while `work` is done.
-    ///
-    /// # Panics
-    /// `work` panics, or the thread that talks.
-    pub fn serve<T>(
-        &self,
-        tree: &Tree,
-        wanted: Wanted,
-        observer: &dyn Observer,
-        work: impl FnOnce() -> T,
-    ) -> T {
+    fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut()) {
         self.connections().want(wanted);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -236,18 +212,21 @@ impl Peers {
                 }
                 connections.want_nothing();
             });
-            let result = {
+            {
                 let _over = threads::RaiseOnDrop(&over);
-                work()
-            };
+                work();
+            }
             self.feed.wake();
             talking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            result
-        })
+        });
     }
 
-    fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take_left(&self) -> Vec<(BlockId, BlockBytes)> {
+        self.feed.left()
+    }
+
+    fn set_height(&self, height: u32) {
+        self.height.store(height, Relaxed);
     }
 }
 

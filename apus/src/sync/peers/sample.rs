@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::connections::NEAR_BLOCKS;
 use super::download::{download, fetch};
-use super::sizes::Sizes;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
+use crate::sync::expected_sizes::Sizes;
 use crate::sync::node::Node;
 use crate::sync::outcome::Activated;
 use crate::sync::progress::Observer;

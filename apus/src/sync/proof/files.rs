@@ -11,6 +11,7 @@ use crate::sync::node::{Coins, Node};
 use crate::sync::options::Options;
 use crate::sync::scan::{ScanEnd, scan_into_node};
 use crate::sync::temporary::TemporaryDir;
+use crate::sync::unfinished::open_node;
 
 /// A node in `directory` with the headers of all blocks of the sources, none of which it stores,
 /// and whether somebody has asked to stop.
@@ -31,7 +32,7 @@ pub(super) fn scanned(
         save_every: Duration::MAX,
         ..options.clone()
     };
-    let mut node = Node::open(&options, &Disk::new(), Coins::InPlace)?;
+    let mut node = open_node(&options, &Disk::new(), Coins::InPlace)?;
     node.ledger.keeps_blocks = false;
     // A difference about scripts is kept, and counts, beyond the temporary directory.
     node.options.script_engine = scripts.engine();

@@ -22,16 +22,17 @@ use super::error::SyncError;
 use super::hints_file::HintsFile;
 use super::node::{Coins, Node};
 use super::options::{AssumeValid, Options};
-use super::outcome::Summary;
 use super::progress::Observer;
 use super::remedy;
 use super::run::summary;
 use super::scan::{ScanEnd, open_sources};
+use super::summary::Summary;
 use super::swift::fault::Fault;
 use super::swift::plan::{Mode, Plan};
 use super::temporary::TemporaryDir;
 use crate::chain::BlockId;
 use crate::disk::Disk;
+use crate::sync::unfinished::open_node;
 
 /// Runs SwiftSync's proof to see whether a hints file fits the active chain of a synced data
 /// directory, and keeps nothing. With [`AssumeValid::Nothing`] every rule and script is checked
@@ -53,7 +54,7 @@ pub fn verify_hints(
     remedy::naming_wrong_hints(options, || {
         let started = Instant::now();
         let claim = &Claim::Hints(HintsFile::open(hints)?);
-        let node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
+        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
         prove(&Proof { claim, started, observer, stop }, node)
     })
 }
@@ -85,7 +86,7 @@ pub fn verify_snapshot(
     let proof = Proof { claim, started, observer, stop };
     if sources.is_empty() {
         return remedy::naming(options, || {
-            prove(&proof, Node::open(options, &Disk::new(), Coins::ReadOnly)?)
+            prove(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?)
         });
     }
     let opened = open_sources(options, sources)?;

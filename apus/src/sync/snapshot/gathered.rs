@@ -1,8 +1,14 @@
 //! Coins that are gathered in any order, and come back in that of the tables.
 
-use crate::coins::{SnapshotFile, SnapshotReadError, SurvivorWriter, Survivors};
+use crate::coins::{
+    SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors,
+    snapshot_stats_sorted,
+};
 use crate::disk::{Disk, StoreError, Watch};
 use crate::sync::temporary::TemporaryDir;
+
+/// Bytes of coins that are sorted in memory; the others go to a temporary file.
+const SORTING_BYTES_MAX: usize = 200 << 20;
 
 /// Coins that were gathered in any order; what has no room in memory is in a temporary directory.
 pub(super) struct Gathered {
@@ -40,5 +46,17 @@ impl Gathered {
         writer.flush()?;
         drop(writer);
         Ok(Some(gathered))
+    }
+}
+
+/// Counts and hashes the coins of a snapshot that are in another order than Core's; `None` if it
+/// was stopped.
+pub(super) fn stats_by_sorting(
+    file: &SnapshotFile,
+    watch: Watch,
+) -> Result<Option<SnapshotStats>, SnapshotReadError> {
+    match Gathered::of_file(file, SORTING_BYTES_MAX, watch)? {
+        Some(gathered) => snapshot_stats_sorted(&gathered.coins, watch),
+        None => Ok(None),
     }
 }

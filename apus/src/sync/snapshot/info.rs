@@ -3,10 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use super::gathered::Gathered;
-use crate::coins::{
-    SnapshotFile, SnapshotReadError, SnapshotStats, snapshot_stats, snapshot_stats_sorted,
-};
+use super::gathered::stats_by_sorting;
+use crate::coins::{SnapshotFile, SnapshotStats, snapshot_stats};
 use crate::disk::Watch;
 use crate::hash::Hash;
 use crate::sync::claim::of_read;
@@ -14,9 +12,6 @@ use crate::sync::error::SyncError;
 use crate::sync::progress::{Observer, Phase, Progress};
 use crate::sync::threads;
 use crate::wire::{AssumeutxoData, Chain, Network};
-
-/// Bytes of coins that are sorted in memory; the others go to a temporary file.
-const SORTING_BYTES_MAX: usize = 200 << 20;
 
 /// What a snapshot file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,16 +81,4 @@ pub fn snapshot_info(
         is_sorted,
         listed: network.and_then(|network| network.assumeutxo_at(&head.base)).copied(),
     }))
-}
-
-/// Counts and hashes the coins of a snapshot that are in another order than Core's; `None` if it
-/// was stopped.
-pub(super) fn stats_by_sorting(
-    file: &SnapshotFile,
-    watch: Watch,
-) -> Result<Option<SnapshotStats>, SnapshotReadError> {
-    match Gathered::of_file(file, SORTING_BYTES_MAX, watch)? {
-        Some(gathered) => snapshot_stats_sorted(&gathered.coins, watch),
-        None => Ok(None),
-    }
 }

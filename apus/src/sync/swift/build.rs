@@ -16,11 +16,12 @@ use crate::sync::error::SyncError;
 use crate::sync::mend::take_another_copy;
 use crate::sync::node::{Node, step};
 use crate::sync::options::AggregateKind;
-use crate::sync::outcome::{Activated, SavedBlocks};
+use crate::sync::outcome::Activated;
 use crate::sync::peers::{download, store_left_from};
 use crate::sync::progress::Observer;
 use crate::sync::sealed::begun_again;
 use crate::sync::sources::Place;
+use crate::sync::summary::SavedBlocks;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
 /// the block there the tip. Interrupted, it carries on when it is called again.

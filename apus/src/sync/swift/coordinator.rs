@@ -208,12 +208,13 @@ mod tests {
     use crate::swiftsync::{Salt, SumAggregate};
     use crate::sync::block::step::Step;
     use crate::sync::hints_file::HintsFile;
-    use crate::sync::node::{Coins, Node};
+    use crate::sync::node::Coins;
     use crate::sync::options::Options;
     use crate::sync::progress::Unobserved;
     use crate::sync::sources::{Place, SourcePlace};
     use crate::sync::swift::plan::{Mode, Plan};
     use crate::sync::swift::unspent::Unspent;
+    use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 
     #[test]
@@ -226,7 +227,7 @@ mod tests {
         std::fs::write(&file, bytes).unwrap();
         let hints = HintsFile::open(&file).unwrap();
         let options = Options::new(datadir, Network::new(Chain::Regtest));
-        let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let Ok(mut plan) = Plan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
         // No source has this number.

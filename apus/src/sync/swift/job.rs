@@ -13,7 +13,7 @@ use crate::swiftsync::Salt;
 use crate::sync::block::shared::Shared;
 use crate::sync::block::step::Step;
 use crate::sync::block::validate::BranchTimes;
-use crate::sync::peers::Wanted;
+use crate::sync::block_peers::Wanted;
 use crate::sync::sources::Place;
 
 /// The blocks to work through, and what every thread needs for it.

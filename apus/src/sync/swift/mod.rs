@@ -26,4 +26,5 @@ mod saved;
 pub(super) mod tally;
 mod undo;
 mod unspent;
+mod vouched;
 mod worker;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use super::fault::Fault;
 use super::undo::{UndoAt, UndoCopies};
+use super::vouched::vouched_for;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::disk::StoreError;
 use crate::hash::Hash;
 use crate::rules::{Bip30Check, bip30_check, bip30_overwritten_after};
-use crate::sync::assumevalid::vouched_for;
 use crate::sync::block::check::History;
 use crate::sync::block::step::Step;
 use crate::sync::claim::Claim;

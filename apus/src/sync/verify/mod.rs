@@ -12,25 +12,21 @@ mod report;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Instant;
 
 use rayon::prelude::*;
 
 use super::block::shared::Shared;
 use super::block::step::Step;
 use super::commit::Ledger;
-use super::error::SyncError;
 use super::in_order::activate::connect;
 use super::in_order::connect::Outcome;
-use super::node::{Coins, Node, step};
-use super::options::Options;
+use super::node::{Node, step};
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
-use super::resources::cpu_time;
+use super::resources;
 use super::sources::Place;
-use super::{remedy, resources, snapshot_chainstate};
 use crate::chain::ActiveChain;
-use crate::disk::{Disk, StoreError};
+use crate::disk::StoreError;
 use disconnect::Disconnector;
 use examine::{Examined, examine};
 pub use report::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
@@ -38,39 +34,6 @@ pub use report::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
 /// Blocks that are examined at once. With level 3 the coins of twice as many are in memory: of busy
 /// blocks 1 MB each.
 const CHUNK: u32 = 32;
-
-/// Checks the last blocks of the active chain, their undo data and the UTXO set (Core's
-/// `verifychain`), and writes nothing: the directory may be on a read-only mount, pruned, and read
-/// by others meanwhile. Level 3 keeps [`Options::dbcache_bytes`] of coins in memory, and says how
-/// far it came with that.
-///
-/// When `stop` becomes true, it ends with what it has found.
-///
-/// # Errors
-/// The directory cannot be opened: it is in use or missing, or its index or its chainstate is
-/// damaged. Any other damage is no error, but in [`Verified::damage`].
-pub fn verify(
-    options: &Options,
-    asked: Verify,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Verified, SyncError> {
-    remedy::naming(options, || {
-        let (started, cpu) = (Instant::now(), cpu_time());
-        let mut node = Node::open(options, &Disk::new(), Coins::ReadOnly)?;
-        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
-        let mut found = all_levels(&mut node, asked, observer, stop);
-        found.script_difference = node.scripts.difference().cloned();
-        let is_pruned = node.ledger.pruning.is_pruned;
-        let with_remedy = |damage: Damage| Damage {
-            error: remedy::of_damage(options, is_pruned, damage.error),
-            ..damage
-        };
-        found.damage.listed = found.damage.listed.into_iter().map(with_remedy).collect();
-        (found.elapsed, found.cpu) = (started.elapsed(), cpu_time() - cpu);
-        Ok(found)
-    })
-}
 
 /// All levels that are asked for. The cache of coins then holds what level 3 has disconnected; at
 /// level 4 the ledger must be read only, and counts the blocks that were connected again.

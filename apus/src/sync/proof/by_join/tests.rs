@@ -4,6 +4,7 @@ use crate::sync::node::Coins;
 use crate::sync::options::AssumeValid;
 use crate::sync::progress::Unobserved;
 use crate::sync::scan::{open_sources, scan_into_node};
+use crate::sync::unfinished::open_node;
 use crate::testdata::data;
 use crate::wire::{Chain, Network};
 
@@ -14,7 +15,7 @@ const HEIGHT: u32 = 206;
 fn node(place: &Path) -> (Node, BlockId) {
     let options = Options::new(place.to_path_buf(), Network::new(Chain::Regtest));
     let options = Options { assumevalid: AssumeValid::Nothing, threads: 2, ..options };
-    let mut node = Node::open(&options, &Disk::new(), Coins::InPlace).unwrap();
+    let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
     node.ledger.keeps_blocks = false;
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
