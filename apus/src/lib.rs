@@ -75,8 +75,15 @@ mod internals {
     // Peers: transport, protocol, headers, and which block is asked of whom; does not know
     // validation.
     pub mod net;
-    // The pipelines, and the only module that starts threads; does not know argument parsing.
+    // An opened data directory, and what is done to a single block; does not know which method of
+    // syncing asks.
+    pub mod node;
+    // Threads and sockets around `net`; does not know validation.
+    pub mod peers;
+    // The pipelines: in order, join, SwiftSync; does not know argument parsing.
     pub mod sync;
+    // Hints, snapshots, export, proofs; does not know how a sync works.
+    pub mod tools;
     // Commands, options, progress, exit codes.
     #[cfg(feature = "cli")]
     pub mod cli;
@@ -94,19 +101,26 @@ use internals::*;
 
 pub use disk::StoreError;
 pub use hash::{Hash, ParseHashError};
+pub use net::PeerOptions;
+pub use node::{
+    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, MemoryInUse, Method, NotChecked,
+    Observer, Options, Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference,
+    ScriptEngine, SyncError, ThreadStates, Tip, Unobserved, Waits, memory_in_use,
+};
+pub use peers::PeerReport;
 pub use rules::{RuleClass, RuleError};
 pub use secp_lanes::Kernel;
 pub use swiftsync::{Format, Hints, HintsError, Numbering};
 pub use sync::{
-    AggregateKind, AssumeValid, Checked, ChosenMethod, Counts, ErrorKind, HintsFile, HintsSummary,
-    JoinPass, MemoryInUse, Method, NotChecked, Observer, Options, PeerOptions, PeerReport, Phase,
-    Progress, Refusal, RuleGroup, SavedBlocks, SavedJoin, ScriptCounts, ScriptDifference,
-    ScriptEngine, SnapshotStatus, Status, Summary, SyncError, ThreadStates, Tip, Unfinished,
-    Unobserved, UtxoHash, UtxoStats, Waits, compress_hints, conversion_needs_blocks, convert_hints,
-    create_hints, memory_in_use, reindex, reindex_files, status, sync, txoutset_info, verify_hints,
+    ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, Summary, reindex, reindex_files,
+    sync,
 };
 #[cfg(feature = "export")]
-pub use sync::{Destination, Export, ExportTable, Exported, export};
+pub use tools::{Destination, Export, ExportTable, Exported, export};
+pub use tools::{
+    HintsSummary, SnapshotStatus, Status, Unfinished, UtxoHash, UtxoStats, compress_hints,
+    conversion_needs_blocks, convert_hints, create_hints, status, txoutset_info, verify_hints,
+};
 pub use wire::{Chain, Network, OutPoint};
 
 /// Tables as files: the formats and forms of [`fn@export`].

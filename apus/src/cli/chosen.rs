@@ -6,8 +6,9 @@ use super::conf::{Config, Found};
 use super::output;
 use super::reporting::Reporting;
 use crate::disk::Disk;
+use crate::node;
+use crate::node::{Prune, ScriptDifference};
 use crate::store::PRUNE_TARGET_MIN;
-use crate::sync::{self, Prune, ScriptDifference};
 use crate::wire::{Chain, Network};
 
 /// How many sources of blocks the first line of a run names; any others are only counted.
@@ -23,7 +24,7 @@ const DBCACHE_MIB_MIN: usize = 16;
 
 /// The engine's options, and the settings that they came from.
 pub struct Chosen {
-    pub options: sync::Options,
+    pub options: node::Options,
     pub config: Config,
 }
 
@@ -240,7 +241,7 @@ mod tests {
         };
         let config = Config::load(&given, &|_| Ok(text.as_bytes().to_vec())).unwrap();
         let network = Network::new(config.loaded.chain);
-        Chosen { options: sync::Options::new(config.loaded.datadir.clone(), network), config }
+        Chosen { options: node::Options::new(config.loaded.datadir.clone(), network), config }
     }
 
     #[test]

@@ -12,8 +12,12 @@ use super::numbers::{precise, thousands};
 use super::reporting::Reporting;
 use crate::disk::StoreError;
 use crate::hash::Hash;
+use crate::node::{AssumeValid, Method, Options, Unobserved};
 use crate::swiftsync::Format;
-use crate::sync::{self, AssumeValid, Method, Options, Summary, Unobserved, UtxoHash, UtxoStats};
+use crate::sync;
+use crate::sync::Summary;
+use crate::tools;
+use crate::tools::{UtxoHash, UtxoStats};
 use crate::wire::{Chain, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
@@ -173,14 +177,14 @@ impl Demo<'_> {
             thousands(summary.counts.transactions),
             thousands(summary.counts.scripts),
         ))?;
-        let stats = |hash| sync::txoutset_info(options, hash, &Unobserved, self.stop);
+        let stats = |hash| tools::txoutset_info(options, hash, &Unobserved, self.stop);
         let both = stats(UtxoHash::MuHash)?.zip(stats(UtxoHash::HashSerialized3)?);
         Ok(both.map(|(muhash, serialized)| Way { name, summary, muhash, serialized }))
     }
 
     fn make_hints(&self, options: &Options, hints: &Path) -> Result<(), Failure> {
         let made =
-            sync::create_hints(options, None, Format::Bip456, hints, &Unobserved, self.stop)?;
+            tools::create_hints(options, None, Format::Bip456, hints, &Unobserved, self.stop)?;
         self.say(format_args!(
             "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",
             "hints made of the result",

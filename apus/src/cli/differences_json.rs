@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::sync::{CoinDifference, DifferenceKind, Differences};
+use crate::node::{CoinDifference, DifferenceKind, Differences};
 
 /// The coins, and whether there are more.
 #[derive(Debug, Serialize)]

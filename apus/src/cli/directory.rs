@@ -7,7 +7,7 @@ use clap::Args;
 use super::chosen::Chosen;
 use super::conf::{self, Config, Found, Given, Which};
 use super::home::{default_datadir, expand_home};
-use crate::sync;
+use crate::node;
 use crate::wire::{Chain, Network};
 
 /// Most threads of a run: no machine gains by more, and the system may not provide them.
@@ -112,17 +112,17 @@ impl Directory {
         Ok(config)
     }
 
-    fn options(&self, config: &mut Config) -> Result<sync::Options, String> {
+    fn options(&self, config: &mut Config) -> Result<node::Options, String> {
         let network = self.network(config)?;
         let threads = threads(match self.par {
             Some(par) => par,
             None => config.take_number("par")?.unwrap_or(0),
         });
         let blocks_dir = self.blocks_dir(config)?;
-        Ok(sync::Options {
+        Ok(node::Options {
             threads,
             blocks_dir,
-            ..sync::Options::new(config.loaded.datadir.clone(), network)
+            ..node::Options::new(config.loaded.datadir.clone(), network)
         })
     }
 

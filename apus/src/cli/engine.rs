@@ -14,7 +14,8 @@ use super::directory::Directory;
 use super::home::expand_home;
 use super::log_args::LogArgs;
 use crate::hash::Hash;
-use crate::sync::{self, AssumeValid};
+use crate::node;
+use crate::node::AssumeValid;
 
 /// The options of a command that connects blocks.
 #[derive(Args)]
@@ -131,7 +132,7 @@ pub enum Way {
     Swiftsync,
 }
 
-impl From<Way> for sync::Method {
+impl From<Way> for node::Method {
     fn from(way: Way) -> Self {
         match way {
             Way::Order => Self::InOrder,
@@ -148,7 +149,7 @@ pub enum Aggregate {
     Muhash,
 }
 
-impl From<Aggregate> for sync::AggregateKind {
+impl From<Aggregate> for node::AggregateKind {
     fn from(aggregate: Aggregate) -> Self {
         match aggregate {
             Aggregate::Sha256 => Self::Sha256,
@@ -171,15 +172,15 @@ pub enum Scripts {
 
 impl Scripts {
     fn of_default() -> Self {
-        match sync::ScriptEngine::default() {
-            sync::ScriptEngine::Core => Self::Core,
-            sync::ScriptEngine::Fast => Self::Fast,
-            sync::ScriptEngine::Both => Self::Both,
+        match node::ScriptEngine::default() {
+            node::ScriptEngine::Core => Self::Core,
+            node::ScriptEngine::Fast => Self::Fast,
+            node::ScriptEngine::Both => Self::Both,
         }
     }
 }
 
-impl From<Scripts> for sync::ScriptEngine {
+impl From<Scripts> for node::ScriptEngine {
     fn from(engine: Scripts) -> Self {
         match engine {
             Scripts::Core => Self::Core,
@@ -217,7 +218,7 @@ pub enum CacheSync {
     Emptied,
 }
 
-impl From<CacheSync> for sync::CacheSync {
+impl From<CacheSync> for node::CacheSync {
     fn from(way: CacheSync) -> Self {
         match way {
             CacheSync::Changed => Self::Changed,
@@ -253,7 +254,7 @@ impl Engine {
             let why = kernel.check().map_err(|why| format!("--script-kernel: {why}"));
             why?;
         }
-        options.method = self.method.map(sync::Method::from).unwrap_or_default();
+        options.method = self.method.map(node::Method::from).unwrap_or_default();
         options.spill_dir = self.spill_dir()?;
         options.join_depth = self.joindepth.unwrap_or(options.join_depth);
         options.check_method()?;

@@ -8,14 +8,15 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::directory::Directory;
-use super::exit;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
-use super::output;
 use super::reporting::Reporting;
-use crate::sync::{self, Destination, Export, ExportTable, Exported, SyncError};
+use super::{exit, output};
+use crate::node::SyncError;
+use crate::tools;
+use crate::tools::{Destination, Export, ExportTable, Exported};
 
 /// The file name that stands for standard output.
 const STDOUT: &str = "-";
@@ -149,7 +150,7 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
         true => Destination::Stream("standard output", Box::new(std::io::stdout())),
         false => Destination::File(&path),
     };
-    let result = sync::export(&chosen.options, &asked, to, &reporter, &stop);
+    let result = tools::export(&chosen.options, &asked, to, &reporter, &stop);
     reporter.finish();
     let exported =
         result.map_err(|error| if to_stdout { of_stdout(error) } else { error.into() })?;

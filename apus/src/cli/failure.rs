@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::differences_json::DifferencesJson;
-use super::exit;
-use super::log;
 use super::output::{self, StdoutError};
+use super::{exit, log};
 use crate::disk::StoreError;
-use crate::sync::{ErrorKind, SyncError};
+use crate::node::{ErrorKind, SyncError};
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]

@@ -17,11 +17,13 @@ use super::progress::Reporter;
 use super::report::{mapped_at_peak, memory_text};
 use super::report_json::summary_json as summary_json_of_sync;
 use super::reporting::Reporting;
+use crate::node;
+use crate::node::{AssumeValid, MemoryInUse, Observer, Phase, Progress};
 use crate::swiftsync::Format;
 use crate::swiftsync::hints::{self, Statistics};
-use crate::sync::{
-    self, AssumeValid, HintsFile, HintsSummary, MemoryInUse, Observer, Phase, Progress,
-};
+use crate::sync::HintsFile;
+use crate::tools;
+use crate::tools::HintsSummary;
 use crate::wire::{Chain, Network};
 
 #[derive(Subcommand)]
@@ -192,11 +194,11 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     create.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
         if let Some(snapshot) = create.snapshot.as_deref().map(expand_home) {
-            return sync::create_hints_of_snapshot(
+            return tools::create_hints_of_snapshot(
                 &options, &snapshot, format, &path, reporter, &stop,
             );
         }
-        sync::create_hints(&options, create.height, format, &path, reporter, &stop)
+        tools::create_hints(&options, create.height, format, &path, reporter, &stop)
     })
 }
 
@@ -211,7 +213,7 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: verify.json };
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = sync::verify_hints(&options, &file, &reporter, &stop);
+    let result = tools::verify_hints(&options, &file, &reporter, &stop);
     reporter.finish();
     let summary = result?;
     let text = || match summary.interrupted {
@@ -233,14 +235,14 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let path = convert.output.path()?;
     let hints = open(&convert.input)?;
     let format = convert.format.into();
-    let needs_blocks = sync::conversion_needs_blocks(hints.reader.as_ref(), format);
+    let needs_blocks = tools::conversion_needs_blocks(hints.reader.as_ref(), format);
     let options = match needs_blocks {
         true => {
             let chosen = convert.directory.to_options().map_err(Failure::usage)?;
             chosen.announce(&[], Reporting { quiet, json: convert.output.json });
             chosen.options
         }
-        false => sync::Options::new(PathBuf::new(), Network::new(Chain::Main)),
+        false => node::Options::new(PathBuf::new(), Network::new(Chain::Main)),
     };
     let why = |failure: Failure| match needs_blocks && !failure.is_of_disk() {
         true => failure.and(&format!(
@@ -253,7 +255,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     };
     let written = convert.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        sync::convert_hints(&hints, &options, format, &path, reporter, &stop)
+        tools::convert_hints(&hints, &options, format, &path, reporter, &stop)
     });
     written.map_err(why)
 }
@@ -264,7 +266,7 @@ fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     compress.output.write(&path, Format::Compressed, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        sync::compress_hints(&hints, threads, &path, reporter, &stop)
+        tools::compress_hints(&hints, threads, &path, reporter, &stop)
     })
 }
 
@@ -300,7 +302,7 @@ impl Output {
         path: &Path,
         format: Format,
         quiet: bool,
-        work: impl FnOnce(&Reporter) -> Result<HintsSummary, sync::SyncError>,
+        work: impl FnOnce(&Reporter) -> Result<HintsSummary, node::SyncError>,
     ) -> Result<ExitCode, Failure> {
         let reporting = Reporting { quiet, json: self.json };
         let reporter = reporting.reporter();

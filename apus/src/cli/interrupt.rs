@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use super::exit;
 use super::log;
 use super::output;
-use crate::sync;
+use crate::node;
 
 /// What becomes of the work when it is interrupted.
 #[derive(Clone, Copy)]
@@ -51,10 +51,10 @@ pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
             return stop;
         }
     };
-    sync::spawn_free("apus-signals".to_string(), move || {
+    node::spawn_free("apus-signals".to_string(), move || {
         for _ in signals.forever() {
             if flag.swap(true, Ordering::SeqCst) {
-                sync::remove_temporary_directories();
+                node::remove_temporary_directories();
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
             // On a terminal the keys pressed and the progress line stand in the current line.

@@ -21,7 +21,7 @@ use tracing_subscriber::layer::Context;
 
 use super::numbers::time_stamp;
 use super::output;
-use crate::sync::Tip;
+use crate::node::Tip;
 
 /// How long lines wait in memory while others follow.
 const WRITE_EVERY: Duration = Duration::from_millis(100);

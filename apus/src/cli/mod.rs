@@ -96,7 +96,7 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
 /// What the user would be told of wrong arguments or settings.
 #[doc(hidden)]
 #[cfg(any(test, feature = "internals"))]
-pub fn options_of_sync(args: Vec<OsString>) -> Result<crate::sync::Options, String> {
+pub fn options_of_sync(args: Vec<OsString>) -> Result<crate::node::Options, String> {
     let args = arguments::core_spelling(args.into_iter());
     let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
     let Command::Sync(command) = cli.command else {

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::chosen::Chosen;
 use super::conf::{Config, Found};
-use crate::sync::{NetKind, PeerOptions, Target};
+use crate::net::{NetKind, PeerOptions, Target};
 
 /// The port of Tor's proxy, which `--proxy` without a port means (Core's default).
 const PROXY_PORT: u16 = 9050;
@@ -370,7 +370,7 @@ mod tests {
     use std::ffi::OsString;
 
     use crate::cli::options_of_sync;
-    use crate::sync::{NetKind, PeerOptions};
+    use crate::net::{NetKind, PeerOptions};
 
     /// The options for peers of `apus sync` with these arguments and this bitcoin.conf.
     fn peers(conf: &str, args: &[&str]) -> Result<Option<PeerOptions>, String> {

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::log;
 use super::numbers::{date, duration, precise, thousands};
-use super::output;
-use crate::sync::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
+use super::{log, output};
+use crate::node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
 
 /// Time between two lines where standard error is no terminal.
 const LOG_EVERY: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use super::output;
 use super::report::pruned_text;
 use super::report_json::PrunedJson;
 use super::reporting::Reporting;
-use crate::sync;
+use crate::tools;
 
 /// Delete old block files by hand (Core's pruneblockchain).
 ///
@@ -46,7 +46,7 @@ pub fn run(command: &PruneCommand, quiet: bool) -> Result<ExitCode, Failure> {
     command.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
-    let pruned = sync::prune(&chosen.options, command.height)?;
+    let pruned = tools::prune(&chosen.options, command.height)?;
     log::line(pruned_text(&pruned).trim_end());
     log::last_line("Done");
     output::line(match command.json {

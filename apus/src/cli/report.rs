@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::numbers::{precise, thousands};
 use super::output;
-use crate::sync::{
-    AboveTip, Checked, ChosenMethod, JoinPass, MemoryInUse, NotChecked, PeerReport, Pruned,
-    RuleGroup, SavedJoin, ScriptCounts, Summary, Waits,
-};
+use crate::node::{Checked, MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts, Waits};
+use crate::peers::PeerReport;
+use crate::sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
 
 /// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
@@ -335,7 +334,8 @@ mod tests {
     use super::*;
     use crate::cli::report_json::summary_json;
     use crate::hash::Hash;
-    use crate::sync::{Counts, Method, SavedBlocks, ThreadStates};
+    use crate::node::{Counts, Method, ThreadStates};
+    use crate::sync::SavedBlocks;
 
     fn interrupted(saved: Option<SavedBlocks>) -> Summary {
         Summary {

@@ -4,10 +4,11 @@ use secp_lanes::Kernel;
 use serde::Serialize;
 
 use super::report::mapped_at_peak;
-use crate::sync::{
-    AboveTip, Checked, MemoryInUse, PeerReport, Pruned, Refusal, STALLS, SavedJoin, ScriptCounts,
-    ScriptDifference, Summary, Waits,
+use crate::node::{
+    Checked, MemoryInUse, Pruned, Refusal, STALLS, ScriptCounts, ScriptDifference, Waits,
 };
+use crate::peers::PeerReport;
+use crate::sync::{AboveTip, SavedJoin, Summary};
 
 #[derive(Serialize)]
 struct SummaryJson {

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::log_args::LogArgs;
 use super::reporting::Reporting;
 use super::sync::with_engine;
-use crate::sync;
+use crate::tools;
 
 /// Take the UTXO set back to a lower height.
 ///
@@ -39,5 +39,5 @@ pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let height = command.height;
-    with_engine(reporting, |reporter, stop| sync::rewind(&chosen.options, height, reporter, stop))
+    with_engine(reporting, |reporter, stop| tools::rewind(&chosen.options, height, reporter, stop))
 }

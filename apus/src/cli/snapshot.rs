@@ -17,7 +17,10 @@ use super::peers::{PeerArgs, Sources};
 use super::report_json::summary_json;
 use super::reporting::Reporting;
 use crate::hash::hex;
-use crate::sync::{self, AssumeValid, SnapshotInfo, SnapshotLoaded, SnapshotSummary, Summary};
+use crate::node::AssumeValid;
+use crate::sync::Summary;
+use crate::tools;
+use crate::tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 
 #[derive(Subcommand)]
 pub enum SnapshotCommand {
@@ -180,9 +183,9 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let result = match create.hints.as_deref().map(expand_home) {
-        None => sync::create_snapshot(&chosen.options, create.height, &path, &reporter, &stop),
+        None => tools::create_snapshot(&chosen.options, create.height, &path, &reporter, &stop),
         Some(hints) => {
-            sync::create_snapshot_of_hints(&chosen.options, &hints, &path, &reporter, &stop)
+            tools::create_snapshot_of_hints(&chosen.options, &hints, &path, &reporter, &stop)
         }
     };
     reporter.finish();
@@ -227,7 +230,7 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
     let file = expand_home(&verify.file);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = sync::verify_snapshot(&options, &file, &from, &reporter, &stop);
+    let result = tools::verify_snapshot(&options, &file, &from, &reporter, &stop);
     reporter.finish();
     let summary = result?;
     let text = || verified_text(&summary, &file, is_full);
@@ -304,7 +307,7 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = info.par.filter(|threads| *threads > 0).unwrap_or(cores);
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = sync::snapshot_info(&path, threads, &reporter, &stop);
+    let result = tools::snapshot_info(&path, threads, &reporter, &stop);
     reporter.finish();
     let Some(found) = result? else { return Ok(exit::status(true)) };
     // --quiet does not suppress what was asked for.
@@ -345,7 +348,7 @@ fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&from, reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = sync::load_snapshot(&chosen.options, &path, &from, &reporter, &stop);
+    let result = tools::load_snapshot(&chosen.options, &path, &from, &reporter, &stop);
     reporter.finish();
     let loaded = result?;
     reporting.report(|| loaded_json(&loaded, &path), || loaded_text(&loaded, &path))?;

@@ -12,7 +12,8 @@ use super::output;
 use super::report::{above_tip_words, join_words};
 use super::report_json::{AboveTipJson, JoinJson};
 use super::reporting::Reporting;
-use crate::sync::{self, SnapshotStatus, Status, Unfinished};
+use crate::tools;
+use crate::tools::{SnapshotStatus, Status, Unfinished};
 
 /// Show what a data directory holds: network, height, best block, and unfinished work.
 ///
@@ -65,7 +66,7 @@ struct UnfinishedJson {
 pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.announce(&[], Reporting { quiet, json: command.json });
-    let status = sync::status(&chosen.options)?;
+    let status = tools::status(&chosen.options)?;
     output::line(if command.json { json(&status) } else { text(&status) })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,17 +8,17 @@ use clap::Args;
 
 use super::chosen::Chosen;
 use super::engine::Engine;
-use super::exit;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
-use super::log;
 use super::peers::{PeerArgs, Sources};
 use super::progress::Reporter;
-use super::report;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
-use crate::sync::{self, Summary, SyncError};
+use super::{exit, log, report};
+use crate::node::SyncError;
+use crate::sync;
+use crate::sync::Summary;
 
 /// Check blocks from peers or from files, and connect them.
 ///

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::directory::Directory;
-use super::exit;
 use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::thousands;
-use super::output;
 use super::reporting::Reporting;
-use crate::sync::{self, UtxoHash, UtxoStats};
+use super::{exit, output};
+use crate::tools;
+use crate::tools::{UtxoHash, UtxoStats};
 
 #[derive(Subcommand)]
 pub enum TxOutSetCommand {
@@ -65,7 +65,7 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let stats = sync::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
+    let stats = tools::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
     reporter.finish();
     let Some(stats) = stats? else { return Ok(exit::status(true)) };
     output::line(json(&stats))?;

@@ -14,7 +14,9 @@ use super::numbers::{precise, thousands};
 use super::output;
 use super::report_json::ScriptDifferenceJson;
 use super::reporting::Reporting;
-use crate::sync::{self, Damage, Ended, LevelReport, Verified, Verify};
+use crate::node;
+use crate::sync::{Damage, Ended, LevelReport, Verified, Verify};
+use crate::tools;
 
 /// Most damage that is printed piece by piece; any other is only counted.
 const DAMAGE_SHOWN: usize = 10;
@@ -33,11 +35,11 @@ pub struct VerifyCommand {
     #[command(flatten)]
     directory: Directory,
     /// How thoroughly to check, from 0 to 4.
-    #[arg(long, alias = "checklevel", value_name = "N", default_value_t = sync::CHECK_LEVEL,
+    #[arg(long, alias = "checklevel", value_name = "N", default_value_t = node::CHECK_LEVEL,
         value_parser = clap::value_parser!(u8).range(0..=4))]
     level: u8,
     /// The number of blocks from the tip down; 0: all.
-    #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = sync::CHECK_BLOCKS)]
+    #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = node::CHECK_BLOCKS)]
     blocks: u32,
     /// MiB of coins that level 3 keeps in memory, at least 16: with more it comes further down
     /// [default: 450].
@@ -102,7 +104,7 @@ pub fn run(command: &VerifyCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let asked = Verify { level: command.level, blocks: command.blocks };
-    let found = sync::verify(&chosen.options, asked, &reporter, &stop);
+    let found = tools::verify(&chosen.options, asked, &reporter, &stop);
     reporter.finish();
     let found = found?;
     print_damage(&found);

@@ -5,10 +5,12 @@
 mod addresses;
 mod headers;
 mod manager;
+mod peer_options;
 mod presync;
 mod schedule;
 mod session;
 mod socks5;
+mod target;
 mod time_offsets;
 mod transport;
 
@@ -18,11 +20,13 @@ mod tests;
 pub use addresses::{Addresses, Group, Place};
 pub use headers::{HeaderChain, HeadersFault};
 pub use manager::{Action, ConnectionType, PeerError, PeerManager, Settings};
+pub use peer_options::{NetKind, PeerOptions};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
 pub use schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
 pub use session::{
     Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
 };
 pub use socks5::{Credentials, Socks5Error, connect as socks5_connect};
+pub use target::{HostKind, Target};
 pub use time_offsets::TimeOffsets;
 pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};

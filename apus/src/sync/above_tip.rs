@@ -1,13 +1,13 @@
 //! The blocks between the tip and the best header: those that can be connected, and those that are
 //! missing.
 
-use super::node::{Node, step};
-use super::sources::Place;
 use super::summary::AboveTip;
 use crate::chain::BlockId;
+use crate::node::opened::{Node, step};
+use crate::node::sources::Place;
 
 /// The blocks between the tip and the best header of `node`.
-pub(super) fn above_tip(node: &Node) -> AboveTip {
+pub fn above_tip(node: &Node) -> AboveTip {
     let (best, tip) = (node.tree.best_header(), node.tip());
     let top = node.options.stop_at_height.unwrap_or(u32::MAX);
     let headers = node.tree.node(best).height.min(top);

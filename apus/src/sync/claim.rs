@@ -4,17 +4,17 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use super::error::SyncError;
 use super::hints_file::HintsFile;
-use super::options::Options;
 use crate::chain::Tree;
 use crate::coins::{SnapshotError, SnapshotFile, SnapshotReadError};
 use crate::hash::{Hash, hex};
+use crate::node::error::SyncError;
+use crate::node::options::Options;
 use crate::swiftsync::HintsError;
 use crate::wire::Network;
 
 /// A hints file, or a snapshot.
-pub(crate) enum Claim {
+pub enum Claim {
     /// Which outputs of each block are unspent.
     Hints(HintsFile),
     /// All unspent coins themselves.
@@ -132,7 +132,7 @@ impl Claim {
 ///
 /// # Errors
 /// As for [`Claim::open_snapshot`].
-pub(crate) fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, SyncError> {
+pub fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, SyncError> {
     let file = SnapshotFile::open(path).map_err(|error| of_read(path, error))?;
     let magic = file.head().network;
     if magic != network.magic {
@@ -148,7 +148,7 @@ pub(crate) fn open_snapshot_of(path: &Path, network: &Network) -> Result<Snapsho
 }
 
 /// The error of a snapshot file that could not be read.
-pub(crate) fn of_read(path: &Path, error: SnapshotReadError) -> SyncError {
+pub fn of_read(path: &Path, error: SnapshotReadError) -> SyncError {
     match error {
         SnapshotReadError::Store(error) => error.into(),
         SnapshotReadError::Snapshot(error) => {

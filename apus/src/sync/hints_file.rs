@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 
-use super::error::SyncError;
 use crate::disk::Disk;
 use crate::hash::{Hash, sha256d};
+use crate::node::error::SyncError;
 use crate::swiftsync::{self, Hints, HintsError};
 
 /// A hints file of any format, mapped into memory.
@@ -57,7 +57,7 @@ impl HintsFile {
     }
 
     /// The double SHA-256 of the file, computed when it is first asked for.
-    pub(super) fn digest(&self) -> Hash {
+    pub fn digest(&self) -> Hash {
         *self.digest.get_or_init(|| sha256d(self.bytes.as_ref()))
     }
 

@@ -12,26 +12,27 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
-use super::commit::{note_stored, record_of_header};
-use super::commit_job::index_entry;
-use super::error::SyncError;
-use super::node::open_directory;
-use super::options::Options;
-use super::outcome::Refusal;
-use super::progress::{Observer, Phase, Progress};
-use super::rebuild::{self, MARK};
-use super::scan::{Findings, ScanEnd, scan};
-use super::snapshot_chainstate::SnapshotChainstate;
-use super::sources::{SourcePlace, Sources};
 use crate::chain::{BlockId, Tree};
 use crate::disk::{Disk, StoreError};
+use crate::node::block::check::{History, check_bytes};
+use crate::node::block::step::BlockFault;
+use crate::node::commit::{note_stored, record_of_header};
+use crate::node::commit_job::index_entry;
+use crate::node::error::SyncError;
+use crate::node::opened::open_directory;
+use crate::node::options::Options;
+use crate::node::outcome::Refusal;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::rebuild;
+use crate::node::rebuild::MARK;
+use crate::node::scan::{Findings, ScanEnd, scan};
+use crate::node::snapshot_chainstate::SnapshotChainstate;
+use crate::node::sources::{SourcePlace, Sources};
 use crate::rules::RuleError;
 use crate::store::layout::REBUILT_FLAG;
 use crate::store::{
     BlockFiles, BlockFilesOptions, BlockSource, DataDir, FlatFilePos, IndexDb, IndexEntry,
 };
-use crate::sync::block::check::{History, check_bytes};
-use crate::sync::block::step::BlockFault;
 use crate::sync::swift;
 use crate::wire::{BlockView, genesis_block};
 
@@ -74,7 +75,7 @@ struct Checked {
 /// # Errors
 /// The block files are not there, not all there, or cannot be read without a lost `xor.dat`; or
 /// somebody asked to stop. The directory is then as it was.
-pub(super) fn rebuild(
+pub fn rebuild(
     disk: &Disk,
     options: &Options,
     observer: &dyn Observer,
@@ -85,7 +86,7 @@ pub(super) fn rebuild(
     if was_rebuilt(&dir) {
         return Ok(Vec::new());
     }
-    let pool = super::threads::pool(options.threads)?;
+    let pool = crate::node::threads::pool(options.threads)?;
     let stopped = || {
         SyncError::Interrupted(
             "interrupted before all block files were read: nothing was changed, and the same \
@@ -125,7 +126,7 @@ pub(super) fn rebuild(
 }
 
 /// Removes the mark which says that the index is new and the chainstate is yet to be rebuilt.
-pub(super) fn finish(disk: &Disk, options: &Options) -> Result<(), StoreError> {
+pub fn finish(disk: &Disk, options: &Options) -> Result<(), StoreError> {
     let path = options.network_dir().join("blocks").join("index");
     IndexDb::open(disk, &path)?.forget_rebuilt()
 }

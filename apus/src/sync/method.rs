@@ -9,16 +9,16 @@ use secp_lanes::Kernel;
 
 use super::above_tip::above_tip;
 use super::claim::Claim;
-use super::error::SyncError;
 use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
-use super::node::Node;
-use super::options::{AssumeValid, Method, Options, ScriptEngine};
-use super::space;
 use super::summary::ChosenMethod;
 use super::swift;
-use super::waiting::Waiting;
-use super::words::{about, size};
 use crate::chain::BlockId;
+use crate::node::error::SyncError;
+use crate::node::opened::Node;
+use crate::node::options::{AssumeValid, Method, Options, ScriptEngine};
+use crate::node::space;
+use crate::node::waiting::Waiting;
+use crate::node::words::{about, size};
 
 /// The rule for a join that nobody asked for, and the time that each way takes.
 ///
@@ -59,7 +59,8 @@ const FIGURES: Figures = Figures {
 
 /// The way in which the blocks above the tip are synced.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub struct Choice {
+    /// The way.
     pub way: Way,
     /// The reason for the way, as a clause: `no hints, and ...`.
     pub why: String,
@@ -73,7 +74,7 @@ pub(super) struct Choice {
 
 /// A way to sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub enum Way {
     /// In order of height, each spend looked up in the UTXO set.
     InOrder,
     /// A join of the blocks from the active chain to `target`, and the others in order after that.
@@ -104,7 +105,7 @@ impl Way {
 /// # Errors
 /// The options contradict each other; a join was asked for, and a disk has no room for it; or
 /// blocks are missing of one that was interrupted, and no way is forced.
-pub(super) fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
+pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
     options.check_witness().map_err(SyncError::WrongOptions)?;

@@ -7,27 +7,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::above_tip::above_tip;
-use super::block_peers::BlockPeers;
 use super::claim::Claim;
-use super::clock::Stage;
-use super::error::SyncError;
 use super::in_order::side::store_side_branches;
-use super::node::{Coins, Node, observe, share_of};
-use super::options::{Method, Options, Prune};
-use super::outcome::{Activated, ThreadStates};
-use super::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
-use super::progress::{Observer, Phase, Unobserved};
-use super::rebuild::{self, Rebuild};
-use super::scan::{open_sources, scan_into_node};
-use super::sources::Gap;
 use super::start_check::{check_mended, check_on_start};
-use super::states::StatesWatch;
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::waiting::learn_growth;
 use super::ways::{Went, connect_all};
-use super::{index_files, join, mend, remedy, resources, shrink, snapshot, swift};
+use super::{index_files, join, loadtxoutset, shrink, swift};
 use crate::disk::{Disk, StoreError, Watch};
+use crate::node::block_peers::BlockPeers;
+use crate::node::clock::Stage;
+use crate::node::error::SyncError;
+use crate::node::opened::{Coins, Node, observe, share_of};
+use crate::node::options::{Method, Options, Prune};
+use crate::node::outcome::{Activated, ThreadStates};
+use crate::node::progress::{Observer, Phase, Unobserved};
+use crate::node::rebuild::Rebuild;
+use crate::node::scan::{open_sources, scan_into_node};
+use crate::node::sources::Gap;
+use crate::node::states::StatesWatch;
+use crate::node::waiting::learn_growth;
+use crate::node::{mend, rebuild, remedy, resources};
+use crate::peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
 use crate::store::BlockSource;
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -185,7 +186,7 @@ fn prepare(
     stop: &AtomicBool,
 ) -> Result<(), SyncError> {
     scan_and_mend(node, opened, observer, stop)?;
-    snapshot::load_while_missing(node, claim, observer, stop)
+    loadtxoutset::load_while_missing(node, claim, observer, stop)
 }
 
 /// Finds what the sources have, and replaces stored blocks that are known to be damaged.
@@ -332,7 +333,7 @@ fn continued(first: Summary, now: Summary) -> Summary {
 }
 
 /// Bounds the cache of coins by the memory that there is.
-pub(super) fn bound_cache(node: &mut Node) {
+pub fn bound_cache(node: &mut Node) {
     node.ledger.cache_bytes_max =
         resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
 }
@@ -364,7 +365,7 @@ fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
 /// Adds to an error about what is missing that bitcoind can go on without Apus, if it works here
 /// with the snapshot that the blocks were to prove.
 fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
-    let loaded = claim.filter(|claim| snapshot::is_loaded(node, claim));
+    let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node, claim));
     match (&error, loaded.and_then(|claim| claim.height(&node.tree))) {
         (SyncError::Input(_), Some(height)) => error.with_note(&format!(
             ". The snapshot is loaded: bitcoind starts here at height {height} or above, and \
@@ -545,7 +546,7 @@ fn run(
 }
 
 /// The summary of work on `node` that began at `started`; takes the refusals.
-pub(super) fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary {
+pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary {
     let tip = node.tree.node(node.tip());
     Summary {
         height: tip.height,

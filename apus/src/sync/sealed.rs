@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use super::outcome::Counts;
 use crate::disk::StoreError;
 use crate::hash::sha256d;
+use crate::node::outcome::Counts;
 use crate::wire::{Cursor, ParseError};
 
 /// The bytes of a file: its first bytes, what `put` appends, and the double SHA-256 of all that.
-pub(super) fn seal(magic: &[u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+pub fn seal(magic: &[u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = magic.to_vec();
     put(&mut out);
     let checksum = sha256d(&out);
@@ -18,7 +18,7 @@ pub(super) fn seal(magic: &[u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 /// What `put` of [`seal`] appended; `None` for anything else.
-pub(super) fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
+pub fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (content, checksum) = bytes.split_last_chunk::<32>()?;
     if sha256d(content).0 != *checksum {
         return None;
@@ -27,41 +27,41 @@ pub(super) fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Words for saved progress of `work` that is there and cannot be read.
-pub(super) fn unreadable(path: &Path, work: &str) -> String {
+pub fn unreadable(path: &Path, work: &str) -> String {
     let path = path.display();
     format!("{path}: it is damaged, or another version of Apus has saved it: {work} starts over")
 }
 
 /// Words for damage to the temporary files of `work`.
-pub(super) fn begun_again(error: &StoreError, work: &str) -> String {
+pub fn begun_again(error: &StoreError, work: &str) -> String {
     format!("{error}: the temporary files are removed, and {work} starts over")
 }
 
 /// Appends bytes after their length, which may be more than a CompactSize of a message allows.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
 /// Reads what [`put_bytes`] appended.
-pub(super) fn bytes<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {
+pub fn bytes<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {
     let len = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
     cursor.take(len)
 }
 
 /// Appends numbers of eight bytes each, little endian.
-pub(super) fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
+pub fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
 /// Appends counts as numbers.
-pub(super) fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
+pub fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
     let Counts { blocks, bytes, transactions, inputs, scripts } = *counts;
     put_numbers(out, &[blocks, bytes, transactions, inputs, scripts]);
 }
 
 /// Reads what [`put_counts`] appended.
-pub(super) fn counts(cursor: &mut Cursor) -> Result<Counts, ParseError> {
+pub fn counts(cursor: &mut Cursor) -> Result<Counts, ParseError> {
     let (blocks, bytes, transactions) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
     let (inputs, scripts) = (cursor.u64()?, cursor.u64()?);
     Ok(Counts { blocks, bytes, transactions, inputs, scripts })

@@ -1,13 +1,13 @@
 //! Whether a rebuilt UTXO set would be lower than the one that it is to replace: a lower one would
 //! hide that blocks are missing, and so takes its place only where the user allows it.
 
-use super::error::SyncError;
-use super::node::{Node, about_height};
-use super::options::Options;
-use super::outcome::Refusal;
 use crate::coins::Chainstate;
 use crate::hash::Hash;
 use crate::leveldb;
+use crate::node::error::SyncError;
+use crate::node::opened::{Node, about_height};
+use crate::node::options::Options;
+use crate::node::outcome::Refusal;
 
 /// The best block of the UTXO set that a rebuild is to replace.
 enum Present {
@@ -29,7 +29,7 @@ enum Present {
 ///
 /// # Errors
 /// Blocks are missing for that, and the user does not allow a lower set. Nothing was changed.
-pub(super) fn check_reach(node: &Node) -> Result<(), SyncError> {
+pub fn check_reach(node: &Node) -> Result<(), SyncError> {
     if may_shrink(&node.options) {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(super) fn check_reach(node: &Node) -> Result<(), SyncError> {
 ///
 /// # Errors
 /// It is lower, and the user does not allow that. The present set was kept.
-pub(super) fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
+pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
     let built = node.tree.node(node.tip()).height;
     match present(node) {
         Present::Indexed(height) if built < height && !may_shrink(&node.options) => {

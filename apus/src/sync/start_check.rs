@@ -4,17 +4,17 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::block::step::Step;
-use super::error::SyncError;
-use super::mend::{note_file, take_another_copy};
-use super::node::{Coins, Node};
-use super::options::{CHECK_BLOCKS, CHECK_LEVEL, Options};
-use super::progress::{Observer, Progress};
-use super::remedy;
-use super::sources::Place;
 use super::unfinished::open_node;
 use super::verify::{Damage, Ended, Verified, Verify, all_levels};
 use crate::coins::CoinsCache;
+use crate::node::block::step::Step;
+use crate::node::error::SyncError;
+use crate::node::mend::{note_file, take_another_copy};
+use crate::node::opened::{Coins, Node};
+use crate::node::options::{CHECK_BLOCKS, CHECK_LEVEL, Options};
+use crate::node::progress::{Observer, Progress};
+use crate::node::remedy;
+use crate::node::sources::Place;
 
 /// Shows the progress of a check and hides its tips: to connect blocks again, in memory, moves no
 /// tip.
@@ -34,7 +34,7 @@ impl Observer for WithoutTips<'_> {
 /// # Errors
 /// The blocks, their undo data or the UTXO set are damaged, or [`Options::dbcache_bytes`] are too
 /// few for what was asked for.
-pub(super) fn check_on_start(
+pub fn check_on_start(
     mut node: Node,
     may_mend: bool,
     observer: &dyn Observer,
@@ -67,7 +67,7 @@ pub(super) fn check_on_start(
 ///
 /// # Errors
 /// As for [`check_on_start`].
-pub(super) fn check_mended(
+pub fn check_mended(
     node: &mut Node,
     observer: &dyn Observer,
     stop: &AtomicBool,

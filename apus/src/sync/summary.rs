@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::checked::Checked;
-use super::clock::{Waits, words_of};
-use super::options::Method;
-use super::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
-use super::peers::PeerReport;
 use crate::hash::Hash;
-use crate::sync::block::difference::ScriptDifference;
+use crate::node::block::difference::ScriptDifference;
+use crate::node::checked::Checked;
+use crate::node::clock::{Waits, words_of};
+use crate::node::options::Method;
+use crate::node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
+use crate::peers::PeerReport;
 
 /// How a sync ended.
 #[derive(Clone, Debug)]

@@ -1,22 +1,19 @@
 //! Work that was interrupted, and that other work must not disturb.
 
-use super::error::SyncError;
 use super::join::directory::pending_tables;
-use super::node::{Coins, Node};
-use super::options::Options;
-use super::{join, rebuild, swift};
+use super::{join, swift};
 use crate::disk::Disk;
+use crate::node::error::SyncError;
+use crate::node::opened::{Coins, Node};
+use crate::node::options::Options;
+use crate::node::rebuild;
 
 /// Opens a data directory ([`Node::open`]), in which the tables stay that an interrupted join has
 /// written.
 ///
 /// # Errors
 /// As for [`Node::open`].
-pub(super) fn open_node(
-    options: &Options,
-    disk: &Disk,
-    coins: Coins<'_>,
-) -> Result<Node, SyncError> {
+pub fn open_node(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Node, SyncError> {
     Node::open(options, disk, coins, pending_tables)
 }
 
@@ -24,7 +21,7 @@ pub(super) fn open_node(
 ///
 /// # Errors
 /// There is such work; or what it has saved cannot be read.
-pub(super) fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
+pub fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
     let directory = options.network_dir();
     let what = match () {
         () if rebuild::unfinished(disk, &directory)?.is_some() => "a rebuild of the UTXO set",

@@ -3,24 +3,26 @@
 use std::sync::atomic::AtomicBool;
 
 use super::claim::Claim;
-use super::error::SyncError;
 use super::in_order::activate::{activate_best_chain, return_to_fork};
 use super::join::build::Joined;
 use super::method::{Choice, Way, choose};
-use super::node::Node;
-use super::outcome::Activated;
-use super::progress::Observer;
 use super::summary::{ChosenMethod, SavedBlocks};
-use super::{join, space, swift};
+use super::{join, swift};
+use crate::node::error::SyncError;
+use crate::node::opened::Node;
+use crate::node::outcome::Activated;
+use crate::node::progress::Observer;
+use crate::node::space;
 
 /// The number of joins that may end below a block which is damaged or invalid, before the rest goes
 /// in order.
 const JOINS_BELOW_MAX: u32 = 2;
 
 /// What came of all blocks.
-pub(super) struct Went {
+pub struct Went {
     /// The way that the first blocks went, and why.
     pub chosen: ChosenMethod,
+    /// Whether somebody asked to stop.
     pub interrupted: bool,
     /// How far an interrupted SwiftSync is.
     pub saved: Option<SavedBlocks>,
@@ -32,7 +34,7 @@ pub(super) struct Went {
 ///
 /// # Errors
 /// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave.
-pub(super) fn connect_all(
+pub fn connect_all(
     node: &mut Node,
     claim: Option<&Claim>,
     observer: &dyn Observer,
@@ -160,10 +162,10 @@ mod tests {
     use super::*;
     use crate::disk::Disk;
     use crate::hash::sha256d;
-    use crate::sync::node::Coins;
-    use crate::sync::options::{AssumeValid, Method, Options, ScriptEngine};
-    use crate::sync::progress::Unobserved;
-    use crate::sync::scan::{open_sources, scan_into_node};
+    use crate::node::opened::Coins;
+    use crate::node::options::{AssumeValid, Method, Options, ScriptEngine};
+    use crate::node::progress::Unobserved;
+    use crate::node::scan::{open_sources, scan_into_node};
     use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 

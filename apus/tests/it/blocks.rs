@@ -54,7 +54,7 @@ fn a_stop_height_is_kept_and_gone_on_from() {
     options.stop_at_height = Some(120);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let sources = [blocks];
-    let summary = apus::sync::sync(&options, &sources, &apus::sync::Unobserved, &stop).unwrap();
+    let summary = apus::sync::sync(&options, &sources, &apus::node::Unobserved, &stop).unwrap();
     assert_eq!(summary.height, 120);
     assert_eq!(place.sync(&sources).height, 206);
 }

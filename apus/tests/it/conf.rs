@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use apus::sync::UtxoHash;
+use apus::tools::UtxoHash;
 use apus::wire::Chain;
 
 use crate::support::program::{assert_ends, program, stderr, stdout};

@@ -8,7 +8,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus::disk::{Disk, PowerCut};
-use apus::sync::{self, Phase, Progress, Unobserved};
+use apus::node;
+use apus::node::{Phase, Progress, Unobserved};
+use apus::sync;
+use apus::tools;
 use apus::wire::Chain;
 use rustix::process::Signal;
 
@@ -58,7 +61,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
         // The number of changes varies a little with the moments of the commits.
         assert!(result.is_err() || !power.is_off() || power.cut_at() + 40 > steps, "{power:?}");
         power.lose_unsynced().unwrap();
-        let stats = place.stats(sync::UtxoHash::MuHash);
+        let stats = place.stats(tools::UtxoHash::MuHash);
         let set = stats.hash.unwrap().1.to_string();
         assert_eq!(Some(&set), expected.get(stats.height as usize - 180), "{power:?}");
         let summary = place.sync(std::slice::from_ref(&source));
@@ -94,7 +97,7 @@ fn interrupted_it_saves_and_carries_on() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["interrupted"], true);
     let height = json["height"].as_u64().unwrap();
-    assert_eq!(u64::from(place.stats(sync::UtxoHash::None).height), height);
+    assert_eq!(u64::from(place.stats(tools::UtxoHash::None).height), height);
 
     let rest = place.sync(&[source]);
     assert_eq!((rest.height, rest.coins), (270, Some(coins)));
@@ -143,7 +146,7 @@ fn power_may_fail_at_any_step_of_a_sync() {
 
 fn cut_everywhere(
     before: impl Fn(&Place),
-    work: impl Fn(&Place, &Disk) -> Result<sync::Summary, sync::SyncError>,
+    work: impl Fn(&Place, &Disk) -> Result<sync::Summary, node::SyncError>,
     height: u32,
 ) {
     let whole = Place::new(Chain::Regtest);
@@ -175,7 +178,7 @@ fn cut_everywhere(
 /// A rebuild that is to check every script does not carry on from one that skipped some.
 #[test]
 fn an_interrupted_rebuild_is_carried_on_if_it_checked_as_much() {
-    use sync::AssumeValid::{Block, Nothing};
+    use node::AssumeValid::{Block, Nothing};
     let (blocks, _) = branch(&genesis_parent(), "a", 400);
     let place = Place::new(Chain::Regtest);
     let tip = place.sync_blocks("blocks", &bytes(&blocks)).best_block;

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use apus::disk::{Call, Disk};
 use apus::hash::Hash;
-use apus::sync::{self, Options, Prune, SyncError, Unobserved, UtxoHash};
+use apus::node::{Options, Prune, SyncError, Unobserved};
+use apus::sync;
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus_testchain::{Chain, Mix, Spec};
 
 use crate::pruned::{SPARE, branch_of, files, options};
@@ -126,7 +129,7 @@ impl Endurance {
         sync::sync_on(disk, &options, branch, &Unobserved, &stop)?;
         seen.end();
         let height = (FIRST + 1 - REWOUND) as u32;
-        sync::rewind_on(disk, &options, height, &Unobserved, &stop)?;
+        tools::rewind_on(disk, &options, height, &Unobserved, &stop)?;
         seen.end();
         sync::sync_on(disk, &options, rest, &Unobserved, &stop)?;
         seen.end();

@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apus::disk::{Call, Disk};
-use apus::sync::{self, Method, Observer, Options, Progress, SyncError, Unobserved, UtxoHash};
+use apus::node::{Method, Observer, Options, Progress, SyncError, Unobserved};
+use apus::sync;
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus_testchain::{Rng, rounds};
 use rustix::io::Errno;
 
@@ -127,7 +130,7 @@ fn held(place: &Place) -> (String, u64, usize) {
 /// The best block's height, 0 without coins.
 fn height(place: &Place) -> u32 {
     let stop = AtomicBool::new(false);
-    let stats = sync::txoutset_info(&place.options(), UtxoHash::None, &Unobserved, &stop);
+    let stats = tools::txoutset_info(&place.options(), UtxoHash::None, &Unobserved, &stop);
     stats.ok().flatten().map_or(0, |stats| stats.height)
 }
 

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Method, Options, Phase, SyncError, Unobserved};
+use apus::node::{Method, Options, Phase, SyncError, Unobserved};
+use apus::sync;
+use apus::tools;
 use apus::wire::{Chain, Network, genesis_block};
 use apus_testchain::{Spends, Wide, WideSpec};
 
@@ -90,9 +92,9 @@ fn on_a_small_disk() {
         let sources = std::slice::from_ref(&source);
         let again = sync::sync(&options, sources, &Unobserved, &AtomicBool::new(false)).unwrap();
         assert_eq!(again.counts.blocks, u64::from(tip - kept), "{what}");
-        let stats = sync::txoutset_info(
+        let stats = tools::txoutset_info(
             &options,
-            sync::UtxoHash::MuHash,
+            tools::UtxoHash::MuHash,
             &Unobserved,
             &AtomicBool::new(false),
         );
@@ -119,7 +121,7 @@ fn fill_up(options: &Options, source: &PathBuf, small: &Path, left: u64, what: &
     }
     let (_, height) = text.split_once("carries on from height ").unwrap();
     let kept = height.split(';').next().unwrap().parse::<u32>().unwrap() - 1;
-    assert_eq!(sync::status(options).unwrap().height, kept, "{what}: {text}");
+    assert_eq!(tools::status(options).unwrap().height, kept, "{what}: {text}");
     kept
 }
 

@@ -11,13 +11,13 @@ use std::sync::atomic::AtomicBool;
 use apus::coins::{Chainstate, Coin};
 use apus::disk::Disk;
 use apus::hash::Hash;
+use apus::node::{Options, Phase, Progress, SyncError, Unobserved};
 use apus::store::{BlockStatus, DataDir, DataDirOptions};
 use apus::swiftsync::Format;
 use apus::swiftsync::hints::{Numbering, open};
-use apus::sync::{
-    self, HintsFile, HintsSummary, Options, Phase, Progress, SyncError, Unobserved, convert_hints,
-    create_hints,
-};
+use apus::sync;
+use apus::sync::HintsFile;
+use apus::tools::{HintsSummary, convert_hints, create_hints};
 use apus::wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};

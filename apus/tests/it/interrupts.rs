@@ -6,13 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use apus::node;
+use apus::node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
 use apus::swiftsync::Format;
-use apus::sync::{
-    self, AssumeValid, Destination, Export, ExportTable, Method, Observer, Options, Phase,
-    Progress, Summary, SyncError, UtxoHash, Verify,
-};
-use apus::tables;
+use apus::sync::{Summary, Verify};
+use apus::tools;
+use apus::tools::{Destination, Export, ExportTable, UtxoHash};
 use apus::wire::Chain as Network;
+use apus::{sync, tables};
 
 use crate::support::chains::small;
 use crate::support::listed::Listed;
@@ -162,7 +163,7 @@ fn statistics_of_the_utxo_set() {
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
         assert_stops(&format!("{hash:?}"), &[ReadingCoins], |observer, stop| {
             let options = it.options(&it.place);
-            sync::txoutset_info(&options, hash, observer, stop).unwrap().is_none()
+            tools::txoutset_info(&options, hash, observer, stop).unwrap().is_none()
         });
     }
 }
@@ -183,27 +184,27 @@ fn commands_that_make_and_prove_hints() {
     {
         assert_stops("hints create", phases, |observer, stop| {
             let (at, format) = (Some(height - below), Format::Bip456);
-            let made = sync::create_hints(&options, at, format, &out, observer, stop);
+            let made = tools::create_hints(&options, at, format, &out, observer, stop);
             is_absent(made.unwrap().interrupted)
         });
     }
     assert_stops("hints create --snapshot", &[MakingHints], |observer, stop| {
         let format = Format::Bip456;
         let made =
-            sync::create_hints_of_snapshot(&options, &snapshot, format, &out, observer, stop);
+            tools::create_hints_of_snapshot(&options, &snapshot, format, &out, observer, stop);
         is_absent(made.unwrap().interrupted)
     });
     let file = sync::HintsFile::open(&hints).unwrap();
     assert_stops("hints convert", &[MakingHints], |observer, stop| {
-        let made = sync::convert_hints(&file, &options, Format::Booster, &out, observer, stop);
+        let made = tools::convert_hints(&file, &options, Format::Booster, &out, observer, stop);
         is_absent(made.unwrap().interrupted)
     });
     assert_stops("hints compress", &[MakingHints], |observer, stop| {
-        let made = sync::compress_hints(&file, 1, &out, observer, stop);
+        let made = tools::compress_hints(&file, 1, &out, observer, stop);
         is_absent(made.unwrap().interrupted)
     });
     assert_stops("hints verify", &[SwiftSync], |observer, stop| {
-        is_interrupted(sync::verify_hints(&options, &hints, observer, stop))
+        is_interrupted(tools::verify_hints(&options, &hints, observer, stop))
     });
 }
 
@@ -220,29 +221,29 @@ fn commands_that_make_and_prove_snapshots() {
     for (below, phases) in [(0, &[WritingSnapshot][..]), (20, &[ReadingUndo, WritingSnapshot])] {
         assert_stops("snapshot create", phases, |observer, stop| {
             let at = Some(height - below);
-            let made = sync::create_snapshot(&options, at, &out, observer, stop);
+            let made = tools::create_snapshot(&options, at, &out, observer, stop);
             is_absent(made.unwrap().interrupted)
         });
     }
     let hints = it.world.write_hints(place, height);
     let phases = [ReadingBlocks, WritingSnapshot];
     assert_stops("snapshot create --hints", &phases, |observer, stop| {
-        let made = sync::create_snapshot_of_hints(&options, &hints, &out, observer, stop);
+        let made = tools::create_snapshot_of_hints(&options, &hints, &out, observer, stop);
         is_absent(made.unwrap().interrupted)
     });
     let mut reversed = it.snapshot();
     reversed.coins.reverse();
     let reversed = place.write_bytes("reversed.dat", &reversed.to_bytes());
     assert_stops("snapshot info", &[ReadingSnapshot], |observer, stop| {
-        sync::snapshot_info(&reversed, 1, observer, stop).unwrap().is_none()
+        tools::snapshot_info(&reversed, 1, observer, stop).unwrap().is_none()
     });
     assert_stops("snapshot verify", &[SwiftSync], |observer, stop| {
-        is_interrupted(sync::verify_snapshot(&options, &snapshot, &[], observer, stop))
+        is_interrupted(tools::verify_snapshot(&options, &snapshot, &[], observer, stop))
     });
     let blocks = [place.write("blocks", &it.world.blocks)];
     let phases = [JoinReading, JoinMatching, JoinChecking];
     assert_stops("snapshot verify --full", &phases, |observer, stop| {
-        is_interrupted(sync::verify_snapshot(&options, &snapshot, &blocks, observer, stop))
+        is_interrupted(tools::verify_snapshot(&options, &snapshot, &blocks, observer, stop))
     });
 }
 
@@ -256,8 +257,8 @@ fn loading_a_snapshot() {
         let place = listed.world.place();
         let blocks = place.write("blocks", &listed.world.blocks);
         let options = Options { threads: 1, ..place.options() };
-        let loaded = sync::load_snapshot(&options, path, &[blocks], observer, stop).unwrap();
-        let directory = place.network_dir().join(sync::SNAPSHOT_DIRECTORY);
+        let loaded = tools::load_snapshot(&options, path, &[blocks], observer, stop).unwrap();
+        let directory = place.network_dir().join(node::SNAPSHOT_DIRECTORY);
         assert_ne!(loaded.interrupted, directory.exists());
         loaded.interrupted
     };
@@ -279,7 +280,7 @@ fn exports() {
             let (format, start_height, stop_height) = (tables::Format::Csv, None, None);
             let asked = Export { table, format, forms, start_height, stop_height };
             let to = Destination::File(&out);
-            let exported = sync::export(&options, &asked, to, observer, stop).unwrap();
+            let exported = tools::export(&options, &asked, to, observer, stop).unwrap();
             assert_ne!(exported.interrupted, out.exists());
             let _ = std::fs::remove_file(&out);
             exported.interrupted
@@ -294,7 +295,7 @@ fn checks_of_a_directory() {
     for (level, phases) in [(3, &[Verifying][..]), (4, &[Verifying, Connecting])] {
         assert_stops(&format!("level {level}"), phases, |observer, stop| {
             let asked = Verify { level, blocks: 0 };
-            sync::verify(&options, asked, observer, stop).unwrap().interrupted
+            tools::verify(&options, asked, observer, stop).unwrap().interrupted
         });
     }
 }
@@ -305,7 +306,7 @@ fn a_rewind() {
     let height = it.world.height() - 20;
     assert_stops("rewind", &[Disconnecting], |observer, stop| {
         let place = it.place.copy();
-        is_interrupted(sync::rewind(&it.options(&place), height, observer, stop))
+        is_interrupted(tools::rewind(&it.options(&place), height, observer, stop))
     });
 }
 
@@ -363,7 +364,7 @@ fn syncs_and_rebuilds_by_every_method() {
             let place = it.world.place();
             let options = of(&place);
             let interrupted = is_interrupted(sync::sync(&options, &source, observer, stop));
-            let (unseen, never) = (sync::Unobserved, AtomicBool::new(false));
+            let (unseen, never) = (node::Unobserved, AtomicBool::new(false));
             let again = sync::sync(&options, &source, &unseen, &never).unwrap();
             assert!(!again.interrupted);
             assert_carried_on(&place, name);
@@ -373,7 +374,7 @@ fn syncs_and_rebuilds_by_every_method() {
             let place = it.place.copy();
             let options = of(&place);
             let interrupted = is_interrupted(sync::reindex(&options, observer, stop));
-            let (unseen, never) = (sync::Unobserved, AtomicBool::new(false));
+            let (unseen, never) = (node::Unobserved, AtomicBool::new(false));
             assert!(!sync::reindex(&options, &unseen, &never).unwrap().interrupted);
             assert_carried_on(&place, name);
             interrupted

@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Method, Options, Phase, Progress, SyncError, Unfinished};
+use apus::node;
+use apus::node::{Method, Options, Phase, Progress, SyncError};
+use apus::sync;
+use apus::tools;
+use apus::tools::Unfinished;
 use apus::wire::Chain;
 
 use crate::support::program::{apus, assert_ends, stdout};
@@ -33,7 +37,7 @@ fn finish(options: &Options) -> sync::Summary {
 fn try_to_finish(options: &Options) -> Result<sync::Summary, SyncError> {
     let stop = AtomicBool::new(false);
     // Not all blocks are stored where the first pass was interrupted.
-    sync::sync(options, &[data("regtest-1-206.dat")], &sync::Unobserved, &stop)
+    sync::sync(options, &[data("regtest-1-206.dat")], &node::Unobserved, &stop)
 }
 
 fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
@@ -54,7 +58,7 @@ fn an_interrupted_join_is_named_and_carried_on_whatever_the_rule_says() {
         let saved = summary.saved_join.expect("it says what is saved");
         assert!(summary.interrupted && saved.total == 206 && saved.blocks_read > 0, "{saved:?}");
         assert!(summary.counts.blocks > 0 && summary.height == 0, "{:?}", summary.counts);
-        let status = sync::status(&place.options()).unwrap();
+        let status = tools::status(&place.options()).unwrap();
         assert_eq!(status.unfinished, [Unfinished::Join(saved)]);
         let text = stdout(&apus(&place, &["status"]));
         assert!(text.contains("unfinished  a join, in pass "), "{text}");
@@ -122,13 +126,13 @@ fn without_the_block_files_that_it_read_an_interrupted_join_is_not_given_up_unas
     let (place, saved) = stopped.expect("it can be asked to stop");
     let alone = |method, place: &Place| {
         let options = Options { method, ..options(place, None) };
-        sync::sync(&options, &[], &sync::Unobserved, &AtomicBool::new(false))
+        sync::sync(&options, &[], &node::Unobserved, &AtomicBool::new(false))
     };
     let error = alone(Method::Auto, &place).unwrap_err().to_string();
     for words in ["height 206", "--from", "--method=order"] {
         assert!(error.contains(words), "{error}");
     }
-    let unfinished = |place: &Place| sync::status(&place.options()).unwrap().unfinished;
+    let unfinished = |place: &Place| tools::status(&place.options()).unwrap().unfinished;
     assert_eq!(unfinished(&place), [Unfinished::Join(saved)]);
     let given_up = place.copy();
     assert!(alone(Method::InOrder, &given_up).unwrap().height < 206);

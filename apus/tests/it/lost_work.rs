@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
+use apus::node;
+use apus::node::{Phase, Progress, SyncError, Unobserved};
 use apus::store::{DataDir, DataDirOptions, IndexDb};
-use apus::sync::{self, Phase, Progress, SyncError, Unfinished, Unobserved, UtxoHash};
+use apus::sync;
+use apus::tools;
+use apus::tools::{Unfinished, UtxoHash};
 use apus::wire::Chain;
 use apus_testchain::copy_dir;
 
@@ -234,7 +238,7 @@ fn commands_that_read_work_on_a_read_only_mount() {
 #[test]
 fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
     let place = synced(206);
-    let status = sync::status(&place.options()).unwrap();
+    let status = tools::status(&place.options()).unwrap();
     assert_eq!((status.height, status.headers, status.undo_from), (206, 206, 1));
     assert_eq!((status.blocks_from, status.pruned), (1, false));
     assert_eq!(status.coins, Some(place.stats(UtxoHash::None).txouts));
@@ -247,7 +251,7 @@ fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
         progress.phase == Phase::Connecting && progress.height >= 120
     });
     assert!(sync::reindex(&options, &stopper, &stop).unwrap().interrupted);
-    let status = sync::status(&place.options()).unwrap();
+    let status = tools::status(&place.options()).unwrap();
     let [Unfinished::Rebuild { height }] = status.unfinished[..] else {
         panic!("{:?}", status.unfinished)
     };
@@ -278,7 +282,7 @@ fn the_number_of_coins_is_known_without_counting() {
     assert_eq!(place.sync(&[]).coins, Some(place.stats(UtxoHash::None).txouts));
     // Without the file, or with one for another block, the number is unknown, and coins are not
     // counted.
-    let file = place.network_dir().join("chainstate").join(sync::COIN_COUNT_FILE);
+    let file = place.network_dir().join("chainstate").join(node::COIN_COUNT_FILE);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace('1', "2")).unwrap();
     assert_eq!(place.sync(&[]).coins, None);
@@ -293,7 +297,7 @@ fn blocks_in_another_directory() {
     let mut options = place.options();
     options.blocks_dir = Some(blocks_dir.clone());
     let source = place.write("blocks", &regtest_chain());
-    let sync = |options: &sync::Options| {
+    let sync = |options: &node::Options| {
         sync::sync(options, std::slice::from_ref(&source), &Unobserved, &AtomicBool::new(false))
     };
     let error = sync(&options).unwrap_err().to_string();
@@ -304,9 +308,9 @@ fn blocks_in_another_directory() {
     assert!(blocks_dir.join(net).join("blocks/blk00000.dat").is_file());
     let names = Disk::new().list(place.network_dir().join("blocks")).unwrap();
     assert_eq!(names, ["index"], "the index alone is in the data directory");
-    let stats = |options: &sync::Options| {
+    let stats = |options: &node::Options| {
         let stop = AtomicBool::new(false);
-        sync::txoutset_info(options, UtxoHash::MuHash, &Unobserved, &stop).map(Option::unwrap)
+        tools::txoutset_info(options, UtxoHash::MuHash, &Unobserved, &stop).map(Option::unwrap)
     };
     assert_eq!(stats(&options).unwrap().height, 206);
     sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();

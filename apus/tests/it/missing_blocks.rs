@@ -2,8 +2,9 @@
 //! commands say of them, and what to do next.
 
 use apus::disk::Disk;
+use apus::node::Unobserved;
 use apus::store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
-use apus::sync::{self, Unobserved};
+use apus::tools;
 use apus::wire::Chain;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
@@ -18,7 +19,7 @@ const TOP: u32 = 206;
 fn with_headers(tip: u32, stored: u32) -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("chain", &regtest_chain())]);
-    sync::rewind(&place.options(), tip, &Unobserved, &Default::default()).unwrap();
+    tools::rewind(&place.options(), tip, &Unobserved, &Default::default()).unwrap();
     let options = DataDirOptions::default();
     let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
     let (db, mut index, files) = dir.open_blocks().unwrap();
@@ -125,8 +126,8 @@ fn a_rewind_says_what_it_has_disconnected() {
 fn undo_data_of_pruned_blocks_is_not_claimed() {
     let world = long_world();
     let place = world.place();
-    sync_with(&place, &options(&place, Some(apus::sync::Prune::Target(SPARE))), &world.blocks);
-    let status = sync::status(&place.options()).unwrap();
+    sync_with(&place, &options(&place, Some(apus::node::Prune::Target(SPARE))), &world.blocks);
+    let status = tools::status(&place.options()).unwrap();
     let from = format!("from height {} on", status.blocks_from);
     assert!(status.pruned && status.blocks_from > 1, "{status:?}");
     assert_says(
@@ -164,17 +165,17 @@ fn an_empty_utxo_set_names_the_command_that_fills_it() {
 fn genesis_is_no_block_to_prune() {
     let world = long_world();
     let place = world.place();
-    let join = apus::sync::Options { fast_prune: true, ..place.join() };
+    let join = apus::node::Options { fast_prune: true, ..place.join() };
     sync_with(&place, &join, &world.blocks);
     let path = place.network_dir().join("blocks/blk00000.dat");
     let before = std::fs::read(&path).unwrap();
     assert_says(&place, &["prune", "--height=1", "-fastprune"], &["no block is pruned"]);
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    let status = sync::status(&place.options()).unwrap();
+    let status = tools::status(&place.options()).unwrap();
     assert!(!status.pruned && status.blocks_from == 1, "{status:?}");
     assert_ends(&apus(&place, &["sync", "--connect=0"]), 0, &[]);
     // It stays where other files go.
     assert_says(&place, &["prune", "--height=400", "-fastprune"], &["are pruned"]);
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    assert!(sync::status(&place.options()).unwrap().pruned);
+    assert!(tools::status(&place.options()).unwrap().pruned);
 }

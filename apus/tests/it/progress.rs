@@ -3,8 +3,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use apus::node;
+use apus::node::{AssumeValid, Observer, Phase, Progress};
 use apus::swiftsync::Format;
-use apus::sync::{self, AssumeValid, Observer, Phase, Progress, UtxoHash};
+use apus::sync;
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus::wire::Chain as Network;
 
 use crate::support::chains::small;
@@ -69,7 +73,7 @@ fn a_commit_of_swiftsync_reports_the_share_done() {
     let (place, source) = place_and_source();
     place.sync(std::slice::from_ref(&source));
     let (hints, stop) = (place.root().join("hints"), AtomicBool::new(false));
-    sync::create_hints(&place.options(), None, Format::Bip456, &hints, &sync::Unobserved, &stop)
+    tools::create_hints(&place.options(), None, Format::Bip456, &hints, &node::Unobserved, &stop)
         .unwrap();
     let recorder = Recorder::default();
     let mut options = place.options();
@@ -84,7 +88,7 @@ fn reading_the_utxo_set_reports_the_share_done() {
     place.sync(&[data("mainnet-0-14131.dat")]);
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
         let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
-        sync::txoutset_info(&place.options(), hash, &recorder, &stop).unwrap().unwrap();
+        tools::txoutset_info(&place.options(), hash, &recorder, &stop).unwrap().unwrap();
         recorder.assert_complete(Phase::ReadingCoins, 1);
     }
 }
@@ -95,7 +99,7 @@ fn hints_below_the_tip_report_the_blocks_above() {
     place.sync(&[source]);
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
     let out = place.root().join("hints");
-    sync::create_hints(&place.options(), Some(160), Format::Bip456, &out, &recorder, &stop)
+    tools::create_hints(&place.options(), Some(160), Format::Bip456, &out, &recorder, &stop)
         .unwrap();
     recorder.assert_complete(Phase::ReadingUndo, 40);
     recorder.assert_complete(Phase::MakingHints, 1);

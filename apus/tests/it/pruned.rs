@@ -6,8 +6,12 @@ use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
+use apus::node;
+use apus::node::{Method, Options, Phase, Progress, Prune, Unobserved};
 use apus::store::{DataDir, DataDirOptions};
-use apus::sync::{self, Method, Options, Phase, Progress, Prune, Summary, Unobserved};
+use apus::sync;
+use apus::sync::Summary;
+use apus::tools;
 use apus::wire::Chain;
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
@@ -179,7 +183,7 @@ fn a_pruned_directory_carries_on_and_reorganises() {
         error.to_string().contains("is to be disconnected, but the block is pruned"),
         "{error}"
     );
-    let status = sync::status(&target).unwrap();
+    let status = tools::status(&target).unwrap();
     assert_eq!(status.height as usize, fork + 290);
 }
 
@@ -193,7 +197,7 @@ fn a_deep_reorganisation_keeps_what_it_may_need() {
     let fork = world.height() as usize - 400;
     let (branch, _) = branch_of(&world, fork, 420);
     // Nothing is too many before blocks of the branch are stored.
-    let used = sync::prune(&options(&place, None), 0).unwrap().usage;
+    let used = tools::prune(&options(&place, None), 0).unwrap().usage;
     let target = options(&place, Some(Prune::Target(SPARE + used + 8_000)));
     let (source, stop) = (place.write("branch", &branch), AtomicBool::new(false));
     let after = fork as u32 + 90;
@@ -249,7 +253,7 @@ fn swiftsync_prunes_once_it_has_ended() {
     let target = Options {
         method: Method::SwiftSync,
         hints: Some(hints),
-        assumevalid: sync::AssumeValid::Block(world.tip()),
+        assumevalid: node::AssumeValid::Block(world.tip()),
         ..options(&place, Some(Prune::Target(SPARE)))
     };
     let summary = sync_with(&place, &target, &world.blocks);

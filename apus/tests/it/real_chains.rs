@@ -1,6 +1,7 @@
 //! Real blocks, and what Bitcoin Core v31.99 says of them.
 
-use apus::sync::{Counts, UtxoHash, UtxoStats};
+use apus::node::Counts;
+use apus::tools::{UtxoHash, UtxoStats};
 use apus::wire::Chain;
 
 use crate::support::{Place, data, shared};

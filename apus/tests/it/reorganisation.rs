@@ -1,7 +1,7 @@
 //! Reorganisations: the branch with the most work wins in whatever order the blocks come, and the
 //! others are kept.
 
-use apus::sync::UtxoHash;
+use apus::tools::UtxoHash;
 use apus::wire::Chain as Network;
 use apus_testchain::{Break, Chain};
 

@@ -6,7 +6,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use apus::sync::{self, Unobserved};
+use apus::node;
+use apus::node::Unobserved;
+use apus::sync;
 use apus::wire::Chain;
 use apus_testchain::{Mix, Spec};
 
@@ -103,7 +105,7 @@ fn the_smallest_cache_makes_progress() {
 fn ends(
     place: &Place,
     sources: Vec<PathBuf>,
-    change: impl FnOnce(&mut sync::Options),
+    change: impl FnOnce(&mut node::Options),
 ) -> sync::Summary {
     let mut options = place.options();
     change(&mut options);

@@ -1,7 +1,10 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
 use apus::disk::Disk;
-use apus::sync::{self, AssumeValid, Method, Options, Prune, Summary, SyncError, Unobserved};
+use apus::node::{AssumeValid, Method, Options, Prune, SyncError, Unobserved};
+use apus::sync;
+use apus::sync::Summary;
+use apus::tools;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::Place;
@@ -15,7 +18,7 @@ fn world() -> World {
 }
 
 fn rewind(place: &Place, height: u32) -> Result<Summary, SyncError> {
-    sync::rewind(&place.in_order(), height, &Unobserved, &Default::default())
+    tools::rewind(&place.in_order(), height, &Unobserved, &Default::default())
 }
 
 /// The UTXO set at a height, by a sync that stops there.
@@ -36,7 +39,7 @@ fn the_set_is_that_of_the_height_and_goes_up_again() {
         assert_eq!((summary.height, summary.interrupted), (height, false));
         assert_eq!(summary.best_block, world.hash(height));
         assert_eq!(place.muhash(), set_at(&world, height), "{height}");
-        let status = sync::status(&place.in_order()).unwrap();
+        let status = tools::status(&place.in_order()).unwrap();
         assert_eq!((status.height, status.headers, status.blocks_from), (height, top, 1));
     }
     // Core's engine connects the blocks that are stored, and so does a sync.
@@ -84,7 +87,7 @@ fn power_may_fail_at_any_step_of_a_rewind() {
     let run = |place: &Place, disk: &Disk| {
         // Commits after every block.
         let options = Options { dbcache_bytes: 1, ..place.in_order() };
-        sync::rewind_on(disk, &options, world.height() - 8, &Unobserved, &Default::default())
+        tools::rewind_on(disk, &options, world.height() - 8, &Unobserved, &Default::default())
     };
     let whole = base.copy();
     let (disk, counter) = counted();
@@ -94,7 +97,7 @@ fn power_may_fail_at_any_step_of_a_rewind() {
         let place = base.copy();
         let _ = run(&place, &failing(&power));
         power.lose_unsynced().unwrap();
-        let height = place.stats(sync::UtxoHash::None).height;
+        let height = place.stats(tools::UtxoHash::None).height;
         assert!((world.height() - 8..=world.height()).contains(&height), "{height}");
         run(&place, &Disk::new()).unwrap();
         assert_eq!(place.muhash(), expected, "{power:?}");

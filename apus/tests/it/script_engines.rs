@@ -4,11 +4,11 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::Kernel;
-use apus::sync::{
-    self, Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved, UtxoHash,
-};
+use apus::node::{Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved};
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus::wire::Chain as Network;
+use apus::{Kernel, sync};
 use apus_testchain::{Break, Mix, Spec};
 
 use crate::broken_rules::assert_refused_for;
@@ -241,7 +241,8 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
         assert!(refused, "{rule:?}, {method:?}");
         // A SwiftSync that failed has left no coins.
         let (options, stop) = (place.options(), AtomicBool::new(false));
-        if let Ok(Some(coins)) = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop) {
+        if let Ok(Some(coins)) = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop)
+        {
             assert_ne!(coins.best_block, world.tip(), "{rule:?}, {method:?}");
         }
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Observer, Options, Phase, Progress, Prune, Unobserved};
+use apus::node::{Observer, Options, Phase, Progress, Prune, Unobserved};
+use apus::sync;
 use apus::wire::Chain;
 use apus_testchain::Parent;
 use bitcoin::Block;

@@ -3,7 +3,8 @@
 use std::iter::once;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Method, Unobserved};
+use apus::node::{Method, Unobserved};
+use apus::sync;
 use apus::wire::{Chain, genesis_block};
 use apus_testchain::{Spends, Wide, WideSpec};
 

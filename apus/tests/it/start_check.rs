@@ -4,7 +4,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Observer, Options, Phase, Progress, Prune, SyncError, Unobserved};
+use apus::node::{Observer, Options, Phase, Progress, Prune, SyncError, Unobserved};
+use apus::sync;
+use apus::tools;
 use apus_testchain::Rng;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
@@ -139,7 +141,7 @@ fn nothing_is_rewound_or_pruned_where_coins_are_damaged() {
     for args in [&["rewind", "--height=500"][..], &["prune", "--height=300", "-fastprune"]] {
         assert_ends(&apus(&place, args), 1, &["the coin", "`apus reindex` rebuilds"]);
     }
-    assert!(!sync::status(&place.options()).unwrap().pruned);
+    assert!(!tools::status(&place.options()).unwrap().pruned);
     assert_eq!(place.try_reindex().unwrap().best_block, world.tip());
     assert_ends(&apus(&place, &["rewind", "--height=600"]), 0, &[]);
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{
-    self, AssumeValid, Ended, Method, Options, Phase, Prune, Unobserved, Verified, Verify,
-};
+use apus::node;
+use apus::node::{AssumeValid, Method, Options, Phase, Prune, Unobserved};
+use apus::sync::{Ended, Verified, Verify};
+use apus::tools;
 use apus_testchain::{Rng, rounds};
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
@@ -27,7 +28,7 @@ fn verify(place: &Place, level: u8, blocks: u32) -> Verified {
 
 fn verify_with(options: &Options, level: u8, blocks: u32) -> Verified {
     let stop = AtomicBool::new(false);
-    sync::verify(options, Verify { level, blocks }, &Unobserved, &stop).unwrap()
+    tools::verify(options, Verify { level, blocks }, &Unobserved, &stop).unwrap()
 }
 
 /// Every file of the data directory, with its bytes.
@@ -178,7 +179,7 @@ fn pruned_directories_and_those_of_swiftsync_are_verified_as_far_as_they_go() {
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
     let before = content(&pruned.datadir());
-    let status = sync::status(&pruned.options()).unwrap();
+    let status = tools::status(&pruned.options()).unwrap();
     for (place, from, undo_from, why) in [
         (&swift, 1, world.height() - 287, Ended::NoUndo),
         (&pruned, status.blocks_from, status.blocks_from, Ended::Pruned),
@@ -205,9 +206,9 @@ fn a_stop_ends_it_with_what_was_found() {
     let place = world.in_order();
     for phase in [Phase::Verifying, Phase::Connecting] {
         let stop = AtomicBool::new(false);
-        let observer = StopWhen(&stop, |progress: &sync::Progress| progress.phase == phase);
+        let observer = StopWhen(&stop, |progress: &node::Progress| progress.phase == phase);
         let asked = Verify { level: 4, blocks: 0 };
-        let found = sync::verify(&place.options(), asked, &observer, &stop).unwrap();
+        let found = tools::verify(&place.options(), asked, &observer, &stop).unwrap();
         assert!(found.interrupted && found.is_sound() && !found.is_complete(), "{found:?}");
         assert_eq!(found.levels[4].ended, Some(Ended::Stopped), "{found:?}");
         let is_below = found.levels[0].from == 1;
@@ -219,7 +220,7 @@ fn a_stop_ends_it_with_what_was_found() {
 fn a_read_only_mount_and_other_readers_do_not_matter() {
     let world = world();
     let place = world.in_order();
-    let _reader = sync::status(&place.options()).unwrap();
+    let _reader = tools::status(&place.options()).unwrap();
     let script = "mount --bind datadir datadir; mount -o remount,ro,bind datadir
         $apus verify --regtest --datadir datadir --level 4 --blocks 0 &
         $apus verify --regtest --datadir datadir --level 4 --blocks 0; wait $!";

@@ -13,8 +13,8 @@ struct Quote {
     constants: &'static [(&'static str, u64)],
 }
 
-const COMMIT: &str = "apus/src/sync/commit.rs";
-const OPTIONS: &str = "apus/src/sync/options.rs";
+const COMMIT: &str = "apus/src/node/commit.rs";
+const OPTIONS: &str = "apus/src/node/options.rs";
 
 const QUOTES: [Quote; 9] = [
     Quote {
@@ -44,7 +44,7 @@ const QUOTES: [Quote; 9] = [
     Quote {
         document: "docs/peers.md",
         words: "at most {} MiB (`WAITING_BYTES_MAX`)",
-        file: "apus/src/sync/peers/mod.rs",
+        file: "apus/src/peers/mod.rs",
         constants: &[("WAITING_BYTES_MAX", 1 << 20)],
     },
     Quote {
@@ -132,11 +132,11 @@ fn documents_quote_the_constants_of_the_code() {
 fn queues_without_a_bound_are_named_in_the_architecture() {
     let architecture = read("ARCHITECTURE.md");
     let mut found = Vec::new();
-    for file in rust_files(&workspace_root().join("apus/src/sync")) {
+    for file in rust_files(&workspace_root().join("apus/src")) {
         let (code, _) =
             file.text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((&file.text, ""));
         if code.contains("= unbounded()") && !file.name.ends_with("/tests.rs") {
-            found.push(file.name.strip_prefix("apus/src/sync/").unwrap().to_string());
+            found.push(file.name.strip_prefix("apus/src/").unwrap().to_string());
         }
     }
     assert!(!found.is_empty(), "unbounded queues are no longer found");
@@ -148,8 +148,9 @@ fn queues_without_a_bound_are_named_in_the_architecture() {
     assert_eq!(sentence.matches("`").count(), 2 * found.len(), "{found:?}: {sentence}");
 }
 
-/// In the part about `sync`, an item of the list may begin with a folder, and the files after it
-/// are in that; a path with a folder begins at `sync`, or at the folder of all modules.
+/// In the part about `sync` and the layers next to it, an item of the list may begin with a folder,
+/// and the files after it are in that; a path with a folder begins at one of these layers, or at the
+/// folder of all modules.
 #[test]
 fn files_are_where_the_architecture_places_them() {
     let architecture = read("ARCHITECTURE.md");
@@ -169,10 +170,10 @@ fn files_are_where_the_architecture_places_them() {
                 continue;
             }
             places += 1;
-            let is_there = match name.contains('/') {
-                true => sources.join(name).is_file() || sources.join("sync").join(name).is_file(),
-                false => sources.join("sync").join(&folder).join(name).is_file(),
-            };
+            let below = if name.contains('/') { "" } else { &folder };
+            let layers = ["", "node", "peers", "sync", "tools"];
+            let is_there =
+                layers.iter().any(|layer| sources.join(layer).join(below).join(name).is_file());
             if !is_there {
                 wrong.push(format!("{folder}{name}"));
             }

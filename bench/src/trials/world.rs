@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use apus::disk::Disk;
+use apus::node::REBUILD_MARK;
 use apus::store::{DataDir, DataDirOptions};
-use apus::sync::REBUILD_MARK;
 use apus::wire::{Chain as NetworkName, Network};
 use apus_testchain::{Chain, Rng, Spec, copy_dir};
 

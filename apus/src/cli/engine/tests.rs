@@ -14,7 +14,7 @@ fn engine(args: &[&str]) -> Engine {
     Arguments::try_parse_from([&["sync"], args].concat()).unwrap().engine
 }
 
-fn options_of(args: &[&str]) -> sync::Options {
+fn options_of(args: &[&str]) -> crate::node::Options {
     engine(args).to_options().unwrap().options
 }
 
@@ -98,7 +98,7 @@ fn files_give_way_to_the_command_line() {
 
 #[test]
 fn the_way_of_syncing_is_automatic_unless_it_is_named() {
-    use sync::Method::{Auto, InOrder, Join, SwiftSync};
+    use crate::node::Method::{Auto, InOrder, Join, SwiftSync};
     for (args, method) in [
         (&[][..], Auto),
         (&["--hints=h"], Auto),

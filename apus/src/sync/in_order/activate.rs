@@ -9,20 +9,20 @@ use super::disconnect::{Disconnected, disconnect_tip};
 use super::pipeline::with_workers;
 use crate::chain::BlockId;
 use crate::disk::StoreError;
-use crate::sync::assumevalid::Assumed;
-use crate::sync::block::step::Step;
-use crate::sync::block_peers::Wanted;
-use crate::sync::error::SyncError;
-use crate::sync::mend::take_another_copy;
-use crate::sync::node::{Node, observe, refusal, step};
-use crate::sync::outcome::Activated;
-use crate::sync::peers::store_left;
-use crate::sync::progress::{Observer, Phase};
+use crate::node::assumevalid::Assumed;
+use crate::node::block::step::Step;
+use crate::node::block_peers::Wanted;
+use crate::node::error::SyncError;
+use crate::node::mend::take_another_copy;
+use crate::node::opened::{Node, observe, refusal, step};
+use crate::node::outcome::Activated;
+use crate::node::progress::{Observer, Phase};
+use crate::peers::store_left;
 
 /// Makes the best valid chain active and commits it. After an error of the disk nothing more is
 /// written, since the cache may hold half a block; but where the disk is full, what was connected
 /// until then is committed if there is room for that.
-pub(crate) fn activate_best_chain(
+pub fn activate_best_chain(
     node: &mut Node,
     observer: &dyn Observer,
     stop: &AtomicBool,
@@ -112,7 +112,7 @@ fn activate(
 
 /// Disconnects the blocks above the last one that the active chain has in common with the branch of
 /// `target`, and commits that block as the tip.
-pub(crate) fn return_to_fork(
+pub fn return_to_fork(
     node: &mut Node,
     target: BlockId,
     observer: &dyn Observer,
@@ -188,7 +188,7 @@ fn is_high_enough(node: &Node) -> bool {
 
 /// The blocks after `fork` up to `best`, or up to the height to stop at; none above one that is not
 /// available.
-pub(crate) fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
+pub fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let Some(top) = node.tree.ancestor(best, top) else { return Vec::new() };
     let branch = node.tree.ancestors(top).take_while(|id| *id != fork);
@@ -199,7 +199,7 @@ pub(crate) fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
 }
 
 /// Connects the blocks of `steps`, the first of which builds on the tip.
-pub(crate) fn connect(
+pub fn connect(
     node: &mut Node,
     steps: &[Step],
     observer: &dyn Observer,

@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 use super::pipeline::Workers;
 use crate::coins::{Coin, Lookup, Overwrite};
 use crate::disk::StoreError;
+use crate::node::assumevalid::Assumed;
+use crate::node::block::prepare::Prepared;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::{BlockFault, Step};
+use crate::node::block::validate::{BranchTimes, Validation};
+use crate::node::clock::{Stage, Wait};
+use crate::node::commit::Ledger;
+use crate::node::outcome::Counts;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::sources::Place;
 use crate::rules::{Bip30Check, RuleError, bip30_check};
-use crate::sync::assumevalid::Assumed;
-use crate::sync::block::prepare::Prepared;
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::block::validate::{BranchTimes, Validation};
-use crate::sync::clock::{Stage, Wait};
-use crate::sync::commit::Ledger;
-use crate::sync::outcome::Counts;
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::sources::Place;
 use crate::wire::OutPoint;
 
 /// The time between two lines of the log about stages and queues.
 const BENCH_EVERY: Duration = Duration::from_secs(10);
 
 /// How a run of the pipeline ended.
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Every step is connected.
     Done,
     /// Somebody asked to stop.

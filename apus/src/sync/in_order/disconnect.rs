@@ -4,11 +4,11 @@
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::StoreError;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::{BlockFault, Step};
+use crate::node::commit::Ledger;
+use crate::node::sources::Place;
 use crate::rules::{is_bip30_repeat, is_bip30_unspendable};
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::commit::Ledger;
-use crate::sync::sources::Place;
 use crate::wire::{BlockView, OutPoint, TxView, is_unspendable};
 
 /// What became of the tip.

@@ -22,13 +22,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, sele
 
 use crate::coins::Coin;
 use crate::disk::{StoreError, Watch};
-use crate::sync::block::prepare::Prepared;
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::block::validate::Validation;
-use crate::sync::clock::Stage;
-use crate::sync::commit_job::CommitJob;
-use crate::sync::threads;
+use crate::node::block::prepare::Prepared;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::{BlockFault, Step};
+use crate::node::block::validate::Validation;
+use crate::node::clock::Stage;
+use crate::node::commit_job::CommitJob;
+use crate::node::threads;
 use crate::wire::OutPoint;
 
 /// The most blocks by which workers may be ahead of the connector: at 2 MB each with their offsets,
@@ -64,7 +64,7 @@ enum Event {
 }
 
 /// The connector's ends of the queues.
-pub(crate) struct Workers<'w, 'a> {
+pub struct Workers<'w, 'a> {
     tickets: Sender<usize>,
     jobs: Sender<Arc<Validation>>,
     events: Receiver<Event>,
@@ -88,7 +88,7 @@ pub(crate) struct Workers<'w, 'a> {
 
 /// Runs `connect` with workers that make the blocks of `steps` ready ahead of it. All threads end
 /// with it; a merge of tables ends early when `stop` is raised.
-pub(crate) fn with_workers<'a, T>(
+pub fn with_workers<'a, T>(
     shared: &Shared<'a>,
     steps: &[Step],
     threads: usize,
@@ -435,12 +435,14 @@ mod tests {
 
     use super::*;
     use crate::disk::Disk;
+    use crate::node::Unobserved;
+    use crate::node::opened::Coins;
+    use crate::node::options::{Method, Options};
+    use crate::node::sources::{Place, SourcePlace};
     use crate::sync::in_order::activate::steps;
-    use crate::sync::node::Coins;
-    use crate::sync::options::{Method, Options};
-    use crate::sync::sources::{Place, SourcePlace};
+    use crate::sync::sync;
     use crate::sync::unfinished::open_node;
-    use crate::sync::{Unobserved, rewind, sync};
+    use crate::tools::rewind;
     use crate::wire::{Chain, Network};
 
     #[test]

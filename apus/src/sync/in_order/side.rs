@@ -7,15 +7,15 @@ use rayon::prelude::*;
 
 use crate::chain::BlockId;
 use crate::disk::StoreError;
+use crate::node::block::step::{BlockFault, Step};
+use crate::node::clock::Stage;
+use crate::node::mend::take_another_copy;
+use crate::node::opened::{Node, refusal};
+use crate::node::outcome::Activated;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::sources::{BlockBytes, Place};
+use crate::node::threads::CHECKED_AT_ONCE;
 use crate::rules::CheckedBlock;
-use crate::sync::block::step::{BlockFault, Step};
-use crate::sync::clock::Stage;
-use crate::sync::mend::take_another_copy;
-use crate::sync::node::{Node, refusal};
-use crate::sync::outcome::Activated;
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::sources::{BlockBytes, Place};
-use crate::sync::threads::CHECKED_AT_ONCE;
 
 /// Stores the blocks of sources that are on side branches, or behind a block that is missing, and
 /// break no rule that can be checked without coins, as Core does: a later block may make them part
@@ -23,7 +23,7 @@ use crate::sync::threads::CHECKED_AT_ONCE;
 ///
 /// # Errors
 /// The disk fails.
-pub(crate) fn store_side_branches(
+pub fn store_side_branches(
     node: &mut Node,
     observer: &dyn Observer,
     stop: &AtomicBool,

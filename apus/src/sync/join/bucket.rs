@@ -260,11 +260,11 @@ mod tests {
     use crate::disk::{Caching, Disk, Parts};
     use crate::hash::HashKey;
     use crate::join::{Layout, Memory, put_block_coins, put_late_coin};
-    use crate::sync::block::step::Step;
+    use crate::node::block::step::Step;
+    use crate::node::opened::Coins;
+    use crate::node::options::Options;
+    use crate::node::sources::Place;
     use crate::sync::join::plan::Plan;
-    use crate::sync::node::Coins;
-    use crate::sync::options::Options;
-    use crate::sync::sources::Place;
     use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 

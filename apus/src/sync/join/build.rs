@@ -11,23 +11,25 @@ use crate::chain::BlockId;
 use crate::coins::{Bulk, CoinsCache};
 use crate::disk::StoreError;
 use crate::leveldb::PendingTable;
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::Step;
-use crate::sync::block_peers::Wanted;
-use crate::sync::error::SyncError;
-use crate::sync::mend::take_another_copy;
-use crate::sync::node::Node;
-use crate::sync::outcome::Counts;
-use crate::sync::peers::store_left;
-use crate::sync::progress::Observer;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::Step;
+use crate::node::block_peers::Wanted;
+use crate::node::error::SyncError;
+use crate::node::mend::take_another_copy;
+use crate::node::opened::Node;
+use crate::node::outcome::Counts;
+use crate::node::progress::Observer;
+use crate::peers::store_left;
 use crate::sync::sealed::begun_again;
 
 /// How a join ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Joined {
-    /// The target is the tip. The outputs that the blocks of the join have made and not spent
-    /// amount to so many satoshi.
-    Done { left_amount: u64 },
+pub enum Joined {
+    /// The target is the tip.
+    Done {
+        /// The satoshis of all outputs that the blocks of the join have made and not spent.
+        left_amount: u64,
+    },
     /// Somebody asked to stop; what is done is saved.
     Stopped,
     /// The block at this height is damaged or invalid, or cannot be judged out of order. The block
@@ -41,7 +43,7 @@ pub(crate) enum Joined {
 ///
 /// # Errors
 /// The disk fails. No coins are committed then; stored blocks are kept.
-pub(crate) fn build(
+pub fn build(
     node: &mut Node,
     target: BlockId,
     spilled: &mut u64,
@@ -213,6 +215,6 @@ fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a
 ///
 /// # Errors
 /// The disk fails.
-pub(crate) fn forget(node: &mut Node) -> Result<(), StoreError> {
+pub fn forget(node: &mut Node) -> Result<(), StoreError> {
     Workspace::forget(node)
 }

@@ -10,13 +10,13 @@ use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use crate::coins::Coin;
 use crate::join::{BlockCoins, SpendSource};
+use crate::node::block::prepare::{CoinSource, Prepared};
+use crate::node::block::step::BlockFault;
+use crate::node::block::validate::check_spends;
+use crate::node::clock::Stage;
+use crate::node::sources::{BlockBytes, Place};
+use crate::node::threads::Crew;
 use crate::rules::CheckedBlock;
-use crate::sync::block::prepare::{CoinSource, Prepared};
-use crate::sync::block::step::BlockFault;
-use crate::sync::block::validate::check_spends;
-use crate::sync::clock::Stage;
-use crate::sync::sources::{BlockBytes, Place};
-use crate::sync::threads::Crew;
 use crate::wire::Cursor;
 
 /// What the threads of the last pass share.

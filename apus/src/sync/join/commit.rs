@@ -5,12 +5,12 @@ use super::plan::Plan;
 use super::state::{PairCounts, State};
 use crate::coins::Bulk;
 use crate::disk::StoreError;
+use crate::node::block::shared::Shared;
+use crate::node::clock::Stage;
+use crate::node::coin_count::CoinsAt;
+use crate::node::commit::Ledger;
 use crate::rules::subsidy;
 use crate::store::BlockStatus;
-use crate::sync::block::shared::Shared;
-use crate::sync::clock::Stage;
-use crate::sync::coin_count::CoinsAt;
-use crate::sync::commit::Ledger;
 
 /// Counts what was made against what was spent and is left.
 ///

@@ -21,10 +21,11 @@ use super::sequencer::Sequencer;
 use super::state::{SpanState, State};
 use super::workspace::Workspace;
 use crate::coins::Bulk;
-use crate::sync::block::shared::Shared;
-use crate::sync::commit::Ledger;
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::threads::{self, Crew};
+use crate::node::block::shared::Shared;
+use crate::node::commit::Ledger;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::threads;
+use crate::node::threads::Crew;
 
 /// Ranges of partitions that each worker matches: enough that all end at about the same time, and
 /// few enough that tables reach their full length.
@@ -238,7 +239,7 @@ impl<'a> Coordinator<'a> {
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
         let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let has_undo =
-            |step: &crate::sync::block::step::Step| ledger.record(step.id).undo_pos().is_some();
+            |step: &crate::node::block::step::Step| ledger.record(step.id).undo_pos().is_some();
         let checking = Checking {
             job: &job,
             queue: BlockQueue::new(&job, &state.dropped, state.checked),
@@ -388,11 +389,11 @@ impl<'a> Tracked<'a> {
 mod tests {
     use super::*;
     use crate::disk::{Disk, StoreError};
-    use crate::sync::block::step::Step;
-    use crate::sync::node::Coins;
-    use crate::sync::options::Options;
-    use crate::sync::progress::Unobserved;
-    use crate::sync::sources::{Place, SourcePlace};
+    use crate::node::block::step::Step;
+    use crate::node::opened::Coins;
+    use crate::node::options::Options;
+    use crate::node::progress::Unobserved;
+    use crate::node::sources::{Place, SourcePlace};
     use crate::sync::unfinished::open_node;
     use crate::wire::{Chain, Network};
 

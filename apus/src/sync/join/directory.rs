@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::saved::Saved;
 use crate::disk::{Disk, StoreError};
-use crate::sync::options::Options;
+use crate::node::options::Options;
 use crate::sync::summary::{JoinPass, SavedJoin};
 
 /// The file of records and spent coins in the directory for temporary files.
@@ -68,14 +68,14 @@ pub(super) fn load(disk: &Disk, options: &Options) -> Result<Option<Saved>, Stor
 
 /// The tables of an interrupted join that are not committed yet, which opening the chainstate must
 /// not remove.
-pub(crate) fn pending_tables(disk: &Disk, options: &Options) -> Result<Vec<u64>, StoreError> {
+pub fn pending_tables(disk: &Disk, options: &Options) -> Result<Vec<u64>, StoreError> {
     let saved = load(disk, options)?;
     let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
     Ok(tables.iter().map(|table| table.number).collect())
 }
 
 /// How far an interrupted join is; `None` if there is none.
-pub(crate) fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, StoreError> {
+pub fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, StoreError> {
     Ok(load(disk, options)?.map(|saved| {
         let state = &saved.state;
         let total = state.spans.last().map_or(0, |span| span.end);

@@ -1,7 +1,7 @@
 //! The ways in which a join fails.
 
 use crate::disk::StoreError;
-use crate::sync::block::step::{BlockFault, Step};
+use crate::node::block::step::{BlockFault, Step};
 
 /// Why a pass of the join cannot go on.
 pub(super) enum Fault {

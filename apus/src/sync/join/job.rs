@@ -6,8 +6,8 @@ use super::plan::Plan;
 use crate::disk::Parts;
 use crate::hash::HashKey;
 use crate::join::{Layout, Memory};
+use crate::node::block::shared::Shared;
 use crate::rules::BlockContext;
-use crate::sync::block::shared::Shared;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Job<'a> {

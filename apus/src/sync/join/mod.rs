@@ -23,11 +23,11 @@
 
 mod base;
 mod bucket;
-pub(super) mod build;
+pub mod build;
 mod check;
 mod commit;
 mod coordinator;
-pub(super) mod directory;
+pub mod directory;
 mod fault;
 mod job;
 mod notes;
@@ -37,7 +37,7 @@ mod read;
 mod saved;
 mod sequencer;
 mod state;
-pub(super) mod workspace;
+pub mod workspace;
 
 #[cfg(feature = "internals")]
 pub use saved::rewrite_join_progress;

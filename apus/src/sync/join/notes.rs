@@ -5,12 +5,12 @@ use crate::coins::{Compressed, decompress_amount, take_compressed};
 use crate::hash::Hash;
 use crate::join::{BlockCoins, InputNotes, SpendSource, TxNotes};
 use crate::leveldb::append_short;
+use crate::node::block::validate::BranchTimes;
+use crate::node::sources::BlockBytes;
 use crate::rules::{
     BlockContext, CheckedBlock, FactSpends, InputFacts, RuleError, SigopCosts, SpentAs, SpentCoin,
     TxFacts, script_flags,
 };
-use crate::sync::block::validate::BranchTimes;
-use crate::sync::sources::BlockBytes;
 use crate::wire::{Cursor, InputView, ParseError, ScriptFlags, put_compact_size, put_varint};
 
 /// Takes notes of one block after the other, of each all transactions and inputs in order.

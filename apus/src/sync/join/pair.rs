@@ -17,7 +17,7 @@ use crate::disk::{PartBuffer, StoreError};
 use crate::join::{
     BatchWriter, Damaged, Layout, MatchedOutput, Matcher, Spend, Taken, put_late_coin,
 };
-use crate::sync::clock::Stage;
+use crate::node::clock::Stage;
 use crate::wire::{Cursor, OutPoint, put_varint};
 
 /// A thread of the second pass.

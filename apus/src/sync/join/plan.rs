@@ -2,11 +2,11 @@
 
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::join::BlockKind;
+use crate::node::assumevalid::Assumed;
+use crate::node::block::step::Step;
+use crate::node::block::validate::BranchTimes;
+use crate::node::opened::{Node, step};
 use crate::rules::{Bip30Check, bip30_check, is_bip30_repeat};
-use crate::sync::assumevalid::Assumed;
-use crate::sync::block::step::Step;
-use crate::sync::block::validate::BranchTimes;
-use crate::sync::node::{Node, step};
 
 /// The blocks of a join, from the one after the chainstate's best block on.
 pub(super) struct Plan {

@@ -15,12 +15,12 @@ use crate::join::{
     BatchWriter, BlockCoins, BlockKind, Created, Layout, Met, Spend, SpendSource, TxLeft, Window,
     put_block_coins, put_spend, put_tx,
 };
+use crate::node::block::step::Step;
+use crate::node::clock::Stage;
+use crate::node::outcome::Counts;
+use crate::node::sources::{BlockBytes, Place};
 use crate::rules::CheckedBlock;
 use crate::store::{FlatFilePos, Lane};
-use crate::sync::block::step::Step;
-use crate::sync::clock::Stage;
-use crate::sync::outcome::Counts;
-use crate::sync::sources::{BlockBytes, Place};
 use crate::wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 
 /// How many inputs ahead of the one that is met memory is asked for: three times as many that of

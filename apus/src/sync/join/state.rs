@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::join::Span;
 use crate::leveldb::PendingTable;
+use crate::node::outcome::Counts;
 use crate::store::FlatFilePos;
-use crate::sync::outcome::Counts;
 
 /// What the passes have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

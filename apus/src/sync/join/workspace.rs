@@ -12,15 +12,14 @@ use crate::chain::{BlockId, Tree};
 use crate::disk::{Caching, Disk, Parts, StoreError};
 use crate::hash::{Hash, HashKey, Sha256d};
 use crate::join::{Layout, Memory, cut};
+use crate::node::commit::Ledger;
+use crate::node::opened::Node;
+use crate::node::options::Options;
+use crate::node::progress::Observer;
+use crate::node::words::size;
+use crate::node::{space, threads};
 use crate::store::IndexRecord;
-use crate::sync::commit::Ledger;
-use crate::sync::node::Node;
-use crate::sync::options::Options;
-use crate::sync::progress::Observer;
 use crate::sync::sealed::{begun_again, unreadable};
-use crate::sync::space;
-use crate::sync::threads;
-use crate::sync::words::size;
 
 /// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
 /// reach the disk.
@@ -222,10 +221,7 @@ impl Workspace {
 ///
 /// # Errors
 /// The disk fails.
-pub(crate) fn saved_target(
-    node: &Node,
-    target: BlockId,
-) -> Result<Option<SavedTarget>, StoreError> {
+pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>, StoreError> {
     let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
     let Some(found) = node.tree.find(&saved.key.target) else { return Ok(None) };
     let height = node.tree.node(found).height;
@@ -243,7 +239,7 @@ pub(crate) fn saved_target(
 ///
 /// # Errors
 /// The disk fails.
-pub(crate) fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
+pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
     let (tree, tip) = (&node.tree, node.tree.node(node.tip()).height);
     let end = tip + saved.state.spans.last().map_or(0, |span| span.end) as u32;
@@ -266,7 +262,7 @@ pub(crate) fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
 
 /// What an interrupted join was about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SavedTarget {
+pub struct SavedTarget {
     /// The last block of the join.
     pub target: BlockId,
     /// Share of the work that is done, from 0 to 1.

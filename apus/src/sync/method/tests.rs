@@ -4,14 +4,14 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::chain::ActiveChain;
 use crate::disk::Disk;
+use crate::node::error::ErrorKind;
+use crate::node::opened::Coins;
+use crate::node::options::Options;
+use crate::node::progress::Unobserved;
+use crate::node::scan::{open_sources, scan_into_node};
 use crate::store::BlockStatus;
 use crate::swiftsync::hints::{Format, encoder};
-use crate::sync::error::ErrorKind;
 use crate::sync::hints_file::HintsFile;
-use crate::sync::node::Coins;
-use crate::sync::options::Options;
-use crate::sync::progress::Unobserved;
-use crate::sync::scan::{open_sources, scan_into_node};
 use crate::sync::unfinished::open_node;
 use crate::testdata::data;
 use crate::wire::{Chain, Network};
@@ -101,7 +101,7 @@ fn stored_blocks_count_with_their_own_bytes() {
     let mut node = node(place.path(), Method::Auto);
     let in_source = Waiting::of(&node).unwrap().bytes;
     let steps: Vec<_> =
-        (1..=HEIGHT).map(|height| crate::sync::node::step(&node, block(&node, height))).collect();
+        (1..=HEIGHT).map(|height| crate::node::opened::step(&node, block(&node, height))).collect();
     let (shared, ledger) = node.split();
     for step in steps.into_iter().flatten() {
         let checked = shared.checked(step).ok().unwrap();
@@ -110,7 +110,7 @@ fn stored_blocks_count_with_their_own_bytes() {
     let (files, records) = (node.files.infos(), &node.ledger.records);
     assert_eq!(files[0].blocks, HEIGHT + 1);
     // Of a node that was opened with them.
-    let sizes = crate::sync::stored_sizes::StoredSizes::of(records, &files);
+    let sizes = crate::node::stored_sizes::StoredSizes::of(records, &files);
     let stored = (1..=HEIGHT).map(|height| sizes.get(block(&node, height)).unwrap());
     assert_eq!(stored.sum::<u64>(), in_source);
 }
@@ -122,7 +122,7 @@ fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
     let waiting = Waiting::of(&node).unwrap();
     let tables = |node: &Node| node.growth.tables(waiting.bytes);
     let before = tables(&node);
-    crate::sync::waiting::learn_growth(&mut node);
+    crate::node::waiting::learn_growth(&mut node);
     let learned = tables(&node);
     // Nearly each of the 206 blocks leaves its coinbase's output.
     assert!(learned.least > 206 * 40 && learned.likely < 206 * 140, "{learned:?}");

@@ -16,12 +16,12 @@ use super::undo::{UndoAt, UndoWritten, external_coins};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
 use crate::hash::Elements;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::Step;
+use crate::node::block::validate::check_spends;
+use crate::node::sources::Place;
 use crate::store::{FlatFilePos, IndexRecord, UndoRecord};
 use crate::swiftsync::{Aggregate, Salt};
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::Step;
-use crate::sync::block::validate::check_spends;
-use crate::sync::sources::Place;
 
 /// The largest number of combinations that are tried. Each has one chance in 2^256 to make the sums
 /// agree though the coins do not.

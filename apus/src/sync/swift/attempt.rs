@@ -14,16 +14,16 @@ use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
 use super::unspent::{Opened, Reading};
+use crate::node::block::shared::Shared;
+use crate::node::checked::Checked;
+use crate::node::coin_count::CoinsAt;
+use crate::node::commit::Ledger;
+use crate::node::opened::Node;
+use crate::node::outcome::{Activated, Counts};
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::tables::{Tables, WRITERS_PER_CORE, Writing};
 use crate::swiftsync::Aggregate;
-use crate::sync::block::shared::Shared;
-use crate::sync::checked::Checked;
 use crate::sync::claim::Claim;
-use crate::sync::coin_count::CoinsAt;
-use crate::sync::commit::Ledger;
-use crate::sync::node::Node;
-use crate::sync::outcome::{Activated, Counts};
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::tables::{Tables, WRITERS_PER_CORE, Writing};
 
 /// Of the memory for cached coins, the share that a snapshot's coins may take until they are
 /// proved: what the coins to be written leave.
@@ -199,8 +199,8 @@ fn complete<A: Aggregate>(
 /// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
 ///
 /// # Errors
-/// As for [`attempt`].
-pub(crate) fn verify<A: Aggregate>(
+/// As for a SwiftSync that is attempted.
+pub fn verify<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,

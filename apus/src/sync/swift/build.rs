@@ -9,18 +9,18 @@ use super::plan;
 use super::plan::{Mode, Plan};
 use crate::chain::BlockId;
 use crate::disk::StoreError;
+use crate::node::block::step::Step;
+use crate::node::error::SyncError;
+use crate::node::mend::take_another_copy;
+use crate::node::opened::{Node, step};
+use crate::node::options::AggregateKind;
+use crate::node::outcome::Activated;
+use crate::node::progress::Observer;
+use crate::node::sources::Place;
+use crate::peers::{download, store_left_from};
 use crate::swiftsync::{MuHashAggregate, SumAggregate};
-use crate::sync::block::step::Step;
 use crate::sync::claim::Claim;
-use crate::sync::error::SyncError;
-use crate::sync::mend::take_another_copy;
-use crate::sync::node::{Node, step};
-use crate::sync::options::AggregateKind;
-use crate::sync::outcome::Activated;
-use crate::sync::peers::{download, store_left_from};
-use crate::sync::progress::Observer;
 use crate::sync::sealed::begun_again;
-use crate::sync::sources::Place;
 use crate::sync::summary::SavedBlocks;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
@@ -31,7 +31,7 @@ use crate::sync::summary::SavedBlocks;
 /// # Errors
 /// Hints, blocks or undo data are wrong, or do not reach as far as needed. No coins are committed
 /// then; stored blocks are kept.
-pub(crate) fn build(
+pub fn build(
     node: &mut Node,
     claim: &Claim,
     observer: &dyn Observer,
@@ -171,7 +171,7 @@ fn may_have_another_copy(node: &Node, step: &Step) -> bool {
 }
 
 /// How much of a SwiftSync is saved.
-pub(crate) fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
+pub fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
     let saved = saved(node, claim)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
     Ok(SavedBlocks { done, total: claim.height(&node.tree).unwrap_or(0) })
@@ -184,13 +184,13 @@ fn is_of_claim(error: &SyncError) -> bool {
 
 /// Whether the tip is at the height of the hints or the snapshot or above, so that they are of no
 /// more use.
-pub(crate) fn is_past(node: &Node, claim: &Claim) -> bool {
+pub fn is_past(node: &Node, claim: &Claim) -> bool {
     let wanted = claim.height(&node.tree);
     node.ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
 }
 
 /// Whether there are coins already, but not up to the height of the hints or the snapshot:
 /// SwiftSync then builds a whole new set next to them.
-pub(crate) fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
+pub fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
     node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
 }

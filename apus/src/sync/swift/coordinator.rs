@@ -23,10 +23,11 @@ use super::tally::Gathered;
 use super::undo::UndoWritten;
 use super::worker::Worker;
 use crate::disk::Disk;
+use crate::node::commit::Ledger;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::threads;
+use crate::node::threads::Crew;
 use crate::swiftsync::Aggregate;
-use crate::sync::commit::Ledger;
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::threads::{self, Crew};
 
 /// How the work on all blocks ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +45,7 @@ pub(super) struct Saving<'a> {
     pub disk: &'a Disk,
     pub path: PathBuf,
     /// Time from one save to the next
-    /// ([`Options::save_every`](crate::sync::options::Options::save_every)).
+    /// ([`Options::save_every`](crate::node::options::Options::save_every)).
     pub every: Duration,
 }
 
@@ -204,14 +205,14 @@ fn work_until<A: Aggregate>(job: &Job, crew: &Crew<FinishedBlock>) -> Result<Gat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::block::step::Step;
+    use crate::node::opened::Coins;
+    use crate::node::options::Options;
+    use crate::node::progress::Unobserved;
+    use crate::node::sources::{Place, SourcePlace};
     use crate::swiftsync::hints::{Format, encoder};
     use crate::swiftsync::{Salt, SumAggregate};
-    use crate::sync::block::step::Step;
     use crate::sync::hints_file::HintsFile;
-    use crate::sync::node::Coins;
-    use crate::sync::options::Options;
-    use crate::sync::progress::Unobserved;
-    use crate::sync::sources::{Place, SourcePlace};
     use crate::sync::swift::plan::{Mode, Plan};
     use crate::sync::swift::unspent::Unspent;
     use crate::sync::unfinished::open_node;

@@ -16,14 +16,15 @@ use super::job::Job;
 use super::plan::Plan;
 use super::unspent::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
 use crate::coins::{Coin, SnapshotFile, SnapshotReadError};
+use crate::node::differ::{CoinDifference, DifferenceKind, Differences};
+use crate::node::opened::Node;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::sources::BlockBytes;
+use crate::node::threads;
+use crate::node::threads::Crew;
 use crate::rules::CheckedBlock;
 use crate::swiftsync::Salt;
 use crate::sync::claim::Claim;
-use crate::sync::differ::{CoinDifference, DifferenceKind, Differences};
-use crate::sync::node::Node;
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::sources::BlockBytes;
-use crate::sync::threads::{self, Crew};
 use crate::sync::unspent::BlockCoins;
 use crate::wire::OutPoint;
 
@@ -37,7 +38,7 @@ const GROUPS_NAMED_MAX: usize = 256;
 ///
 /// # Errors
 /// A block cannot be read, or the claim is so damaged that its coins cannot be told.
-pub(crate) fn differences(
+pub fn differences(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,

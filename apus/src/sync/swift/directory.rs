@@ -4,25 +4,25 @@ use std::path::{Path, PathBuf};
 
 use super::saved::Saved;
 use crate::disk::{Disk, StoreError};
+use crate::node::opened::Node;
 use crate::sync::claim::Claim;
-use crate::sync::node::Node;
 
 /// The directory, next to Core's `chainstate`, that a SwiftSync works in.
 pub const DIRECTORY: &str = "swiftsync";
 
 /// Removes what an interrupted SwiftSync has left.
-pub(crate) fn forget(node: &Node) -> Result<(), StoreError> {
+pub fn forget(node: &Node) -> Result<(), StoreError> {
     remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
 }
 
 /// The number of blocks that an interrupted SwiftSync has done and saved; `None` if there is none.
-pub(crate) fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
+pub fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
     let bytes = disk.read(saved_path(&network_dir.join(DIRECTORY)))?;
     Ok(bytes.and_then(|bytes| Some(Saved::parse(&bytes)?.blocks_done())))
 }
 
 /// Removes the directory of a SwiftSync and all files in it, if it exists.
-pub(crate) fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
+pub fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
     if !directory.is_dir() {
         return Ok(());
     }
@@ -46,6 +46,6 @@ pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, Store
 }
 
 /// The file that progress is saved in.
-pub(crate) fn saved_path(directory: &Path) -> PathBuf {
+pub fn saved_path(directory: &Path) -> PathBuf {
     directory.join("progress")
 }

@@ -6,19 +6,19 @@ use super::directory::DIRECTORY;
 use crate::chain::BlockId;
 use crate::coins::SnapshotError;
 use crate::disk::StoreError;
+use crate::node::block::step::{BlockFault, Step};
+use crate::node::error::SyncError;
+use crate::node::mend::stored_damage;
+use crate::node::opened::Node;
+use crate::node::outcome::Refusal;
+use crate::node::sources::Place;
+use crate::node::tables::TablesError;
 use crate::rules::RuleError;
 use crate::swiftsync::HintsError;
-use crate::sync::block::step::{BlockFault, Step};
 use crate::sync::claim::Claim;
-use crate::sync::error::SyncError;
-use crate::sync::mend::stored_damage;
-use crate::sync::node::Node;
-use crate::sync::outcome::Refusal;
-use crate::sync::sources::Place;
-use crate::sync::tables::TablesError;
 
 /// Why a SwiftSync cannot go on.
-pub(crate) enum Fault {
+pub enum Fault {
     /// The disk is to blame.
     Store(StoreError),
     /// The hints are to blame.
@@ -32,7 +32,14 @@ pub(crate) enum Fault {
     /// No undo data was found for the block at this height, and maybe for others above it.
     NoUndo(u32, StoreError),
     /// The undo data of a block is damaged, or another block's.
-    Undo { id: BlockId, path: PathBuf, what: String },
+    Undo {
+        /// The block.
+        id: BlockId,
+        /// The rev file.
+        path: PathBuf,
+        /// What is wrong with its undo data.
+        what: String,
+    },
     /// The chain as a whole is to blame, or cannot be judged out of order.
     Chain(String),
     /// There is too little memory to begin.
@@ -133,7 +140,7 @@ impl From<TablesError> for Fault {
 
 fn refused(node: &Node, step: Step, reason: String) -> SyncError {
     let height = node.tree.node(step.id).height;
-    let mut refusal = crate::sync::node::refusal(node, &step, reason);
+    let mut refusal = crate::node::opened::refusal(node, &step, reason);
     if let Place::Stored(_) = step.place {
         refusal.reason = format!("at height {height}: {}", refusal.reason);
     }

@@ -8,12 +8,12 @@ use super::undo::UndoWritten;
 use super::unspent::Unspent;
 use crate::coins::{Bulk, SnapshotError};
 use crate::hash::Hash;
+use crate::node::block::shared::Shared;
+use crate::node::clock::Stage;
+use crate::node::commit::Ledger;
 use crate::rules::subsidy;
 use crate::store::BlockStatus;
 use crate::swiftsync::{Aggregate, HintsError};
-use crate::sync::block::shared::Shared;
-use crate::sync::clock::Stage;
-use crate::sync::commit::Ledger;
 
 /// The proof: every output that was created and is not hinted as unspent was spent exactly once,
 /// and what is unspent is no more than the subsidies.

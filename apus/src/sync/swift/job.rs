@@ -8,13 +8,13 @@ use super::plan::Plan;
 use super::recent::Recent;
 use super::unspent::Unspent;
 use crate::coins::Survivors;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::Step;
+use crate::node::block::validate::BranchTimes;
+use crate::node::block_peers::Wanted;
+use crate::node::sources::Place;
 use crate::store::FlatFilePos;
 use crate::swiftsync::Salt;
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::Step;
-use crate::sync::block::validate::BranchTimes;
-use crate::sync::block_peers::Wanted;
-use crate::sync::sources::Place;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Job<'a> {

@@ -10,20 +10,20 @@
 //! ```
 
 mod alternatives;
-pub(super) mod attempt;
-pub(super) mod build;
+pub mod attempt;
+pub mod build;
 mod coordinator;
-pub(super) mod differences;
-pub(super) mod directory;
-pub(super) mod fault;
+pub mod differences;
+pub mod directory;
+pub mod fault;
 mod finish;
 mod hinted;
 mod job;
-pub(super) mod plan;
+pub mod plan;
 mod recent;
 mod resume;
 mod saved;
-pub(super) mod tally;
+pub mod tally;
 mod undo;
 mod unspent;
 mod vouched;

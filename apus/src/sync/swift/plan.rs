@@ -9,14 +9,14 @@ use super::vouched::vouched_for;
 use crate::chain::{ActiveChain, BlockId, Tree};
 use crate::disk::StoreError;
 use crate::hash::Hash;
+use crate::node::block::check::History;
+use crate::node::block::step::Step;
+use crate::node::error::SyncError;
+use crate::node::opened::Node;
+use crate::node::options::{AssumeValid, Prune};
+use crate::node::sources::Place;
 use crate::rules::{Bip30Check, bip30_check, bip30_overwritten_after};
-use crate::sync::block::check::History;
-use crate::sync::block::step::Step;
 use crate::sync::claim::Claim;
-use crate::sync::error::SyncError;
-use crate::sync::node::Node;
-use crate::sync::options::{AssumeValid, Prune};
-use crate::sync::sources::Place;
 use crate::wire::Network;
 
 /// Blocks below the hints' height that get undo data in any case: Core never asks for more
@@ -25,7 +25,7 @@ pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 
 /// What is proved, and what is summed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// The blocks are assumed valid, except for rules that need no coins; outpoints are summed.
     AssumeValid,
     /// Every rule and script is checked with the coins of undo data; outpoints with coins are
@@ -34,15 +34,18 @@ pub(crate) enum Mode {
 }
 
 /// The blocks that one SwiftSync works through.
-pub(crate) struct Plan {
+pub struct Plan {
+    /// What is checked and summed.
     pub mode: Mode,
     /// The block at the hints' height, and its ancestors.
     pub target: BlockId,
+    /// The blocks up to the target.
     pub chain: ActiveChain,
     /// The blocks from height 1 to the target's, in the order in which they lie in the files.
     pub steps: Vec<Step>,
     /// For each step, where the coins that its block spends are; nothing for [`Mode::AssumeValid`].
     pub undo: Vec<UndoAt>,
+    /// Copies of blocks next to which there is undo data.
     pub undo_copies: UndoCopies,
     /// The lowest height whose block is stored if it is not yet: those below would be deleted again
     /// (`--prune`). 0 if nothing is deleted meanwhile.
@@ -160,7 +163,7 @@ impl Plan {
 ///
 /// # Errors
 /// The hints go beyond the headers, or nobody vouches for the blocks.
-pub(crate) fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
+pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
     let best = node.tree.best_header();
     let best_height = node.tree.node(best).height;
     let Some(height) = claim.height(&node.tree) else {
@@ -239,7 +242,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
     let height = chain.height().unwrap_or(0);
     let ids = (1..=height).filter_map(|height| chain.at(height));
     ids.map(|id| {
-        crate::sync::node::step(node, id).ok_or_else(|| {
+        crate::node::opened::step(node, id).ok_or_else(|| {
             let missing = node.tree.node(id);
             Fault::Usage(format!(
                 "block {} at height {} is in no source and not in the data directory: SwiftSync \

@@ -17,12 +17,12 @@ use super::undo::UndoWritten;
 use crate::chain::BlockId;
 use crate::coins::Coin;
 use crate::hash::Hash;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::Step;
+use crate::node::block::validate::{BranchTimes, check_spends};
+use crate::node::opened::{Node, step};
+use crate::node::sources::Place;
 use crate::store::{FlatFilePos, IndexRecord, UndoRecord};
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::Step;
-use crate::sync::block::validate::{BranchTimes, check_spends};
-use crate::sync::node::{Node, step};
-use crate::sync::sources::Place;
 use crate::wire::{Cursor, OutPoint, put_compact_size};
 
 /// Bits of the filter of txids. 288 full blocks spend from at most 3 million transactions; then one

@@ -13,15 +13,15 @@ use super::tally::Gathered;
 use super::undo::UndoWritten;
 use crate::coins::{SavedSurvivors, Survivors};
 use crate::disk::{Disk, StoreError};
+use crate::node::block::step::Step;
+use crate::node::opened::Node;
+use crate::node::progress::Observer;
+use crate::node::resources::SwiftShare;
+use crate::node::sources::Place;
+use crate::node::threads;
 use crate::swiftsync::{Aggregate, Salt};
-use crate::sync::block::step::Step;
 use crate::sync::claim::Claim;
-use crate::sync::node::Node;
-use crate::sync::progress::Observer;
-use crate::sync::resources::SwiftShare;
 use crate::sync::sealed::{begun_again, unreadable};
-use crate::sync::sources::Place;
-use crate::sync::threads;
 
 /// Of the memory for cached coins, the share that coins to be written may take; the rest is for
 /// the blocks under way and for building tables.

@@ -2,8 +2,8 @@
 
 use crate::coins::Coin;
 use crate::hash::{Elements, Hash};
+use crate::node::outcome::Counts;
 use crate::swiftsync::{Aggregate, Salt};
-use crate::sync::outcome::Counts;
 use crate::wire::OutPoint;
 
 /// What workers have gathered for the proof.
@@ -28,11 +28,12 @@ impl<A: Aggregate> Gathered<A> {
 
 /// Counts and amounts that are summed next to the aggregate.
 #[derive(Clone, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// The number of unspent outputs.
     pub coins: u64,
     /// Their amounts, in satoshi.
     pub amount: u64,
+    /// The work that was done.
     pub counts: Counts,
     /// Txids and heights of the coinbases that only BIP30 keeps from coming twice.
     pub coinbases: Vec<(Hash, u32)>,

@@ -10,17 +10,17 @@ use super::fault::Fault;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::{Disk, StoreError};
+use crate::node::block::prepare::{CoinSource, Prepared};
+use crate::node::block::shared::Shared;
+use crate::node::block::step::Step;
+use crate::node::block::validate::Refused;
+use crate::node::clock::Stage;
+use crate::node::opened::Node;
 use crate::store::{FlatFilePos, IndexDb, UndoFile};
-use crate::sync::block::prepare::{CoinSource, Prepared};
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::Step;
-use crate::sync::block::validate::Refused;
-use crate::sync::clock::Stage;
-use crate::sync::node::Node;
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum UndoAt {
+pub enum UndoAt {
     /// In the data directory.
     Stored(FlatFilePos),
     /// In the rev file next to the source file `file`; most likely it is the record `guess`.
@@ -38,7 +38,7 @@ pub(super) struct UndoWritten {
 
 /// The rev files of all sources, by the number of the source file that each is next to.
 #[derive(Default)]
-pub(crate) struct UndoCopies {
+pub struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
     /// For each block, by index, the source file and the record that a source's block index names.
     named: HashMap<usize, (u32, usize)>,

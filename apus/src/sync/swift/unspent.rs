@@ -13,14 +13,14 @@ use crate::coins::{
 };
 use crate::disk::SpillFile;
 use crate::hash::Hash;
+use crate::node::opened::Node;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::resources::mapped_bytes;
+use crate::node::threads;
 use crate::rules::MONEY_MAX;
 use crate::swiftsync::hints::Numbering;
 use crate::sync::claim::Claim;
 use crate::sync::hints_file::HintsFile;
-use crate::sync::node::Node;
-use crate::sync::progress::{Observer, Phase, Progress};
-use crate::sync::resources::mapped_bytes;
-use crate::sync::threads;
 use crate::sync::unspent::{BlockCoins, CoinsByHeight, HeightCollector, Matching};
 use crate::wire::OutPoint;
 

@@ -1,10 +1,10 @@
 //! The block up to which a SwiftSync of outpoints alone takes every block as valid.
 
 use crate::chain::{BlockId, Tree};
+use crate::node::assumevalid::is_buried;
+use crate::node::options::{AssumeValid, BURIED_SECONDS};
 use crate::rules::Work;
-use crate::sync::assumevalid::is_buried;
 use crate::sync::claim::Claim;
-use crate::sync::options::{AssumeValid, BURIED_SECONDS};
 
 /// The block at the claim's `height` up to which `option` assumes every block to be valid: the
 /// assumed block or an ancestor of it, if the best header has the network's minimum work. If the

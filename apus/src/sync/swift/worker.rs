@@ -13,17 +13,16 @@ use super::undo::UndoAt;
 use super::unspent::Scratch;
 use crate::coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use crate::hash::Elements;
+use crate::node::block::check::History;
+use crate::node::block::prepare::Prepared;
+use crate::node::block::step::Step;
+use crate::node::block::validate::{Validation, check_spends};
+use crate::node::clock::Stage;
+use crate::node::outcome::Counts;
+use crate::node::sources::{BlockBytes, Place};
 use crate::rules::CheckedBlock;
 use crate::store::{FlatFilePos, UndoRecord};
 use crate::swiftsync::Aggregate;
-use crate::sync::block::check::History;
-use crate::sync::block::prepare::Prepared;
-use crate::sync::block::step::Step;
-use crate::sync::block::validate::Validation;
-use crate::sync::block::validate::check_spends;
-use crate::sync::clock::Stage;
-use crate::sync::outcome::Counts;
-use crate::sync::sources::{BlockBytes, Place};
 
 /// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a, A> {

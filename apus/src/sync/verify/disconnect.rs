@@ -7,8 +7,8 @@ use super::examine::{BlockCoins, Examined};
 use super::report::{Damage, DamageList, Ended};
 use crate::coins::{Coin, CoinsCache, Lookup, Overwrite};
 use crate::disk::StoreError;
-use crate::sync::block::shared::Shared;
-use crate::sync::clock::Stage;
+use crate::node::block::shared::Shared;
+use crate::node::clock::Stage;
 use crate::wire::OutPoint;
 
 /// The blocks disconnected so far.

@@ -5,14 +5,14 @@ use super::report::Damage;
 use crate::chain::BlockId;
 use crate::coins::{Coin, for_each_spending_tx};
 use crate::disk::StoreError;
+use crate::node::block::check::{History, check_view, parse};
+use crate::node::block::prepare::{CoinSource, Prepared};
+use crate::node::block::shared::Shared;
+use crate::node::block::step::BlockFault;
+use crate::node::clock::Stage;
+use crate::node::sources::BlockBytes;
 use crate::rules::{CheckedBlock, is_bip30_unspendable};
 use crate::store::{FlatFilePos, IndexRecord};
-use crate::sync::block::check::{History, check_view, parse};
-use crate::sync::block::prepare::{CoinSource, Prepared};
-use crate::sync::block::shared::Shared;
-use crate::sync::block::step::BlockFault;
-use crate::sync::clock::Stage;
-use crate::sync::sources::BlockBytes;
 use crate::wire::OutPoint;
 
 /// What levels 0 to 2 find about a block.

@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::prelude::*;
 
-use super::block::shared::Shared;
-use super::block::step::Step;
-use super::commit::Ledger;
-use super::in_order::activate::connect;
-use super::in_order::connect::Outcome;
-use super::node::{Node, step};
-use super::outcome::Counts;
-use super::progress::{Observer, Phase, Progress};
-use super::resources;
-use super::sources::Place;
 use crate::chain::ActiveChain;
 use crate::disk::StoreError;
+use crate::node::block::shared::Shared;
+use crate::node::block::step::Step;
+use crate::node::commit::Ledger;
+use crate::node::opened::{Node, step};
+use crate::node::outcome::Counts;
+use crate::node::progress::{Observer, Phase, Progress};
+use crate::node::resources;
+use crate::node::sources::Place;
+use crate::sync::in_order::activate::connect;
+use crate::sync::in_order::connect::Outcome;
 use disconnect::Disconnector;
 use examine::{Examined, examine};
 pub use report::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
@@ -37,7 +37,7 @@ const CHUNK: u32 = 32;
 
 /// All levels that are asked for. The cache of coins then holds what level 3 has disconnected; at
 /// level 4 the ledger must be read only, and counts the blocks that were connected again.
-pub(super) fn all_levels(
+pub fn all_levels(
     node: &mut Node,
     asked: Verify,
     observer: &dyn Observer,

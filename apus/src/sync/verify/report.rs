@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::disk::StoreError;
 use crate::hash::Hash;
-use crate::sync::block::difference::ScriptDifference;
-use crate::sync::outcome::Counts;
+use crate::node::block::difference::ScriptDifference;
+use crate::node::outcome::Counts;
 
 /// What to verify (the arguments of Core's `verifychain`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +101,7 @@ pub enum Ended {
     /// The next block's undo data is not stored.
     NoUndo,
     /// The coins that it keeps in memory have reached
-    /// [`Options::dbcache_bytes`](crate::sync::Options::dbcache_bytes).
+    /// [`Options::dbcache_bytes`](crate::node::Options::dbcache_bytes).
     CacheFull,
     /// Something is damaged.
     Damaged,

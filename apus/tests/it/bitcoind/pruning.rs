@@ -6,10 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
+use apus::net::{PeerOptions, Target};
+use apus::node;
+use apus::node::{Method, Options, Phase, Progress, Prune, RuleGroup, Unobserved};
 use apus::store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
-use apus::sync::{
-    self, Method, Options, PeerOptions, Phase, Progress, Prune, RuleGroup, Target, Unobserved,
-};
+use apus::sync;
+use apus::tools;
 
 use super::daemon::{Daemon, program_in};
 use crate::pruned::{SPARE, files, options, sync_with, world};
@@ -40,7 +42,7 @@ fn json(text: &str) -> serde_json::Value {
 /// says are there. Mines a block.
 #[track_caller]
 fn assert_core_carries_on(bitcoind: &Path, place: &Place, options: &[&str]) {
-    let status = sync::status(&place.in_order()).unwrap();
+    let status = tools::status(&place.in_order()).unwrap();
     let muhash = place.muhash().0;
     let daemon = Daemon::start(bitcoind, place, options);
     let info = json(&daemon.ask(&["getblockchaininfo"]));
@@ -67,8 +69,8 @@ fn core_carries_on_with_what_was_pruned() {
         let place = world.place();
         let hints = (way == Method::SwiftSync).then(|| world.write_hints(&place, world.height()));
         let assumevalid = match way {
-            Method::SwiftSync => sync::AssumeValid::Block(world.tip()),
-            _ => sync::AssumeValid::Nothing,
+            Method::SwiftSync => node::AssumeValid::Block(world.tip()),
+            _ => node::AssumeValid::Nothing,
         };
         let target = options(&place, Some(Prune::Target(SPARE)));
         let target = Options { method: way, hints, assumevalid, ..target };
@@ -76,7 +78,7 @@ fn core_carries_on_with_what_was_pruned() {
         assert!(summary.pruned.unwrap().blocks_from > 200, "{way:?}");
         assert_core_carries_on(&bitcoind, &place, &SMALL);
         // And back: the block that was mined is there, and the next one comes from a file.
-        let height = sync::status(&target).unwrap().height;
+        let height = tools::status(&target).unwrap().height;
         assert_eq!(height, world.height() + 1, "{way:?}");
         let again = Options { hints: None, method: Method::InOrder, ..target };
         let summary = sync::sync(&again, &[], &Unobserved, &Default::default()).unwrap();
@@ -210,7 +212,7 @@ fn the_same_files_go_as_with_core() {
         let is_pruned = files(&ours) != files(&base);
         if is_pruned {
             assert_eq!(index_of(&ours), index_of(&theirs), "{height}");
-            let status = sync::status(&ours.in_order()).unwrap();
+            let status = tools::status(&ours.in_order()).unwrap();
             assert_eq!(i64::from(status.blocks_from), answer + 1, "{height}");
         }
         // What Core has pruned, Apus carries on with.

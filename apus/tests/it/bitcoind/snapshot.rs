@@ -2,7 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Unobserved};
+use apus::node::Unobserved;
+use apus::tools;
 use apus::wire::Chain as Network;
 
 use super::daemon::{Daemon, program_in};
@@ -40,7 +41,7 @@ fn byte_for_byte_those_of_core_at_the_tip_and_below() {
         let out = place.root().join("utxo.dat");
         let stop = AtomicBool::new(false);
         let summary =
-            sync::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop)
+            tools::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop)
                 .unwrap();
         assert_eq!(answer["coins_written"], summary.coins, "height {height}");
         assert_eq!(answer["base_hash"], summary.base.to_string(), "height {height}");

@@ -6,10 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use apus::hash::Hash;
-use apus::sync::{
-    self, AssumeValid, Method, Options, PeerOptions, Phase, Progress, Prune, SNAPSHOT_DIRECTORY,
-    SnapshotStatus, Status, Target, Unobserved,
+use apus::net::{PeerOptions, Target};
+use apus::node::{
+    AssumeValid, Method, Options, Phase, Progress, Prune, SNAPSHOT_DIRECTORY, Unobserved,
 };
+use apus::sync;
+use apus::tools;
+use apus::tools::{SnapshotStatus, Status};
 
 use super::daemon::{Daemon, program_in};
 use crate::support::Place;
@@ -35,7 +38,7 @@ fn left_by_core(bitcoind: &Path, listed: &Listed, on_top: usize) -> Place {
 }
 
 fn status(place: &Place) -> Status {
-    sync::status(&place.options()).unwrap()
+    tools::status(&place.options()).unwrap()
 }
 
 fn run(options: &Options, sources: &[PathBuf]) -> sync::Summary {
@@ -256,7 +259,7 @@ fn core_goes_on_after_old_blocks_are_pruned() {
         let summary = run(&options, &[place.write("most", &world.blocks[..=298])]);
         assert_eq!(summary.height, 298, "{prune:?}");
         if prune == Prune::Manual {
-            sync::prune(&options, 7).unwrap();
+            tools::prune(&options, 7).unwrap();
         }
         assert!(!place.network_dir().join("blocks/blk00000.dat").exists(), "{prune:?}");
         assert!(status(&place).snapshot.is_some(), "{prune:?}");
@@ -438,7 +441,7 @@ fn headers_for_a_snapshot_come_from_core() {
     let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
     let options = Options { peers, ..place.options() };
     let stop = AtomicBool::new(false);
-    let loaded = sync::load_snapshot(&options, &out, &[], &Unobserved, &stop).unwrap();
+    let loaded = tools::load_snapshot(&options, &out, &[], &Unobserved, &stop).unwrap();
     assert_eq!(loaded.base, listed.world.tip());
     server.stop();
     assert_core_starts(&bitcoind, &place, 0, Some(listed.height()));

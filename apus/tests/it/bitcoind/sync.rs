@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
-use apus::sync::{AssumeValid, Method, Options, PeerOptions, Target};
+use apus::net::{PeerOptions, Target};
+use apus::node::{AssumeValid, Method, Options};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, program_in};

@@ -1,6 +1,8 @@
 //! `apus verify` and `verifychain` on the same directories, sound and damaged.
 
-use apus::sync::{self, Unobserved, Verify};
+use apus::node::Unobserved;
+use apus::sync::Verify;
+use apus::tools;
 use apus_testchain::{Rng, rounds};
 
 use super::daemon::{Daemon, program_in};
@@ -15,7 +17,7 @@ const UNCHECKED: [&str; 2] = ["-checkblocks=1", "-checklevel=0"];
 /// `true`.
 fn passes(place: &Place, level: u8, blocks: u32) -> bool {
     let asked = Verify { level, blocks };
-    let found = sync::verify(&place.options(), asked, &Unobserved, &Default::default()).unwrap();
+    let found = tools::verify(&place.options(), asked, &Unobserved, &Default::default()).unwrap();
     found.is_sound() && found.is_complete()
 }
 

@@ -1,7 +1,7 @@
 //! Damage to what a join has saved, and to blocks that it has read, between two runs.
 
 use apus::disk::Disk;
-use apus::sync::{AssumeValid, Method, Options, Phase};
+use apus::node::{AssumeValid, Method, Options, Phase};
 use apus::wire::Chain as Network;
 use apus_testchain::Rng;
 

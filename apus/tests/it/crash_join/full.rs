@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Options, Phase, SyncError};
+use apus::node::{AssumeValid, Options, Phase, SyncError};
+use apus::sync;
 use apus_testchain::{Chain, Spec};
 
 use super::{Begun, Held, PASSES, Test, Watch};

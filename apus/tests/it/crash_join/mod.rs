@@ -17,10 +17,11 @@ use std::time::{Duration, Instant, SystemTime};
 use apus::coins::Chainstate;
 use apus::disk::{Disk, PowerCut};
 use apus::hash::Hash;
-use apus::sync::{
-    self, Method, Observer, Options, Phase, Progress, REBUILD_MARK, Summary, SyncError, Unobserved,
-    UtxoHash,
-};
+use apus::node::{Method, Observer, Options, Phase, Progress, REBUILD_MARK, SyncError, Unobserved};
+use apus::sync;
+use apus::sync::Summary;
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus_testchain::{Chain, Rng, Spec, rounds};
 use rustix::process::Signal;
 
@@ -170,7 +171,7 @@ fn assert_no_tables_left(place: &Place, what: &str) {
 /// The best block whose coins are committed; `None` where there are none.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
-    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
+    let stats = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 

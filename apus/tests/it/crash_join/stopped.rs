@@ -4,7 +4,7 @@ use std::path::Path;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
-use apus::sync::{AssumeValid, Method, Options, Phase};
+use apus::node::{AssumeValid, Method, Options, Phase};
 
 use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watch, committed, join_dir};
 use crate::join::refused::assume_valid;

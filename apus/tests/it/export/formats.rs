@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use apus::sync::ExportTable;
+use apus::tools::ExportTable;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use rusqlite::Connection;

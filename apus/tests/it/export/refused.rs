@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{Destination, Export, ExportTable, Phase, Progress, UtxoHash};
+use apus::node::{Phase, Progress};
 use apus::tables::{Format, Forms};
+use apus::tools::{Destination, Export, ExportTable, UtxoHash};
 use apus::wire::Chain;
 
 use super::{TABLES, blocks, csv, exported, synced, try_export};
@@ -224,7 +225,7 @@ fn an_interrupted_export_leaves_no_file() {
             let path = place.root().join(file);
             let observer = StopWhen(&stop, at_once);
             let to = Destination::File(&path);
-            let ended = apus::sync::export(&place.options(), &asked, to, &observer, &stop);
+            let ended = apus::tools::export(&place.options(), &asked, to, &observer, &stop);
             let ended = ended.unwrap();
             assert!(ended.interrupted && ended.rows == 0);
             assert_nothing_left(place.root());

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use apus::sync::{ExportTable, UtxoHash};
 use apus::tables::Kind;
+use apus::tools::{ExportTable, UtxoHash};
 use apus::wire::Chain;
 use apus_testchain::Spec;
 

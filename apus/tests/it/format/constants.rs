@@ -88,10 +88,11 @@ fn compressed_hints() -> Vec<(&'static str, Value)> {
 }
 
 fn sync() -> Vec<(&'static str, Value)> {
-    use apus::sync::{
+    use apus::node::{
         COIN_COUNT_FILE, REBUILD_DIRECTORY, REBUILD_MARK, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
-        SNAPSHOT_GIVEN_UP_FILE, SWIFTSYNC_DIRECTORY,
+        SNAPSHOT_GIVEN_UP_FILE,
     };
+    use apus::sync::SWIFTSYNC_DIRECTORY;
     named![
         COIN_COUNT_FILE REBUILD_DIRECTORY REBUILD_MARK SWIFTSYNC_DIRECTORY
         SNAPSHOT_DIRECTORY SNAPSHOT_BASE_FILE SNAPSHOT_GIVEN_UP_FILE

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{
-    Method, Options, Phase, Progress, SWIFTSYNC_DIRECTORY, Unobserved, create_hints, reindex,
-};
+use apus::node::{Method, Options, Phase, Progress, Unobserved};
+use apus::sync::{SWIFTSYNC_DIRECTORY, reindex};
+use apus::tools::create_hints;
 use apus::wire::Chain;
 
 use super::document::Document;

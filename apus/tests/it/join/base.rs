@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Options, Phase, Progress};
+use apus::node::{AssumeValid, Options, Phase, Progress};
+use apus::sync;
+use apus::tools;
 use apus::wire::Chain as Network;
 use apus_testchain::every;
 
@@ -185,7 +187,7 @@ fn many_runs_of_joins_come_to_the_same() {
         let options = Options { stop_at_height: Some(height), ..alone.in_order() };
         let expected = try_sync_with(&options, &all).unwrap();
         assert_eq!(place.muhash(), alone.muhash(), "at {height}");
-        assert_eq!(expected.best_block, place.stats(sync::UtxoHash::None).best_block);
+        assert_eq!(expected.best_block, place.stats(tools::UtxoHash::None).best_block);
         assert_ne!(expected.best_block, Hash::ZERO);
     }
 }

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use apus::node;
+use apus::node::{Options, SyncError, Unobserved};
 use apus::store::{BlockStatus, FlatFilePos};
-use apus::sync::{self, Options, Summary, SyncError, Unobserved};
+use apus::sync;
+use apus::sync::Summary;
 use apus::wire::Chain as Network;
 use apus_testchain::{Mix, Spec};
 
@@ -151,7 +154,7 @@ fn a_reindex_comes_to_the_same_and_leaves_the_undo_data_alone() {
         let summary = try_reindex_with(&options).unwrap();
         assert!(rev_files(&place) == before, "{what}: rev files");
         Outcome::of(&place, summary).assert_same(&expected, &what);
-        assert!(!place.network_dir().join(sync::REBUILD_DIRECTORY).exists(), "{what}");
+        assert!(!place.network_dir().join(node::REBUILD_DIRECTORY).exists(), "{what}");
         assert!(!options.spill_path().exists(), "{what}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use apus::hash::Hash;
-use apus::sync::{AssumeValid, Options};
+use apus::node::{AssumeValid, Options};
 use apus::wire::Chain as Network;
 use apus_testchain::{Rng, rounds};
 

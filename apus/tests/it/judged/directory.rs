@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use apus::hash::Hash;
 use apus::store::{BlockFiles, BlockStatus, IndexEntry};
-use apus::sync::UtxoHash;
+use apus::tools::UtxoHash;
 
 use crate::support::Place;
 

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use apus::hash::Hash;
+use apus::node::Refusal;
 use apus::rules::RuleClass;
 use apus::store::{BlockStatus, IndexEntry};
-use apus::sync::Refusal;
 use apus::wire::Chain as Network;
 use apus_testchain::{Rng, rounds};
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use apus::net::Outgoing;
-use apus::sync::Method;
-use apus::sync::serve::{Answers, Hangup, Honest, Server};
+use apus::node::Method;
+use apus::peers::serve::{Answers, Hangup, Honest, Server};
 use apus::wire::message::{Command, Message, Services, Version};
 
 use super::world::{Told, assert_as_from_files, chain, world};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use apus::hash::Hash;
 use apus::net::Outgoing;
-use apus::sync::Method;
-use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus::node::Method;
+use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus::wire::message::{Command, Message};
 use apus_testchain::{Rng, rounds};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use apus::hash::sha256d;
 use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, Server};
+use apus::peers::serve::{Answers, Hangup, Honest, Server};
 use apus::wire::message::{
     Command, Inventory, InventoryItem, InventoryKind, Message, Nonce, Raw, encode,
 };

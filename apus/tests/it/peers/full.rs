@@ -10,7 +10,10 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use apus::disk::{Call, Disk};
-use apus::sync::{self, ErrorKind, Method, Options, PeerOptions, Unobserved};
+use apus::net::PeerOptions;
+use apus::node::{ErrorKind, Method, Options, Unobserved};
+use apus::sync;
+use apus::tools;
 use rustix::io::Errno;
 
 use super::withheld::{LONG, Refusal, downloaded};
@@ -56,7 +59,7 @@ fn a_full_disk_under_the_tables_ends_a_sync_at_once_and_keeps_what_came() {
     place.sync_blocks("genesis", &world.blocks[..1]);
     let snapshot = place.root().join("utxo.dat");
     let stop = AtomicBool::new(false);
-    sync::create_snapshot(&synced.options(), None, &snapshot, &Unobserved, &stop).unwrap();
+    tools::create_snapshot(&synced.options(), None, &snapshot, &Unobserved, &stop).unwrap();
     let with = |options: Options| Options {
         hints: None,
         snapshot: Some(snapshot.clone()),

@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use apus::hash::sha256d;
-use apus::net::{Outgoing, respond};
-use apus::sync::serve::{Answers, Hangup, Honest, Server, version};
-use apus::sync::{Method, Target};
+use apus::net::{Outgoing, Target, respond};
+use apus::node::Method;
+use apus::peers::serve::{Answers, Hangup, Honest, Server, version};
 use apus::wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
     encode,

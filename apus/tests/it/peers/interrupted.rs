@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, Server};
-use apus::sync::{self, Method, Observer, Options, Progress, Summary};
+use apus::node::{Method, Observer, Options, Progress};
+use apus::peers::serve::{Answers, Hangup, Honest, Server};
+use apus::sync;
+use apus::sync::Summary;
 use apus::wire::message::Message;
 use apus_testchain::{Rng, rounds};
 

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, Server};
-use apus::sync::{self, Method, Observer, Progress};
+use apus::node::{Method, Observer, Progress};
+use apus::peers::serve::{Answers, Hangup, Honest, Server};
+use apus::sync;
 use apus::wire::message::{Message, Services};
 
 use super::hostile::odd_version;

@@ -7,8 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server};
-use apus::sync::{self, Method, Observer, Options, Phase, Progress, Summary};
+use apus::node::{Method, Observer, Options, Phase, Progress};
+use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
+use apus::sync;
+use apus::sync::Summary;
 use apus::wire::message::Message;
 
 use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};

@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, Server};
-use apus::sync::{self, Observer, Progress};
+use apus::node::{Observer, Progress};
+use apus::peers::serve::{Answers, Hangup, Honest, Server};
+use apus::sync;
 use apus::wire::message::Message;
 
 use super::withheld::LONG;

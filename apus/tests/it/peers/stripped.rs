@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus::disk::Disk;
-use apus::net::Outgoing;
+use apus::net::{Outgoing, PeerOptions, Target};
+use apus::node;
+use apus::node::{Options, Phase, Progress, RuleGroup, SyncError};
+use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
 use apus::store::{DataDir, DataDirOptions};
-use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
-use apus::sync::{
-    self, Options, PeerOptions, Phase, Progress, RuleGroup, Summary, SyncError, Target,
-};
+use apus::sync::{self, Summary};
 use apus::wire::message::{Command, InventoryKind, Message};
 use bitcoin::Block;
 use bitcoin::consensus::{deserialize, serialize};
@@ -245,7 +245,7 @@ fn it_is_refused_where_blocks_are_stored() {
         stop_at_height: Some(5),
         ..right.clone()
     };
-    let some = Options { method: sync::Method::InOrder, ..some };
+    let some = Options { method: node::Method::InOrder, ..some };
     assert_eq!(try_sync(&some).0.unwrap().height, 5);
     let error = try_sync(&right).0.unwrap_err();
     assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("empty directory")));

@@ -4,7 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus::sync::{self, Method, Observer, Options, Phase, Progress, Target};
+use apus::net::Target;
+use apus::node::{Method, Observer, Options, Phase, Progress};
+use apus::peers;
+use apus::sync;
 
 use super::world::{Told, with_peers_at, world};
 use crate::support::Place;
@@ -80,7 +83,7 @@ fn a_proxy_that_does_not_answer_is_named() {
     peers.connect.clear();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let book = format!("apus peers 1\n9.1.1.1 18444 409 {now} 0 0 0\n");
-    std::fs::write(place.network_dir().join(sync::PEER_ADDRESSES_FILE), book).unwrap();
+    std::fs::write(place.network_dir().join(peers::ADDRESSES_FILE), book).unwrap();
     let (found, _) = told(&options, "Cannot connect to any peer", 1);
     found.assert_has(&["Cannot connect to any peer", &words, "refused"]);
 }

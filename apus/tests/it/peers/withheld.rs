@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
 use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
-use apus::sync::{AssumeValid, Method, Options, Summary};
+use apus::node::{AssumeValid, Method, Options};
+use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus::sync::Summary;
 use apus::wire::message::{Command, Message};
 
 use super::world::{chain, with_peers, world};

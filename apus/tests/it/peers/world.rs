@@ -6,12 +6,13 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use apus::hash::Hash;
+use apus::net::{PeerOptions, Target};
+use apus::node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
+use apus::peers::serve::{Honest, ServedChain, Server};
 use apus::store::BlockStatus;
 use apus::swiftsync::Format;
-use apus::sync::serve::{Honest, ServedChain, Server};
-use apus::sync::{
-    self, AssumeValid, Method, Observer, Options, PeerOptions, Progress, Summary, SyncError, Target,
-};
+use apus::sync;
+use apus::sync::Summary;
 
 use crate::support::Place;
 use crate::support::outcome::Outcome;

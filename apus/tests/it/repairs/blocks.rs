@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
+use apus::node::{Method, Options, Phase, Progress, SyncError, Unobserved};
 use apus::store::FlatFilePos;
-use apus::sync::{self, Method, Options, Phase, Progress, Summary, SyncError, Unobserved, Verify};
+use apus::sync;
+use apus::sync::{Summary, Verify};
+use apus::tools;
 use apus::wire::{Chain, Network, genesis_block};
 use bitcoin::VarInt;
 use bitcoin::consensus::{deserialize, serialize};
@@ -108,7 +111,7 @@ fn every_kind_of_damage_is_replaced_when_the_block_is_connected() {
         let named = format!("at height {height}");
         assert_names(&error, &[&at, &hash, &named, "damaged", "`apus sync --from`"]);
         // The blocks before the damaged one are kept.
-        assert_eq!(synced.place.stats(sync::UtxoHash::None).height as usize, height - 1, "{kind}");
+        assert_eq!(synced.place.stats(tools::UtxoHash::None).height as usize, height - 1, "{kind}");
         let summary = synced.place.sync(std::slice::from_ref(&synced.good));
         let [said] = replaced(&summary)[..] else { panic!("{kind}: {:?}", summary.refusals) };
         assert!(said.contains("good at byte"), "{said}");
@@ -266,7 +269,7 @@ fn a_block_that_changes_within_a_join_is_replaced() {
     assert!(!read_again.into_inner(), "it has carried on with the saved join");
     assert_eq!(replaced(&summary).len(), 1, "{:?}", summary.refusals);
     let all = Verify { level: 1, blocks: 0 };
-    let found = sync::verify(&synced.place.options(), all, &Unobserved, &stop).unwrap();
+    let found = tools::verify(&synced.place.options(), all, &Unobserved, &stop).unwrap();
     assert!(found.is_sound(), "{:?}", found.damage);
 }
 

@@ -3,7 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Unobserved, UtxoHash};
+use apus::node;
+use apus::node::Unobserved;
+use apus::sync;
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus::wire::Chain as Network;
 use apus_testchain::copy_dir;
 
@@ -26,7 +30,7 @@ fn named_file(dir: &Path, prefix: &str) -> PathBuf {
 /// The errors of reading the UTXO set, of a sync and of a reindex.
 fn messages(place: &Place) -> [String; 2] {
     let (options, stop) = (place.options(), AtomicBool::new(false));
-    let read = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop);
+    let read = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop);
     let synced = place.try_sync(&[]);
     [read.err().map(|error| error.to_string()), synced.err().map(|error| error.to_string())]
         .map(Option::unwrap_or_default)
@@ -88,7 +92,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     std::fs::remove_dir_all(&directory).unwrap();
     copy_dir(&old.network_dir().join("blocks"), &directory).unwrap();
     let best = hash_of(&blocks[200]).to_string();
-    let created = sync::create_hints(
+    let created = tools::create_hints(
         &place.options(),
         None,
         apus::swiftsync::Format::Bip456,
@@ -105,7 +109,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     }
     let refused = place.try_reindex().unwrap_err().to_string();
     assert!(refused.contains(&best) && refused.contains(", at about height 200,"), "{refused}");
-    let options = sync::Options { allow_shrink: true, ..place.options() };
+    let options = node::Options { allow_shrink: true, ..place.options() };
     let built = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
     assert_eq!((built.height, place.muhash()), (150, old.muhash()));
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use apus::coins::put_coin_key;
 use apus::disk::Disk;
-use apus::sync::{
-    self, Options, Phase, Progress, SnapshotInfo, SnapshotSummary, SyncError, Unobserved, UtxoHash,
-};
+use apus::node::{Options, Phase, Progress, SyncError, Unobserved};
+use apus::tools;
+use apus::tools::{SnapshotInfo, SnapshotSummary, UtxoHash};
 use apus::wire::{Chain as Network, OutPoint, genesis_block};
 use apus_testchain::seal;
 
@@ -27,7 +27,7 @@ fn try_create(
     height: Option<u32>,
     out: &Path,
 ) -> Result<SnapshotSummary, SyncError> {
-    sync::create_snapshot(options, height, out, &Unobserved, &AtomicBool::new(false))
+    tools::create_snapshot(options, height, out, &Unobserved, &AtomicBool::new(false))
 }
 
 /// The bytes of a new snapshot.
@@ -180,7 +180,7 @@ fn asked_to_stop_it_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = place.options();
-        let summary = sync::create_snapshot(&options, Some(height), &out, &watch, &stop).unwrap();
+        let summary = tools::create_snapshot(&options, Some(height), &out, &watch, &stop).unwrap();
         assert!(summary.interrupted, "{phase:?}");
         assert!(!out.exists() && !incomplete(&out).exists(), "{phase:?}");
     }

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
-use apus::sync::{
-    self, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
-    SnapshotLoaded, SyncError, Unobserved,
+use apus::node::{
+    Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
+    SyncError, Unobserved,
 };
+use apus::sync;
+use apus::tools;
+use apus::tools::SnapshotLoaded;
 
 use super::found;
 use crate::support::Place;
@@ -27,7 +30,7 @@ fn load_on(
     sources: &[PathBuf],
 ) -> Result<SnapshotLoaded, SyncError> {
     let stop = AtomicBool::new(false);
-    sync::load_snapshot_on(disk, options, snapshot, sources, &Unobserved, &stop)
+    tools::load_snapshot_on(disk, options, snapshot, sources, &Unobserved, &stop)
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn asked_to_stop_it_leaves_nothing() {
     let stop = AtomicBool::new(false);
     let watch = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::ReadingSnapshot);
     let sources = std::slice::from_ref(&blocks);
-    let loaded = sync::load_snapshot(&place.options(), &out, sources, &watch, &stop).unwrap();
+    let loaded = tools::load_snapshot(&place.options(), &out, sources, &watch, &stop).unwrap();
     assert!(loaded.interrupted);
     assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
     assert_eq!(found(&place), (0, None));

@@ -9,12 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use apus::disk::{Call, Disk};
 use apus::hash::Hash;
-use apus::net::Outgoing;
-use apus::sync::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
-use apus::sync::{
-    self, AssumeValid, Observer, Options, PeerOptions, Phase, Progress, SNAPSHOT_BASE_FILE,
-    SNAPSHOT_DIRECTORY, Summary, SyncError, Target,
+use apus::net::{Outgoing, PeerOptions, Target};
+use apus::node::{
+    AssumeValid, Observer, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
+    SyncError,
 };
+use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus::sync;
+use apus::sync::Summary;
+use apus::tools;
 use apus::wire::message::Message;
 
 use super::found;
@@ -196,7 +199,7 @@ fn what_core_would_not_take_is_proved_all_the_same() {
     let (synced, snapshot) = listed.with_snapshot();
     let unlisted = synced.root().join("unlisted.dat");
     let stop = AtomicBool::new(false);
-    sync::create_snapshot(&synced.options(), Some(298), &unlisted, &Told::default(), &stop)
+    tools::create_snapshot(&synced.options(), Some(298), &unlisted, &Told::default(), &stop)
         .unwrap();
     let server = server(&listed, 0);
     let nothing = |place: &Place| assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());

@@ -10,7 +10,8 @@ mod wrong;
 use std::sync::atomic::AtomicBool;
 
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Options, Unobserved};
+use apus::node::{AssumeValid, Options, Unobserved};
+use apus::tools;
 
 use crate::support::Place;
 use crate::support::snapshot::Snapshot;
@@ -18,7 +19,7 @@ use crate::support::swift::Mode;
 
 /// The height of the validated UTXO set, and the base block of the second one with its height.
 fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
-    let status = sync::status(&place.options()).unwrap();
+    let status = tools::status(&place.options()).unwrap();
     (status.height, status.snapshot.map(|snapshot| (snapshot.base, snapshot.height)))
 }
 
@@ -26,7 +27,7 @@ fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
 pub fn made(place: &Place, height: u32) -> Snapshot {
     let out = place.root().join("made.dat");
     let stop = AtomicBool::new(false);
-    sync::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop).unwrap();
+    tools::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     std::fs::remove_file(&out).unwrap();
     Snapshot::parse(&bytes)

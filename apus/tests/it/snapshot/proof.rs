@@ -6,8 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use apus::coins::compress_amount;
+use apus::node;
+use apus::node::{AssumeValid, Options, Phase, Progress, RuleGroup, Unobserved};
 use apus::swiftsync::{Format, Numbering};
-use apus::sync::{self, AssumeValid, Options, Phase, Progress, RuleGroup, Summary, Unobserved};
+use apus::sync;
+use apus::sync::Summary;
+use apus::tools;
 use apus::wire::{put_compact_size, put_varint};
 
 use super::{made, options_of};
@@ -20,7 +24,7 @@ use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain};
 
 fn verified(options: &Options, path: &std::path::Path, from: &[PathBuf]) -> Summary {
-    sync::verify_snapshot(options, path, from, &Unobserved, &AtomicBool::new(false)).unwrap()
+    tools::verify_snapshot(options, path, from, &Unobserved, &AtomicBool::new(false)).unwrap()
 }
 
 fn world() -> World {
@@ -104,7 +108,7 @@ fn synced(world: &World, mode: Mode, height: u32) -> Outcome {
     let stop = AtomicBool::new(false);
     let summary = sync::sync(&options, &sources, &Unobserved, &stop).unwrap();
     assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
-    assert_eq!(summary.chosen.as_ref().unwrap().method, sync::Method::SwiftSync);
+    assert_eq!(summary.chosen.as_ref().unwrap().method, node::Method::SwiftSync);
     Outcome::of(&place, summary)
 }
 
@@ -175,7 +179,7 @@ fn a_proof_that_is_interrupted_says_so() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..options_of(&place, Mode::AssumeValid) };
-        let summary = sync::verify_snapshot(&options, &path, &[], &watch, &stop).unwrap();
+        let summary = tools::verify_snapshot(&options, &path, &[], &watch, &stop).unwrap();
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
     }
 }
@@ -227,7 +231,7 @@ fn the_program_proves_syncs_and_names() {
     let missing = ["sync", "--snapshot", "/nowhere.dat", "--from", &source];
     assert_ends(&apus(&empty, &missing), 1, &["/nowhere.dat"]);
     let options = Options { assumevalid: AssumeValid::BuiltIn, ..place.options() };
-    assert_eq!(sync::status(&options).unwrap().height, world.height());
+    assert_eq!(tools::status(&options).unwrap().height, world.height());
 }
 
 #[test]
@@ -243,14 +247,20 @@ fn hints_and_snapshots_become_each_other() {
         for format in Format::WRITTEN {
             let hints = place.root().join("made.hints");
             let options = Options { dbcache_bytes: 5000, ..place.options() };
-            let summary =
-                sync::create_hints_of_snapshot(&options, &path, format, &hints, &Unobserved, &stop);
+            let summary = tools::create_hints_of_snapshot(
+                &options,
+                &path,
+                format,
+                &hints,
+                &Unobserved,
+                &stop,
+            );
             assert_eq!(summary.unwrap().height, height);
             let expected = world.model.hints_file(height, format);
             assert!(std::fs::read(&hints).unwrap() == expected, "{format:?} {height}");
             let back = place.root().join("back.dat");
             let options = place.options();
-            let made = sync::create_snapshot_of_hints(&options, &hints, &back, &Unobserved, &stop);
+            let made = tools::create_snapshot_of_hints(&options, &hints, &back, &Unobserved, &stop);
             assert_eq!(made.unwrap().base, world.hash(height));
             assert!(std::fs::read(&back).unwrap() == snapshot, "{format:?} {height}");
             std::fs::remove_file(&back).unwrap();
@@ -261,7 +271,7 @@ fn hints_and_snapshots_become_each_other() {
     wrong.coins[9].0.vout += 5;
     let path = place.write_bytes("wrong.dat", &wrong.to_bytes());
     let hints = place.root().join("none.hints");
-    let refused = sync::create_hints_of_snapshot(
+    let refused = tools::create_hints_of_snapshot(
         &place.options(),
         &path,
         Format::Bip456,
@@ -276,7 +286,8 @@ fn hints_and_snapshots_become_each_other() {
     hints[9].1 = 2000;
     let path = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
     let out = place.root().join("none.dat");
-    let refused = sync::create_snapshot_of_hints(&place.options(), &path, &out, &Unobserved, &stop);
+    let refused =
+        tools::create_snapshot_of_hints(&place.options(), &path, &out, &Unobserved, &stop);
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("wrong.hints") && error.contains("block 10"), "{error}");
     assert!(!out.exists() && !place.root().join("none.hints").exists());

@@ -6,8 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus::coins::Coin;
 use apus::hash::Hash;
+use apus::node::{CoinDifference, Options, SyncError, Unobserved};
 use apus::swiftsync::{Format, Numbering};
-use apus::sync::{self, CoinDifference, Options, SyncError, Unobserved};
+use apus::sync;
+use apus::tools;
 use apus::wire::OutPoint;
 
 use super::{made, options_of};
@@ -166,7 +168,7 @@ fn every_fault_is_found_and_the_coins_are_named() {
         for mode in MODES {
             let options = options_of(place, mode);
             let stop = AtomicBool::new(false);
-            let result = sync::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
+            let result = tools::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
             assert_due(what, &result.expect_err(what), due);
         }
     }
@@ -182,7 +184,7 @@ fn a_file_that_is_cut_anywhere_is_refused() {
         std::fs::write(&path, &bytes[..len]).unwrap();
         let options = options_of(place, Mode::AssumeValid);
         let stop = AtomicBool::new(false);
-        let verified = sync::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
+        let verified = tools::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
         let error = verified.expect_err("it is cut").to_string();
         assert!(error.contains("cut.dat"), "{error}");
         assert!(snapshot_info(&path).is_err(), "{len} bytes");
@@ -209,7 +211,7 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
             let error = sync::sync(&options, &sources, &Unobserved, &stop).expect_err(what);
             assert!(matches!(error, SyncError::Snapshot { .. }), "{what}: {error}");
             assert!(error.to_string().contains("Nothing was committed"), "{what}: {error}");
-            let status = sync::status(&place.options()).unwrap();
+            let status = tools::status(&place.options()).unwrap();
             assert_eq!(status.height, 0, "{what}");
         }
         std::fs::write(&path, right.to_bytes()).unwrap();
@@ -237,7 +239,7 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
         sync::sync(&options, &[source], &Unobserved, &stop).unwrap_err().to_string()
     };
     let unknown = |options: &mut Options| {
-        options.assumevalid = apus::sync::AssumeValid::Block(apus::hash::Hash([7; 32]));
+        options.assumevalid = apus::node::AssumeValid::Block(apus::hash::Hash([7; 32]));
     };
     let mut lacking = world.blocks.clone();
     lacking.remove(120);
@@ -338,7 +340,7 @@ fn wrong_hints_are_named_too() {
     for mode in MODES {
         let options = options_of(place, mode);
         let stop = AtomicBool::new(false);
-        let error = sync::verify_hints(&options, &path, &Unobserved, &stop).unwrap_err();
+        let error = tools::verify_hints(&options, &path, &Unobserved, &stop).unwrap_err();
         let kinds: Vec<(Option<u32>, &str)> =
             named(&error).iter().map(|coin| (coin.height, coin.kind.name())).collect();
         assert_eq!(kinds, [(Some(at as u32), "spent"), (Some(height - 1), "missing")], "{error}");

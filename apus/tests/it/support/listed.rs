@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Unobserved};
+use apus::node::Unobserved;
+use apus::tools;
 use apus::wire::{Chain as Network, Network as Parameters, genesis_block};
 use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
@@ -70,7 +71,7 @@ impl Listed {
         let stop = AtomicBool::new(false);
         let sources = std::slice::from_ref(&blocks);
         let loaded =
-            sync::load_snapshot(&place.options(), &out, sources, &Unobserved, &stop).unwrap();
+            tools::load_snapshot(&place.options(), &out, sources, &Unobserved, &stop).unwrap();
         assert_eq!((loaded.height, loaded.base), (self.height(), self.world.tip()));
         blocks
     }
@@ -80,7 +81,7 @@ impl Listed {
         let place = self.world.in_order();
         let out = place.root().join("utxo.dat");
         let stop = AtomicBool::new(false);
-        sync::create_snapshot(&place.options(), None, &out, &Unobserved, &stop).unwrap();
+        tools::create_snapshot(&place.options(), None, &out, &Unobserved, &stop).unwrap();
         (place, out)
     }
 }

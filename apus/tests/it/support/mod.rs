@@ -26,8 +26,12 @@ use std::sync::atomic::AtomicBool;
 
 use apus::disk::Disk;
 use apus::hash::Hash;
+use apus::node::{AssumeValid, Options, SyncError, Unobserved};
 use apus::store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
-use apus::sync::{self, AssumeValid, Options, Summary, SyncError, Unobserved, UtxoHash, UtxoStats};
+use apus::sync;
+use apus::sync::Summary;
+use apus::tools;
+use apus::tools::{UtxoHash, UtxoStats};
 use apus::wire::{Chain, Network, genesis_block};
 use apus_testchain::copy_dir;
 
@@ -128,7 +132,7 @@ impl Place {
 
     pub fn stats(&self, hash: UtxoHash) -> UtxoStats {
         let stop = AtomicBool::new(false);
-        sync::txoutset_info(&self.options(), hash, &Unobserved, &stop).unwrap().unwrap()
+        tools::txoutset_info(&self.options(), hash, &Unobserved, &stop).unwrap().unwrap()
     }
 
     /// The index and the files of the data directory's blocks.

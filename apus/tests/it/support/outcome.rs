@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use apus::hash::Hash;
+use apus::node::{Method, Options};
 use apus::store::BlockStatus;
-use apus::sync::{Method, Options, Summary, UtxoHash, UtxoStats};
+use apus::sync::Summary;
+use apus::tools::{UtxoHash, UtxoStats};
 
 use super::Place;
 use super::swift::{Indexed, try_sync_with};

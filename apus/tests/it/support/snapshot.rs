@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use apus::coins::Coin;
 use apus::hash::Hash;
-use apus::sync::{self, SnapshotInfo, SyncError, Unobserved};
+use apus::node::{SyncError, Unobserved};
+use apus::tools;
+use apus::tools::SnapshotInfo;
 use apus::wire::{Cursor, Network, OutPoint, put_compact_size};
 
 use super::hash_of;
@@ -16,7 +18,7 @@ const HEAD_BYTES: usize = 51;
 
 /// What a snapshot file holds, read on two threads.
 pub fn snapshot_info(path: &Path) -> Result<SnapshotInfo, SyncError> {
-    sync::snapshot_info(path, 2, &Unobserved, &AtomicBool::new(false)).map(Option::unwrap)
+    tools::snapshot_info(path, 2, &Unobserved, &AtomicBool::new(false)).map(Option::unwrap)
 }
 
 /// A snapshot in parts, each of which a test may change.

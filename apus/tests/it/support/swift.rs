@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus::hash::{Hash, sha256d};
+use apus::node::{AssumeValid, Options, SyncError, Unobserved};
 use apus::store::BlockStatus;
 use apus::swiftsync::Format;
-use apus::sync::{self, AssumeValid, Options, SWIFTSYNC_DIRECTORY, Summary, SyncError, Unobserved};
+use apus::sync;
+use apus::sync::{SWIFTSYNC_DIRECTORY, Summary};
 use apus::wire::Chain as Network;
 use apus_testchain::{Chain, Mix, Rng, Spec};
 

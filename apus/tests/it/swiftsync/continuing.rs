@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Options, Phase, Progress, Unobserved};
+use apus::node;
+use apus::node::{AssumeValid, Options, Phase, Progress, Unobserved};
+use apus::sync;
+use apus::tools;
 use apus_testchain::Chain;
 
 use super::refusals::{Blame, assert_unchanged};
@@ -136,7 +139,7 @@ fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
             let anew = if synced < hinted { tip } else { tip - synced };
             assert_eq!(summary.counts.blocks, u64::from(anew), "{what}");
             assert_whole(&world, &place, &right, &what);
-            assert!(!place.network_dir().join(sync::REBUILD_DIRECTORY).exists(), "{what}");
+            assert!(!place.network_dir().join(node::REBUILD_DIRECTORY).exists(), "{what}");
         }
         // Wrong hints do not change what was synced before.
         let place = in_order_up_to(&world, 130);
@@ -263,7 +266,7 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
     right.shrink();
     let snapshot = right.root().join("120.utxo");
     let stop = AtomicBool::new(false);
-    sync::create_snapshot(&right.options(), Some(120), &snapshot, &Unobserved, &stop).unwrap();
+    tools::create_snapshot(&right.options(), Some(120), &snapshot, &Unobserved, &stop).unwrap();
     let hints = world.write_hints(&right, 120);
     for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
         let place = right.copy();

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Options, Phase, Progress};
+use apus::node;
+use apus::node::{Options, Phase, Progress};
+use apus::sync;
 use apus_testchain::Rng;
 
 use crate::peers::world::Told;
@@ -70,7 +72,7 @@ fn undo_data_goes_with_a_block_that_moves_to_another_file() {
     assert_eq!(file_of(5), 0);
     damage(place, world, Kind::Block, 5, &mut Rng::new(87, 1));
     // An earlier run has found the damage, and had no other copy.
-    std::fs::write(place.network_dir().join(sync::DAMAGE_NOTE), "0\n").unwrap();
+    std::fs::write(place.network_dir().join(node::DAMAGE_NOTE), "0\n").unwrap();
     let summary = try_sync_with(&begun.options, &begun.sources).unwrap();
     assert_eq!(summary.best_block, world.tip());
     assert!(file_of(5) > 0, "the good copy is in another file");

@@ -6,8 +6,11 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use apus::node;
+use apus::node::{AggregateKind, AssumeValid, Unobserved};
 use apus::swiftsync::{Format, Numbering};
-use apus::sync::{self, AggregateKind, AssumeValid, Unobserved};
+use apus::sync;
+use apus::tools;
 use apus::wire::Chain as Network;
 
 use super::refusals::{Blame, Due, assert_due, contents, differences};
@@ -17,9 +20,9 @@ use crate::support::{Place, blocks_of, data, regtest_chain, shared};
 
 fn create(place: &Place, height: Option<u32>, format: Format, threads: usize) -> Vec<u8> {
     let out = place.root().join("made.hints");
-    let options = sync::Options { threads, ..place.options() };
+    let options = node::Options { threads, ..place.options() };
     let stop = AtomicBool::new(false);
-    let made = sync::create_hints(&options, height, format, &out, &Unobserved, &stop).unwrap();
+    let made = tools::create_hints(&options, height, format, &out, &Unobserved, &stop).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     assert_eq!(made.bytes, bytes.len() as u64);
     bytes
@@ -92,7 +95,7 @@ fn hints_below_the_tip_are_those_of_a_directory_that_stopped_there() {
     let place = world.in_order();
     for height in [1, 111, 130, world.height() - 1] {
         let stopped = world.place();
-        let options = sync::Options { stop_at_height: Some(height), ..stopped.options() };
+        let options = node::Options { stop_at_height: Some(height), ..stopped.options() };
         let source = stopped.write("blocks", &world.blocks);
         let stop = AtomicBool::new(false);
         assert_eq!(sync::sync(&options, &[source], &Unobserved, &stop).unwrap().height, height);
@@ -127,9 +130,9 @@ fn verify(
     hints: &Path,
     assumevalid: AssumeValid,
     aggregate: AggregateKind,
-) -> Result<sync::Summary, sync::SyncError> {
-    let options = sync::Options { assumevalid, aggregate, ..place.options() };
-    sync::verify_hints(&options, hints, &Unobserved, &AtomicBool::new(false))
+) -> Result<sync::Summary, node::SyncError> {
+    let options = node::Options { assumevalid, aggregate, ..place.options() };
+    tools::verify_hints(&options, hints, &Unobserved, &AtomicBool::new(false))
 }
 
 #[test]

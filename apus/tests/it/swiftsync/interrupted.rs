@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use apus::disk::{Disk, PowerCut};
 use apus::hash::Hash;
-use apus::sync::{self, AssumeValid, Observer, Options, Phase, Progress, Unobserved, UtxoHash};
+use apus::node::{AssumeValid, Observer, Options, Phase, Progress, Unobserved};
+use apus::sync;
+use apus::tools;
+use apus::tools::UtxoHash;
 use apus::wire::{Chain as NetworkName, Network};
 use apus_testchain::{Chain, Rng, Spec, rounds};
 use rustix::process::Signal;
@@ -45,7 +48,7 @@ fn assert_no_coins(place: &Place) {
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
     // An unfinished directory has none.
-    let stats = sync::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
+    let stats = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use apus::disk::Disk;
 use apus::hash::Hash;
+use apus::net::{PeerOptions, Target};
+use apus::node;
+use apus::node::{AssumeValid, Method, Observer, Options, Progress, Prune, Unobserved};
+use apus::peers::serve::{Honest, ServedChain, Server};
 use apus::store::{DataDir, DataDirOptions, IndexRecord};
 use apus::swiftsync::{Format, Numbering};
-use apus::sync::serve::{Honest, ServedChain, Server};
-use apus::sync::{
-    self, AssumeValid, Method, Observer, Options, PeerOptions, Progress, Prune, Summary, Target,
-    Unobserved,
-};
+use apus::sync::{self, Summary};
+use apus::tools;
 use apus_testchain::{Chain, Rng, Spec};
 
 use crate::pruned::{SPARE, assert_holds_together, files, options, world};
@@ -164,7 +165,7 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
             let source = place.write("blocks", &world.blocks);
             let options = swift_options(&world, &place, SPARE);
             let stop = AtomicBool::new(false);
-            let at_work = |p: &Progress| p.phase == sync::Phase::SwiftSync && p.blocks > 100;
+            let at_work = |p: &Progress| p.phase == node::Phase::SwiftSync && p.blocks > 100;
             let observer = crate::support::stop_when::StopWhen(&stop, at_work);
             let sources = [source];
             let summary = sync::sync(&options, &sources, &observer, &stop).unwrap();
@@ -201,7 +202,7 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
     let source = [place.write("blocks", &world.blocks)];
     let options = swift_options(&world, &place, SPARE);
     let stop = AtomicBool::new(false);
-    let at_work = |p: &Progress| p.phase == sync::Phase::SwiftSync && p.blocks > 100;
+    let at_work = |p: &Progress| p.phase == node::Phase::SwiftSync && p.blocks > 100;
     let observer = crate::support::stop_when::StopWhen(&stop, at_work);
     let first = Options { prune: None, ..options.clone() };
     let first = sync::sync(&first, &source, &observer, &stop).unwrap();
@@ -222,11 +223,11 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     let wrong = Some(place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456)));
     let wrong = Options { hints: wrong, ..right.clone() };
     let error = sync::sync(&wrong, &source, &Unobserved, &Default::default()).unwrap_err();
-    assert!(matches!(error, sync::SyncError::Hints { .. }), "{error}");
+    assert!(matches!(error, node::SyncError::Hints { .. }), "{error}");
     let named = check_block_index(&place).files;
     assert_eq!(named, files(&place));
     assert!(has_genesis(&world, &place));
-    assert_eq!(sync::status(&right).unwrap().height, 0);
+    assert_eq!(tools::status(&right).unwrap().height, 0);
     assert!(!place.swift_dir().exists());
     let muhash = world.in_order().muhash();
     for options in [Options { hints: None, method: Method::Auto, ..right.clone() }, right] {
@@ -306,7 +307,7 @@ fn power_may_fail_at_any_step() {
             power.lose_unsynced().unwrap();
             if place.network_dir().join("chainstate/CURRENT").is_file() {
                 check_block_index(&place);
-                let is_empty = sync::status(&place.in_order()).unwrap().height == 0;
+                let is_empty = tools::status(&place.in_order()).unwrap().height == 0;
                 assert!(!is_empty || has_genesis(&world, &place), "{power:?}");
             }
             let summary = run(&place, &Disk::new(), Duration::MAX).unwrap();

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apus::hash::sha256d;
-use apus::sync::{REBUILD_DIRECTORY, REBUILD_MARK, Summary, SyncError, UtxoHash};
+use apus::node::{REBUILD_DIRECTORY, REBUILD_MARK, SyncError};
+use apus::sync::Summary;
+use apus::tools::UtxoHash;
 
 use crate::support::Place;
 
@@ -61,10 +63,10 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
     if !place.network_dir().join("chainstate").exists() {
         return;
     }
-    let stats = apus::sync::txoutset_info(
+    let stats = apus::tools::txoutset_info(
         &place.options(),
         UtxoHash::None,
-        &apus::sync::Unobserved,
+        &apus::node::Unobserved,
         &std::sync::atomic::AtomicBool::new(false),
     );
     if let Ok(Some(stats)) = stats {

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use apus::node::AggregateKind;
 use apus::store::BlockStatus;
-use apus::sync::{AggregateKind, Summary, UtxoHash};
+use apus::sync::Summary;
+use apus::tools::UtxoHash;
 use apus::wire::Chain as Network;
 
 use crate::support::judge::Judge;
@@ -109,7 +111,7 @@ fn real_chain(network: Network, blocks: Vec<Vec<u8>>, muhash: &str) {
             let place = world.place();
             let hints = world.write_hints(&place, world.height());
             let sources = world.sources(&place, mode, &order);
-            let options = apus::sync::Options { threads, ..world.options(&place, mode, &hints) };
+            let options = apus::node::Options { threads, ..world.options(&place, mode, &hints) };
             let summary = try_sync_with(&options, &sources).unwrap();
             expected.check(&place, mode, &summary, &format!("{mode:?}, {threads} workers"));
             let judge = Judge::open(&place).expect("the engine opens it");
@@ -152,7 +154,7 @@ fn any_number_of_workers_and_any_order_of_blocks_give_the_same() {
                 let hints = world.write_hints(&place, world.height());
                 let sources = world.sources(&place, mode, order);
                 let options =
-                    apus::sync::Options { threads, ..world.options(&place, mode, &hints) };
+                    apus::node::Options { threads, ..world.options(&place, mode, &hints) };
                 let summary = try_sync_with(&options, &sources).unwrap();
                 expected.check(&place, mode, &summary, &what);
                 assert_eq!(summary.counts.inputs, chain.totals().inputs, "{what}");
@@ -175,7 +177,7 @@ fn shuffled_directory(world: &World) -> Place {
     let hints = world.write_hints(&place, world.height());
     let sources = world.sources(&place, Mode::AssumeValid, &world.shuffled(3));
     let one =
-        apus::sync::Options { threads: 1, ..world.options(&place, Mode::AssumeValid, &hints) };
+        apus::node::Options { threads: 1, ..world.options(&place, Mode::AssumeValid, &hints) };
     try_sync_with(&one, &sources).unwrap();
     let (index, _) = place.blocks();
     let mut entries = index.entries;
@@ -198,7 +200,7 @@ fn a_directory_serves_as_source_and_for_a_reindex() {
             let what = format!("{mode:?}, {threads} workers");
             let place = world.place();
             let hints = world.write_hints(&place, world.height());
-            let options = apus::sync::Options { threads, ..world.options(&place, mode, &hints) };
+            let options = apus::node::Options { threads, ..world.options(&place, mode, &hints) };
             let summary = try_sync_with(&options, &[source.datadir()]).unwrap();
             expected.check(&place, mode, &summary, &what);
         }
@@ -208,8 +210,8 @@ fn a_directory_serves_as_source_and_for_a_reindex() {
         let summary = try_reindex_with(&world.options(&place, mode, &hints)).unwrap();
         expected.check(&place, mode, &summary, &format!("{mode:?}, reindex"));
         assert_eq!(positions(&place), before, "a reindex moves nothing");
-        assert!(!place.network_dir().join(apus::sync::REBUILD_DIRECTORY).exists());
-        assert!(!place.network_dir().join(apus::sync::REBUILD_MARK).exists());
+        assert!(!place.network_dir().join(apus::node::REBUILD_DIRECTORY).exists());
+        assert!(!place.network_dir().join(apus::node::REBUILD_MARK).exists());
     }
 }
 
@@ -270,7 +272,7 @@ fn muhash_proves_the_same() {
         options.hints = Some(too_few);
         options.datadir = fresh.datadir();
         let error = try_sync_with(&options, &sources).unwrap_err();
-        assert!(matches!(error, apus::sync::SyncError::Hints { .. }), "{error}");
+        assert!(matches!(error, apus::node::SyncError::Hints { .. }), "{error}");
     }
 }
 

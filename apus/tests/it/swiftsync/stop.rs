@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use apus::sync::{self, Observer, Options, Phase, Progress, Summary, SyncError};
+use apus::node::{Observer, Options, Phase, Progress, SyncError};
+use apus::sync;
+use apus::sync::Summary;
 
 /// An observer that asks to stop when a SwiftSync, or its second branch, first reports blocks, and
 /// counts the branches.

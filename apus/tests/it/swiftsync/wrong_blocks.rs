@@ -1,9 +1,9 @@
 //! Invalid blocks, and blocks that assumevalid does not cover.
 
 use apus::hash::Hash;
+use apus::node::{AssumeValid, Options};
 use apus::store::BlockStatus;
 use apus::swiftsync::{Format, Numbering};
-use apus::sync::{AssumeValid, Options};
 use apus_testchain::block::{encode_block, subsidy};
 use apus_testchain::{Break, Builder, Chain, Kind, Payment};
 

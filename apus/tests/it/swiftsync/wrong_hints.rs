@@ -311,7 +311,8 @@ fn the_proof_alone_refuses_every_kind_too() {
             let mut options = world.options(&synced, mode, &hints);
             options.hints = None;
             let stop = std::sync::atomic::AtomicBool::new(false);
-            let result = apus::sync::verify_hints(&options, &hints, &apus::sync::Unobserved, &stop);
+            let result =
+                apus::tools::verify_hints(&options, &hints, &apus::node::Unobserved, &stop);
             assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
         }
     }

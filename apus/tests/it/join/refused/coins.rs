@@ -1,7 +1,7 @@
 //! Rules on coins that are there, which only the last pass can check: age, amounts, lock times,
 //! scripts. And two faults in one chain, of which the lower counts whichever pass finds it.
 
-use apus::sync::{AssumeValid, Options};
+use apus::node::{AssumeValid, Options};
 use apus::wire::Chain;
 use bitcoin::Sequence;
 

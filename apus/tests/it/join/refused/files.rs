@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apus::sync::Options;
+use apus::node::Options;
 use apus::wire::Chain;
 use apus_testchain::block::encode_block;
 

@@ -11,7 +11,7 @@ pub mod spends;
 use std::collections::BTreeSet;
 
 use apus::hash::Hash;
-use apus::sync::{AssumeValid, Options};
+use apus::node::{AssumeValid, Options};
 use apus::wire::Chain;
 use apus_testchain::every;
 

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use apus::sync::{self, Options, SyncError, Unobserved};
+use apus::node::{Options, SyncError, Unobserved};
+use apus::tools;
 use apus::wire::Chain;
 
 use super::coins::{AFTER_WORK, RULES};
@@ -39,7 +40,7 @@ impl Kind {
         let mut options = Options { threads, dbcache_bytes, spill_dir, ..place.options() };
         change(&mut options);
         let (from, stop) = ([place.write("blocks", &blocks)], AtomicBool::new(false));
-        let result = sync::verify_snapshot(&options, &snapshot, &from, &Unobserved, &stop);
+        let result = tools::verify_snapshot(&options, &snapshot, &from, &Unobserved, &stop);
         assert!(tmp.read_dir().unwrap().next().is_none(), "{}: temporary files", self.name);
         match (self.due, result) {
             (None, Ok(summary)) => {

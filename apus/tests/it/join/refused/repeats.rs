@@ -1,6 +1,6 @@
 //! Transactions that come again (BIP30), on a network where BIP34 does not rule that out.
 
-use apus::sync::Options;
+use apus::node::Options;
 use apus::wire::Chain;
 use bitcoin::transaction::Transaction;
 

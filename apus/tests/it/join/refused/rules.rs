@@ -1,6 +1,6 @@
 //! One block for each way to break a rule, on a chain of every kind of script.
 
-use apus::sync::Options;
+use apus::node::Options;
 use apus::wire::Chain;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Parent, every};

@@ -1,0 +1,102 @@
+//! What the threads of this process wait for, as the system sees it.
+//!
+//! Linux tells the state of each thread, without being asked to measure anything: `R` has a
+//! processor or waits for one, `S` waits for another thread or a peer, and `D` waits for the disk:
+//! a page of a mapped file, a read, a write that has to wait for room in the page cache, or a sync.
+//! The time that threads wait for a processor, since other programs use it, is time in `R`, and so
+//! never counts as waiting for the disk. (Delay accounting would tell the same in nanoseconds, but
+//! is off unless the system was started with it; the pressure of `/proc/pressure` is that of all
+//! programs.)
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+
+use super::outcome::ThreadStates;
+use super::threads::spawn_free;
+
+/// Time from one look at the threads to the next. A look takes about 0.1 ms.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Where Linux lists the threads of this process.
+const THREADS: &str = "/proc/self/task";
+
+/// A thread that looks at the states of all others, until this is dropped.
+pub struct StatesWatch {
+    seen: Arc<Seen>,
+    _end: Sender<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    working: AtomicU64,
+    blocked: AtomicU64,
+}
+
+impl StatesWatch {
+    /// Begins to look.
+    pub fn begin() -> Self {
+        let (end, ended) = bounded(0);
+        let seen = Arc::new(Seen::default());
+        let to_note = Arc::clone(&seen);
+        spawn_free("apus-states".to_string(), move || {
+            let own = fs::read_link("/proc/thread-self").unwrap_or_default();
+            let own = own.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let ThreadStates { working, blocked } = look(&own);
+                to_note.working.fetch_add(working, Relaxed);
+                to_note.blocked.fetch_add(blocked, Relaxed);
+            }
+        });
+        Self { seen, _end: end }
+    }
+
+    /// The sums over all looks until now.
+    pub fn seen(&self) -> ThreadStates {
+        let Seen { working, blocked } = &*self.seen;
+        ThreadStates { working: working.load(Relaxed), blocked: blocked.load(Relaxed) }
+    }
+}
+
+/// The states of all threads but `own` now; none where the system does not tell.
+fn look(own: &str) -> ThreadStates {
+    let threads = fs::read_dir(THREADS).into_iter().flatten().flatten();
+    let others = threads.filter(|thread| thread.file_name() != own);
+    let states = others.filter_map(|thread| {
+        // A thread may have ended meanwhile.
+        state(&fs::read_to_string(thread.path().join("stat")).ok()?)
+    });
+    states.fold(ThreadStates::default(), |seen, state| match state {
+        'R' => ThreadStates { working: seen.working + 1, ..seen },
+        'D' => ThreadStates { blocked: seen.blocked + 1, ..seen },
+        _ => seen,
+    })
+}
+
+/// The state in a thread's `stat`: after its name, which is in parentheses and may hold any.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_comes_after_the_name_whatever_that_is() {
+        assert_eq!(state("4242 (apus-work-1) D 1 4200 4200 0 -1"), Some('D'));
+        assert_eq!(state("7 (a) S (b) R 1"), Some('R'));
+        assert_eq!(state("7 (a"), None);
+        assert_eq!(state(""), None);
+    }
+
+    #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/task")]
+    fn a_thread_that_runs_is_seen_at_work() {
+        // This one runs while it looks.
+        assert!(look("").working >= 1);
+    }
+}

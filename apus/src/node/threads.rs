@@ -1,0 +1,136 @@
+//! Threads: the pool for loops over much data, and threads of their own for pipelines.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, Builder, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+
+use super::error::SyncError;
+
+/// The pool of threads for loops over much data: commits, merges, statistics. They sleep while
+/// blocks are connected, which has threads of its own (`in_order/pipeline.rs`).
+///
+/// # Errors
+/// The system does not let us start so many threads.
+pub fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|number| format!("apus-pool-{number}"))
+        .build()
+        .map_err(|error| SyncError::Input(format!("cannot start {threads} threads: {error}")))
+}
+
+/// Blocks that each thread of the pool checks before they are stored.
+pub const CHECKED_AT_ONCE: usize = 8;
+
+/// The threads that work through blocks where `threads` were asked for: one more, since one or
+/// another waits for the disk. With one core there is one.
+pub fn workers(threads: usize) -> usize {
+    if threads > 1 { threads + 1 } else { 1 }
+}
+
+/// Starts a thread that is called `name` in debuggers and lists of processes.
+///
+/// # Panics
+/// The system does not let us start another thread.
+pub fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: impl Into<String>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let started = Builder::new().name(name.into()).spawn_scoped(scope, work);
+    started.expect("the system lets us start a thread")
+}
+
+/// Starts a thread that nobody waits for: it ends by itself once what it works with is gone. If the
+/// system refuses, `work` is not done, and what it holds is dropped.
+pub fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = Builder::new().name(name).spawn(work) {
+        tracing::warn!("a thread cannot be started: {error}");
+    }
+}
+
+/// How often [`work_until_halt`] watches while its threads report nothing.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// What a thread of [`work_until_halt`] is to look at before it begins another piece of work.
+pub struct Crew<'a, M> {
+    halt: &'a AtomicBool,
+    sender: Sender<M>,
+}
+
+impl<M> Crew<'_, M> {
+    /// The flag that all threads are to end at.
+    pub fn halt(&self) -> &AtomicBool {
+        self.halt
+    }
+
+    /// Whether all threads are to end.
+    pub fn is_halted(&self) -> bool {
+        self.halt.load(Relaxed)
+    }
+
+    /// Reports a finished piece of work.
+    pub fn report(&self, message: M) {
+        // Whoever watches listens until every thread has ended.
+        let _ = self.sender.send(message);
+    }
+}
+
+/// Runs `work` in so many threads until all of them have ended, and returns what they return.
+/// Meanwhile `watch` is called with everything that they report, and now and then without. All
+/// threads are told to end when it returns true, and when one of them fails or panics.
+///
+/// # Panics
+/// One of the threads has panicked; the others have ended then.
+pub fn work_until_halt<M: Send, T: Send, E: Send>(
+    name: &str,
+    threads: usize,
+    work: impl Fn(&Crew<M>) -> Result<T, E> + Sync,
+    mut watch: impl FnMut(Option<M>) -> bool,
+) -> Vec<Result<T, E>> {
+    let halt = AtomicBool::new(false);
+    // A few bytes for each piece of work, so that nothing but work holds a thread up.
+    let (sender, reports) = unbounded();
+    thread::scope(|scope| {
+        let start = |number| {
+            let crew = Crew { halt: &halt, sender: sender.clone() };
+            let work = &work;
+            spawn(scope, format!("apus-{name}-{number}"), move || {
+                let raise = RaiseOnDrop(crew.halt);
+                let result = work(&crew);
+                if result.is_ok() {
+                    std::mem::forget(raise);
+                }
+                result
+            })
+        };
+        let threads: Vec<_> = (0..threads).map(start).collect();
+        drop(sender);
+        // A panic here must not leave the scope waiting for all the other work.
+        let _ending = RaiseOnDrop(&halt);
+        loop {
+            let ends = match reports.recv_timeout(WAIT) {
+                Ok(message) => watch(Some(message)),
+                Err(RecvTimeoutError::Timeout) => watch(None),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            if ends {
+                halt.store(true, Relaxed);
+            }
+        }
+        let panicked = |panic| std::panic::resume_unwind(panic);
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
+}
+
+/// Raises a flag when it is dropped, in a panic too.
+pub struct RaiseOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for RaiseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,46 @@
+//! Sizes and times in the words of messages.
+
+use std::time::Duration;
+
+/// A size in decimal units: `3 kB`, `64 MB`, `2.5 GB`, `712 GB`.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        1_000_000_000..10_000_000_000 => format!("{:.1} GB", bytes as f64 / 1e9),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
+}
+
+/// An estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`.
+pub fn about(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..100 => format!("{} s", seconds.max(1)),
+        seconds @ 100..7200 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{} h", (seconds + 1800) / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_have_the_unit_that_fits() {
+        for (bytes, words) in [
+            (0, "0 kB"),
+            (1, "1 kB"),
+            (999_000, "999 kB"),
+            (64_000_000, "64 MB"),
+            (2_549_000_000, "2.5 GB"),
+            (712_999_999_999, "712 GB"),
+        ] {
+            assert_eq!(size(bytes), words);
+        }
+        for (seconds, words) in
+            [(0, "1 s"), (99, "99 s"), (100, "2 min"), (2_100, "35 min"), (10_000, "3 h")]
+        {
+            assert_eq!(about(Duration::from_secs(seconds)), words);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! UTXO snapshots: made, described, loaded, and proved against the blocks. Knows no bytes of the
+//! format.
+
+mod create;
+mod info;
+mod load;
+
+pub use create::{SnapshotSummary, create_snapshot, create_snapshot_of_hints};
+pub use info::{SnapshotInfo, snapshot_info};
+pub use load::{SnapshotLoaded, load_snapshot, load_snapshot_on};
