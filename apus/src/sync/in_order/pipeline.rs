@@ -18,7 +18,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, unbounded};
+use crossbeam_channel::{
+    Receiver, RecvTimeoutError, Sender, TrySendError, bounded, never, select, unbounded,
+};
 
 use crate::coins::Coin;
 use crate::disk::{StoreError, Watch};
@@ -65,8 +67,10 @@ enum Event {
 
 /// The connector's ends of the queues.
 pub struct Workers<'w, 'a> {
+    shared: &'w Shared<'a>,
     tickets: Sender<usize>,
     jobs: Sender<Arc<Validation>>,
+    job_queue: Receiver<Arc<Validation>>,
     events: Receiver<Event>,
     threads: usize,
     next_ticket: usize,
@@ -98,8 +102,8 @@ pub fn with_workers<'a, T>(
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
     // Every worker may take part in every block that is in flight.
     let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
-    // Unbounded, since a worker must never wait here: the connector may be waiting to give it a
-    // job. The numbers of tickets and of blocks in flight bound what can be queued.
+    // Unbounded, since a worker must never wait here: the connector may be at a job itself. The
+    // numbers of tickets and of blocks in flight bound what can be queued.
     let (event_queue, events) = unbounded();
     // One request is enough: a merge goes on until nothing is left to merge.
     let (merges, merge_queue) = bounded(1);
@@ -127,14 +131,16 @@ pub fn with_workers<'a, T>(
             };
             threads::spawn(scope, format!("apus-work-{number}"), move || worker.run());
         }
-        drop((ticket_queue, job_queue, event_queue));
+        drop((ticket_queue, event_queue));
         let ready = BTreeMap::new();
         let (coins_ready, coins_expected) = (0, 0);
         let (next_ticket, steps) = (0, steps.len());
         let (committed, failed) = (None, None);
         connect(&mut Workers {
+            shared,
             tickets,
             jobs,
+            job_queue,
             commits,
             committed,
             merges,
@@ -197,11 +203,16 @@ impl<'a> Workers<'_, 'a> {
         self.ready.contains_key(&index)
     }
 
-    /// Gives a connected block to all workers.
+    /// Gives a connected block to all workers. While the queue is full, which it is of blocks that
+    /// are checked already where all workers wait for blocks of peers, this thread takes jobs, too.
     pub fn check(&self, block: &Arc<Validation>) {
         for _ in 0..self.threads {
-            if self.jobs.send(Arc::clone(block)).is_err() {
-                return;
+            let mut job = Arc::clone(block);
+            while let Err(TrySendError::Full(back)) = self.jobs.try_send(job) {
+                job = back;
+                if let Ok(oldest) = self.job_queue.try_recv() {
+                    oldest.work(self.shared.network, self.shared.scripts);
+                }
             }
         }
     }
@@ -433,16 +444,22 @@ mod tests {
     use apus_testchain::write::write_framed;
     use apus_testchain::{Spends, Wide, WideSpec};
 
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
+    use crate::chain::{BlockId, Tree};
     use crate::disk::Disk;
     use crate::node::Unobserved;
-    use crate::node::opened::Coins;
+    use crate::node::block::validate::BranchTimes;
+    use crate::node::block_peers::{BlockPeers, Wanted};
+    use crate::node::opened::{Coins, step};
     use crate::node::options::{Method, Options};
-    use crate::node::sources::{Place, SourcePlace};
+    use crate::node::progress::Observer;
+    use crate::node::scan::{open_sources, scan_into_node};
+    use crate::node::sources::{BlockBytes, Place, SourcePlace};
     use crate::sync::in_order::activate::steps;
     use crate::sync::sync;
     use crate::sync::unfinished::open_node;
-    use crate::tools::rewind;
     use crate::wire::{Chain, Network};
 
     #[test]
@@ -455,10 +472,13 @@ mod tests {
         let mut options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
         options.method = Method::InOrder;
         let stop = AtomicBool::new(false);
-        sync(&options, &[source], &Unobserved, &stop).unwrap();
-        rewind(&options, 150, &Unobserved, &stop).unwrap();
+        options.stop_at_height = Some(150);
+        sync(&options, std::slice::from_ref(&source), &Unobserved, &stop).unwrap();
+        options.stop_at_height = None;
         for coins_max in [0, 3_000, 6_000, 1_000_000] {
             let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let sources = open_sources(&options, std::slice::from_ref(&source)).unwrap();
+            scan_into_node(&mut node, &sources, &Unobserved, &stop).unwrap();
             let best = node.tree.best_candidate().unwrap();
             let steps = steps(&node, node.tip(), best);
             assert_eq!(steps.len(), 40);
@@ -485,6 +505,71 @@ mod tests {
                 );
             });
         }
+    }
+
+    /// Peers who send nothing.
+    #[derive(Default)]
+    struct Silent {
+        /// The number of threads that wait for a block.
+        waiting: AtomicUsize,
+    }
+
+    impl BlockPeers for Silent {
+        fn fetch(
+            &self,
+            _: &Tree,
+            _: Step,
+            halt: &AtomicBool,
+            _: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
+        ) -> Result<(), BlockFault> {
+            self.waiting.fetch_add(1, Relaxed);
+            while !halt.load(Relaxed) {
+                thread::yield_now();
+            }
+            Err(BlockFault::Stopped)
+        }
+
+        fn next(&self, _: &AtomicBool) -> Option<BlockId> {
+            None
+        }
+
+        fn serve(&self, _: &Tree, _: Wanted, _: &dyn Observer, work: &mut dyn FnMut()) {
+            work();
+        }
+
+        fn take_left(&self) -> Vec<(BlockId, BlockBytes)> {
+            Vec::new()
+        }
+
+        fn set_height(&self, _: u32) {}
+    }
+
+    #[test]
+    fn blocks_are_checked_while_all_workers_wait_for_peers() {
+        const THREADS: usize = 2;
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let stored = step(&node, id).unwrap();
+        let (mut shared, _) = node.split();
+        let peers = Silent::default();
+        shared.peers = Some(&peers);
+        let of_peers = Step { place: Place::Peers, ..stored };
+        let (steps, stop) = ([of_peers; THREADS], AtomicBool::new(false));
+        with_workers(&shared, &steps, THREADS, &stop, |workers| {
+            workers.let_ahead(0, 0);
+            while peers.waiting.load(Relaxed) < THREADS {
+                thread::yield_now();
+            }
+            let times = BranchTimes::default();
+            for _ in 0..2 * IN_FLIGHT_MAX {
+                let prepared = shared.prepare_until(stored, &stop).ok().unwrap();
+                let block = Validation::new(shared.tree, id, prepared, Vec::new(), None, &times);
+                workers.check(&Arc::new(block));
+            }
+            workers.let_go();
+        });
     }
 
     #[test]
