@@ -1,22 +1,17 @@
-//! Three things that the compiler needs to be told: what this build is made of (the commit, and
-//! Bitcoin Core's engine), for `apus --version`; whether there is chain data on this machine that
-//! may not ship with the repository, so that tests that need it can be ignored where it is
-//! missing; and that the program starts without the engine's random generator
-//! (`random_init` in `src/rules`).
+//! Two things that the compiler needs to be told: what this build is made of (the commit, and
+//! Bitcoin Core's engine), for `apus --version`; and that the program starts without the engine's
+//! random generator (`random_init` in `crates/rules`).
+
+#[path = "../crates/testdata/build.rs"]
+mod shared_data;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn main() {
+    shared_data::main();
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-env=APUS_VERSION={}", version());
-    println!("cargo::rustc-check-cfg=cfg(shared_data)");
-    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let found = root.ancestors().map(|dir| dir.join("shared/data")).find(|dir| dir.is_dir());
-    if let Some(dir) = found {
-        println!("cargo::rustc-cfg=shared_data");
-        println!("cargo::rustc-env=APUS_SHARED_DATA={}", dir.display());
-    }
     // Other systems' linkers have no such option: there the program takes 0.1 s longer to start.
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
         println!("cargo::rustc-link-arg-bins=-Wl,--wrap=_Z10RandomInitv");

@@ -34,94 +34,36 @@
 //! ```
 //!
 //! The crate's default feature `cli` holds the program `apus` and its dependencies; a library
-//! user sets `default-features = false`.
+//! user sets `default-features = false`. What is here comes from the crates below `crates/`, which
+//! other projects can use one by one; ARCHITECTURE.md lists them.
 
-// What the modules re-export for our own tests alone.
-#![cfg_attr(not(feature = "internals"), allow(unused_imports))]
-// What only the program uses.
-#![cfg_attr(not(feature = "cli"), allow(dead_code))]
+// Commands, options, progress, exit codes.
+#[cfg(feature = "cli")]
+mod cli;
 
-// The modules stand from low to high; a module names only modules above it in this list, and
-// `apus/tests/layers` holds that. ARCHITECTURE.md says what each one does *not* know. They are
-// private, so that the compiler finds what nobody uses; the feature `internals` opens them to our
-// own tests, benchmarks and fuzzing.
-#[path = ""]
-mod internals {
-    // Files, the error that blames the disk, and power cuts for tests.
-    pub mod disk;
-    // Hashes: SHA-256 of one message and of many side by side, MuHash3072.
-    pub mod hash;
-    // Bytes to views and back: cursor, CompactSize, VARINT, block view, network constants.
-    pub mod wire;
-    // Tables in LevelDB's on-disk format; does not know Bitcoin.
-    pub mod leveldb;
-    // The data directory: lock, blk and rev files, block index; does not know what a valid block
-    // is.
-    pub mod store;
-    // Coins: codec, cache, chainstate, UTXO set statistics; does not know consensus rules.
-    pub mod coins;
-    // Outputs and spends that meet in partitions; does not know rules, blocks' files, or threads.
-    pub mod join;
-    // The message that a signature signs; does not know blocks or where coins come from.
-    pub mod sighash;
-    // Which signatures a spend asks for; verifies none, and does not know where coins come from.
-    pub mod script;
-    // One function for each consensus rule; does not know where coins come from.
-    pub mod rules;
-    // Hints and the aggregate that proves them; does not know the order of blocks, or files.
-    pub mod swiftsync;
-    // Headers: tree, work, median time past, best chain; does not know peers.
-    pub mod chain;
-    // Peers: transport, protocol, headers, and which block is asked of whom; does not know
-    // validation.
-    pub mod net;
-    // An opened data directory, and what is done to a single block; does not know which method of
-    // syncing asks.
-    pub mod node;
-    // Threads and sockets around `net`; does not know validation.
-    pub mod peers;
-    // The pipelines: in order, join, SwiftSync; does not know argument parsing.
-    pub mod sync;
-    // Hints, snapshots, export, proofs; does not know how a sync works.
-    pub mod tools;
-    // Commands, options, progress, exit codes.
-    #[cfg(feature = "cli")]
-    pub mod cli;
-
-    // Chain data for the tests of every module.
-    #[cfg(test)]
-    pub(crate) mod testdata;
-}
-
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub use internals::*;
-#[cfg(not(feature = "internals"))]
-use internals::*;
-
-pub use disk::StoreError;
-pub use hash::{Hash, ParseHashError};
-pub use net::PeerOptions;
-pub use node::{
+pub use apus_disk::StoreError;
+pub use apus_hash::{Hash, ParseHashError};
+pub use apus_net::PeerOptions;
+pub use apus_node::{
     AggregateKind, AssumeValid, Checked, Counts, ErrorKind, MemoryInUse, Method, NotChecked,
     Observer, Options, Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference,
     ScriptEngine, SyncError, ThreadStates, Tip, Unobserved, Waits, memory_in_use,
 };
-pub use peers::PeerReport;
-pub use rules::{RuleClass, RuleError};
-pub use secp_lanes::Kernel;
-pub use swiftsync::{Format, Hints, HintsError, Numbering};
-pub use sync::{
+pub use apus_peers::PeerReport;
+pub use apus_rules::{RuleClass, RuleError};
+pub use apus_swiftsync::{Format, Hints, HintsError, Numbering};
+pub use apus_sync::{
     ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, Summary, reindex, reindex_files,
     sync,
 };
 #[cfg(feature = "export")]
-pub use tools::{Destination, Export, ExportTable, Exported, export};
-pub use tools::{
+pub use apus_tools::{Destination, Export, ExportTable, Exported, export};
+pub use apus_tools::{
     HintsSummary, SnapshotStatus, Status, Unfinished, UtxoHash, UtxoStats, compress_hints,
     conversion_needs_blocks, convert_hints, create_hints, status, txoutset_info, verify_hints,
 };
-pub use wire::{Chain, Network, OutPoint};
+pub use apus_wire::{Chain, Network, OutPoint};
+pub use secp_lanes::Kernel;
 
 /// Tables as files: the formats and forms of [`fn@export`].
 #[cfg(feature = "export")]
@@ -131,3 +73,7 @@ pub use apus_export as tables;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use cli::main as run_program;
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub use cli::{options_of_sync, thousands};

@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use apus::coins::{Coin, CoinsCache, Overwrite};
-use apus::hash::Hash;
-use apus::wire::OutPoint;
+use apus_coins::{Coin, CoinsCache, Overwrite};
+use apus_hash::Hash;
 use apus_testchain::Rng;
+use apus_wire::OutPoint;
 
 use crate::measure::{Effort, quick_digest};
 use crate::report::{Cell, Report, Table, duration};

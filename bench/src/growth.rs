@@ -10,7 +10,7 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table, three_digits};
 use crate::svg::{Lines, Series};
 
-/// The most memory of a cached coin in bytes (`apus::coins`).
+/// The most memory of a cached coin in bytes (`apus_coins`).
 const COIN_BYTES: u64 = 104;
 /// The least memory for cached coins that is measured, in MiB.
 const DBCACHE_MIN: usize = 8;

@@ -6,16 +6,15 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use apus::rules::{FastScripts, FastVerdict, TxScripts};
-use apus::script::{Checks, signature_checks};
-use apus::sighash::{Preimages, SharedHashes, TxSighash};
-use apus::wire::{InputView, Prevout, ScriptFlags, TxView};
+use apus_rules::script::{Checks, signature_checks};
+use apus_rules::sighash::{Preimages, SharedHashes, TxSighash};
+use apus_rules::{FastScripts, FastVerdict, TxScripts};
+use apus_wire::{InputView, Prevout, ScriptFlags, TxView};
 
-use crate::Result;
 use crate::chain::scripts::Blocks;
-use crate::join;
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
+use crate::{Result, join};
 
 /// Blocks whose inputs are measured one kind after the other, from the last on.
 const BLOCKS: usize = 40;

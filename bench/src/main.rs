@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if std::env::var_os(apus_bench::process::AS_APUS).is_some() {
-        return apus::cli::main();
+        return apus::run_program();
     }
     apus_bench::cli::main()
 }

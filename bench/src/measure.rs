@@ -59,7 +59,7 @@ pub fn median(times: &mut [Duration]) -> Duration {
 
 /// A digest of bytes. Digests are added, so that their order does not matter.
 pub fn digest(bytes: &[u8]) -> u64 {
-    let hash = apus::hash::sha256(bytes);
+    let hash = apus_hash::sha256(bytes);
     u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
 }
 

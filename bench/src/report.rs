@@ -158,7 +158,7 @@ impl Cell {
             Self::Empty => String::new(),
             Self::Text(text) => text.clone(),
             Self::Seconds(seconds) => duration(*seconds),
-            Self::Count(count) => apus::cli::thousands(*count),
+            Self::Count(count) => apus::thousands(*count),
             Self::Bytes(bytes) => size(*bytes),
             Self::Number(number) => three_digits(*number),
             Self::Ratio(ratio) => format!("{}×", three_digits(*ratio)),

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use apus::coins::{Chainstate, CoinParts, SurvivorWriter, Survivors, WriteError};
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::leveldb::Options;
+use apus_coins::{Chainstate, CoinParts, SurvivorWriter, Survivors, WriteError};
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_leveldb::Options;
 use apus_testchain::Rng;
 use rayon::prelude::*;
 use serde_json::json;

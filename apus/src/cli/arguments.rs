@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(command.from, [PathBuf::from("a")]);
         let options = command.engine.to_options().unwrap().options;
         assert_eq!(options.datadir, PathBuf::from("/x"));
-        assert_eq!(options.network.chain, crate::wire::Chain::Regtest);
+        assert_eq!(options.network.chain, apus_wire::Chain::Regtest);
     }
 
     /// A command and all below it.

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use apus_disk::Disk;
+use apus_node as node;
+use apus_node::{Prune, ScriptDifference};
+use apus_store::PRUNE_TARGET_MIN;
+use apus_wire::{Chain, Network};
+
 use super::conf::{Config, Found};
 use super::output;
 use super::reporting::Reporting;
-use crate::disk::Disk;
-use crate::node;
-use crate::node::{Prune, ScriptDifference};
-use crate::store::PRUNE_TARGET_MIN;
-use crate::wire::{Chain, Network};
 
 /// How many sources of blocks the first line of a run names; any others are only counted.
 const SOURCES_NAMED: usize = 2;

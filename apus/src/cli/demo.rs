@@ -5,20 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use apus_disk::StoreError;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Method, Options, Unobserved};
+use apus_swiftsync::Format;
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_tools as tools;
+use apus_tools::{UtxoHash, UtxoStats};
+use apus_wire::{Chain, Network};
+
 use super::exit;
 use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::reporting::Reporting;
-use crate::disk::StoreError;
-use crate::hash::Hash;
-use crate::node::{AssumeValid, Method, Options, Unobserved};
-use crate::swiftsync::Format;
-use crate::sync;
-use crate::sync::Summary;
-use crate::tools;
-use crate::tools::{UtxoHash, UtxoStats};
-use crate::wire::{Chain, Network};
 
 /// Mainnet blocks 0 to 14131, framed as in blk files.
 const BLOCKS: &[u8] = include_bytes!("../../data/mainnet-0-14131.dat");

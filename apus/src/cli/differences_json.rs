@@ -1,8 +1,7 @@
 //! The coins that hints or a snapshot are wrong about, as JSON.
 
+use apus_node::{CoinDifference, DifferenceKind, Differences};
 use serde::Serialize;
-
-use crate::node::{CoinDifference, DifferenceKind, Differences};
 
 /// The coins, and whether there are more.
 #[derive(Debug, Serialize)]

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use apus_node as node;
+use apus_wire::{Chain, Network};
 use clap::Args;
 
 use super::chosen::Chosen;
 use super::conf::{self, Config, Found, Given, Which};
 use super::home::{default_datadir, expand_home};
-use crate::node;
-use crate::wire::{Chain, Network};
 
 /// Most threads of a run: no machine gains by more, and the system may not provide them.
 const THREADS_MAX: usize = 256;

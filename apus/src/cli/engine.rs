@@ -5,6 +5,9 @@ mod tests;
 
 use std::path::PathBuf;
 
+use apus_hash::Hash;
+use apus_node as node;
+use apus_node::AssumeValid;
 use clap::{Args, ValueEnum};
 use secp_lanes::Kernel;
 
@@ -13,9 +16,6 @@ use super::conf::{Config, Found};
 use super::directory::Directory;
 use super::home::expand_home;
 use super::log_args::LogArgs;
-use crate::hash::Hash;
-use crate::node;
-use crate::node::AssumeValid;
 
 /// The options of a command that connects blocks.
 #[derive(Args)]

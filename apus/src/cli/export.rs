@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_export::{BytesForm, Format, Forms, HashForm};
+use apus_node::SyncError;
+use apus_tools as tools;
+use apus_tools::{Destination, Export, ExportTable, Exported};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -14,9 +17,6 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::reporting::Reporting;
 use super::{exit, output};
-use crate::node::SyncError;
-use crate::tools;
-use crate::tools::{Destination, Export, ExportTable, Exported};
 
 /// The file name that stands for standard output.
 const STDOUT: &str = "-";

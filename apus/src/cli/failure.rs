@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
+use apus_disk::StoreError;
+use apus_node::{ErrorKind, SyncError};
 use serde::Serialize;
 
 use super::differences_json::DifferencesJson;
 use super::output::{self, StdoutError};
 use super::{exit, log};
-use crate::disk::StoreError;
-use crate::node::{ErrorKind, SyncError};
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]

@@ -4,6 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
+use apus_node as node;
+use apus_node::{AssumeValid, MemoryInUse, Observer, Phase, Progress};
+use apus_swiftsync::hints::Statistics;
+use apus_swiftsync::{Format, hints};
+use apus_sync::HintsFile;
+use apus_tools as tools;
+use apus_tools::HintsSummary;
+use apus_wire::{Chain, Network};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -17,14 +25,6 @@ use super::progress::Reporter;
 use super::report::{mapped_at_peak, memory_text};
 use super::report_json::summary_json as summary_json_of_sync;
 use super::reporting::Reporting;
-use crate::node;
-use crate::node::{AssumeValid, MemoryInUse, Observer, Phase, Progress};
-use crate::swiftsync::Format;
-use crate::swiftsync::hints::{self, Statistics};
-use crate::sync::HintsFile;
-use crate::tools;
-use crate::tools::HintsSummary;
-use crate::wire::{Chain, Network};
 
 #[derive(Subcommand)]
 pub enum HintsCommand {

@@ -5,13 +5,11 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use apus_node as node;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::exit;
-use super::log;
-use super::output;
-use crate::node;
+use super::{exit, log, output};
 
 /// What becomes of the work when it is interrupted.
 #[derive(Clone, Copy)]

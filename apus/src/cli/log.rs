@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_node::Tip;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
@@ -21,7 +22,6 @@ use tracing_subscriber::layer::Context;
 
 use super::numbers::time_stamp;
 use super::output;
-use crate::node::Tip;
 
 /// How long lines wait in memory while others follow.
 const WRITE_EVERY: Duration = Duration::from_millis(100);

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apus_disk::StoreError;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::failure::Failure;
 use super::output;
-use crate::disk::StoreError;
 
 /// Print completions for a shell: `source <(apus completions bash)`, or a file where it looks.
 #[derive(Args)]

@@ -64,7 +64,7 @@ pub fn main() -> ExitCode {
     if let Err(text) = start_log(&cli.debug) {
         return Failure::usage(text).end(json);
     }
-    let random_init_replaced = crate::rules::random_init_was_replaced();
+    let random_init_replaced = apus_rules::random_init_was_replaced();
     tracing::debug!(random_init_replaced, "started");
     run(cli).unwrap_or_else(|failure| failure.end(json))
 }
@@ -95,8 +95,7 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
 /// # Errors
 /// What the user would be told of wrong arguments or settings.
 #[doc(hidden)]
-#[cfg(any(test, feature = "internals"))]
-pub fn options_of_sync(args: Vec<OsString>) -> Result<crate::node::Options, String> {
+pub fn options_of_sync(args: Vec<OsString>) -> Result<apus_node::Options, String> {
     let args = arguments::core_spelling(args.into_iter());
     let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
     let Command::Sync(command) = cli.command else {

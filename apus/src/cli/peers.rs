@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use apus_net::{NetKind, PeerOptions, Target};
 use clap::{Args, ValueEnum};
 
 use super::chosen::Chosen;
 use super::conf::{Config, Found};
-use crate::net::{NetKind, PeerOptions, Target};
 
 /// The port of Tor's proxy, which `--proxy` without a port means (Core's default).
 const PROXY_PORT: u16 = 9050;
@@ -369,8 +369,9 @@ fn number<T: TryFrom<i64>>(
 mod tests {
     use std::ffi::OsString;
 
+    use apus_net::{NetKind, PeerOptions};
+
     use crate::cli::options_of_sync;
-    use crate::net::{NetKind, PeerOptions};
 
     /// The options for peers of `apus sync` with these arguments and this bitcoin.conf.
     fn peers(conf: &str, args: &[&str]) -> Result<Option<PeerOptions>, String> {

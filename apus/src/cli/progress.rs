@@ -5,11 +5,11 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
 use super::{log, output};
-use crate::node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
 
 /// Time between two lines where standard error is no terminal.
 const LOG_EVERY: Duration = Duration::from_secs(5);

@@ -2,17 +2,16 @@
 
 use std::process::ExitCode;
 
+use apus_tools as tools;
 use clap::Args;
 
 use super::directory::Directory;
 use super::failure::Failure;
-use super::log;
 use super::log_args::LogArgs;
-use super::output;
 use super::report::pruned_text;
 use super::report_json::PrunedJson;
 use super::reporting::Reporting;
-use crate::tools;
+use super::{log, output};
 
 /// Delete old block files by hand (Core's pruneblockchain).
 ///

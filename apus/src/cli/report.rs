@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use apus_node::{Checked, MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts, Waits};
+use apus_peers::PeerReport;
+use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
+
 use super::numbers::{precise, thousands};
 use super::output;
-use crate::node::{Checked, MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts, Waits};
-use crate::peers::PeerReport;
-use crate::sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
 
 /// Most refusals that are printed one by one; any others are only counted.
 const REFUSALS_SHOWN: usize = 10;
@@ -331,11 +332,12 @@ pub fn print_refusals(summary: &Summary) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use apus_hash::Hash;
+    use apus_node::{Counts, Method, ThreadStates};
+    use apus_sync::SavedBlocks;
+
     use super::*;
     use crate::cli::report_json::summary_json;
-    use crate::hash::Hash;
-    use crate::node::{Counts, Method, ThreadStates};
-    use crate::sync::SavedBlocks;
 
     fn interrupted(saved: Option<SavedBlocks>) -> Summary {
         Summary {

@@ -1,14 +1,14 @@
 //! The report of a sync or a reindex as JSON.
 
+use apus_node::{
+    Checked, MemoryInUse, Pruned, Refusal, STALLS, ScriptCounts, ScriptDifference, Waits,
+};
+use apus_peers::PeerReport;
+use apus_sync::{AboveTip, SavedJoin, Summary};
 use secp_lanes::Kernel;
 use serde::Serialize;
 
 use super::report::mapped_at_peak;
-use crate::node::{
-    Checked, MemoryInUse, Pruned, Refusal, STALLS, ScriptCounts, ScriptDifference, Waits,
-};
-use crate::peers::PeerReport;
-use crate::sync::{AboveTip, SavedJoin, Summary};
 
 #[derive(Serialize)]
 struct SummaryJson {

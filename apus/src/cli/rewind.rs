@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use apus_tools as tools;
 use clap::Args;
 
 use super::directory::Directory;
@@ -9,7 +10,6 @@ use super::failure::Failure;
 use super::log_args::LogArgs;
 use super::reporting::Reporting;
 use super::sync::with_engine;
-use crate::tools;
 
 /// Take the UTXO set back to a lower height.
 ///

@@ -3,6 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apus_hash::hex;
+use apus_node::AssumeValid;
+use apus_sync::Summary;
+use apus_tools as tools;
+use apus_tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -16,11 +21,6 @@ use super::numbers::{precise, thousands};
 use super::peers::{PeerArgs, Sources};
 use super::report_json::summary_json;
 use super::reporting::Reporting;
-use crate::hash::hex;
-use crate::node::AssumeValid;
-use crate::sync::Summary;
-use crate::tools;
-use crate::tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 
 #[derive(Subcommand)]
 pub enum SnapshotCommand {

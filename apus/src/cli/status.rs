@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use apus_tools as tools;
+use apus_tools::{SnapshotStatus, Status, Unfinished};
 use clap::Args;
 use serde::Serialize;
 
@@ -12,8 +14,6 @@ use super::output;
 use super::report::{above_tip_words, join_words};
 use super::report_json::{AboveTipJson, JoinJson};
 use super::reporting::Reporting;
-use crate::tools;
-use crate::tools::{SnapshotStatus, Status, Unfinished};
 
 /// Show what a data directory holds: network, height, best block, and unfinished work.
 ///

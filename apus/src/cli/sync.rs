@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use apus_node::SyncError;
+use apus_sync as sync;
+use apus_sync::Summary;
 use clap::Args;
 
 use super::chosen::Chosen;
@@ -16,9 +19,6 @@ use super::progress::Reporter;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
 use super::{exit, log, report};
-use crate::node::SyncError;
-use crate::sync;
-use crate::sync::Summary;
 
 /// Check blocks from peers or from files, and connect them.
 ///

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use apus_tools as tools;
+use apus_tools::{UtxoHash, UtxoStats};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::directory::Directory;
@@ -10,8 +12,6 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::thousands;
 use super::reporting::Reporting;
 use super::{exit, output};
-use crate::tools;
-use crate::tools::{UtxoHash, UtxoStats};
 
 #[derive(Subcommand)]
 pub enum TxOutSetCommand {
@@ -95,8 +95,9 @@ fn json(stats: &UtxoStats) -> String {
 
 #[cfg(test)]
 mod tests {
+    use apus_hash::Hash;
+
     use super::*;
-    use crate::hash::Hash;
 
     #[test]
     fn it_is_the_object_of_bitcoin_cli() {

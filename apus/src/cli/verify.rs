@@ -2,21 +2,20 @@
 
 use std::process::ExitCode;
 
+use apus_node as node;
+use apus_sync::{Damage, Ended, LevelReport, Verified, Verify};
+use apus_tools as tools;
 use clap::Args;
 use serde::Serialize;
 
 use super::directory::Directory;
 use super::engine::take_assumevalid;
-use super::exit;
 use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
-use super::output;
 use super::report_json::ScriptDifferenceJson;
 use super::reporting::Reporting;
-use crate::node;
-use crate::sync::{Damage, Ended, LevelReport, Verified, Verify};
-use crate::tools;
+use super::{exit, output};
 
 /// Most damage that is printed piece by piece; any other is only counted.
 const DAMAGE_SHOWN: usize = 10;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::panic;
 
-use crate::node::ScriptEngine;
+use apus_node::ScriptEngine;
 
 /// How the program was built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

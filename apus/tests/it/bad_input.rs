@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use apus::wire::Chain;
+use apus_wire::Chain;
 
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, program, stdout};
@@ -37,7 +37,7 @@ fn a_truncated_file_is_reported_and_the_blocks_before_the_cut_are_taken() {
     std::fs::write(&all, bytes).unwrap();
     let output = sync(&place, &all);
     assert_ends(&output, 3, &["all", "at byte", "the file ends inside a block", "missing"]);
-    assert_eq!(place.stats(apus::tools::UtxoHash::None).height, 205);
+    assert_eq!(place.stats(apus_tools::UtxoHash::None).height, 205);
 }
 
 #[test]
@@ -68,11 +68,11 @@ fn a_flipped_byte_in_a_source_refuses_that_block_alone() {
     flip(&all, before + 8 + 100);
     let output = sync(&place, &all);
     assert_ends(&output, 3, &["Refused: block", "in ", "all", "at byte"]);
-    assert_eq!(place.stats(apus::tools::UtxoHash::None).height, 149);
+    assert_eq!(place.stats(apus_tools::UtxoHash::None).height, 149);
     // With a good copy of the block, the chain is complete.
     let good = place.write("good", &chain);
     assert_ends(&sync(&place, &good), 0, &[]);
-    assert_eq!(place.stats(apus::tools::UtxoHash::None).height, 206);
+    assert_eq!(place.stats(apus_tools::UtxoHash::None).height, 206);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_flipped_byte_in_a_table_is_found_by_its_checksum() {
     assert_ends(&output, 1, &[name, "at byte", "checksum"]);
     // The blocks are undamaged, so a reindex rebuilds the coins.
     assert_ends(&apus(&place, &["reindex"]), 0, &[]);
-    assert_eq!(place.stats(apus::tools::UtxoHash::None).txouts, 13_416);
+    assert_eq!(place.stats(apus_tools::UtxoHash::None).txouts, 13_416);
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn a_missing_blk_file_is_named() {
 fn a_directory_in_use_is_left_alone() {
     let (place, all) = half_synced(50);
     let network = place.network.clone();
-    let disk = apus::disk::Disk::new();
-    let options = apus::store::DataDirOptions::default();
+    let disk = apus_disk::Disk::new();
+    let options = apus_store::DataDirOptions::default();
     let _held =
-        apus::store::DataDir::open(&disk, &place.datadir(), &network, options).expect("ours");
+        apus_store::DataDir::open(&disk, &place.datadir(), &network, options).expect("ours");
     let output = sync(&place, &all);
     assert_ends(&output, 1, &["lock", "already running"]);
 }
@@ -183,5 +183,5 @@ fn a_block_that_breaks_a_rule_is_refused_and_remembered() {
     blocks[170] = wrong;
     let output = sync(&place, &place.write("blocks", &blocks));
     assert_ends(&output, 3, &["bad-txnmrklroot"]);
-    assert_eq!(place.stats(apus::tools::UtxoHash::None).height, 169);
+    assert_eq!(place.stats(apus_tools::UtxoHash::None).height, 169);
 }

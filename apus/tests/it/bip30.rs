@@ -1,14 +1,14 @@
 //! A transaction that repeats an earlier one where BIP34 makes that impossible. The block is
 //! invalid for other reasons too, and is refused for the one that Core gives first.
 
-use apus::wire::Chain as Network;
 use apus_testchain::{Break, Builder};
+use apus_wire::Chain as Network;
 use bitcoin::Transaction;
 
 use crate::support::chains::small;
 use crate::support::{Place, hash_of, with_genesis};
 
-fn reasons(summary: &apus::sync::Summary) -> Vec<String> {
+fn reasons(summary: &apus_sync::Summary) -> Vec<String> {
     summary.refusals.iter().map(|refusal| refusal.reason.clone()).collect()
 }
 

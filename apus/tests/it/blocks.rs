@@ -1,6 +1,6 @@
 //! The regtest chain of 206 blocks: in order and out of order, from several sources, and in parts.
 
-use apus::wire::Chain;
+use apus_wire::Chain;
 
 use crate::support::{Place, regtest_chain};
 
@@ -54,7 +54,7 @@ fn a_stop_height_is_kept_and_gone_on_from() {
     options.stop_at_height = Some(120);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let sources = [blocks];
-    let summary = apus::sync::sync(&options, &sources, &apus::node::Unobserved, &stop).unwrap();
+    let summary = apus_sync::sync(&options, &sources, &apus_node::Unobserved, &stop).unwrap();
     assert_eq!(summary.height, 120);
     assert_eq!(place.sync(&sources).height, 206);
 }

@@ -2,16 +2,15 @@
 //! narrowly keeps the rule and is connected. The tests of `testchain` hold the same blocks against
 //! Bitcoin Core's engine.
 
-use apus::rules::RuleClass;
-use apus::wire::Chain as Network;
+use apus_rules::RuleClass;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Parent, remerkle};
+use apus_wire::Chain as Network;
 use bitcoin::block::Version;
 
-use crate::support::blocks;
 use crate::support::chains::small;
 use crate::support::judge::Judge;
-use crate::support::{Place, hash_of, with_genesis};
+use crate::support::{Place, blocks, hash_of, with_genesis};
 
 #[test]
 fn every_broken_rule_is_refused_for_cores_reason() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use apus::tools::UtxoHash;
-use apus::wire::Chain;
+use apus_tools::UtxoHash;
+use apus_wire::Chain;
 
 use crate::support::program::{assert_ends, program, stderr, stdout};
 use crate::support::{Place, regtest_chain};

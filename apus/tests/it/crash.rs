@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::disk::{Disk, PowerCut};
-use apus::node;
-use apus::node::{Phase, Progress, Unobserved};
-use apus::sync;
-use apus::tools;
-use apus::wire::Chain;
+use apus_disk::{Disk, PowerCut};
+use apus_node as node;
+use apus_node::{Phase, Progress, Unobserved};
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_wire::Chain;
 use rustix::process::Signal;
 
 use crate::support::blocks::{branch, bytes, genesis_parent};

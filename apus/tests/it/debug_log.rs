@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use apus::wire::Chain;
+use apus_wire::Chain;
 use rustix::process::Signal;
 
 use crate::support::program::{apus, assert_ends, program, program_on, signal, stderr, stdout};

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use apus::disk::{Call, Disk};
-use apus::hash::Hash;
-use apus::node::{Options, Prune, SyncError, Unobserved};
-use apus::sync;
-use apus::tools;
-use apus::tools::UtxoHash;
+use apus_disk::{Call, Disk};
+use apus_hash::Hash;
+use apus_node::{Options, Prune, SyncError, Unobserved};
+use apus_sync as sync;
 use apus_testchain::{Chain, Mix, Spec};
+use apus_tools as tools;
+use apus_tools::UtxoHash;
 
 use crate::pruned::{SPARE, branch_of, files, options};
 use crate::support::Place;

@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use apus::disk::{Call, Disk};
-use apus::node::{Method, Observer, Options, Progress, SyncError, Unobserved};
-use apus::sync;
-use apus::tools;
-use apus::tools::UtxoHash;
+use apus_disk::{Call, Disk};
+use apus_node::{Method, Observer, Options, Progress, SyncError, Unobserved};
+use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
+use apus_tools as tools;
+use apus_tools::UtxoHash;
 use rustix::io::Errno;
 
 use crate::endurance::{Commits, Endurance};

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Method, Options, Phase, SyncError, Unobserved};
-use apus::sync;
-use apus::tools;
-use apus::wire::{Chain, Network, genesis_block};
+use apus_node::{Method, Options, Phase, SyncError, Unobserved};
+use apus_sync as sync;
 use apus_testchain::{Spends, Wide, WideSpec};
+use apus_tools as tools;
+use apus_wire::{Chain, Network, genesis_block};
 
 use crate::support::Place;
 use crate::support::fill_disk::FillDisk;

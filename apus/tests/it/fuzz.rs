@@ -8,6 +8,7 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use apus_testchain::Rng;
+
 use targets::{TARGETS, Target};
 
 /// Number of mutations of stored inputs that each target is given.

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
-use apus::coins::{Chainstate, Coin};
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::node::{Options, Phase, Progress, SyncError, Unobserved};
-use apus::store::{BlockStatus, DataDir, DataDirOptions};
-use apus::swiftsync::Format;
-use apus::swiftsync::hints::{Numbering, open};
-use apus::sync;
-use apus::sync::HintsFile;
-use apus::tools::{HintsSummary, convert_hints, create_hints};
-use apus::wire::{Chain as Network, OutPoint};
+use apus_coins::{Chainstate, Coin};
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_node::{Options, Phase, Progress, SyncError, Unobserved};
+use apus_store::{BlockStatus, DataDir, DataDirOptions};
+use apus_swiftsync::Format;
+use apus_swiftsync::hints::{Numbering, open};
+use apus_sync as sync;
+use apus_sync::HintsFile;
+use apus_tools::{HintsSummary, convert_hints, create_hints};
+use apus_wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};
 use crate::support::program::program;
@@ -290,7 +290,7 @@ fn what_cannot_be_made_is_refused_with_a_reason() {
 }
 
 /// Changes the entries of the block index.
-fn change_index(place: &Place, change: impl Fn(&mut apus::store::IndexEntry)) {
+fn change_index(place: &Place, change: impl Fn(&mut apus_store::IndexEntry)) {
     let options = DataDirOptions::default();
     let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
     let (db, mut index, files) = dir.open_blocks().unwrap();
@@ -335,7 +335,7 @@ fn a_chainstate_that_does_not_fit_the_blocks_is_reported() {
         (known, 0, 0, "of block 0, which creates no coins"),
         (known, 0, 999, "of block 999, which creates no coins"),
     ] {
-        let options = apus::leveldb::Options::default();
+        let options = apus_leveldb::Options::default();
         let path = place.network_dir().join("chainstate");
         let chainstate = Chainstate::open(Disk::new(), &path, options).unwrap();
         let bulk = chainstate.bulk().unwrap();

@@ -6,21 +6,21 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus::node;
-use apus::node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
-use apus::swiftsync::Format;
-use apus::sync::{Summary, Verify};
-use apus::tools;
-use apus::tools::{Destination, Export, ExportTable, UtxoHash};
-use apus::wire::Chain as Network;
-use apus::{sync, tables};
+use apus::tables;
+use apus_node as node;
+use apus_node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
+use apus_swiftsync::Format;
+use apus_sync as sync;
+use apus_sync::{Summary, Verify};
+use apus_tools as tools;
+use apus_tools::{Destination, Export, ExportTable, UtxoHash};
+use apus_wire::Chain as Network;
 
 use crate::support::chains::small;
 use crate::support::listed::Listed;
 use crate::support::snapshot::Snapshot;
 use crate::support::swift::{Mode, World};
 use crate::support::{Place, data};
-
 use Phase::{
     Connecting, Disconnecting, Exporting, Headers, Indexing, JoinChecking, JoinMatching,
     JoinReading, MakingHints, Merging, ReadingBlocks, ReadingCoins, ReadingSnapshot, ReadingUndo,
@@ -321,7 +321,7 @@ fn syncs_and_rebuilds_by_every_method() {
         let swift = |assumevalid| Options { assumevalid, ..options.clone() };
         let assumed = || {
             let mut options = swift(AssumeValid::Block(it.world.tip()));
-            options.network.minimum_chain_work = apus::hash::Hash::ZERO;
+            options.network.minimum_chain_work = apus_hash::Hash::ZERO;
             options
         };
         let (in_order, joined) = (

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::{Method, Options, Phase, Progress, SyncError};
-use apus::sync;
-use apus::tools;
-use apus::tools::Unfinished;
-use apus::wire::Chain;
+use apus_node as node;
+use apus_node::{Method, Options, Phase, Progress, SyncError};
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_tools::Unfinished;
+use apus_wire::Chain;
 
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;

@@ -1,6 +1,6 @@
 //! Data directories that Apus and Bitcoin Core's engine write in turn.
 
-use apus::wire::{BlockView, Chain};
+use apus_wire::{BlockView, Chain};
 
 use crate::support::judge::Judge;
 use crate::support::{Place, blocks_of, data, regtest_chain};

@@ -6,15 +6,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::node;
-use apus::node::{Phase, Progress, SyncError, Unobserved};
-use apus::store::{DataDir, DataDirOptions, IndexDb};
-use apus::sync;
-use apus::tools;
-use apus::tools::{Unfinished, UtxoHash};
-use apus::wire::Chain;
+use apus_disk::Disk;
+use apus_node as node;
+use apus_node::{Phase, Progress, SyncError, Unobserved};
+use apus_store::{DataDir, DataDirOptions, IndexDb};
+use apus_sync as sync;
 use apus_testchain::copy_dir;
+use apus_tools as tools;
+use apus_tools::{Unfinished, UtxoHash};
+use apus_wire::Chain;
 
 use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::judge::Judge;
@@ -130,7 +130,7 @@ fn a_rebuild_that_ends_lower_is_not_swapped_in() {
 }
 
 fn mark_invalid(place: &Place, height: u32) {
-    use apus::store::{BlockStatus, FileChanges};
+    use apus_store::{BlockStatus, FileChanges};
     let dir =
         DataDir::open(&Disk::new(), &place.datadir(), &place.network, DataDirOptions::default());
     let dir = dir.unwrap();

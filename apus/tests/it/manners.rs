@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use apus::wire::Chain;
+use apus_wire::Chain;
 
 use crate::support::program::{apus, assert_ends, program, stderr, stdout};
 use crate::support::{Place, data};
@@ -267,7 +267,7 @@ fn txoutset_info_prints_cores_object_whatever_else_it_is_asked() {
     place.sync(&[data("mainnet-0-14131.dat")]);
     let plain = txoutset_info(&place, &[]);
     assert_ends(&plain, 0, &[]);
-    let stats = place.stats(apus::tools::UtxoHash::MuHash);
+    let stats = place.stats(apus_tools::UtxoHash::MuHash);
     let (_, muhash) = stats.hash.unwrap();
     let expected = format!(
         "{{\n  \"height\": 14131,\n  \"bestblock\": \"{}\",\n  \"txouts\": {},\n  \

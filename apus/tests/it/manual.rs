@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use apus_wire::Chain;
+
 use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
-use apus::wire::Chain;
 
 /// The commands, by the words after `apus`.
 const COMMANDS: [&str; 24] = [

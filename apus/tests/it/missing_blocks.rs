@@ -1,11 +1,11 @@
 //! Blocks of which only the headers are known, or that are stored and not connected: what the
 //! commands say of them, and what to do next.
 
-use apus::disk::Disk;
-use apus::node::Unobserved;
-use apus::store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
-use apus::tools;
-use apus::wire::Chain;
+use apus_disk::Disk;
+use apus_node::Unobserved;
+use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
+use apus_tools as tools;
+use apus_wire::Chain;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::program::{apus, assert_ends, stdout};
@@ -126,7 +126,7 @@ fn a_rewind_says_what_it_has_disconnected() {
 fn undo_data_of_pruned_blocks_is_not_claimed() {
     let world = long_world();
     let place = world.place();
-    sync_with(&place, &options(&place, Some(apus::node::Prune::Target(SPARE))), &world.blocks);
+    sync_with(&place, &options(&place, Some(apus_node::Prune::Target(SPARE))), &world.blocks);
     let status = tools::status(&place.options()).unwrap();
     let from = format!("from height {} on", status.blocks_from);
     assert!(status.pruned && status.blocks_from > 1, "{status:?}");
@@ -147,8 +147,8 @@ fn an_empty_utxo_set_names_the_command_that_fills_it() {
     assert_ends(&apus(&place, &["sync", "--connect=0", &hints]), 1, &["wrong.hints"]);
     let empty = place.copy();
     let chainstate = empty.network_dir().join("chainstate");
-    let options = apus::leveldb::Options { create_if_missing: true, ..Default::default() };
-    drop(apus::coins::Chainstate::open(Disk::new(), &chainstate, options).unwrap());
+    let options = apus_leveldb::Options { create_if_missing: true, ..Default::default() };
+    drop(apus_coins::Chainstate::open(Disk::new(), &chainstate, options).unwrap());
     for args in [&["txoutset", "info"][..], &["hints", "create", "-o", "x"]] {
         let output = apus(&empty, args);
         assert_ends(
@@ -165,7 +165,7 @@ fn an_empty_utxo_set_names_the_command_that_fills_it() {
 fn genesis_is_no_block_to_prune() {
     let world = long_world();
     let place = world.place();
-    let join = apus::node::Options { fast_prune: true, ..place.join() };
+    let join = apus_node::Options { fast_prune: true, ..place.join() };
     sync_with(&place, &join, &world.blocks);
     let path = place.network_dir().join("blocks/blk00000.dat");
     let before = std::fs::read(&path).unwrap();

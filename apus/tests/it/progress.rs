@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::{AssumeValid, Observer, Phase, Progress};
-use apus::swiftsync::Format;
-use apus::sync;
-use apus::tools;
-use apus::tools::UtxoHash;
-use apus::wire::Chain as Network;
+use apus_node as node;
+use apus_node::{AssumeValid, Observer, Phase, Progress};
+use apus_swiftsync::Format;
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_tools::UtxoHash;
+use apus_wire::Chain as Network;
 
 use crate::support::chains::small;
 use crate::support::{Place, data, with_genesis};

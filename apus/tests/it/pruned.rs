@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::node;
-use apus::node::{Method, Options, Phase, Progress, Prune, Unobserved};
-use apus::store::{DataDir, DataDirOptions};
-use apus::sync;
-use apus::sync::Summary;
-use apus::tools;
-use apus::wire::Chain;
+use apus_disk::Disk;
+use apus_node as node;
+use apus_node::{Method, Options, Phase, Progress, Prune, Unobserved};
+use apus_store::{DataDir, DataDirOptions};
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_tools as tools;
+use apus_wire::Chain;
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
 

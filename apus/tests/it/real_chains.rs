@@ -1,8 +1,8 @@
 //! Real blocks, and what Bitcoin Core v31.99 says of them.
 
-use apus::node::Counts;
-use apus::tools::{UtxoHash, UtxoStats};
-use apus::wire::Chain;
+use apus_node::Counts;
+use apus_tools::{UtxoHash, UtxoStats};
+use apus_wire::Chain;
 
 use crate::support::{Place, data, shared};
 

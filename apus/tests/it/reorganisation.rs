@@ -1,9 +1,9 @@
 //! Reorganisations: the branch with the most work wins in whatever order the blocks come, and the
 //! others are kept.
 
-use apus::tools::UtxoHash;
-use apus::wire::Chain as Network;
 use apus_testchain::{Break, Chain};
+use apus_tools::UtxoHash;
+use apus_wire::Chain as Network;
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
@@ -18,7 +18,7 @@ fn alone(chain: &Chain) -> (String, u64) {
     place.muhash()
 }
 
-fn tip_of(chain: &Chain) -> apus::hash::Hash {
+fn tip_of(chain: &Chain) -> apus_hash::Hash {
     hash_of(chain.blocks().last().unwrap())
 }
 

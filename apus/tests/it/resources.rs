@@ -6,11 +6,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use apus::node;
-use apus::node::Unobserved;
-use apus::sync;
-use apus::wire::Chain;
+use apus_node as node;
+use apus_node::Unobserved;
+use apus_sync as sync;
 use apus_testchain::{Mix, Spec};
+use apus_wire::Chain;
 
 use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::mounts::run_with_mounts;

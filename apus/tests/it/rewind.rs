@@ -1,10 +1,10 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
-use apus::disk::Disk;
-use apus::node::{AssumeValid, Method, Options, Prune, SyncError, Unobserved};
-use apus::sync;
-use apus::sync::Summary;
-use apus::tools;
+use apus_disk::Disk;
+use apus_node::{AssumeValid, Method, Options, Prune, SyncError, Unobserved};
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_tools as tools;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::Place;

@@ -4,12 +4,13 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::node::{Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved};
-use apus::tools;
-use apus::tools::UtxoHash;
-use apus::wire::Chain as Network;
-use apus::{Kernel, sync};
+use apus::Kernel;
+use apus_node::{Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved};
+use apus_sync as sync;
 use apus_testchain::{Break, Mix, Spec};
+use apus_tools as tools;
+use apus_tools::UtxoHash;
+use apus_wire::Chain as Network;
 
 use crate::broken_rules::assert_refused_for;
 use crate::support::chains::small;

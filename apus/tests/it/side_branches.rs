@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Observer, Options, Phase, Progress, Prune, Unobserved};
-use apus::sync;
-use apus::wire::Chain;
+use apus_node::{Observer, Options, Phase, Progress, Prune, Unobserved};
+use apus_sync as sync;
 use apus_testchain::Parent;
+use apus_wire::Chain;
 use bitcoin::Block;
 
 use crate::pruned::{SPARE, branch_of, options, sync_with, world};
@@ -142,9 +142,9 @@ fn a_pruned_block_of_a_side_branch_is_not_stored_again() {
     let low = Options { stop_at_height: Some(300), ..target.clone() };
     sync_with(&place, &low, &[&world.blocks[..], &side].concat());
     let entries = |place: &Place| {
-        let options = apus::store::DataDirOptions { prune: true, ..Default::default() };
-        let (disk, root) = (apus::disk::Disk::new(), place.datadir());
-        let dir = apus::store::DataDir::open(&disk, &root, &place.network, options).unwrap();
+        let options = apus_store::DataDirOptions { prune: true, ..Default::default() };
+        let (disk, root) = (apus_disk::Disk::new(), place.datadir());
+        let dir = apus_store::DataDir::open(&disk, &root, &place.network, options).unwrap();
         let entries = dir.open_blocks().unwrap().1.entries;
         let hashes: Vec<_> = side.iter().map(|block| crate::support::hash_of(block)).collect();
         entries.into_iter().filter(|e| hashes.contains(&e.hash)).collect::<Vec<_>>()

@@ -3,10 +3,10 @@
 use std::iter::once;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Method, Unobserved};
-use apus::sync;
-use apus::wire::{Chain, genesis_block};
+use apus_node::{Method, Unobserved};
+use apus_sync as sync;
 use apus_testchain::{Spends, Wide, WideSpec};
+use apus_wire::{Chain, genesis_block};
 
 use crate::support::Place;
 

@@ -4,10 +4,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Observer, Options, Phase, Progress, Prune, SyncError, Unobserved};
-use apus::sync;
-use apus::tools;
+use apus_node::{Observer, Options, Phase, Progress, Prune, SyncError, Unobserved};
+use apus_sync as sync;
 use apus_testchain::Rng;
+use apus_tools as tools;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::damage::{KINDS, Kind, damage};

@@ -1,8 +1,8 @@
 //! Which of several blocks of equal work becomes the tip, as Bitcoin Core decides it.
 
-use apus::chain::{BlockId, Tree};
-use apus::wire::{BlockView, Chain, Network, genesis_block};
+use apus_chain::{BlockId, Tree};
 use apus_testchain::block::encode_block;
+use apus_wire::{BlockView, Chain, Network, genesis_block};
 use bitcoin::block::Block;
 
 use crate::support::Place;

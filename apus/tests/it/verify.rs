@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::{AssumeValid, Method, Options, Phase, Prune, Unobserved};
-use apus::sync::{Ended, Verified, Verify};
-use apus::tools;
+use apus_node as node;
+use apus_node::{AssumeValid, Method, Options, Phase, Prune, Unobserved};
+use apus_sync::{Ended, Verified, Verify};
 use apus_testchain::{Rng, rounds};
+use apus_tools as tools;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::Place;

@@ -1,4 +1,4 @@
-//! Arrows between files of one module that are part of a circle all the same.
+//! Arrows between files of one crate that are part of a circle all the same.
 
 use crate::circles::Exception;
 

@@ -1,5 +1,5 @@
-//! The shape of the code, held by a test: imports run down one ladder and never in a circle,
-//! and nothing has outgrown its size (ARCHITECTURE.md).
+//! The shape of the code, held by a test: crates depend on lower ones alone, the files of a crate
+//! name each other in one direction, and nothing has outgrown its size (ARCHITECTURE.md).
 
 mod circles;
 mod exceptions;
@@ -8,13 +8,14 @@ mod names;
 mod quotes;
 mod rule_list;
 mod tokens;
+mod unused;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use circles::Graph;
 use exceptions::EXCEPTIONS;
-use modules::{Crate, use_tree};
+use modules::Crate;
 use tokens::{Token, end_of_group, without_tests};
 
 /// Lines that a file may have; about 500 is the aim, and the rest is for tests at its end.
@@ -27,17 +28,17 @@ const LINE_CHARS_MAX: usize = 100;
 /// Files that contain `unsafe`, below the workspace's root.
 const UNSAFE_FILES: [&str; 10] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
-    "apus/src/hash/sha256/x86.rs",
+    "crates/hash/src/sha256/x86.rs",
     // Vector instructions of the processor, for RIPEMD-160 of many hashes side by side.
-    "apus/src/hash/ripemd160/x86.rs",
+    "crates/hash/src/ripemd160/x86.rs",
     // Vector instructions of the processor, for the MuHash of many elements side by side.
-    "apus/src/hash/muhash/x86/mod.rs",
+    "crates/hash/src/muhash/x86/mod.rs",
     // The processor's prefetch instruction and advice to use huge pages, for large tables.
-    "apus/src/coins/memory.rs",
+    "crates/coins/src/memory.rs",
     // Memory maps of files that nobody writes to while they are mapped.
-    "apus/src/disk/file.rs",
+    "crates/disk/src/file.rs",
     // The attribute that replaces one function of the script engine's start.
-    "apus/src/rules/random_init.rs",
+    "crates/rules/src/random_init.rs",
     // An allocator that refuses what is too large, for fuzzing.
     "fuzz/src/limit.rs",
     // `wait4`, for the peak memory of a process that has ended.
@@ -47,24 +48,27 @@ const UNSAFE_FILES: [&str; 10] = [
     "secp-lanes/src/vector/avx512.rs",
 ];
 
-/// The modules as `lib.rs` lists them, low to high.
+/// The crates below `crates/` as the workspace lists them, low to high.
 fn ladder() -> Vec<String> {
-    let map = fs::read_to_string(source_root().join("lib.rs")).unwrap();
-    let modules: Vec<String> = map
+    let crates: Vec<String> = manifest("Cargo.toml")
         .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("pub mod ")?.strip_suffix(';'))
-        .map(str::to_string)
+        .filter_map(|line| line.strip_prefix("apus-")?.split_once(" = { path = \"crates/"))
+        .map(|(name, _)| name.to_string())
         .collect();
-    assert!(modules.len() >= 9, "lib.rs no longer lists one module per line: {modules:?}");
-    modules
+    assert!(crates.len() >= 10, "Cargo.toml no longer lists one crate per line: {crates:?}");
+    crates
+}
+
+fn manifest(path: &str) -> String {
+    fs::read_to_string(workspace_root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-fn source_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn source_of(name: &str) -> PathBuf {
+    workspace_root().join("crates").join(name).join("src")
 }
 
 /// A Rust file with its path as messages show it.
@@ -91,70 +95,50 @@ fn rust_files(root: &Path) -> Vec<File> {
     files
 }
 
-/// The Rust files of a top-level module, which is a folder or one file.
-fn files_of(module: &str) -> Vec<File> {
-    let file = source_root().join(module).with_extension("rs");
-    assert!(!file.exists(), "{}: a top-level module is a folder", file.display());
-    rust_files(&source_root().join(module))
-}
-
 fn workspace_files() -> Vec<File> {
-    let members = ["apus", "testchain", "bench", "fuzz", "secp-lanes", "export"];
+    let members = ["apus", "crates", "testchain", "bench", "fuzz", "secp-lanes", "export"];
     members.iter().flat_map(|member| rust_files(&workspace_root().join(member))).collect()
 }
 
+/// Run with `--nocapture`, it prints the crates and what each uses.
 #[test]
-fn a_module_names_only_modules_below_it() {
+fn a_crate_uses_only_crates_below_it() {
     let ladder = ladder();
     let mut wrong = Vec::new();
-    for (rung, module) in ladder.iter().enumerate() {
-        for file in files_of(module) {
-            for (named, line) in crate_modules(&file.tokens) {
-                if ladder[rung + 1..].contains(&named) {
-                    wrong.push(format!("{}:{line}: crate::{named}", file.name));
-                }
-            }
-        }
+    for (rung, name) in ladder.iter().enumerate() {
+        let text = manifest(&format!("crates/{name}/Cargo.toml"));
+        let (_, used) = text.split_once("[dependencies]\n").expect("a list of dependencies");
+        let used = used.split("\n[").next().unwrap_or_default();
+        let used: Vec<&str> = used
+            .lines()
+            .filter_map(|line| line.strip_prefix("apus-")?.split(['.', ' ']).next())
+            .collect();
+        println!("{name}: {}", used.join(", "));
+        let above = used.iter().filter(|used| !ladder[..rung].iter().any(|below| below == *used));
+        wrong.extend(above.filter(|used| **used != "export").map(|used| format!("{name}: {used}")));
     }
-    assert!(wrong.is_empty(), "a module names one above it:\n{}", wrong.join("\n"));
-}
-
-/// Each `name` that the tokens have as `crate::name`, alone or in a list, with its line.
-fn crate_modules(tokens: &[Token]) -> Vec<(String, usize)> {
-    let mut found = Vec::new();
-    for (at, token) in tokens.iter().enumerate() {
-        let follows = tokens.get(at + 1).is_some_and(|next| next.is("::"));
-        if token.is("crate") && follows {
-            let mut imports = Vec::new();
-            let is_list = tokens.get(at + 2).is_some_and(|next| next.is("{"));
-            let end = if is_list { end_of_group(tokens, at + 2) } else { at + 3 };
-            use_tree(&tokens[..end], at, &[], &mut imports);
-            let names = imports.into_iter().filter_map(|import| import.path.into_iter().nth(1));
-            found.extend(names.map(|name| (name, token.line)));
-        }
-    }
-    found
+    assert!(wrong.is_empty(), "a crate uses one that stands below it in Cargo.toml: {wrong:?}");
 }
 
 #[test]
-fn modules_are_found_alone_and_in_lists() {
-    let source = "use crate::{a::{b, c}, d}; fn f(_: crate::e::F) -> Result<crate::g::H, I> {}";
-    let found: Vec<String> =
-        crate_modules(&tokens::tokens(source)).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(found, ["a", "a", "d", "e", "g"]);
-}
-
-#[test]
-fn files_of_a_module_name_each_other_in_one_direction() {
-    let graph = Graph::of(&Crate::read(&source_root()));
-    assert!(graph.arrow_count() >= 100, "paths are no longer resolved: {}", graph.arrow_count());
-    let wrong = graph.complaints(EXCEPTIONS);
+fn files_of_a_crate_name_each_other_in_one_direction() {
+    let (mut wrong, mut arrows) = (Vec::new(), 0);
+    let crates = ladder().into_iter().map(|name| (source_of(&name), name));
+    for (root, name) in crates.chain([(workspace_root().join("apus/src"), "apus".to_string())]) {
+        let graph = Graph::of(&Crate::read(&root));
+        arrows += graph.arrow_count();
+        let exceptions: Vec<_> = EXCEPTIONS.iter().filter(|except| except.of == name).collect();
+        wrong.extend(
+            graph.complaints(&exceptions).into_iter().map(|what| format!("{name}: {what}")),
+        );
+    }
+    assert!(arrows >= 900, "paths are no longer resolved: {arrows}");
     assert!(
         wrong.is_empty(),
         "A file that names another's items, which names the first's, cannot be understood alone. \
          Move what both need into a file of its own, or one item to where it is used. \
-         Paths are below apus/src; after `a.rs -> b.rs` stand the items of b.rs that a.rs names, \
-         each with its first line in a.rs.\n\n{}",
+         After `a.rs -> b.rs` stand the items of b.rs that a.rs names, each with its first line in \
+         a.rs.\n\n{}",
         wrong.join("\n")
     );
 }
@@ -189,11 +173,11 @@ fn unsafe_stands_in_named_files_only() {
 #[test]
 fn only_node_and_the_layers_above_start_threads() {
     let mut wrong = Vec::new();
-    for module in ladder() {
-        if ["node", "peers", "sync", "tools"].contains(&&*module) {
+    for name in ladder() {
+        if ["node", "peers", "sync", "tools"].contains(&&*name) {
             continue;
         }
-        for file in files_of(&module).iter().filter(|file| !is_test(&file.name)) {
+        for file in rust_files(&source_of(&name)).iter().filter(|file| !is_test(&file.name)) {
             for three in without_tests(&file.tokens).windows(3) {
                 let starts = ["spawn", "scope", "Builder"].iter().any(|name| three[2].is(name));
                 if three[0].is("thread") && three[1].is("::") && starts {

@@ -13,8 +13,8 @@ struct Quote {
     constants: &'static [(&'static str, u64)],
 }
 
-const COMMIT: &str = "apus/src/node/commit.rs";
-const OPTIONS: &str = "apus/src/node/options.rs";
+const COMMIT: &str = "crates/node/src/commit.rs";
+const OPTIONS: &str = "crates/node/src/options.rs";
 
 const QUOTES: [Quote; 9] = [
     Quote {
@@ -44,19 +44,19 @@ const QUOTES: [Quote; 9] = [
     Quote {
         document: "docs/peers.md",
         words: "at most {} MiB (`WAITING_BYTES_MAX`)",
-        file: "apus/src/peers/mod.rs",
+        file: "crates/peers/src/lib.rs",
         constants: &[("WAITING_BYTES_MAX", 1 << 20)],
     },
     Quote {
         document: "docs/hints.md",
         words: "has to be there: after `--assumevalid HASH`, {} blocks",
-        file: "apus/src/sync/swift/plan.rs",
+        file: "crates/sync/src/swift/plan.rs",
         constants: &[("UNDO_BLOCKS_MIN", 1)],
     },
     Quote {
         document: "README.md",
         words: "never one of the last {} blocks",
-        file: "apus/src/store/pruning.rs",
+        file: "crates/store/src/pruning.rs",
         constants: &[("MIN_BLOCKS_TO_KEEP", 1)],
     },
     Quote {
@@ -130,13 +130,13 @@ fn documents_quote_the_constants_of_the_code() {
 
 #[test]
 fn queues_without_a_bound_are_named_in_the_architecture() {
-    let architecture = read("ARCHITECTURE.md");
+    let architecture = plain(&read("ARCHITECTURE.md"));
     let mut found = Vec::new();
-    for file in rust_files(&workspace_root().join("apus/src")) {
+    for file in rust_files(&workspace_root().join("crates")) {
         let (code, _) =
             file.text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((&file.text, ""));
         if code.contains("= unbounded()") && !file.name.ends_with("/tests.rs") {
-            found.push(file.name.strip_prefix("apus/src/").unwrap().to_string());
+            found.push(file.name.strip_prefix("crates/").unwrap().replace("/src/", "/"));
         }
     }
     assert!(!found.is_empty(), "unbounded queues are no longer found");
@@ -148,37 +148,31 @@ fn queues_without_a_bound_are_named_in_the_architecture() {
     assert_eq!(sentence.matches("`").count(), 2 * found.len(), "{found:?}: {sentence}");
 }
 
-/// In the part about `sync` and the layers next to it, an item of the list may begin with a folder,
-/// and the files after it are in that; a path with a folder begins at one of these layers, or at the
-/// folder of all modules.
+/// A path begins at the root of the workspace, or at a crate below `crates/`, whose `src` is left
+/// out: `sync/method.rs`.
 #[test]
-fn files_are_where_the_architecture_places_them() {
-    let architecture = read("ARCHITECTURE.md");
-    let (_, part) = architecture.split_once("\n- **`sync`**").unwrap();
-    let (part, _) = part.split_once("\n- **`cli`**").unwrap();
-    let sources = workspace_root().join("apus/src");
-    let (mut folder, mut places, mut wrong) = (String::new(), 0, Vec::new());
-    for line in part.lines() {
-        if line.starts_with("  - ") {
-            folder.clear();
-        }
-        for name in line.split('`').skip(1).step_by(2) {
-            if name.ends_with('/') {
-                folder = name.to_string();
-            }
-            if !name.ends_with(".rs") {
+fn files_are_where_documents_place_them() {
+    let root = workspace_root();
+    let mut documents: Vec<_> = ["ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_string).into();
+    for folder in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let names =
+            entries.filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_string()));
+        documents.extend(names.filter(|name| name.ends_with(".md")));
+    }
+    let (mut places, mut wrong) = (0, Vec::new());
+    for document in documents {
+        for name in read(&document).split('`').skip(1).step_by(2) {
+            let Some((first, rest)) = name.split_once('/').filter(|_| name.ends_with(".rs")) else {
                 continue;
-            }
+            };
             places += 1;
-            let below = if name.contains('/') { "" } else { &folder };
-            let layers = ["", "node", "peers", "sync", "tools"];
-            let is_there =
-                layers.iter().any(|layer| sources.join(layer).join(below).join(name).is_file());
-            if !is_there {
-                wrong.push(format!("{folder}{name}"));
+            let of_crate = root.join("crates").join(first).join("src").join(rest);
+            if !root.join(name).is_file() && !of_crate.is_file() {
+                wrong.push(format!("{document}: {name}"));
             }
         }
     }
     assert!(places > 40, "{places}");
-    assert!(wrong.is_empty(), "there are no such files in sync: {wrong:?}");
+    assert!(wrong.is_empty(), "there are no such files:\n{}", wrong.join("\n"));
 }

@@ -1,5 +1,5 @@
-//! The list of rules in `rules/mod.rs`, held against the reject reasons that the code can give and
-//! against the blocks and tests that yield them.
+//! The list of rules in `crates/rules/src/lib.rs`, held against the reject reasons that the code
+//! can give and against the blocks and tests that yield them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const UNREACHABLE: [&str; 1] = [
 
 #[test]
 fn the_list_of_rules_has_each_reason_that_the_code_gives() {
-    let files = rust_files(&workspace_root().join("apus/src/rules"));
+    let files = rust_files(&workspace_root().join("crates/rules/src"));
     let listed = listed_reasons(&files);
     let given: BTreeSet<String> = files
         .iter()
@@ -25,14 +25,17 @@ fn the_list_of_rules_has_each_reason_that_the_code_gives() {
         .flat_map(|file| reasons_in(&without_tests(&file.tokens)))
         .collect();
     let unlisted: Vec<_> = given.difference(&listed).collect();
-    assert!(unlisted.is_empty(), "not in the list of rules in rules/mod.rs: {unlisted:?}");
+    assert!(
+        unlisted.is_empty(),
+        "not in the list of rules in crates/rules/src/lib.rs: {unlisted:?}"
+    );
     let unknown: Vec<_> = listed.difference(&given).collect();
     assert!(unknown.is_empty(), "in the list of rules, but nothing gives it: {unknown:?}");
 }
 
 #[test]
 fn the_tree_of_headers_gives_no_reason_of_a_rule() {
-    let files = rust_files(&workspace_root().join("apus/src/chain"));
+    let files = rust_files(&workspace_root().join("crates/chain/src"));
     let given: BTreeSet<String> =
         files.iter().flat_map(|file| reasons_in(&without_tests(&file.tokens))).collect();
     assert_eq!(given, REASONS_OF_THE_TREE.map(str::to_string).into());
@@ -43,7 +46,7 @@ fn the_tree_of_headers_gives_no_reason_of_a_rule() {
 #[test]
 fn each_reason_has_a_block_or_a_test_that_yields_it() {
     let root = workspace_root();
-    let mut tested: BTreeSet<String> = ["testchain/src/breaks", "apus/src/rules/tests"]
+    let mut tested: BTreeSet<String> = ["testchain/src/breaks", "crates/rules/src/tests"]
         .iter()
         .flat_map(|folder| rust_files(&root.join(folder)))
         .flat_map(|file| reasons_in(&file.tokens))
@@ -51,14 +54,14 @@ fn each_reason_has_a_block_or_a_test_that_yields_it() {
     for reason in UNREACHABLE {
         assert!(tested.insert(reason.to_string()), "{reason} is tested: it is not unreachable");
     }
-    let listed = listed_reasons(&rust_files(&root.join("apus/src/rules")));
+    let listed = listed_reasons(&rust_files(&root.join("crates/rules/src")));
     let untested: Vec<_> = listed.difference(&tested).collect();
     assert!(untested.is_empty(), "no block and no test yields {untested:?}");
 }
 
-/// The reasons in the table of rules, which is the doc comment of `rules/mod.rs`.
+/// The reasons in the table of rules, which is the doc comment of `crates/rules/src/lib.rs`.
 fn listed_reasons(files: &[File]) -> BTreeSet<String> {
-    let list = files.iter().find(|file| file.name.ends_with("rules/mod.rs")).expect("the list");
+    let list = files.iter().find(|file| file.name.ends_with("rules/src/lib.rs")).expect("the list");
     let rows = list.text.lines().filter_map(|line| line.strip_prefix("//! |"));
     let listed: BTreeSet<String> = rows
         .filter(|row| row.trim_start().starts_with(|c: char| c.is_ascii_digit()))

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 
-use apus::hash::sha256d;
-use apus::rules::proof_of_work;
-use apus::wire::{BlockView, Chain, Header, Network, genesis_block};
+use apus_hash::sha256d;
+use apus_rules::proof_of_work;
+use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 use clap::Parser;
 
 /// Write a regtest chain of blocks without transactions

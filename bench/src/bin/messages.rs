@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use allocation_counter::AllocationInfo;
-use apus::hash::{Hash, sha256d};
-use apus::wire::message::{
+use apus_bench::measure::Effort;
+use apus_hash::{Hash, sha256d};
+use apus_wire::message::{
     Command, ENVELOPE_BYTES, Envelope, Headers, Inventory, InventoryItem, InventoryKind, Message,
     Payload, Raw, Services, Transaction, TxInput, TxOutput, Version, encode,
 };
-use apus::wire::{BlockView, Chain, Header, Network, OutPoint, genesis_block, put_compact_size};
-use apus_bench::measure::Effort;
+use apus_wire::{BlockView, Chain, Header, Network, OutPoint, genesis_block, put_compact_size};
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::p2p::message::RawNetworkMessage;
 

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use apus::hash::Hash;
-use apus::peers::serve::{Honest, ServedChain, Server};
-use apus::store::{BlockSource, SourceItem};
-use apus::wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
+use apus_hash::Hash;
+use apus_peers::serve::{Honest, ServedChain, Server};
+use apus_store::{BlockSource, SourceItem};
+use apus_wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
 use clap::Parser;
 
 /// Serve a file of blocks to peers, each on a port of its own
@@ -41,9 +41,8 @@ fn serve(options: &Options) -> Result<(), String> {
     let mut servers = Vec::new();
     for _ in 0..options.servers {
         let chain = chain.clone();
-        let begin = move || -> Box<dyn apus::peers::serve::Answers> {
-            Box::new(Honest::new(chain.clone()))
-        };
+        let begin =
+            move || -> Box<dyn apus_peers::serve::Answers> { Box::new(Honest::new(chain.clone())) };
         let server = Server::start(network.magic, options.v2, begin);
         let server = server.map_err(|error| error.to_string())?;
         println!("{}", server.address());

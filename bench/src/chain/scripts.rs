@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use apus::coins::Coin;
-use apus::disk::Disk;
-use apus::rules::{TxScripts, script_flags};
-use apus::store::{BlockFiles, DataDir, DataDirOptions, IndexEntry};
-use apus::wire::{BlockView, Chain, Cursor, Network, Prevout, ScriptFlags};
+use apus_coins::Coin;
+use apus_disk::Disk;
+use apus_rules::{TxScripts, script_flags};
+use apus_store::{BlockFiles, DataDir, DataDirOptions, IndexEntry};
+use apus_wire::{BlockView, Chain, Cursor, Network, Prevout, ScriptFlags};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Blocks and undo data read and written field by field, as Bitcoin Core did before PR 31551: each
 //! integer, hash and script by a call of its own, which also obfuscates it.
 
-use apus::coins::{Coin, CompactScript, compress_amount};
-use apus::hash::{Hash, Sha256d};
-use apus::store::Obfuscation;
-use apus::wire::{Cursor, put_compact_size, put_varint};
+use apus_coins::{Coin, CompactScript, compress_amount};
+use apus_hash::{Hash, Sha256d};
+use apus_store::Obfuscation;
+use apus_wire::{Cursor, put_compact_size, put_varint};
 use bitcoin::io::{Error, ErrorKind, Read, Result, Write};
 
 /// A stream of obfuscated bytes; each call obfuscates what it reads or writes.

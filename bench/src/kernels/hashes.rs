@@ -1,7 +1,7 @@
 use std::hint::black_box;
 
-use apus::hash::{Elements, Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
-use apus::swiftsync::{Aggregate, MuHashAggregate, Salt, SumAggregate};
+use apus_hash::{Elements, Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
+use apus_swiftsync::{Aggregate, MuHashAggregate, Salt, SumAggregate};
 use apus_testchain::Rng;
 use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
 

@@ -2,10 +2,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use apus::swiftsync::hints::compressed::compress;
-use apus::swiftsync::hints::{Hints, open, statistics};
-use apus::wire::put_compact_size;
+use apus_swiftsync::hints::compressed::compress;
+use apus_swiftsync::hints::{Hints, open, statistics};
 use apus_testchain::Rng;
+use apus_wire::put_compact_size;
 
 use super::hints::{blocks, encode_file};
 use crate::Result;

@@ -1,8 +1,8 @@
 use std::hint::black_box;
 
-use apus::swiftsync::hints::compressed::compress;
-use apus::swiftsync::hints::elias_fano::{BitOrder, decode};
-use apus::swiftsync::hints::{Bip456, Compressed, Format, Hints, HintsError, encoder};
+use apus_swiftsync::hints::compressed::compress;
+use apus_swiftsync::hints::elias_fano::{BitOrder, decode};
+use apus_swiftsync::hints::{Bip456, Compressed, Format, Hints, HintsError, encoder};
 use apus_testchain::Rng;
 use hintsfile::{EliasFano, Hintsfile};
 

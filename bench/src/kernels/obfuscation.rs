@@ -1,6 +1,6 @@
 use std::hint::black_box;
 
-use apus::store::Obfuscation;
+use apus_store::Obfuscation;
 
 use super::Sample;
 use super::figures::Amount::Bytes;

@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use apus::coins::Coin;
-use apus::hash::Hash;
-use apus::wire::{BlockView, OutPoint, put_compact_size};
+use apus_coins::Coin;
+use apus_hash::Hash;
 use apus_testchain::{Generator, Spec};
+use apus_wire::{BlockView, OutPoint, put_compact_size};
 use serde_json::Value;
 
 use crate::Result;

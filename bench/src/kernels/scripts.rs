@@ -1,6 +1,6 @@
 use std::hint::black_box;
 
-use apus::coins::CompactScript;
+use apus_coins::CompactScript;
 use bitcoin::secp256k1::{Secp256k1, SecretKey};
 
 use super::figures::Amount::Records;

@@ -2,12 +2,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use apus::coins::Coin;
-use apus::disk::Disk;
-use apus::store::{
+use apus_coins::Coin;
+use apus_disk::Disk;
+use apus_store::{
     BlockFiles, BlockFilesOptions, FlatFilePos, Obfuscation, STORAGE_HEADER_BYTES, UndoRecord,
 };
-use apus::wire::{BlockView, Chain, Cursor, Network};
+use apus_wire::{BlockView, Chain, Cursor, Network};
 use bitcoin::Block;
 use bitcoin::consensus::{Decodable, Encodable, deserialize, encode::serialize};
 use bitcoin::io::{Read, Write};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use apus::disk::Disk;
-use apus::leveldb::{Db, Options};
+use apus_disk::Disk;
+use apus_leveldb::{Db, Options};
 use apus_testchain::Rng;
 use rayon::prelude::*;
 use rusty_leveldb::LdbIterator;

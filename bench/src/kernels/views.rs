@@ -1,7 +1,7 @@
 use std::ops::ControlFlow;
 
-use apus::hash::Hash;
-use apus::wire::{BlockView, merkle_root};
+use apus_hash::Hash;
+use apus_wire::{BlockView, merkle_root};
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
 use bitcoin::hashes::Hash as _;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use apus::hash::MuHash;
+use apus_hash::MuHash;
 use apus_testchain::Chain;
 use bitcoin::consensus::encode::serialize;
 use bitcoin::{OutPoint, ScriptBuf, TxOut, VarInt};

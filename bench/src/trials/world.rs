@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use apus::disk::Disk;
-use apus::node::REBUILD_MARK;
-use apus::store::{DataDir, DataDirOptions};
-use apus::wire::{Chain as NetworkName, Network};
+use apus_disk::Disk;
+use apus_node::REBUILD_MARK;
+use apus_store::{DataDir, DataDirOptions};
 use apus_testchain::{Chain, Rng, Spec, copy_dir};
+use apus_wire::{Chain as NetworkName, Network};
 
 use super::truth::Truth;
 use crate::Result;
@@ -379,7 +379,7 @@ impl World {
             let Some(pos) = entry.block_pos().filter(|_| is_known) else {
                 return Err(format!("block {} is not as it should be", entry.hash).into());
             };
-            if apus::hash::sha256d(&files.read_block(pos)?[..80]) != entry.hash {
+            if apus_hash::sha256d(&files.read_block(pos)?[..80]) != entry.hash {
                 return Err(format!("another block is where {} should be", entry.hash).into());
             }
             if let Some(pos) = entry.undo_pos() {

@@ -1,7 +1,7 @@
 //! Blocks as Apus walks them, judged by Bitcoin Core's own deserialisation and by rust-bitcoin.
 
-use apus::hash::Hash;
-use apus::wire::{BlockView, TxView, merkle_root};
+use apus_hash::Hash;
+use apus_wire::{BlockView, TxView, merkle_root};
 use bitcoin::consensus::deserialize_partial;
 use bitcoin::hashes::Hash as _;
 

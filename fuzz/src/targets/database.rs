@@ -4,12 +4,12 @@
 
 use std::fs;
 
-use apus::disk::{Disk, StoreError};
-use apus::leveldb::layout::{
+use apus_disk::{Disk, StoreError};
+use apus_leveldb::layout::{
     BLOCK_TRAILER_BYTES, COMPARATOR, FOOTER_BYTES, LOG_BLOCK_BYTES, LOG_FULL, LOG_HEADER_BYTES,
     MASK_DELTA, TAG_COMPARATOR, TAG_LAST_SEQUENCE, TAG_LOG_NUMBER, TAG_NEW_FILE, TAG_NEXT_FILE,
 };
-use apus::leveldb::{Db, Options};
+use apus_leveldb::{Db, Options};
 use tempfile::TempDir;
 
 use super::input::{flags, scratch};

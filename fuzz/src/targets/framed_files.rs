@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use apus::hash::{Hash, sha256d};
-use apus::store::{
+use apus_hash::{Hash, sha256d};
+use apus_store::{
     BlockSource, FileScan, Obfuscation, STORAGE_HEADER_BYTES, Scanned, SourceFile,
     UNDO_DATA_DISK_OVERHEAD, UndoFile,
 };
-use apus::wire::{Chain, HEADER_BYTES, Network};
+use apus_wire::{Chain, HEADER_BYTES, Network};
 
 use super::input::{flags, scratch};
 

@@ -2,13 +2,13 @@
 
 use std::io::Cursor;
 
-use apus::swiftsync::hints::compressed::compress;
-use apus::swiftsync::hints::compressed::layout::{
+use apus_swiftsync::hints::compressed::compress;
+use apus_swiftsync::hints::compressed::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES,
 };
-use apus::swiftsync::hints::elias_fano::{self, BitOrder};
-use apus::swiftsync::hints::{Bip456, OUTPUTS_MAX, encoder};
-use apus::swiftsync::{Format, Hints, HintsError, Numbering, open};
+use apus_swiftsync::hints::elias_fano::BitOrder;
+use apus_swiftsync::hints::{Bip456, OUTPUTS_MAX, elias_fano, encoder};
+use apus_swiftsync::{Format, Hints, HintsError, Numbering, open};
 
 use super::input::flags;
 

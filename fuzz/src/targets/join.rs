@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use apus::hash::{Hash, sha256d};
-use apus::join::{
+use apus_hash::{Hash, sha256d};
+use apus_join::{
     BlockKind, BlockRecord, Damaged, InputNotes, LateCoin, MatchedOutput, Matcher, Replayed,
     SpendSource, Taken, TxNotes, put_block_coins, put_late_coin,
 };
-use apus::sync::rewrite_join_progress;
-use apus::wire::{Cursor, OutPoint};
+use apus_sync::rewrite_join_progress;
+use apus_wire::{Cursor, OutPoint};
 
 use super::input::flags;
 

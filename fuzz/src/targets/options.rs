@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use apus::cli::options_of_sync;
-use apus::wire::{Chain, Network};
+use apus::options_of_sync;
+use apus_wire::{Chain, Network};
 
 use super::input::scratch;
 

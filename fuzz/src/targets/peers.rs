@@ -5,17 +5,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus::chain::{BlockId, Tree};
-use apus::hash::{Hash, sha256d};
-use apus::net::{
+use apus_chain::{BlockId, Tree};
+use apus_hash::{Hash, sha256d};
+use apus_net::{
     Action, ConnectionType, HeaderChain, Limits, Ourselves, PeerId, PeerManager, Settings,
     Transport, initiate,
 };
-use apus::wire::message::{
+use apus_wire::message::{
     Command, ENVELOPE_BYTES, Headers, Inventory, InventoryItem, Message, Payload, Services,
     Version, encode,
 };
-use apus::wire::{BlockView, Chain, Header, Network, genesis_block};
+use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 use bitcoin::consensus::deserialize;
 use bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 
@@ -42,7 +42,7 @@ pub fn messages(data: &[u8]) {
 }
 
 fn check(command: Command, payload: &[u8]) {
-    let whole = encoded(&apus::wire::message::Raw(command, payload));
+    let whole = encoded(&apus_wire::message::Raw(command, payload));
     let theirs = deserialize::<RawNetworkMessage>(&whole).map(RawNetworkMessage::into_payload);
     match (Message::decode(command, payload), theirs) {
         (Ok(Message::Headers(list)), theirs) => {

@@ -1,8 +1,8 @@
 //! Scripts, run as Core's engine runs them.
 
-use apus::rules::{FastScripts, FastVerdict, TxScripts};
-use apus::sighash::TxSighash;
-use apus::wire::{BlockView, Prevout, flags};
+use apus_rules::sighash::TxSighash;
+use apus_rules::{FastScripts, FastVerdict, TxScripts};
+use apus_wire::{BlockView, Prevout, flags};
 use bitcoin::absolute::LockTime;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::{Hash, hash160, sha256};

@@ -1,10 +1,10 @@
 //! UTXO snapshots.
 
-use apus::coins::{
+use apus_coins::{
     Coin, GroupCoin, GroupCoins, SnapshotCoins, SnapshotError, SnapshotGroup, SnapshotHead,
     SnapshotPieces, key_order,
 };
-use apus::wire::OutPoint;
+use apus_wire::OutPoint;
 
 /// The largest amount that compression gives back exactly; there is far less money than this.
 const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;

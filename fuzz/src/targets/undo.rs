@@ -1,7 +1,7 @@
 //! Undo data and the coins in it.
 
-use apus::coins::{BlockUndo, Coin, CompactScript};
-use apus::wire::{Cursor, ParseError, is_unspendable, put_compact_size};
+use apus_coins::{BlockUndo, Coin, CompactScript};
+use apus_wire::{Cursor, ParseError, is_unspendable, put_compact_size};
 
 /// The largest amount that compression gives back exactly; there is far less money than this.
 const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;

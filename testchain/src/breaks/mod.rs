@@ -15,7 +15,7 @@
 //! included.
 //!
 //! The chains are of regtest, where every rule is in force from block 1. So nothing here shows that
-//! a rule is not in force below its height: that rests on `apus/src/rules/tests` alone.
+//! a rule is not in force below its height: that rests on `crates/rules/src/tests` alone.
 
 mod blocks;
 mod scripts;

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use apus_wire::{Chain, Network};
+
 use super::merge::{self, Found, Place, Setting, Sources};
 use super::parse;
 use super::value::Value;
-use crate::wire::{Chain, Network};
 
 /// The name of Core's configuration file in a data directory.
 pub const CONF: &str = "bitcoin.conf";

@@ -1,7 +1,8 @@
 //! Which network the settings name.
 
+use apus_wire::Chain;
+
 use super::merge::{Place, Sources};
-use crate::wire::Chain;
 
 /// The settings that each switch on one network.
 pub const NETWORK_FLAGS: [(&str, Chain); 4] = [

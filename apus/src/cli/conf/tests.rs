@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use apus_hash::sha256d;
+use apus_wire::Chain;
+
 use super::merge::{ByName, Place, Setting, Sources};
 use super::parse::{parse, parse_settings};
 use super::value::{Value, integer, truth};
 use super::*;
-use crate::hash::sha256d;
-use crate::wire::Chain;
 
 /// Files by name, in place of a disk.
 type Files = BTreeMap<&'static str, &'static str>;

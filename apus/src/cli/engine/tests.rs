@@ -1,7 +1,7 @@
+use apus_wire::Network;
 use clap::Parser;
 
 use super::*;
-use crate::wire::Network;
 
 #[derive(Parser)]
 #[command(args_override_self = true)]
@@ -14,7 +14,7 @@ fn engine(args: &[&str]) -> Engine {
     Arguments::try_parse_from([&["sync"], args].concat()).unwrap().engine
 }
 
-fn options_of(args: &[&str]) -> crate::node::Options {
+fn options_of(args: &[&str]) -> apus_node::Options {
     engine(args).to_options().unwrap().options
 }
 
@@ -98,7 +98,7 @@ fn files_give_way_to_the_command_line() {
 
 #[test]
 fn the_way_of_syncing_is_automatic_unless_it_is_named() {
-    use crate::node::Method::{Auto, InOrder, Join, SwiftSync};
+    use apus_node::Method::{Auto, InOrder, Join, SwiftSync};
     for (args, method) in [
         (&[][..], Auto),
         (&["--hints=h"], Auto),

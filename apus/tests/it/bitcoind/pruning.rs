@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::net::{PeerOptions, Target};
-use apus::node;
-use apus::node::{Method, Options, Phase, Progress, Prune, RuleGroup, Unobserved};
-use apus::store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
-use apus::sync;
-use apus::tools;
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_net::{PeerOptions, Target};
+use apus_node as node;
+use apus_node::{Method, Options, Phase, Progress, Prune, RuleGroup, Unobserved};
+use apus_store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
+use apus_sync as sync;
+use apus_tools as tools;
 
 use super::daemon::{Daemon, program_in};
 use crate::pruned::{SPARE, files, options, sync_with, world};

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use apus::node::Unobserved;
-use apus::tools;
-use apus::wire::Chain as Network;
+use apus_node::Unobserved;
+use apus_tools as tools;
+use apus_wire::Chain as Network;
 
 use super::daemon::{Daemon, program_in};
 use crate::support::listed::Listed;

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use apus::hash::Hash;
-use apus::net::{PeerOptions, Target};
-use apus::node::{
+use apus_hash::Hash;
+use apus_net::{PeerOptions, Target};
+use apus_node::{
     AssumeValid, Method, Options, Phase, Progress, Prune, SNAPSHOT_DIRECTORY, Unobserved,
 };
-use apus::sync;
-use apus::tools;
-use apus::tools::{SnapshotStatus, Status};
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_tools::{SnapshotStatus, Status};
 
 use super::daemon::{Daemon, program_in};
 use crate::support::Place;

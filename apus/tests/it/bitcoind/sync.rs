@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
-use apus::net::{PeerOptions, Target};
-use apus::node::{AssumeValid, Method, Options};
+use apus_net::{PeerOptions, Target};
+use apus_node::{AssumeValid, Method, Options};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, program_in};

@@ -1,9 +1,9 @@
 //! `apus verify` and `verifychain` on the same directories, sound and damaged.
 
-use apus::node::Unobserved;
-use apus::sync::Verify;
-use apus::tools;
+use apus_node::Unobserved;
+use apus_sync::Verify;
 use apus_testchain::{Rng, rounds};
+use apus_tools as tools;
 
 use super::daemon::{Daemon, program_in};
 use crate::support::Place;

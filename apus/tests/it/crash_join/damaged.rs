@@ -1,9 +1,9 @@
 //! Damage to what a join has saved, and to blocks that it has read, between two runs.
 
-use apus::disk::Disk;
-use apus::node::{AssumeValid, Method, Options, Phase};
-use apus::wire::Chain as Network;
+use apus_disk::Disk;
+use apus_node::{AssumeValid, Method, Options, Phase};
 use apus_testchain::Rng;
+use apus_wire::Chain as Network;
 
 use super::stopped::{change, stopped};
 use super::{BEGUN, Begun, Held, PASSES, Test, Watch, join_dir};

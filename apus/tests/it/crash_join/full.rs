@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options, Phase, SyncError};
-use apus::sync;
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options, Phase, SyncError};
+use apus_sync as sync;
 use apus_testchain::{Chain, Spec};
 
 use super::{Begun, Held, PASSES, Test, Watch};

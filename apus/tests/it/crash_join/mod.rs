@@ -14,15 +14,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use apus::coins::Chainstate;
-use apus::disk::{Disk, PowerCut};
-use apus::hash::Hash;
-use apus::node::{Method, Observer, Options, Phase, Progress, REBUILD_MARK, SyncError, Unobserved};
-use apus::sync;
-use apus::sync::Summary;
-use apus::tools;
-use apus::tools::UtxoHash;
+use apus_coins::Chainstate;
+use apus_disk::{Disk, PowerCut};
+use apus_hash::Hash;
+use apus_node::{Method, Observer, Options, Phase, Progress, REBUILD_MARK, SyncError, Unobserved};
+use apus_sync as sync;
+use apus_sync::Summary;
 use apus_testchain::{Chain, Rng, Spec, rounds};
+use apus_tools as tools;
+use apus_tools::UtxoHash;
 use rustix::process::Signal;
 
 use crate::peers::world::Told;
@@ -160,7 +160,7 @@ fn join_dir(place: &Place) -> PathBuf {
 /// Panics if there are tables that are not part of the UTXO set.
 fn assert_no_tables_left(place: &Place, what: &str) {
     let dir = place.network_dir().join("chainstate");
-    let options = apus::leveldb::Options { read_only: true, ..Default::default() };
+    let options = apus_leveldb::Options { read_only: true, ..Default::default() };
     let live = Chainstate::open(Disk::new(), &dir, options).unwrap().disk_bytes();
     let files = dir.read_dir().unwrap().map(|entry| entry.unwrap());
     let tables = files.filter(|entry| entry.path().extension().is_some_and(|ext| ext == "ldb"));

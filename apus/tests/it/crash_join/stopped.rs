@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Method, Options, Phase};
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Method, Options, Phase};
 
 use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watch, committed, join_dir};
 use crate::join::refused::assume_valid;

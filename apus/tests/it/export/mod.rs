@@ -10,7 +10,7 @@ mod tables;
 use std::path::PathBuf;
 use std::process::Output;
 
-use apus::wire::Chain;
+use apus_wire::Chain;
 
 use crate::support::chains::small;
 use crate::support::program::{apus, assert_ends};

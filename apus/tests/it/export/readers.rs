@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use apus::tools::UtxoHash;
+use apus_tools::UtxoHash;
 use serde_json::{Map, json};
 
 use super::{TABLES, blocks, csv, exported, synced};

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Phase, Progress};
 use apus::tables::{Format, Forms};
-use apus::tools::{Destination, Export, ExportTable, UtxoHash};
-use apus::wire::Chain;
+use apus_node::{Phase, Progress};
+use apus_tools::{Destination, Export, ExportTable, UtxoHash};
+use apus_wire::Chain;
 
 use super::{TABLES, blocks, csv, exported, synced, try_export};
 use crate::pruned::pruned;
@@ -129,8 +129,8 @@ fn missing_undo_data_is_named_or_leaves_fees_empty() {
 
 /// Makes the index forget the undo data of all blocks below a height.
 fn without_undo_below(place: &Place, height: u32) {
-    use apus::disk::Disk;
-    use apus::store::{BlockStatus, DataDir, DataDirOptions};
+    use apus_disk::Disk;
+    use apus_store::{BlockStatus, DataDir, DataDirOptions};
     let options = DataDirOptions::default();
     let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
     let (db, mut index, files) = dir.open_blocks().unwrap();
@@ -225,7 +225,7 @@ fn an_interrupted_export_leaves_no_file() {
             let path = place.root().join(file);
             let observer = StopWhen(&stop, at_once);
             let to = Destination::File(&path);
-            let ended = apus::tools::export(&place.options(), &asked, to, &observer, &stop);
+            let ended = apus_tools::export(&place.options(), &asked, to, &observer, &stop);
             let ended = ended.unwrap();
             assert!(ended.interrupted && ended.rows == 0);
             assert_nothing_left(place.root());

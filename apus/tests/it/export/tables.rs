@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use apus::tables::Kind;
-use apus::tools::{ExportTable, UtxoHash};
-use apus::wire::Chain;
 use apus_testchain::Spec;
+use apus_tools::{ExportTable, UtxoHash};
+use apus_wire::Chain;
 
 use super::by_hand::by_hand;
 use super::{TABLES, blocks, csv, exported, synced};

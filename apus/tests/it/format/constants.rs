@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use apus::wire::{Chain, Network};
+use apus_wire::{Chain, Network};
 
 use super::assert_same;
 use super::document::{Document, Value};
@@ -38,8 +38,8 @@ fn networks() -> Vec<(&'static str, Value)> {
 }
 
 fn store() -> Vec<(&'static str, Value)> {
-    use apus::store::layout::*;
-    use apus::store::*;
+    use apus_store::layout::*;
+    use apus_store::*;
     let mut all = named![
         BLOCKFILE_CHUNK_SIZE UNDOFILE_CHUNK_SIZE MAX_BLOCKFILE_SIZE STORAGE_HEADER_BYTES
         UNDO_DATA_DISK_OVERHEAD DB_BLOCK_INDEX DB_BLOCK_FILES DB_FLAG DB_LAST_BLOCK
@@ -56,13 +56,13 @@ fn store() -> Vec<(&'static str, Value)> {
 }
 
 fn coins() -> Vec<(&'static str, Value)> {
-    use apus::coins::layout::*;
+    use apus_coins::layout::*;
     named![COIN_PREFIX BEST_BLOCK HEAD_BLOCKS OBFUSCATION_RECORD SPECIAL_TYPES MAX_SCRIPT_BYTES]
 }
 
 fn leveldb() -> Vec<(&'static str, Value)> {
-    use apus::leveldb::layout::*;
-    let options = apus::leveldb::Options::default();
+    use apus_leveldb::layout::*;
+    let options = apus_leveldb::Options::default();
     let mut all = named![
         COMPARATOR FILTER_KEY LEVELS LEVEL_0_RUNS_MAX SEQUENCE_MAX TRAILER_BYTES
         BLOCK_TRAILER_BYTES FOOTER_BYTES TABLE_MAGIC MASK_DELTA FILTER_WINDOW_LOG2
@@ -78,7 +78,7 @@ fn leveldb() -> Vec<(&'static str, Value)> {
 }
 
 fn compressed_hints() -> Vec<(&'static str, Value)> {
-    use apus::swiftsync::hints::compressed::layout::*;
+    use apus_swiftsync::hints::compressed::layout::*;
     let mut all = named![
         COMPRESSED_VERSION COMPRESSED_HEAD_BYTES COMPRESSED_ENTRY_BYTES COMPRESSED_TAIL_BYTES
         FRAME_BLOCKS_MAX FRAME_INDICES_MAX LANES CONTEXTS TABLES_MAX TOKENS SLOT_BITS STATE_START
@@ -88,11 +88,11 @@ fn compressed_hints() -> Vec<(&'static str, Value)> {
 }
 
 fn sync() -> Vec<(&'static str, Value)> {
-    use apus::node::{
+    use apus_node::{
         COIN_COUNT_FILE, REBUILD_DIRECTORY, REBUILD_MARK, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
         SNAPSHOT_GIVEN_UP_FILE,
     };
-    use apus::sync::SWIFTSYNC_DIRECTORY;
+    use apus_sync::SWIFTSYNC_DIRECTORY;
     named![
         COIN_COUNT_FILE REBUILD_DIRECTORY REBUILD_MARK SWIFTSYNC_DIRECTORY
         SNAPSHOT_DIRECTORY SNAPSHOT_BASE_FILE SNAPSHOT_GIVEN_UP_FILE
@@ -115,10 +115,10 @@ fn the_document_and_the_code_have_the_same_constants() {
 fn nothing_in_a_layout_is_left_out() {
     let document = Document::read();
     for source in [
-        include_str!("../../../src/leveldb/mod.rs"),
-        include_str!("../../../src/store/mod.rs"),
-        include_str!("../../../src/coins/mod.rs"),
-        include_str!("../../../src/swiftsync/hints/compressed/layout.rs"),
+        include_str!("../../../../crates/leveldb/src/lib.rs"),
+        include_str!("../../../../crates/store/src/lib.rs"),
+        include_str!("../../../../crates/coins/src/lib.rs"),
+        include_str!("../../../../crates/swiftsync/src/hints/compressed/layout.rs"),
     ] {
         // A layout is a module inside the file, or the whole file.
         let layout = match source.split_once("pub mod layout {\n") {

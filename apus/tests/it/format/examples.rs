@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use apus::coins::{
-    Coin, CompactScript, compress_amount, decode_coin_key, decompress_amount,
-    layout::OBFUSCATION_RECORD, put_coin_key,
+use apus_coins::layout::OBFUSCATION_RECORD;
+use apus_coins::{
+    Coin, CompactScript, compress_amount, decode_coin_key, decompress_amount, put_coin_key,
 };
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::join::{
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_join::{
     BlockCoins, Created, InputNotes, Spend, SpendSource, TxNotes, put_block_coins, put_late_coin,
     put_spend, put_tx,
 };
-use apus::leveldb::{Db, Options};
-use apus::store::{
+use apus_leveldb::{Db, Options};
+use apus_store::{
     BlockFiles, BlockFilesOptions, FileInfo, IndexDb, IndexEntry, Obfuscation, UndoRecord,
 };
-use apus::swiftsync::hints::compressed::compress;
-use apus::swiftsync::hints::{Format, encoder, open};
-use apus::wire::{
+use apus_swiftsync::hints::compressed::compress;
+use apus_swiftsync::hints::{Format, encoder, open};
+use apus_wire::{
     BlockView, Chain, Cursor, Network, OutPoint, genesis_block, put_compact_size, put_varint,
 };
 

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Method, Options, Phase, Progress, Unobserved};
-use apus::sync::{SWIFTSYNC_DIRECTORY, reindex};
-use apus::tools::create_hints;
-use apus::wire::Chain;
+use apus_node::{Method, Options, Phase, Progress, Unobserved};
+use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
+use apus_tools::create_hints;
+use apus_wire::Chain;
 
 use super::document::Document;
 use crate::support::listed::Listed;
@@ -94,7 +94,7 @@ fn the_document_names_every_file() {
 
     let hints = place.root().join("hints");
     let options = place.options();
-    let (stop, format) = (AtomicBool::new(false), apus::swiftsync::Format::Bip456);
+    let (stop, format) = (AtomicBool::new(false), apus_swiftsync::Format::Bip456);
     create_hints(&options, None, format, &hints, &Unobserved, &stop).unwrap();
     let options = Options { hints: Some(hints), ..options };
     let stopped = reindex(

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use apus::wire::{BlockView, Chain};
 use apus_testchain::copy_dir;
+use apus_wire::{BlockView, Chain};
 
 use crate::support::judge::Judge;
 use crate::support::{Place, regtest_chain};

@@ -1,11 +1,11 @@
 //! A reader of LevelDB's files that follows the document alone, with its constants and without
-//! `apus::leveldb`, and finds everything where the document says.
+//! `apus_leveldb`, and finds everything where the document says.
 
 use std::fs;
 use std::path::Path;
 
-use apus::disk::Disk;
-use apus::leveldb::{Db, Options};
+use apus_disk::Disk;
+use apus_leveldb::{Db, Options};
 
 use super::document::{Document, Hex, Value};
 

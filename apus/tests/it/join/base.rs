@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options, Phase, Progress};
-use apus::sync;
-use apus::tools;
-use apus::wire::Chain as Network;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options, Phase, Progress};
+use apus_sync as sync;
 use apus_testchain::every;
+use apus_tools as tools;
+use apus_wire::Chain as Network;
 
 use super::draft::{Draft, out, pay};
 use super::refused::repeats::{PAYMENTS_AGAIN, REPEATS, without_bip34};

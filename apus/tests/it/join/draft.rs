@@ -1,8 +1,8 @@
 //! Small regtest chains made by hand, of coins that anybody may spend.
 
-use apus::wire::{Chain, Network, genesis_block};
 use apus_testchain::block::encode_block;
 use apus_testchain::{Builder, Parent, remerkle};
+use apus_wire::{Chain, Network, genesis_block};
 use bitcoin::block::Block;
 use bitcoin::script::ScriptBuf;
 use bitcoin::transaction::{Transaction, TxIn, TxOut, Version};

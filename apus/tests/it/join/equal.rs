@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::{Options, SyncError, Unobserved};
-use apus::store::{BlockStatus, FlatFilePos};
-use apus::sync;
-use apus::sync::Summary;
-use apus::wire::Chain as Network;
+use apus_node as node;
+use apus_node::{Options, SyncError, Unobserved};
+use apus_store::{BlockStatus, FlatFilePos};
+use apus_sync as sync;
+use apus_sync::Summary;
 use apus_testchain::{Mix, Spec};
+use apus_wire::Chain as Network;
 
 use super::source::{ASSUMED, Assumed, FILES, Files, Run, Source, VARIED};
 use crate::support::judge::Judge;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options};
-use apus::wire::Chain as Network;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options};
 use apus_testchain::{Rng, rounds};
+use apus_wire::Chain as Network;
 
 use crate::support::outcome::Outcome;
 use crate::support::swift::small_chain;

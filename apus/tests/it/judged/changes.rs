@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::panic::catch_unwind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use apus::chain::{BlockId, Tree};
-use apus::hash::Hash;
-use apus::rules::{
+use apus_chain::{BlockId, Tree};
+use apus_hash::Hash;
+use apus_rules::{
     BlockContext, RuleClass, RuleError, check_block, check_block_in_context,
     check_header_in_context,
 };
-use apus::wire::{BlockView, Chain as Network, Header};
 use apus_testchain::block::{merkle_root, mine};
 use apus_testchain::{Chain, Rng, Spec, remerkle, seal};
+use apus_wire::{BlockView, Chain as Network, Header};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, Block, ScriptBuf, consensus};
 
@@ -127,14 +127,14 @@ fn changed(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
 
 /// The headers of a chain, to judge blocks that build on one of them.
 struct Context {
-    network: apus::wire::Network,
+    network: apus_wire::Network,
     tree: Tree,
     now: i64,
 }
 
 impl Context {
     fn new(chain: &Chain) -> Self {
-        let network = apus::wire::Network::new(Network::Regtest);
+        let network = apus_wire::Network::new(Network::Regtest);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
         let headers: Vec<Header> = with_genesis(chain)
             .iter()
@@ -279,7 +279,7 @@ fn with_another_spend(block: &[u8], rng: &mut Rng) -> Vec<u8> {
 /// A changed copy of a block that passes the checks of a block alone, most often with a right
 /// witness commitment.
 fn on_the_tip(block: &[u8], rng: &mut Rng) -> Vec<u8> {
-    let network = apus::wire::Network::new(Network::Regtest);
+    let network = apus_wire::Network::new(Network::Regtest);
     loop {
         let mut bytes = match rng.percent(75) {
             true => with_another_spend(block, rng),
@@ -301,7 +301,7 @@ fn on_the_tip(block: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Panics unless both judges gave the same verdicts.
-fn assert_same_refusals(ours: &[apus::node::Refusal], theirs: &[Verdict]) {
+fn assert_same_refusals(ours: &[apus_node::Refusal], theirs: &[Verdict]) {
     let mut our: Vec<Hash> = ours.iter().filter_map(|refusal| refusal.block).collect();
     let faults = theirs.iter().filter(|verdict| verdict.fault.is_some());
     let mut their: Vec<Hash> = faults.map(|verdict| verdict.block).collect();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use apus::hash::Hash;
-use apus::store::{BlockFiles, BlockStatus, IndexEntry};
-use apus::tools::UtxoHash;
+use apus_hash::Hash;
+use apus_store::{BlockFiles, BlockStatus, IndexEntry};
+use apus_tools::UtxoHash;
 
 use crate::support::Place;
 

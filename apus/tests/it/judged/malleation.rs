@@ -6,10 +6,10 @@
 //! `CheckBlock` this is not a mutation but a broken rule. Core nevertheless accepts the real block
 //! later, because `ProcessNewBlock` does not remember what fails in `CheckBlock`.
 
-use apus::rules::RuleClass;
-use apus::wire::Chain as Network;
+use apus_rules::RuleClass;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Builder, Parent};
+use apus_wire::Chain as Network;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness};
 

@@ -1,8 +1,8 @@
 //! Whole valid chains: blocks, undo data, index and coins are the same in both directories.
 
-use apus::hash::{Hash, sha256d};
-use apus::wire::Chain as Network;
+use apus_hash::{Hash, sha256d};
 use apus_testchain::{Chain, Mix, Spec, Utxo, rounds};
+use apus_wire::Chain as Network;
 use bitcoin::consensus::serialize;
 
 use super::directory::{Blocks, assert_same_bytes, assert_same_coins};

@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use apus::hash::Hash;
-use apus::node::Refusal;
-use apus::rules::RuleClass;
-use apus::store::{BlockStatus, IndexEntry};
-use apus::wire::Chain as Network;
+use apus_hash::Hash;
+use apus_node::Refusal;
+use apus_rules::RuleClass;
+use apus_store::{BlockStatus, IndexEntry};
 use apus_testchain::{Rng, rounds};
+use apus_wire::Chain as Network;
 
 use super::directory::{Blocks, assert_same_bytes, assert_same_coins};
 use super::stream::{Event, Stream};

@@ -1,8 +1,8 @@
 //! Random trees of small blocks, valid, invalid and mutated: the tip is the engine's.
 
-use apus::wire::Chain;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Rng, rounds};
+use apus_wire::Chain;
 
 use crate::support::Place;
 use crate::support::blocks::{block, genesis_parent, greedy, mutated};

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use apus::hash::Hash;
-use apus::net::Outgoing;
-use apus::node::Method;
-use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
-use apus::wire::message::{Command, Message};
+use apus_hash::Hash;
+use apus_net::Outgoing;
+use apus_node::Method;
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_testchain::{Rng, rounds};
+use apus_wire::message::{Command, Message};
 
 use super::world::{WAYS, assert_as_from_files_in_the_end, chain, world};
 use crate::support::blocks;

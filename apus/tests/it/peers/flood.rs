@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use apus::hash::sha256d;
-use apus::net::Outgoing;
-use apus::peers::serve::{Answers, Hangup, Honest, Server};
-use apus::wire::message::{
+use apus_hash::sha256d;
+use apus_net::Outgoing;
+use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_wire::message::{
     Command, Inventory, InventoryItem, InventoryKind, Message, Nonce, Raw, encode,
 };
 

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use apus::net::PeerOptions;
-use apus::node::{Method, Observer, Options, Phase, Progress};
-use apus::sync;
+use apus_net::PeerOptions;
+use apus_node::{Method, Observer, Options, Phase, Progress};
+use apus_sync as sync;
 
 use super::world::{Told, from_files, honest, try_sync, with_peers, with_peers_at, world};
 use crate::support::outcome::Outcome;
@@ -91,14 +91,14 @@ fn a_stored_block_that_is_damaged_is_asked_for_again() {
     let server = honest(true);
     let options = with_peers(&place, Method::InOrder, &[&server]);
     let stop_at_height = Some(100);
-    try_sync(&apus::node::Options { stop_at_height, ..options.clone() }).0.unwrap();
+    try_sync(&apus_node::Options { stop_at_height, ..options.clone() }).0.unwrap();
     // Stored, and not connected.
     let rest = place.write("rest", &world().blocks[101..]);
-    let stored = apus::node::Options { peers: None, stop_at_height: Some(150), ..options.clone() };
+    let stored = apus_node::Options { peers: None, stop_at_height: Some(150), ..options.clone() };
     sync::sync(&stored, &[rest], &Told::default(), &AtomicBool::new(false)).unwrap();
     damage(&place, 140);
     let summary = sync::reindex(
-        &apus::node::Options { peers: None, ..options.clone() },
+        &apus_node::Options { peers: None, ..options.clone() },
         &Told::default(),
         &AtomicBool::new(false),
     );

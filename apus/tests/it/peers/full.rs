@@ -9,11 +9,11 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use apus::disk::{Call, Disk};
-use apus::net::PeerOptions;
-use apus::node::{ErrorKind, Method, Options, Unobserved};
-use apus::sync;
-use apus::tools;
+use apus_disk::{Call, Disk};
+use apus_net::PeerOptions;
+use apus_node::{ErrorKind, Method, Options, Unobserved};
+use apus_sync as sync;
+use apus_tools as tools;
 use rustix::io::Errno;
 
 use super::withheld::{LONG, Refusal, downloaded};

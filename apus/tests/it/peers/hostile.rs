@@ -5,15 +5,15 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use apus::hash::sha256d;
-use apus::net::{Outgoing, Target, respond};
-use apus::node::Method;
-use apus::peers::serve::{Answers, Hangup, Honest, Server, version};
-use apus::wire::message::{
+use apus_hash::sha256d;
+use apus_net::{Outgoing, Target, respond};
+use apus_node::Method;
+use apus_peers::serve::{Answers, Hangup, Honest, Server, version};
+use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
     encode,
 };
-use apus::wire::{Header, Network};
+use apus_wire::{Header, Network};
 
 use super::world::{assert_as_from_files, chain, try_sync, with_peers, world};
 use crate::support::blocks;
@@ -85,7 +85,7 @@ fn headers(count: usize, is_mined: bool, change: impl Fn(usize, &mut Header)) ->
         };
         change(number, &mut header);
         let is_valid = |header: &Header| {
-            apus::rules::proof_of_work(&header.hash(), header.bits, &network) == is_mined
+            apus_rules::proof_of_work(&header.hash(), header.bits, &network) == is_mined
         };
         while !is_valid(&header) {
             header.nonce += 1;

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use apus::net::Outgoing;
-use apus::node::{Method, Observer, Options, Progress};
-use apus::peers::serve::{Answers, Hangup, Honest, Server};
-use apus::sync;
-use apus::sync::Summary;
-use apus::wire::message::Message;
+use apus_net::Outgoing;
+use apus_node::{Method, Observer, Options, Progress};
+use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_sync as sync;
+use apus_sync::Summary;
 use apus_testchain::{Rng, rounds};
+use apus_wire::message::Message;
 
 use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};
 use crate::support::Place;

@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus::net::Outgoing;
-use apus::node::{Method, Observer, Progress};
-use apus::peers::serve::{Answers, Hangup, Honest, Server};
-use apus::sync;
-use apus::wire::message::{Message, Services};
+use apus_net::Outgoing;
+use apus_node::{Method, Observer, Progress};
+use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_sync as sync;
+use apus_wire::message::{Message, Services};
 
 use super::hostile::odd_version;
 use super::withheld::LONG;
@@ -26,7 +26,7 @@ impl Answers for Pruned {
             Message::Version(_) => {
                 let services = Services::NETWORK_LIMITED.with(Services::WITNESS);
                 out.push(odd_version(services, 70_016));
-                out.push(Outgoing::empty(apus::wire::message::Command::VERACK));
+                out.push(Outgoing::empty(apus_wire::message::Command::VERACK));
                 Ok(())
             }
             Message::GetData(list) => {

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use apus::net::Outgoing;
-use apus::node::{Method, Observer, Options, Phase, Progress};
-use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
-use apus::sync;
-use apus::sync::Summary;
-use apus::wire::message::Message;
+use apus_net::Outgoing;
+use apus_node::{Method, Observer, Options, Phase, Progress};
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_wire::message::Message;
 
 use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};
 use super::world::{Told, try_sync};

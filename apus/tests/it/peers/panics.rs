@@ -7,11 +7,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use apus::net::Outgoing;
-use apus::node::{Observer, Progress};
-use apus::peers::serve::{Answers, Hangup, Honest, Server};
-use apus::sync;
-use apus::wire::message::Message;
+use apus_net::Outgoing;
+use apus_node::{Observer, Progress};
+use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_sync as sync;
+use apus_wire::message::Message;
 
 use super::withheld::LONG;
 use super::world::WAYS;

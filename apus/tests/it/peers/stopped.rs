@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use apus::node::Method;
-use apus::sync;
-use apus::sync::Summary;
+use apus_node::Method;
+use apus_sync as sync;
+use apus_sync::Summary;
 
 use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};
 use super::world::{Told, WAYS, from_files, try_sync};

@@ -5,14 +5,15 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::disk::Disk;
-use apus::net::{Outgoing, PeerOptions, Target};
-use apus::node;
-use apus::node::{Options, Phase, Progress, RuleGroup, SyncError};
-use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
-use apus::store::{DataDir, DataDirOptions};
-use apus::sync::{self, Summary};
-use apus::wire::message::{Command, InventoryKind, Message};
+use apus_disk::Disk;
+use apus_net::{Outgoing, PeerOptions, Target};
+use apus_node as node;
+use apus_node::{Options, Phase, Progress, RuleGroup, SyncError};
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
+use apus_store::{DataDir, DataDirOptions};
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_wire::message::{Command, InventoryKind, Message};
 use bitcoin::Block;
 use bitcoin::consensus::{deserialize, serialize};
 

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus::net::Target;
-use apus::node::{Method, Observer, Options, Phase, Progress};
-use apus::peers;
-use apus::sync;
+use apus_net::Target;
+use apus_node::{Method, Observer, Options, Phase, Progress};
+use apus_peers as peers;
+use apus_sync as sync;
 
 use super::world::{Told, with_peers_at, world};
 use crate::support::Place;

@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
-use apus::net::Outgoing;
-use apus::node::{AssumeValid, Method, Options};
-use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
-use apus::sync::Summary;
-use apus::wire::message::{Command, Message};
+use apus_net::Outgoing;
+use apus_node::{AssumeValid, Method, Options};
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus_sync::Summary;
+use apus_wire::message::{Command, Message};
 
 use super::world::{chain, with_peers, world};
 use crate::support::Place;

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-use apus::hash::Hash;
-use apus::net::{PeerOptions, Target};
-use apus::node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
-use apus::peers::serve::{Honest, ServedChain, Server};
-use apus::store::BlockStatus;
-use apus::swiftsync::Format;
-use apus::sync;
-use apus::sync::Summary;
+use apus_hash::Hash;
+use apus_net::{PeerOptions, Target};
+use apus_node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
+use apus_peers::serve::{Honest, ServedChain, Server};
+use apus_store::BlockStatus;
+use apus_swiftsync::Format;
+use apus_sync as sync;
+use apus_sync::Summary;
 
 use crate::support::Place;
 use crate::support::outcome::Outcome;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::node::{Method, Options, Phase, Progress, SyncError, Unobserved};
-use apus::store::FlatFilePos;
-use apus::sync;
-use apus::sync::{Summary, Verify};
-use apus::tools;
-use apus::wire::{Chain, Network, genesis_block};
+use apus_disk::Disk;
+use apus_node::{Method, Options, Phase, Progress, SyncError, Unobserved};
+use apus_store::FlatFilePos;
+use apus_sync as sync;
+use apus_sync::{Summary, Verify};
+use apus_tools as tools;
+use apus_wire::{Chain, Network, genesis_block};
 use bitcoin::VarInt;
 use bitcoin::consensus::{deserialize, serialize};
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::node::{Phase, Progress, SyncError, Unobserved};
-use apus::store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
-use apus::sync;
-use apus::sync::Summary;
-use apus::wire::Chain as Network;
+use apus_disk::Disk;
+use apus_node::{Phase, Progress, SyncError, Unobserved};
+use apus_store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
+use apus_sync as sync;
+use apus_sync::Summary;
 use apus_testchain::{Break, Chain, Spec};
+use apus_wire::Chain as Network;
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
@@ -105,7 +105,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
     let summary = place.sync(&[place.write("more", &regrown)]);
     assert_eq!((summary.height, summary.best_block), (209, hash_of(&regrown[209])));
     assert!(place.try_reindex().unwrap().refusals.is_empty());
-    assert!(!place.network_dir().join(apus::node::REBUILD_MARK).exists());
+    assert!(!place.network_dir().join(apus_node::REBUILD_MARK).exists());
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::Unobserved;
-use apus::sync;
-use apus::tools;
-use apus::tools::UtxoHash;
-use apus::wire::Chain as Network;
+use apus_node as node;
+use apus_node::Unobserved;
+use apus_sync as sync;
 use apus_testchain::copy_dir;
+use apus_tools as tools;
+use apus_tools::UtxoHash;
+use apus_wire::Chain as Network;
 
 use crate::support::chains::small;
 use crate::support::{Place, first_table, hash_of, with_genesis};
@@ -95,7 +95,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     let created = tools::create_hints(
         &place.options(),
         None,
-        apus::swiftsync::Format::Bip456,
+        apus_swiftsync::Format::Bip456,
         &place.root().join("x"),
         &Unobserved,
         &AtomicBool::new(false),
@@ -121,7 +121,7 @@ fn what_is_no_damage_names_no_repair() {
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let chainstate = place.network_dir().join("chainstate");
-    let lock = apus::disk::Disk::new().lock(chainstate.join("LOCK")).unwrap();
+    let lock = apus_disk::Disk::new().lock(chainstate.join("LOCK")).unwrap();
     for text in messages(&place) {
         assert!(text.contains("in use") && !text.contains("reindex"), "{text}");
     }

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex};
 
-use apus::hash::Hash;
-use apus::node::{Observer, Options, Phase, Progress, SyncError, Unobserved};
-use apus::swiftsync::Format;
-use apus::sync::Summary;
-use apus::tools;
+use apus_hash::Hash;
+use apus_node::{Observer, Options, Phase, Progress, SyncError, Unobserved};
+use apus_swiftsync::Format;
+use apus_sync::Summary;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain};
+use apus_tools as tools;
 
 use super::{made, options_of};
 use crate::broken_rules::assert_refused_for;
@@ -51,7 +51,7 @@ struct Case {
 
 impl Case {
     fn new<'a>(snapshot: &Snapshot, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Self {
-        let place = Place::new(apus::wire::Chain::Regtest);
+        let place = Place::new(apus_wire::Chain::Regtest);
         std::fs::create_dir(place.root().join("tmp")).unwrap();
         Self {
             snapshot: place.write_bytes("utxo.dat", &snapshot.to_bytes()),
@@ -62,7 +62,7 @@ impl Case {
 
     /// The snapshot that fits these blocks, whether or not they are valid.
     fn fitting(blocks: &[Vec<u8>]) -> Self {
-        let network = apus::wire::Network::new(apus::wire::Chain::Regtest);
+        let network = apus_wire::Network::new(apus_wire::Chain::Regtest);
         Self::new(&Snapshot::of_blocks(&network, blocks), blocks)
     }
 
@@ -266,7 +266,7 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     std::fs::create_dir(place.root().join("tmp")).unwrap();
     let world = World::of(&tall());
     // Those of another height.
-    let hints = world.model.hints(world.height(), apus::swiftsync::Numbering::Spendable);
+    let hints = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
     let hints = crate::support::model::encode(&hints[..200], Format::Bip456);
     let hints = place.write_bytes("wrong.hints", &hints);
     let (watch, stop) = (Watch::default(), AtomicBool::new(false));
@@ -337,7 +337,7 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
     let chain = tall();
     let broken = chain.broken(Break::P2pkhSignature);
     let world = World::new(
-        apus::wire::Chain::Regtest,
+        apus_wire::Chain::Regtest,
         [&with_genesis(&chain)[..], std::slice::from_ref(&broken.block)].concat(),
     );
     let place = world.swift(Mode::AssumeValid, world.height());
@@ -370,7 +370,7 @@ fn a_base_block_beside_the_best_chain_is_proved() {
     let chain = small_fork(5, height, blocks, 9);
     let broken = chain.broken(Break::P2pkhSignature);
     let wrong = [&fork.blocks[..], std::slice::from_ref(&broken.block)].concat();
-    let network = apus::wire::Network::new(apus::wire::Chain::Regtest);
+    let network = apus_wire::Network::new(apus_wire::Chain::Regtest);
     let case = Case::new(&Snapshot::of_blocks(&network, &wrong), both().chain([&broken.block]));
     let error = case.verify(&case.options(), &Unobserved).unwrap_err();
     let SyncError::Refused(refusal) = &error else { panic!("{error}") };

@@ -5,13 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::coins::put_coin_key;
-use apus::disk::Disk;
-use apus::node::{Options, Phase, Progress, SyncError, Unobserved};
-use apus::tools;
-use apus::tools::{SnapshotInfo, SnapshotSummary, UtxoHash};
-use apus::wire::{Chain as Network, OutPoint, genesis_block};
+use apus_coins::put_coin_key;
+use apus_disk::Disk;
+use apus_node::{Options, Phase, Progress, SyncError, Unobserved};
 use apus_testchain::seal;
+use apus_tools as tools;
+use apus_tools::{SnapshotInfo, SnapshotSummary, UtxoHash};
+use apus_wire::{Chain as Network, OutPoint, genesis_block};
 
 use crate::support::blocks::{block, bytes, genesis_parent};
 use crate::support::chains::small;

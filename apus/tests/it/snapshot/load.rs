@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::node::{
+use apus_disk::Disk;
+use apus_node::{
     Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
     SyncError, Unobserved,
 };
-use apus::sync;
-use apus::tools;
-use apus::tools::SnapshotLoaded;
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_tools::SnapshotLoaded;
 
 use super::found;
 use crate::support::Place;

@@ -7,18 +7,18 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
-use apus::disk::{Call, Disk};
-use apus::hash::Hash;
-use apus::net::{Outgoing, PeerOptions, Target};
-use apus::node::{
+use apus_disk::{Call, Disk};
+use apus_hash::Hash;
+use apus_net::{Outgoing, PeerOptions, Target};
+use apus_node::{
     AssumeValid, Observer, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
     SyncError,
 };
-use apus::peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
-use apus::sync;
-use apus::sync::Summary;
-use apus::tools;
-use apus::wire::message::Message;
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_tools as tools;
+use apus_wire::message::Message;
 
 use super::found;
 use crate::peers::world::Told;

@@ -9,9 +9,9 @@ mod wrong;
 
 use std::sync::atomic::AtomicBool;
 
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options, Unobserved};
-use apus::tools;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options, Unobserved};
+use apus_tools as tools;
 
 use crate::support::Place;
 use crate::support::snapshot::Snapshot;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use apus::coins::compress_amount;
-use apus::node;
-use apus::node::{AssumeValid, Options, Phase, Progress, RuleGroup, Unobserved};
-use apus::swiftsync::{Format, Numbering};
-use apus::sync;
-use apus::sync::Summary;
-use apus::tools;
-use apus::wire::{put_compact_size, put_varint};
+use apus_coins::compress_amount;
+use apus_node as node;
+use apus_node::{AssumeValid, Options, Phase, Progress, RuleGroup, Unobserved};
+use apus_swiftsync::{Format, Numbering};
+use apus_sync as sync;
+use apus_sync::Summary;
+use apus_tools as tools;
+use apus_wire::{put_compact_size, put_varint};
 
 use super::{made, options_of};
 use crate::support::chains::small;

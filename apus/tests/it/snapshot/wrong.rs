@@ -4,13 +4,13 @@
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 
-use apus::coins::Coin;
-use apus::hash::Hash;
-use apus::node::{CoinDifference, Options, SyncError, Unobserved};
-use apus::swiftsync::{Format, Numbering};
-use apus::sync;
-use apus::tools;
-use apus::wire::OutPoint;
+use apus_coins::Coin;
+use apus_hash::Hash;
+use apus_node::{CoinDifference, Options, SyncError, Unobserved};
+use apus_swiftsync::{Format, Numbering};
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_wire::OutPoint;
 
 use super::{made, options_of};
 use crate::support::Place;
@@ -239,7 +239,7 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
         sync::sync(&options, &[source], &Unobserved, &stop).unwrap_err().to_string()
     };
     let unknown = |options: &mut Options| {
-        options.assumevalid = apus::node::AssumeValid::Block(apus::hash::Hash([7; 32]));
+        options.assumevalid = apus_node::AssumeValid::Block(apus_hash::Hash([7; 32]));
     };
     let mut lacking = world.blocks.clone();
     lacking.remove(120);

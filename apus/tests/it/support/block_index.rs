@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::store::{BlockStatus, DataDir, DataDirOptions};
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_store::{BlockStatus, DataDir, DataDirOptions};
 
 use super::Place;
 use super::swift::Indexed;

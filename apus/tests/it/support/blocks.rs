@@ -1,9 +1,9 @@
 //! Small regtest blocks made by hand: valid, invalid, and mutated.
 
-use apus::hash::Hash;
-use apus::wire::{BlockView, Chain, Network, genesis_block};
+use apus_hash::Hash;
 use apus_testchain::block::{encode_block, subsidy};
 use apus_testchain::{Builder, Parent};
+use apus_wire::{BlockView, Chain, Network, genesis_block};
 use bitcoin::block::Block;
 use bitcoin::hashes::Hash as _;
 

@@ -3,12 +3,12 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use apus::coins::{Chainstate, Coin, CoinsCache};
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::leveldb;
-use apus::wire::OutPoint;
+use apus_coins::{Chainstate, Coin, CoinsCache};
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_leveldb as leveldb;
 use apus_testchain::Rng;
+use apus_wire::OutPoint;
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
 use bitcoin::hashes::Hash as _;

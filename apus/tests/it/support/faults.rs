@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use apus::disk::{Call, Disk, Hook};
+use apus_disk::{Call, Disk, Hook};
 use rustix::io::Errno;
 
 /// Calls to the file system of one kind that fail.

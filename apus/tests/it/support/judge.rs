@@ -2,9 +2,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Once};
 
-use apus::hash::Hash;
-use apus::rules::RuleClass;
-use apus::wire::Chain;
+use apus_hash::Hash;
+use apus_rules::RuleClass;
+use apus_wire::Chain;
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     Block, BlockHeader, BlockValidationResult, BlockValidationStateRef, ChainType,

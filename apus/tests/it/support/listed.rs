@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::Unobserved;
-use apus::tools;
-use apus::wire::{Chain as Network, Network as Parameters, genesis_block};
+use apus_node::Unobserved;
 use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
+use apus_tools as tools;
+use apus_wire::{Chain as Network, Network as Parameters, genesis_block};
 
 use super::Place;
 use super::swift::World;

@@ -17,25 +17,23 @@ pub mod program;
 pub mod snapshot;
 pub mod stop_when;
 pub mod swift;
-#[path = "../../../src/testdata.rs"]
-mod testdata;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options, SyncError, Unobserved};
-use apus::store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
-use apus::sync;
-use apus::sync::Summary;
-use apus::tools;
-use apus::tools::{UtxoHash, UtxoStats};
-use apus::wire::{Chain, Network, genesis_block};
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options, SyncError, Unobserved};
+use apus_store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
+use apus_sync as sync;
+use apus_sync::Summary;
 use apus_testchain::copy_dir;
+use apus_tools as tools;
+use apus_tools::{UtxoHash, UtxoStats};
+use apus_wire::{Chain, Network, genesis_block};
 
-pub use testdata::{blocks_of, data, shared};
+pub use apus_testdata::{blocks_of, data, shared};
 
 /// Blocks framed as in a blk file.
 pub fn framed<'a>(network: &Network, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
@@ -64,7 +62,7 @@ pub fn with_genesis(chain: &apus_testchain::Chain) -> Vec<Vec<u8>> {
 
 /// The hash of a block.
 pub fn hash_of(block: &[u8]) -> Hash {
-    apus::hash::sha256d(&block[..80])
+    apus_hash::sha256d(&block[..80])
 }
 
 /// A temporary directory for a data directory and whatever else a test writes.

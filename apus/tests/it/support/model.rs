@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use apus::coins::Coin;
-use apus::swiftsync::hints::encoder;
-use apus::swiftsync::{Format, Numbering};
-use apus::wire::put_compact_size;
+use apus_coins::Coin;
+use apus_swiftsync::hints::encoder;
+use apus_swiftsync::{Format, Numbering};
+use apus_wire::put_compact_size;
 use bitcoin::OutPoint;
 
 /// An output of a block.

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use apus::hash::Hash;
-use apus::node::{Method, Options};
-use apus::store::BlockStatus;
-use apus::sync::Summary;
-use apus::tools::{UtxoHash, UtxoStats};
+use apus_hash::Hash;
+use apus_node::{Method, Options};
+use apus_store::BlockStatus;
+use apus_sync::Summary;
+use apus_tools::{UtxoHash, UtxoStats};
 
 use super::Place;
 use super::swift::{Indexed, try_sync_with};

@@ -1,7 +1,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use apus::disk::{Disk, PowerCut};
+use apus_disk::{Disk, PowerCut};
 use apus_testchain::{every, rounds};
 
 /// Some of the changes to the disk whose numbers are in `range`, every n-th by `default`, each with

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus::coins::Coin;
-use apus::hash::Hash;
-use apus::node::{SyncError, Unobserved};
-use apus::tools;
-use apus::tools::SnapshotInfo;
-use apus::wire::{Cursor, Network, OutPoint, put_compact_size};
+use apus_coins::Coin;
+use apus_hash::Hash;
+use apus_node::{SyncError, Unobserved};
+use apus_tools as tools;
+use apus_tools::SnapshotInfo;
+use apus_wire::{Cursor, Network, OutPoint, put_compact_size};
 
 use super::hash_of;
 

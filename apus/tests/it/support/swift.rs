@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::hash::{Hash, sha256d};
-use apus::node::{AssumeValid, Options, SyncError, Unobserved};
-use apus::store::BlockStatus;
-use apus::swiftsync::Format;
-use apus::sync;
-use apus::sync::{SWIFTSYNC_DIRECTORY, Summary};
-use apus::wire::Chain as Network;
+use apus_hash::{Hash, sha256d};
+use apus_node::{AssumeValid, Options, SyncError, Unobserved};
+use apus_store::BlockStatus;
+use apus_swiftsync::Format;
+use apus_sync as sync;
+use apus_sync::{SWIFTSYNC_DIRECTORY, Summary};
 use apus_testchain::{Chain, Mix, Rng, Spec};
+use apus_wire::Chain as Network;
 
 use super::model::Model;
 use super::{Place, hash_of, with_genesis};
@@ -217,7 +217,7 @@ impl Place {
     pub fn undo(&self) -> BTreeMap<Hash, Vec<u8>> {
         let (index, files) = self.blocks();
         let with_undo = index.entries.iter().filter_map(|e| Some((e, e.undo_pos()?)));
-        let read = |pos, e: &apus::store::IndexEntry| files.read_undo(pos, &e.header.prev).unwrap();
+        let read = |pos, e: &apus_store::IndexEntry| files.read_undo(pos, &e.header.prev).unwrap();
         with_undo.map(|(entry, pos)| (entry.hash, read(pos, entry))).collect()
     }
 

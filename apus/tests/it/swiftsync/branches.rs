@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use apus::swiftsync::{Format, Numbering};
+use apus_swiftsync::{Format, Numbering};
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain};
 
@@ -89,7 +89,7 @@ fn invalid_branch(chain: &Chain, fork_at: u32, wrong_at: u32, height: u32) -> Wo
         tip = tip.child(&block);
         blocks.push(encode_block(&block));
     }
-    World::new(apus::wire::Chain::Regtest, blocks)
+    World::new(apus_wire::Chain::Regtest, blocks)
 }
 
 #[test]

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::hash::Hash;
-use apus::node;
-use apus::node::{AssumeValid, Options, Phase, Progress, Unobserved};
-use apus::sync;
-use apus::tools;
+use apus_hash::Hash;
+use apus_node as node;
+use apus_node::{AssumeValid, Options, Phase, Progress, Unobserved};
+use apus_sync as sync;
 use apus_testchain::Chain;
+use apus_tools as tools;
 
 use super::refusals::{Blame, assert_unchanged};
 use crate::support::judge::Judge;
@@ -144,9 +144,9 @@ fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
         // Wrong hints do not change what was synced before.
         let place = in_order_up_to(&world, 130);
         let before = place.muhash();
-        let mut wrong = world.model.hints(tip, apus::swiftsync::Numbering::Spendable);
+        let mut wrong = world.model.hints(tip, apus_swiftsync::Numbering::Spendable);
         wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
-        let wrong = place.write_bytes("wrong", &encode(&wrong, apus::swiftsync::Format::Bip456));
+        let wrong = place.write_bytes("wrong", &encode(&wrong, apus_swiftsync::Format::Bip456));
         let sources = world.sources(&place, mode, &world.file_order());
         let error = world.try_swift(&place, mode, &wrong, &sources).unwrap_err();
         assert_eq!(Blame::of(&error), Blame::Hints, "{error}");
@@ -160,9 +160,9 @@ fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
 fn right_hints_succeed_after_wrong_ones() {
     let world = World::of(&small_chain(75, 30, 4_000));
     let right = world.in_order();
-    let mut wrong = world.model.hints(world.height(), apus::swiftsync::Numbering::Spendable);
+    let mut wrong = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
     wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
-    let wrong = encode(&wrong, apus::swiftsync::Format::Bip456);
+    let wrong = encode(&wrong, apus_swiftsync::Format::Bip456);
     for mode in MODES {
         let place = world.place();
         let wrong = place.write_bytes("wrong", &wrong);

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::{Options, Phase, Progress};
-use apus::sync;
+use apus_node as node;
+use apus_node::{Options, Phase, Progress};
+use apus_sync as sync;
 use apus_testchain::Rng;
 
 use crate::peers::world::Told;

@@ -6,12 +6,12 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus::node;
-use apus::node::{AggregateKind, AssumeValid, Unobserved};
-use apus::swiftsync::{Format, Numbering};
-use apus::sync;
-use apus::tools;
-use apus::wire::Chain as Network;
+use apus_node as node;
+use apus_node::{AggregateKind, AssumeValid, Unobserved};
+use apus_swiftsync::{Format, Numbering};
+use apus_sync as sync;
+use apus_tools as tools;
+use apus_wire::Chain as Network;
 
 use super::refusals::{Blame, Due, assert_due, contents, differences};
 use crate::support::model::{Hinted, encode};

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use apus::disk::{Disk, PowerCut};
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Observer, Options, Phase, Progress, Unobserved};
-use apus::sync;
-use apus::tools;
-use apus::tools::UtxoHash;
-use apus::wire::{Chain as NetworkName, Network};
+use apus_disk::{Disk, PowerCut};
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Observer, Options, Phase, Progress, Unobserved};
+use apus_sync as sync;
 use apus_testchain::{Chain, Rng, Spec, rounds};
+use apus_tools as tools;
+use apus_tools::UtxoHash;
+use apus_wire::{Chain as NetworkName, Network};
 use rustix::process::Signal;
 
 use crate::support::Place;

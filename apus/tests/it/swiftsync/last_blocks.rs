@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use apus::store::BlockStatus;
+use apus_store::BlockStatus;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain, Kind, Payment};
 

@@ -8,17 +8,18 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use apus::disk::Disk;
-use apus::hash::Hash;
-use apus::net::{PeerOptions, Target};
-use apus::node;
-use apus::node::{AssumeValid, Method, Observer, Options, Progress, Prune, Unobserved};
-use apus::peers::serve::{Honest, ServedChain, Server};
-use apus::store::{DataDir, DataDirOptions, IndexRecord};
-use apus::swiftsync::{Format, Numbering};
-use apus::sync::{self, Summary};
-use apus::tools;
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_net::{PeerOptions, Target};
+use apus_node as node;
+use apus_node::{AssumeValid, Method, Observer, Options, Progress, Prune, Unobserved};
+use apus_peers::serve::{Honest, ServedChain, Server};
+use apus_store::{DataDir, DataDirOptions, IndexRecord};
+use apus_swiftsync::{Format, Numbering};
+use apus_sync as sync;
+use apus_sync::Summary;
 use apus_testchain::{Chain, Rng, Spec};
+use apus_tools as tools;
 
 use crate::pruned::{SPARE, assert_holds_together, files, options, world};
 use crate::support::Place;
@@ -332,7 +333,7 @@ const CHILD: &str = "APUS_TEST_SWIFTSYNC_PRUNED_CHILD";
 fn killed_child() {
     let Ok(root) = std::env::var(CHILD) else { return };
     let (world, place, root) =
-        (small_world(), Place::new(apus::wire::Chain::Regtest), Path::new(&root));
+        (small_world(), Place::new(apus_wire::Chain::Regtest), Path::new(&root));
     let options = Options {
         datadir: root.join("datadir"),
         save_every: Duration::from_millis(2),

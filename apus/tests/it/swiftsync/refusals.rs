@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use apus::hash::sha256d;
-use apus::node::{REBUILD_DIRECTORY, REBUILD_MARK, SyncError};
-use apus::sync::Summary;
-use apus::tools::UtxoHash;
+use apus_hash::sha256d;
+use apus_node::{REBUILD_DIRECTORY, REBUILD_MARK, SyncError};
+use apus_sync::Summary;
+use apus_tools::UtxoHash;
 
 use crate::support::Place;
 
@@ -63,10 +63,10 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
     if !place.network_dir().join("chainstate").exists() {
         return;
     }
-    let stats = apus::tools::txoutset_info(
+    let stats = apus_tools::txoutset_info(
         &place.options(),
         UtxoHash::None,
-        &apus::node::Unobserved,
+        &apus_node::Unobserved,
         &std::sync::atomic::AtomicBool::new(false),
     );
     if let Ok(Some(stats)) = stats {
@@ -99,7 +99,7 @@ pub fn assert_in_order_succeeds(
 
 /// All files below a directory with their content, except for the manifests that LevelDB writes
 /// whenever it is opened.
-pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::hash::Hash> {
+pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus_hash::Hash> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -114,7 +114,7 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus::hash::Hash> {
 }
 
 /// The names of the files that differ.
-pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus::hash::Hash>) -> Vec<PathBuf> {
+pub fn differences(dir: &Path, before: &BTreeMap<PathBuf, apus_hash::Hash>) -> Vec<PathBuf> {
     let after = contents(dir);
     let names: std::collections::BTreeSet<&PathBuf> = after.keys().chain(before.keys()).collect();
     names.into_iter().filter(|name| after.get(*name) != before.get(*name)).cloned().collect()

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use apus::node::RuleGroup;
+use apus_node::RuleGroup;
 
 use super::stop::StopSoon;
 use crate::support::judge::Judge;
@@ -106,7 +106,7 @@ fn interrupted_it_says_what_is_saved() {
         assert!(saved.done > 0, "{mode:?}: {saved:?}");
         // A run that is asked to stop before it has begun reports the same.
         let stop = std::sync::atomic::AtomicBool::new(true);
-        let again = apus::sync::sync(&options, &sources, &apus::node::Unobserved, &stop).unwrap();
+        let again = apus_sync::sync(&options, &sources, &apus_node::Unobserved, &stop).unwrap();
         assert!(again.interrupted, "{mode:?}");
         assert_eq!(again.saved, Some(saved), "{mode:?}");
         let whole = StopSoon::new(usize::MAX).run(&options, &sources).unwrap();

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use apus::node::AggregateKind;
-use apus::store::BlockStatus;
-use apus::sync::Summary;
-use apus::tools::UtxoHash;
-use apus::wire::Chain as Network;
+use apus_node::AggregateKind;
+use apus_store::BlockStatus;
+use apus_sync::Summary;
+use apus_tools::UtxoHash;
+use apus_wire::Chain as Network;
 
 use crate::support::judge::Judge;
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
@@ -82,7 +82,7 @@ impl<'a> Expected<'a> {
 }
 
 /// The positions of blocks and undo data, by hash.
-fn positions(place: &Place) -> Vec<(apus::hash::Hash, u32, u32, u32)> {
+fn positions(place: &Place) -> Vec<(apus_hash::Hash, u32, u32, u32)> {
     let (index, _) = place.blocks();
     let mut places: Vec<_> = index
         .entries
@@ -111,7 +111,7 @@ fn real_chain(network: Network, blocks: Vec<Vec<u8>>, muhash: &str) {
             let place = world.place();
             let hints = world.write_hints(&place, world.height());
             let sources = world.sources(&place, mode, &order);
-            let options = apus::node::Options { threads, ..world.options(&place, mode, &hints) };
+            let options = apus_node::Options { threads, ..world.options(&place, mode, &hints) };
             let summary = try_sync_with(&options, &sources).unwrap();
             expected.check(&place, mode, &summary, &format!("{mode:?}, {threads} workers"));
             let judge = Judge::open(&place).expect("the engine opens it");
@@ -153,8 +153,7 @@ fn any_number_of_workers_and_any_order_of_blocks_give_the_same() {
                 let place = world.place();
                 let hints = world.write_hints(&place, world.height());
                 let sources = world.sources(&place, mode, order);
-                let options =
-                    apus::node::Options { threads, ..world.options(&place, mode, &hints) };
+                let options = apus_node::Options { threads, ..world.options(&place, mode, &hints) };
                 let summary = try_sync_with(&options, &sources).unwrap();
                 expected.check(&place, mode, &summary, &what);
                 assert_eq!(summary.counts.inputs, chain.totals().inputs, "{what}");
@@ -176,8 +175,7 @@ fn shuffled_directory(world: &World) -> Place {
     let place = world.place();
     let hints = world.write_hints(&place, world.height());
     let sources = world.sources(&place, Mode::AssumeValid, &world.shuffled(3));
-    let one =
-        apus::node::Options { threads: 1, ..world.options(&place, Mode::AssumeValid, &hints) };
+    let one = apus_node::Options { threads: 1, ..world.options(&place, Mode::AssumeValid, &hints) };
     try_sync_with(&one, &sources).unwrap();
     let (index, _) = place.blocks();
     let mut entries = index.entries;
@@ -200,7 +198,7 @@ fn a_directory_serves_as_source_and_for_a_reindex() {
             let what = format!("{mode:?}, {threads} workers");
             let place = world.place();
             let hints = world.write_hints(&place, world.height());
-            let options = apus::node::Options { threads, ..world.options(&place, mode, &hints) };
+            let options = apus_node::Options { threads, ..world.options(&place, mode, &hints) };
             let summary = try_sync_with(&options, &[source.datadir()]).unwrap();
             expected.check(&place, mode, &summary, &what);
         }
@@ -210,8 +208,8 @@ fn a_directory_serves_as_source_and_for_a_reindex() {
         let summary = try_reindex_with(&world.options(&place, mode, &hints)).unwrap();
         expected.check(&place, mode, &summary, &format!("{mode:?}, reindex"));
         assert_eq!(positions(&place), before, "a reindex moves nothing");
-        assert!(!place.network_dir().join(apus::node::REBUILD_DIRECTORY).exists());
-        assert!(!place.network_dir().join(apus::node::REBUILD_MARK).exists());
+        assert!(!place.network_dir().join(apus_node::REBUILD_DIRECTORY).exists());
+        assert!(!place.network_dir().join(apus_node::REBUILD_MARK).exists());
     }
 }
 
@@ -272,15 +270,15 @@ fn muhash_proves_the_same() {
         options.hints = Some(too_few);
         options.datadir = fresh.datadir();
         let error = try_sync_with(&options, &sources).unwrap_err();
-        assert!(matches!(error, apus::node::SyncError::Hints { .. }), "{error}");
+        assert!(matches!(error, apus_node::SyncError::Hints { .. }), "{error}");
     }
 }
 
 /// Hints that lack one output.
 fn spoiled(world: &World, place: &Place) -> std::path::PathBuf {
-    let mut hints = world.model.hints(world.height(), apus::swiftsync::Numbering::Spendable);
+    let mut hints = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
     hints.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
-    let bytes = crate::support::model::encode(&hints, apus::swiftsync::Format::Bip456);
+    let bytes = crate::support::model::encode(&hints, apus_swiftsync::Format::Bip456);
     let path: &Path = &place.write_bytes("spoiled", &bytes);
     path.to_path_buf()
 }

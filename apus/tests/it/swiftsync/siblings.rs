@@ -1,8 +1,8 @@
 //! Undo data of stale siblings that could be the active block's: it has its shape and its checksum,
 //! and coins that pass every rule.
 
-use apus::coins::Coin;
-use apus::disk::Disk;
+use apus_coins::Coin;
+use apus_disk::Disk;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Builder, Chain, Kind, Parent, Payment};
 
@@ -134,9 +134,9 @@ fn hints_are_still_blamed_when_no_combination_fits() {
     let siblings = Siblings::new(&chain, 2, 1);
     let world = &siblings.world;
     let place = world.place();
-    let mut wrong = world.model.hints(world.height(), apus::swiftsync::Numbering::Spendable);
+    let mut wrong = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
     wrong[20].0.pop().unwrap();
-    let hints = crate::support::model::encode(&wrong, apus::swiftsync::Format::Bip456);
+    let hints = crate::support::model::encode(&wrong, apus_swiftsync::Format::Bip456);
     let hints = place.write_bytes("wrong.hints", &hints);
     let records = siblings.records(true);
     let source = world.write_source_with(&place, "source", &world.file_order(), &records);

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use apus::node::{Observer, Options, Phase, Progress, SyncError};
-use apus::sync;
-use apus::sync::Summary;
+use apus_node::{Observer, Options, Phase, Progress, SyncError};
+use apus_sync as sync;
+use apus_sync::Summary;
 
 /// An observer that asks to stop when a SwiftSync, or its second branch, first reports blocks, and
 /// counts the branches.

@@ -1,9 +1,9 @@
 //! Invalid blocks, and blocks that assumevalid does not cover.
 
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options};
-use apus::store::BlockStatus;
-use apus::swiftsync::{Format, Numbering};
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options};
+use apus_store::BlockStatus;
+use apus_swiftsync::{Format, Numbering};
 use apus_testchain::block::{encode_block, subsidy};
 use apus_testchain::{Break, Builder, Chain, Kind, Payment};
 
@@ -79,7 +79,7 @@ impl Broken<'_> {
         let mut world = World::new(self.sound.network, blocks);
         // Coins that do not exist get undo data of a large amount that anybody may spend.
         for coin in world.model.blocks.iter_mut().flat_map(|deeds| &mut deeds.undo).flatten() {
-            if coin.amount == 0 && coin.script == apus::coins::CompactScript::new(&[0x51]) {
+            if coin.amount == 0 && coin.script == apus_coins::CompactScript::new(&[0x51]) {
                 coin.amount = 1_000_000 * 100_000_000;
             }
         }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use apus::swiftsync::{Format, Numbering};
-use apus::wire::put_compact_size;
+use apus_swiftsync::{Format, Numbering};
 use apus_testchain::Chain;
+use apus_wire::put_compact_size;
 
 use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
@@ -311,8 +311,7 @@ fn the_proof_alone_refuses_every_kind_too() {
             let mut options = world.options(&synced, mode, &hints);
             options.hints = None;
             let stop = std::sync::atomic::AtomicBool::new(false);
-            let result =
-                apus::tools::verify_hints(&options, &hints, &apus::node::Unobserved, &stop);
+            let result = apus_tools::verify_hints(&options, &hints, &apus_node::Unobserved, &stop);
             assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
         }
     }

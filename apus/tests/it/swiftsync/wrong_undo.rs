@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use apus::coins::{Coin, CompactScript};
-use apus::store::Obfuscation;
+use apus_coins::{Coin, CompactScript};
+use apus_store::Obfuscation;
 
 use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,

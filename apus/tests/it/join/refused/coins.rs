@@ -1,8 +1,8 @@
 //! Rules on coins that are there, which only the last pass can check: age, amounts, lock times,
 //! scripts. And two faults in one chain, of which the lower counts whichever pass finds it.
 
-use apus::node::{AssumeValid, Options};
-use apus::wire::Chain;
+use apus_node::{AssumeValid, Options};
+use apus_wire::Chain;
 use bitcoin::Sequence;
 
 use super::{Kind, MISSING, SHAPES, TRUNK, check};

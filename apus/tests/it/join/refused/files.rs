@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use apus::node::Options;
-use apus::wire::Chain;
+use apus_node::Options;
 use apus_testchain::block::encode_block;
+use apus_wire::Chain;
 
 use super::{SHAPES, TRUNK};
 use crate::join::draft::{Draft, SUBSIDY, nowhere, out, pay};

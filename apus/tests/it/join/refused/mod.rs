@@ -10,10 +10,10 @@ pub mod spends;
 
 use std::collections::BTreeSet;
 
-use apus::hash::Hash;
-use apus::node::{AssumeValid, Options};
-use apus::wire::Chain;
+use apus_hash::Hash;
+use apus_node::{AssumeValid, Options};
 use apus_testchain::every;
+use apus_wire::Chain;
 
 use super::draft::Draft;
 use crate::support::Place;

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use apus::node::{Options, SyncError, Unobserved};
-use apus::tools;
-use apus::wire::Chain;
+use apus_node::{Options, SyncError, Unobserved};
+use apus_tools as tools;
+use apus_wire::Chain;
 
 use super::coins::{AFTER_WORK, RULES};
 use super::repeats::{PAYMENTS_AGAIN, REPEATS, without_bip34};

@@ -1,7 +1,7 @@
 //! Transactions that come again (BIP30), on a network where BIP34 does not rule that out.
 
-use apus::node::Options;
-use apus::wire::Chain;
+use apus_node::Options;
+use apus_wire::Chain;
 use bitcoin::transaction::Transaction;
 
 use super::{Kind, MISSING, SHAPES, Shape, TRUNK, check, compare_on_base};

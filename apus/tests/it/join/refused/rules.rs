@@ -1,9 +1,9 @@
 //! One block for each way to break a rule, on a chain of every kind of script.
 
-use apus::node::Options;
-use apus::wire::Chain;
+use apus_node::Options;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Parent, every};
+use apus_wire::Chain;
 use bitcoin::hashes::Hash as _;
 
 use super::{SHAPES, assume_valid};

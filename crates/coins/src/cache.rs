@@ -1,0 +1,333 @@
+use std::sync::MutexGuard;
+
+use apus_wire::OutPoint;
+
+use super::changes::Changes;
+use super::coin::Coin;
+use super::hasher::{OutPointHash, OutPointHasher};
+use super::lookup::{Lookup, Overwrite, Overwritten};
+use super::shard::Shard;
+use super::shards::{SHARDS, Shards};
+
+/// The coins that have changed since the last sync, and as many others as memory allows (Core's
+/// `CCoinsViewCache`). The cache never reads the tables itself: for a coin that it does not hold it
+/// returns [`Lookup::Unknown`].
+///
+/// Each method may be called from several threads at once. A batch takes the lock of each of its
+/// shards once; members of a batch that have the same outpoint are processed in the order given.
+pub struct CoinsCache {
+    hasher: OutPointHasher,
+    shards: Shards,
+}
+
+impl Default for CoinsCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CoinsCache {
+    /// An empty cache.
+    pub fn new() -> Self {
+        let hasher = OutPointHasher::new();
+        Self { hasher, shards: Shards::new(hasher) }
+    }
+
+    /// The state of one outpoint.
+    pub fn peek(&self, outpoint: &OutPoint) -> Lookup {
+        let (shard, hash) = self.place(outpoint);
+        self.lock(shard).lookup(hash, outpoint)
+    }
+
+    /// The ascending indices of the outpoints that are [`Lookup::Unknown`].
+    pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
+        self.indices(outpoints, |shard, hash, o| !matches!(shard.lookup(hash, o), Lookup::Unknown))
+    }
+
+    /// Says that a block that is yet to be connected spends these coins: their entries are kept
+    /// until they are spent, or released by [`CoinsCache::release`]. Returns the ascending indices
+    /// of those that are [`Lookup::Unknown`], and so are to be looked up in the tables. They are
+    /// awaited from now on: by [`CoinsCache::fill_batch`], or by a block that creates them.
+    pub fn want(&self, outpoints: &[OutPoint]) -> Vec<usize> {
+        // The generation is read while the shard is locked: an entry that a sync has dropped is
+        // awaited again since a later generation than that in which the sync began.
+        self.indices(outpoints, |shard, hash, o| shard.want(hash, o, self.generation()))
+    }
+
+    /// Says that the block that wanted these coins is not to be connected any more.
+    pub fn release(&self, outpoints: &[OutPoint]) {
+        self.for_each(outpoints, |o| o, |shard, hash, _, o| shard.release(hash, o));
+    }
+
+    /// Adds a coin that a block creates (Core's `AddCoin`). An unspendable output is not a coin,
+    /// and is ignored.
+    ///
+    /// # Errors
+    /// With [`Overwrite::Never`], the cache has an unspent coin under the same outpoint.
+    pub fn add(
+        &self,
+        outpoint: &OutPoint,
+        coin: &Coin,
+        overwrite: Overwrite,
+    ) -> Result<(), Overwritten> {
+        let (shard, hash) = self.place(outpoint);
+        self.lock(shard).add(hash, outpoint, coin, overwrite)
+    }
+
+    /// [`CoinsCache::add`] for many coins. If there is an error, all coins without an error are
+    /// added nevertheless, and the error names one of the others.
+    pub fn add_batch(
+        &self,
+        coins: &[(OutPoint, Coin)],
+        overwrite: Overwrite,
+    ) -> Result<(), Overwritten> {
+        let mut result = Ok(());
+        self.for_each(
+            coins,
+            |(o, _)| o,
+            |shard, hash, _, (outpoint, coin)| {
+                if let Err(e) = shard.add(hash, outpoint, coin, overwrite) {
+                    result = Err(e);
+                }
+            },
+        );
+        result
+    }
+
+    /// Spends a cached coin and returns it. A coin that is [`Lookup::Unknown`] and in the tables
+    /// can be spent with [`CoinsCache::remove`].
+    pub fn spend(&self, outpoint: &OutPoint) -> Lookup {
+        let (shard, hash) = self.place(outpoint);
+        self.lock(shard).spend(hash, outpoint)
+    }
+
+    /// [`CoinsCache::spend`] for many outpoints; the results are in the order given.
+    pub fn spend_batch(&self, outpoints: &[OutPoint]) -> Vec<Lookup> {
+        let mut spent = vec![Lookup::Unknown; outpoints.len()];
+        self.for_each(outpoints, |o| o, |shard, hash, i, o| spent[i] = shard.spend(hash, o));
+        spent
+    }
+
+    /// Spends the coin under an outpoint, whether it is cached or only in the tables. It may be one
+    /// that has just been read from the tables, or an output of a block that is disconnected.
+    pub fn remove(&self, outpoint: &OutPoint) {
+        let (shard, hash) = self.place(outpoint);
+        self.lock(shard).remove(hash, outpoint);
+    }
+
+    /// [`CoinsCache::remove`] for many outpoints.
+    pub fn remove_batch(&self, outpoints: &[OutPoint]) {
+        self.for_each(outpoints, |o| o, |shard, hash, _, o| shard.remove(hash, o));
+    }
+
+    /// Brings back a coin that a disconnected block spent, and replaces the one that may be there.
+    pub fn restore(&self, outpoint: &OutPoint, coin: &Coin) {
+        let added = self.add(outpoint, coin, Overwrite::Possible);
+        added.expect("a coin that may overwrite another is always added");
+    }
+
+    /// The number of syncs that have ended, to be taken after [`CoinsCache::want`] and before coins
+    /// are read from the tables, and passed with them to [`CoinsCache::fill_batch`].
+    pub fn generation(&self) -> u64 {
+        self.shards.generation()
+    }
+
+    /// Makes coins read from the tables clean entries, if they are still awaited since `generation`
+    /// or before; others are ignored.
+    ///
+    /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
+    /// tables and then drops that entry, so that adding the coin after that would bring it back.
+    /// Should another block await it by then, it does so since a later generation.
+    pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) {
+        self.for_each(
+            coins,
+            |(o, _)| o,
+            |shard, hash, _, (outpoint, coin)| shard.fill(hash, outpoint, generation, coin),
+        );
+    }
+
+    /// Visits every entry, as Core did in each sync until its pull request 28280.
+    ///
+    /// # Panics
+    /// Entries that have changed are not as many as the list of them says.
+    pub fn scan(&self) {
+        for shard in 0..SHARDS {
+            let shard = self.lock(shard);
+            assert_eq!(shard.count_changed(), shard.changed(), "changed entries");
+        }
+    }
+
+    /// Begins a sync: what has changed until now is to be written to the tables while the cache is
+    /// used and changed further. Each change takes 4 bytes meanwhile.
+    ///
+    /// # Panics
+    /// The sync before has not ended.
+    pub fn begin_sync(&self) -> Changes<'_> {
+        Changes::begin(&self.shards)
+    }
+
+    /// Passes the changed entries to `write`. If that succeeds, they become clean and spent ones
+    /// are dropped; if it fails, the cache is as before.
+    pub fn sync<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
+        let changes = self.begin_sync();
+        write(&changes)?;
+        changes.end();
+        Ok(())
+    }
+
+    /// [`CoinsCache::sync`], after which the cache is empty.
+    pub fn flush<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
+        self.sync(write)?;
+        (0..SHARDS).for_each(|shard| *self.lock(shard) = Shard::new(self.hasher));
+        Ok(())
+    }
+
+    /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
+    /// none is left. Those that blocks ahead want are kept. The memory is not returned to the
+    /// system, but used again before more is allocated.
+    pub fn shrink_to(&self, bytes_max: usize) {
+        let bytes = self.bytes();
+        if bytes <= bytes_max {
+            return;
+        }
+        for shard in 0..SHARDS {
+            let mut shard = self.lock(shard);
+            let share = shard.bytes() as u128 * bytes_max as u128 / bytes as u128;
+            shard.evict(share as usize);
+        }
+    }
+
+    /// The memory in use, in bytes: slots, tables, and scripts that are too long for a slot. Memory
+    /// that is no longer in use is used again before more is allocated, so that the process holds
+    /// as much for the cache as the largest value that this ever had.
+    pub fn bytes(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
+    }
+
+    /// The number of entries, spent ones included.
+    pub fn len(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).len()).sum()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of entries that the next sync has to write to the tables or delete from them.
+    pub fn changed(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).changed()).sum()
+    }
+
+    /// The number of entries that [`CoinsCache::shrink_to`] may drop.
+    pub fn clean(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).clean()).sum()
+    }
+
+    /// Checks the whole cache, and panics unless each invariant holds.
+    pub fn check(&self) {
+        for index in 0..SHARDS {
+            let shard = self.lock(index);
+            shard.check();
+            for outpoint in shard.outpoints() {
+                assert_eq!(self.place(outpoint).0, index, "an entry in the wrong shard");
+            }
+        }
+    }
+
+    fn place(&self, outpoint: &OutPoint) -> (usize, u64) {
+        let hash = self.hasher.hash(outpoint);
+        (shard_of(hash), hash.outpoint)
+    }
+
+    /// The ascending indices of the outpoints for which `is_known` returns false.
+    fn indices(
+        &self,
+        outpoints: &[OutPoint],
+        is_known: impl Fn(&mut Shard, u64, &OutPoint) -> bool,
+    ) -> Vec<usize> {
+        let mut indices = Vec::new();
+        self.for_each(
+            outpoints,
+            |o| o,
+            |shard, hash, index, o| {
+                if !is_known(shard, hash, o) {
+                    indices.push(index);
+                }
+            },
+        );
+        indices.sort_unstable();
+        indices
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        self.shards.lock(shard)
+    }
+
+    /// Calls `act(shard, hash, index, item)` for each item, and locks each shard once.
+    fn for_each<T>(
+        &self,
+        items: &[T],
+        outpoint: impl Fn(&T) -> &OutPoint,
+        mut act: impl FnMut(&mut Shard, u64, usize, &T),
+    ) {
+        let groups = Groups::new(&self.hasher, items, outpoint);
+        for (shard, members) in groups.iter() {
+            let mut shard = self.lock(shard);
+            shard.warm(members.iter().map(|member| member.hash));
+            for member in members {
+                let index = member.index as usize;
+                act(&mut shard, member.hash, index, &items[index]);
+            }
+        }
+    }
+}
+
+fn shard_of(hash: OutPointHash) -> usize {
+    (hash.txid >> (64 - SHARDS.trailing_zeros())) as usize
+}
+
+/// The items of a batch, grouped by shard; those of one shard are in the order given.
+struct Groups {
+    members: Vec<Member>,
+    /// The end of each shard's members.
+    ends: [u32; SHARDS],
+}
+
+/// An item of a batch.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    /// Its index in the batch.
+    index: u32,
+    /// The hash of its outpoint.
+    hash: u64,
+}
+
+impl Groups {
+    fn new<T>(hasher: &OutPointHasher, items: &[T], outpoint: impl Fn(&T) -> &OutPoint) -> Self {
+        assert!(items.len() < u32::MAX as usize, "a batch has less than 2^32 items");
+        let mut starts = [0u32; SHARDS];
+        let hashes = items.iter().map(|item| hasher.hash(outpoint(item)));
+        let hashes: Vec<_> = hashes.map(|hash| (shard_of(hash), hash.outpoint)).collect();
+        hashes.iter().for_each(|(shard, _)| starts[*shard] += 1);
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += std::mem::replace(start, sum);
+        }
+        let mut members = vec![Member::default(); items.len()];
+        for (i, (shard, hash)) in hashes.iter().enumerate() {
+            members[starts[*shard] as usize] = Member { index: i as u32, hash: *hash };
+            starts[*shard] += 1;
+        }
+        Self { members, ends: starts }
+    }
+
+    /// Each shard that has members, with its members.
+    fn iter(&self) -> impl Iterator<Item = (usize, &[Member])> {
+        (0..SHARDS).filter_map(|shard| {
+            let start = if shard == 0 { 0 } else { self.ends[shard - 1] };
+            let members = &self.members[start as usize..self.ends[shard] as usize];
+            (!members.is_empty()).then_some((shard, members))
+        })
+    }
+}

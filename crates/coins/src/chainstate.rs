@@ -1,0 +1,482 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_disk::{Disk, OnShare, Share, StoreError, Watch};
+use apus_hash::Hash;
+use apus_leveldb::layout::LEVEL_0_RUNS_MAX;
+use apus_leveldb::{
+    Cursor as TableCursor, Db, Options, PendingTable, RunBuilder, RunKind, RunWriter, Snapshot,
+};
+use apus_store::Obfuscation;
+use apus_store::layout::OBFUSCATION_KEY;
+use apus_wire::{Cursor, OutPoint};
+use rayon::prelude::*;
+
+use super::changes::Changes;
+use super::coin::{Coin, CoinParts, decode_coin_key, key_order, put_coin_key};
+
+/// The key of the record of the best block.
+pub const BEST_BLOCK: &[u8] = b"B";
+/// The key of a record that exists while Core is in the middle of a flush, which takes several
+/// batches; there is no best block then.
+pub const HEAD_BLOCKS: &[u8] = b"H";
+/// The keys of coins start with this one.
+const COINS: &[u8] = b"C";
+/// The first key after those of coins.
+const COINS_END: &[u8] = b"D";
+/// The first key of coins in the format of versions before 0.15; Core refuses a chainstate that has
+/// any.
+const OLD_COINS: &[u8] = b"c";
+/// The length of a coin's key without the output's index.
+const TXID_END: usize = 33;
+
+/// The runs of newest coins with which merging begins: twice as many as in LevelDB. A look-up asks
+/// the filter of each, in a batch with others, which costs less than rewriting coins once more.
+const NEWEST_RUNS_MAX: usize = 2 * LEVEL_0_RUNS_MAX;
+/// The least number of changes for each thread that writes: for fewer, one more thread is not worth
+/// one more table.
+const WRITE_PART_COINS_MIN: usize = 50_000;
+/// The number of changes that a thread writes between two reports of the share done.
+const REPORT_CHANGES: u64 = 1 << 15;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The UTXO set on disk in Bitcoin Core's format (`CCoinsViewDB`): coins, the best block, and the
+/// obfuscation key, with which each value is XORed.
+///
+/// Reading takes no lock. A write becomes visible and durable as a whole, best block included, so
+/// that Core's record of an unfinished flush (`H`) is never written.
+pub struct Chainstate {
+    db: Db,
+    dir: PathBuf,
+    obfuscation: Obfuscation,
+    /// Whether there has been a best block, so that there may be coins.
+    begun: AtomicBool,
+}
+
+impl Chainstate {
+    /// Opens the chainstate in the directory `dir`, whether Core or Apus wrote it. If there is none
+    /// and `options` allow it, an empty one with a new obfuscation key is made.
+    ///
+    /// # Errors
+    /// The chainstate is missing or damaged, Core was stopped in the middle of a flush, or the
+    /// format is older than that of Bitcoin Core 0.15.
+    pub fn open(disk: Disk, dir: &Path, options: Options) -> Result<Self> {
+        let read_only = options.read_only;
+        let options = Options { level_0_runs_max: NEWEST_RUNS_MAX, ..options };
+        let db = Db::open(disk, dir, options)?;
+        let record = db.get(OBFUSCATION_KEY)?;
+        let obfuscation = match record.as_deref() {
+            Some(record) => Obfuscation::from_record(record).ok_or_else(|| {
+                StoreError::new(dir, "the obfuscation key is damaged: 8 bytes are expected")
+            })?,
+            None if !read_only && db.scan(b"", None)?.next_entry()?.is_none() => new_key(&db, dir)?,
+            None => Obfuscation::default(),
+        };
+        let begun = AtomicBool::new(db.get(BEST_BLOCK)?.is_some());
+        let chainstate = Self { db, dir: dir.to_path_buf(), obfuscation, begun };
+        chainstate.check_format()?;
+        Ok(chainstate)
+    }
+
+    /// Deletes the chainstate in the directory `dir`, if there is one.
+    pub fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
+        Db::destroy(disk, dir)
+    }
+
+    /// Replaces the chainstate in `dir` by the one in `from`, a directory on the same file system.
+    /// Neither may be open. After a crash `dir` has the one or the other.
+    pub fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
+        Db::adopt(disk, dir, from)
+    }
+
+    /// The best block, after which the UTXO set has the coins stored here; `None` in an empty
+    /// chainstate.
+    pub fn best_block(&self) -> Result<Option<Hash>> {
+        let Some(mut value) = self.db.get(BEST_BLOCK)? else { return Ok(None) };
+        self.obfuscation.apply(&mut value, 0);
+        match <[u8; 32]>::try_from(&value[..]) {
+            Ok(hash) => Ok(Some(Hash(hash))),
+            Err(_) => Err(StoreError::new(
+                &self.dir,
+                "the record of the best block is damaged: 32 bytes are expected",
+            )),
+        }
+    }
+
+    /// Whether nothing has ever been written, so that there are no coins to look for.
+    pub fn is_empty(&self) -> bool {
+        !self.begun.load(Relaxed)
+    }
+
+    /// The coin under `outpoint`.
+    pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>> {
+        let mut key = Vec::new();
+        put_coin_key(&mut key, outpoint);
+        let read = |value: &[u8]| self.decode(outpoint, value, &mut Vec::new());
+        self.db.get_with(&key, read)?.transpose()
+    }
+
+    /// The coins under many outpoints, in the order given. They are looked up in the order of the
+    /// tables; the more there are, the less time each one takes.
+    pub fn get_many(&self, outpoints: &[OutPoint]) -> Result<Vec<Option<Coin>>> {
+        let mut order: Vec<usize> = (0..outpoints.len()).collect();
+        if !outpoints.is_sorted_by(|a, b| key_order(a, b).is_le()) {
+            order.sort_unstable_by(|a, b| key_order(&outpoints[*a], &outpoints[*b]));
+        }
+        let (mut bytes, mut ends) = (Vec::with_capacity(35 * order.len()), vec![0]);
+        for i in &order {
+            put_coin_key(&mut bytes, &outpoints[*i]);
+            ends.push(bytes.len());
+        }
+        let keys: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
+        let mut coins = vec![None; outpoints.len()];
+        let (mut error, mut scratch) = (None, Vec::new());
+        self.db.get_many(&keys, |i, value| {
+            let i = order[i];
+            match self.decode(&outpoints[i], value, &mut scratch) {
+                Ok(coin) => coins[i] = Some(coin),
+                Err(e) => error = Some(e),
+            }
+        })?;
+        error.map_or(Ok(coins), Err)
+    }
+
+    /// Writes the changes of a cache and the block after which they hold, all or nothing.
+    pub fn write(&self, changes: &Changes, best_block: &Hash) -> Result<()> {
+        self.write_reporting(changes, best_block, &|_| {})
+    }
+
+    /// [`Chainstate::write`], which reports the share that is done.
+    pub fn write_reporting(
+        &self,
+        changes: &Changes,
+        best_block: &Hash,
+        report: OnShare,
+    ) -> Result<()> {
+        let run = self.db.new_run()?;
+        let threads_max = changes.len() / WRITE_PART_COINS_MIN;
+        let parts = changes.split(threads_max.clamp(1, 2 * rayon::current_num_threads()));
+        if parts.is_empty() {
+            self.write_head(&run, &[], best_block)?;
+        }
+        let share = Share::new(changes.len() as u64, report);
+        parts.into_par_iter().enumerate().try_for_each(|(index, part)| {
+            let mut unreported = 0;
+            let mut writer = self.writer(&run);
+            if index == 0 {
+                writer.put_head(&[], best_block)?;
+            }
+            part.try_for_each(|outpoint, coin| {
+                match coin {
+                    Some(coin) => writer.put(outpoint, &coin)?,
+                    None => writer.delete(outpoint)?,
+                }
+                unreported += 1;
+                if unreported == REPORT_CHANGES {
+                    share.add(std::mem::take(&mut unreported));
+                }
+                Ok(())
+            })?;
+            writer.finish()?;
+            share.add(unreported);
+            Ok(())
+        })?;
+        run.commit()?;
+        self.begun.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Starts to replace the whole UTXO set by another, which is written in order. Readers see the
+    /// old one until [`Bulk::commit`].
+    pub fn bulk(&self) -> Result<Bulk<'_>> {
+        Ok(Bulk { chainstate: self, run: self.db.bulk()?, kind: RunKind::Replaces })
+    }
+
+    /// Starts to add coins to the UTXO set and to delete others, in order and as a whole: readers
+    /// see none of it until [`Bulk::commit`].
+    pub fn additions(&self) -> Result<Bulk<'_>> {
+        Ok(Bulk { chainstate: self, run: self.db.new_run()?, kind: RunKind::Adds })
+    }
+
+    /// Carries on with a [`Chainstate::bulk`] whose finished tables are `tables`, which
+    /// [`Options::keep`] named when the chainstate was opened.
+    ///
+    /// # Errors
+    /// A table is missing or another one, or the chainstate has changed since.
+    pub fn resume_bulk(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        self.resume(RunKind::Replaces, tables)
+    }
+
+    /// Carries on with [`Chainstate::additions`]; see [`Chainstate::resume_bulk`].
+    pub fn resume_additions(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        self.resume(RunKind::Adds, tables)
+    }
+
+    /// Removes tables that [`Bulk::finished`] has named and that no [`Bulk`] carries on with. Those
+    /// that are gone already are passed over.
+    pub fn remove_pending(&self, tables: &[PendingTable]) -> Result<()> {
+        self.db.remove_pending(tables)
+    }
+
+    fn resume(&self, kind: RunKind, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        Ok(Bulk { chainstate: self, run: self.db.resume_run(kind, tables)?, kind })
+    }
+
+    /// Divides the UTXO set, as it is now, into at most `parts` consecutive scans of about equal
+    /// size. The outputs of a transaction are all in the same scan.
+    pub fn scans(&self, parts: usize) -> Result<Vec<CoinScan<'_>>> {
+        let snapshot = self.db.snapshot();
+        let mut cuts = vec![COINS.to_vec()];
+        for mut key in snapshot.split(parts)? {
+            key.truncate(TXID_END);
+            if key.len() == TXID_END && key.starts_with(COINS) && cuts.last() != Some(&key) {
+                cuts.push(key);
+            }
+        }
+        cuts.push(COINS_END.to_vec());
+        let scan = |cut: &[Vec<u8>]| self.scan(snapshot.clone(), cut[0].clone(), cut[1].clone());
+        Ok(cuts.windows(2).map(scan).collect())
+    }
+
+    /// A scan of the coins of all transactions from `first` to `last`.
+    pub fn scan_txids(&self, first: &Hash, last: &Hash) -> CoinScan<'_> {
+        let from = [COINS, &first.0].concat();
+        // Keys go on after the txid, with at most five bytes of the output's index.
+        let to = [COINS, &last.0, &[0xff; 6]].concat();
+        self.scan(self.db.snapshot(), from, to)
+    }
+
+    fn scan(&self, snapshot: Snapshot, from: Vec<u8>, to: Vec<u8>) -> CoinScan<'_> {
+        CoinScan { chainstate: self, snapshot, from, to, cursor: None, scratch: Vec::new() }
+    }
+
+    /// Merges some runs of tables if there are too many, and returns whether it did. There may be
+    /// readers and one writer meanwhile. Stopped, it changes nothing.
+    pub fn merge(&self, watch: Watch) -> Result<bool> {
+        self.db.merge_watched(watch)
+    }
+
+    /// Whether there are so many runs that [`Chainstate::merge`] would merge some.
+    pub fn merge_pending(&self) -> bool {
+        self.db.merge_pending()
+    }
+
+    /// Merges all runs into one level.
+    pub fn merge_all(&self) -> Result<()> {
+        self.db.merge_all()
+    }
+
+    /// Merges runs until Bitcoin Core finds nothing to compact: all into one level, or a few newer
+    /// changes into a level above a large one. Returns whether it came to the end: stopped, it
+    /// changes nothing.
+    pub fn settle(&self, watch: Watch) -> Result<bool> {
+        self.db.settle(watch)
+    }
+
+    /// The size of all tables, in bytes.
+    pub fn disk_bytes(&self) -> u64 {
+        self.db.stats().bytes()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn check_format(&self) -> Result<()> {
+        if self.db.get(HEAD_BLOCKS)?.is_some() {
+            let what = "Bitcoin Core was stopped in the middle of a flush: start it once, so that \
+                        it completes the flush, or rebuild the chainstate with `apus reindex`";
+            return Err(StoreError::new(&self.dir, what));
+        }
+        if self.db.scan(OLD_COINS, None)?.next_entry()?.is_some() {
+            let what = "the chainstate's format is older than Bitcoin Core 0.15: rebuild it with \
+                        `apus reindex`";
+            return Err(StoreError::new(&self.dir, what));
+        }
+        Ok(())
+    }
+
+    fn decode(&self, outpoint: &OutPoint, value: &[u8], scratch: &mut Vec<u8>) -> Result<Coin> {
+        scratch.clear();
+        scratch.extend_from_slice(value);
+        self.obfuscation.apply(scratch, 0);
+        Coin::decode(&mut Cursor::new(scratch)).map_err(|e| {
+            StoreError::new(&self.dir, format!("the record of the coin {outpoint} is damaged: {e}"))
+        })
+    }
+
+    fn writer<'a>(&'a self, run: &'a RunBuilder) -> CoinWriter<'a> {
+        let (key, value) = (Vec::new(), Vec::new());
+        CoinWriter { run: run.writer(), obfuscation: &self.obfuscation, key, value }
+    }
+
+    /// Writes the records before all coins as a part of the run, see [`CoinWriter::put_head`].
+    fn write_head(&self, run: &RunBuilder, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
+        let mut writer = self.writer(run);
+        writer.put_head(obfuscation, best_block)?;
+        writer.finish()
+    }
+}
+
+/// A UTXO set, or changes of one, being written: it replaces the present one, or is added to it,
+/// when it is committed. If it is dropped instead, nothing has happened, except that tables that
+/// [`Bulk::finished`] has named are kept.
+pub struct Bulk<'a> {
+    chainstate: &'a Chainstate,
+    run: RunBuilder,
+    kind: RunKind,
+}
+
+impl Bulk<'_> {
+    /// A writer for one part of the outpoints. Other writers may write other parts at the same
+    /// time.
+    pub fn writer(&self) -> CoinWriter<'_> {
+        self.chainstate.writer(&self.run)
+    }
+
+    /// The tables of all writers that have finished, durable: with them another process can carry
+    /// on ([`Chainstate::resume_bulk`], [`Chainstate::resume_additions`]). They are kept from now
+    /// on; opening the chainstate removes them unless [`Options::keep`] names them.
+    pub fn finished(&self) -> Result<Vec<PendingTable>> {
+        self.run.finished()
+    }
+
+    /// Makes the tables of all writers that have finished durable, so that the commit has less to
+    /// wait for. Other threads may write meanwhile.
+    pub fn sync(&self) -> Result<()> {
+        self.run.sync()
+    }
+
+    /// Ends the writing for now, without a change of the chainstate. The tables of all writers that
+    /// have finished are kept and returned, as by [`Bulk::finished`].
+    pub fn suspend(self) -> Result<Vec<PendingTable>> {
+        self.run.suspend()
+    }
+
+    /// Removes the tables of all writers that have ended: nothing can be committed any more.
+    pub fn remove(&self) {
+        self.run.remove();
+    }
+
+    /// Gives up what was written, and removes all of its tables.
+    pub fn discard(self) {
+        self.run.discard();
+    }
+
+    /// Makes the UTXO set with what was written, which is the one after `best_block`, that of the
+    /// chainstate.
+    pub fn commit(self, best_block: &Hash) -> Result<()> {
+        let record = self.chainstate.obfuscation.to_record();
+        let record = match self.kind {
+            RunKind::Replaces => &record[..],
+            RunKind::Adds => &[],
+        };
+        self.chainstate.write_head(&self.run, record, best_block)?;
+        self.run.commit()?;
+        self.chainstate.begun.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+/// Writes coins, which must come in the order of [`key_order`].
+pub struct CoinWriter<'a> {
+    run: RunWriter<'a>,
+    obfuscation: &'a Obfuscation,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl CoinWriter<'_> {
+    /// Writes a coin.
+    #[inline]
+    pub fn put(&mut self, outpoint: &OutPoint, coin: &CoinParts) -> Result<()> {
+        self.value.clear();
+        coin.encode(&mut self.value);
+        self.put_value(outpoint)
+    }
+
+    /// Writes a coin given by its key in the chainstate and its [`Coin::encode`]d form. Nothing is
+    /// copied: `coin` is obfuscated in place.
+    #[inline]
+    pub fn put_raw(&mut self, key: &[u8], coin: &mut [u8]) -> Result<()> {
+        self.obfuscation.apply(coin, 0);
+        self.run.put(key, coin)
+    }
+
+    /// Deletes a coin, which has no effect in a [`Chainstate::bulk`].
+    pub fn delete(&mut self, outpoint: &OutPoint) -> Result<()> {
+        self.key.clear();
+        put_coin_key(&mut self.key, outpoint);
+        self.run.delete(&self.key)
+    }
+
+    /// Deletes a coin given by its key in the chainstate.
+    pub fn delete_raw(&mut self, key: &[u8]) -> Result<()> {
+        self.run.delete(key)
+    }
+
+    /// Ends the part. The whole can be committed only after each part has ended.
+    pub fn finish(self) -> Result<()> {
+        self.run.finish()
+    }
+
+    /// Writes the records that come before all coins: that of the obfuscation key, unless it is
+    /// empty, and the best block.
+    fn put_head(&mut self, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
+        if !obfuscation.is_empty() {
+            self.run.put(OBFUSCATION_KEY, obfuscation)?;
+        }
+        let mut value = best_block.0;
+        self.obfuscation.apply(&mut value, 0);
+        self.run.put(BEST_BLOCK, &value)
+    }
+
+    fn put_value(&mut self, outpoint: &OutPoint) -> Result<()> {
+        self.key.clear();
+        put_coin_key(&mut self.key, outpoint);
+        self.obfuscation.apply(&mut self.value, 0);
+        self.run.put(&self.key, &self.value)
+    }
+}
+
+/// Reads one part of the UTXO set in the order of [`key_order`].
+pub struct CoinScan<'a> {
+    chainstate: &'a Chainstate,
+    snapshot: Snapshot,
+    from: Vec<u8>,
+    to: Vec<u8>,
+    cursor: Option<TableCursor>,
+    scratch: Vec<u8>,
+}
+
+impl CoinScan<'_> {
+    /// The next coin; `None` after the last one.
+    pub fn next_coin(&mut self) -> Result<Option<(OutPoint, Coin)>> {
+        let cursor = match &mut self.cursor {
+            Some(cursor) => cursor,
+            None => self.cursor.insert(self.snapshot.scan(&self.from, Some(&self.to))?),
+        };
+        let Some((key, value)) = cursor.next_entry()? else { return Ok(None) };
+        let outpoint = decode_coin_key(key).map_err(|e| {
+            let what = format!("the key {key:02x?} is damaged: {e}");
+            StoreError::new(&self.chainstate.dir, what)
+        })?;
+        let coin = self.chainstate.decode(&outpoint, value, &mut self.scratch)?;
+        Ok(Some((outpoint, coin)))
+    }
+}
+
+/// Makes a random obfuscation key for a new database and writes it, as Core does before anything
+/// else.
+fn new_key(db: &Db, dir: &Path) -> Result<Obfuscation> {
+    let mut key = [0; Obfuscation::KEY_SIZE];
+    getrandom::fill(&mut key).map_err(|e| {
+        StoreError::new(dir, format!("cannot get random bytes for an obfuscation key: {e}"))
+    })?;
+    let obfuscation = Obfuscation::new(key);
+    db.apply([(OBFUSCATION_KEY, Some(obfuscation.to_record()))])?;
+    Ok(obfuscation)
+}

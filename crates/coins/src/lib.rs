@@ -1,0 +1,61 @@
+//! Coins: codec, cache, chainstate, UTXO set statistics. This crate does not know consensus rules.
+//!
+//! A coin keeps its compressed form from the block to the tables and to the undo data, so that
+//! writing it is a copy. A cached coin takes 106 bytes, 92 of them without its share of the hash
+//! table, where Core's takes 154.
+
+mod cache;
+mod chainstate;
+mod changes;
+mod coin;
+mod hasher;
+mod lookup;
+mod memory;
+mod runs;
+mod script;
+mod shard;
+mod shards;
+mod slab;
+mod snapshot;
+mod stats;
+mod survivors;
+mod table;
+#[cfg(test)]
+mod tests;
+mod undo;
+
+/// Constants of the chainstate's records, which docs/format.md describes.
+pub mod layout {
+    pub use super::chainstate::{BEST_BLOCK, HEAD_BLOCKS};
+    pub use super::coin::COIN_PREFIX;
+    pub use super::script::SPECIAL_TYPES;
+    pub use apus_store::layout::OBFUSCATION_KEY as OBFUSCATION_RECORD;
+    pub use apus_wire::MAX_SCRIPT_BYTES;
+}
+
+pub use cache::CoinsCache;
+pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
+pub use changes::Changes;
+pub use coin::{
+    Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
+};
+pub use lookup::{Lookup, Overwrite, Overwritten};
+pub use script::{CompactScript, compress_script};
+pub use snapshot::{
+    GroupCoin, GroupCoins, SnapshotCoins, SnapshotError, SnapshotFile, SnapshotGroup, SnapshotHead,
+    SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats, snapshot_stats,
+    snapshot_stats_sorted,
+};
+pub use stats::{HashType, UtxoStats};
+pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
+pub use undo::{BlockUndo, for_each_spending_tx};
+
+// For the join, which keeps outputs of its own.
+pub use coin::{VOUT_UNORDERED, vout_order};
+pub use script::{Compressed, put_compressed_script_at, take_compressed};
+pub use {
+    hasher::TxidHasher,
+    memory::{large_vec, prefetch},
+    runs::{ChangeSink, SortedRuns},
+    table::Table,
+};

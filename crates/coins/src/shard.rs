@@ -1,0 +1,477 @@
+use std::collections::HashMap;
+
+use apus_wire::OutPoint;
+
+use super::coin::{Coin, CoinParts};
+use super::hasher::OutPointHasher;
+use super::lookup::{Lookup, Overwrite, Overwritten};
+use super::slab::{NONE, Slab, State};
+use super::table::Table;
+
+/// One shard of the cache: the slots with their entries, a table that finds them by outpoint, and a
+/// list through those that have changed since the last sync.
+///
+/// Each method that takes a `hash` and an `outpoint` expects the outpoint's own hash
+/// ([`OutPointHasher::hash`]).
+pub(super) struct Shard {
+    hasher: OutPointHasher,
+    table: Table,
+    slab: Slab,
+    /// The first and the last slot of the list of entries that are fresh, changed or spent.
+    head: u32,
+    tail: u32,
+    changed: usize,
+    /// The number of entries that a sync is writing and that have not changed since.
+    held: usize,
+    /// The number of entries that are neither of these, and that a block ahead wants.
+    pinned: usize,
+    /// The slot with which the next eviction starts.
+    hand: u32,
+    /// By slot, the coins that are being written where the entry holds another since. Few blocks
+    /// have such a case: a coin that is restored, or a txid that comes twice.
+    displaced: HashMap<u32, Coin>,
+}
+
+/// Where many slots are visited, the number of those that are requested from memory before they are
+/// reached.
+const AHEAD: usize = 16;
+
+/// The entry that was looked for.
+struct Found {
+    slot: u32,
+    /// Whether it has just been made.
+    is_new: bool,
+}
+
+impl Shard {
+    pub fn new(hasher: OutPointHasher) -> Self {
+        let (table, slab) = (Table::default(), Slab::default());
+        let displaced = HashMap::new();
+        let (head, tail, hand) = (NONE, NONE, 0);
+        let (changed, held, pinned) = (0, 0, 0);
+        Self { hasher, table, slab, head, tail, changed, held, pinned, hand, displaced }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub fn changed(&self) -> usize {
+        self.changed
+    }
+
+    /// [`Shard::changed`], by visiting every entry in the order in which the table has them.
+    pub fn count_changed(&self) -> usize {
+        let states = self.table.slots().map(|slot| self.slab.get(slot).state());
+        states.filter(|state| state.is_listed()).count()
+    }
+
+    /// The number of clean entries that no block ahead wants.
+    pub fn clean(&self) -> usize {
+        self.len() - self.changed - self.held - self.pinned
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.slab.bytes()
+    }
+
+    /// Asks the processor to load the memory that operations on these outpoints will touch, so that
+    /// a batch waits for it once: the buckets, then the slots, then their neighbours in the list.
+    pub fn warm(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        hashes.clone().for_each(|hash| self.table.prefetch(hash));
+        let slots = hashes.filter_map(|hash| self.table.candidate(hash));
+        slots.clone().for_each(|slot| self.slab.prefetch(slot));
+        slots.for_each(|slot| {
+            let entry = self.slab.get(slot);
+            self.slab.prefetch(entry.prev);
+            self.slab.prefetch(entry.next);
+        });
+    }
+
+    pub fn lookup(&self, hash: u64, outpoint: &OutPoint) -> Lookup {
+        self.find(hash, outpoint).map_or(Lookup::Unknown, |slot| self.lookup_slot(slot))
+    }
+
+    fn lookup_slot(&self, slot: u32) -> Lookup {
+        match self.slab.get(slot).state() {
+            State::Awaited => Lookup::Unknown,
+            state if state.is_spent() => Lookup::Spent,
+            _ => Lookup::Hit(self.slab.coin(slot)),
+        }
+    }
+
+    /// Keeps the entry of a coin that a block ahead spends until it is spent or released. Returns
+    /// whether the coin is known; if not, it is awaited from this `generation` on.
+    pub fn want(&mut self, hash: u64, outpoint: &OutPoint, generation: u64) -> bool {
+        let Some(slot) = self.find(hash, outpoint) else {
+            let slot = self.insert(hash, outpoint, State::Awaited);
+            self.slab.get_mut(slot).set_awaited_since(generation);
+            self.set_wanted(slot, true);
+            return false;
+        };
+        let state = self.slab.get(slot).state();
+        if !state.is_spent() {
+            self.set_wanted(slot, true);
+        }
+        state != State::Awaited
+    }
+
+    /// Says that the block that wanted this coin is not to be connected any more.
+    pub fn release(&mut self, hash: u64, outpoint: &OutPoint) {
+        let Some(slot) = self.find(hash, outpoint) else { return };
+        self.set_wanted(slot, false);
+        if self.slab.get(slot).state() == State::Awaited {
+            self.forget(hash, slot);
+        }
+    }
+
+    fn set_wanted(&mut self, slot: u32, is_wanted: bool) {
+        let entry = self.slab.get_mut(slot);
+        self.pinned -= usize::from(entry.is_pinned());
+        entry.set_wanted(is_wanted);
+        self.pinned += usize::from(entry.is_pinned());
+    }
+
+    /// Adds a coin, unless it is unspendable (Core's `AddCoin`).
+    pub fn add(
+        &mut self,
+        hash: u64,
+        outpoint: &OutPoint,
+        coin: &Coin,
+        overwrite: Overwrite,
+    ) -> Result<(), Overwritten> {
+        if coin.script.is_unspendable() {
+            return Ok(());
+        }
+        let created = match overwrite {
+            Overwrite::Possible => State::Changed,
+            Overwrite::Never => State::Fresh,
+        };
+        let Found { slot, is_new } = self.entry(hash, outpoint, created);
+        let state = self.slab.get(slot).state();
+        if !is_new {
+            if overwrite == Overwrite::Never && !state.is_spent() {
+                return Err(Overwritten(*outpoint));
+            }
+            let next = self.state_with(slot, state, coin);
+            self.set_state(slot, next);
+        }
+        self.slab.set_coin(slot, coin);
+        Ok(())
+    }
+
+    /// The state of an entry once it holds `coin`. A coin that is being written, if it is another
+    /// one, is put aside.
+    fn state_with(&mut self, slot: u32, state: State, coin: &Coin) -> State {
+        match state {
+            State::Fresh => State::Fresh,
+            // A spent entry becomes changed and not fresh: if it was fresh and spent again before
+            // a sync, it would be dropped, and the tables would keep the coin that they still hold.
+            State::Free | State::Awaited | State::Clean | State::Changed | State::Spent => {
+                State::Changed
+            }
+            State::Writing | State::WritingSpent => {
+                let is_aside = self.displaced.contains_key(&slot);
+                if !is_aside && self.slab.coin(slot) == *coin {
+                    return State::Writing;
+                }
+                if !is_aside {
+                    self.displaced.insert(slot, self.slab.coin(slot));
+                }
+                State::WritingChanged
+            }
+            State::WritingChanged => State::WritingChanged,
+            State::Deleting | State::DeletingChanged => State::DeletingChanged,
+        }
+    }
+
+    /// Spends and returns the coin of an entry, if there is one.
+    pub fn spend(&mut self, hash: u64, outpoint: &OutPoint) -> Lookup {
+        let Some(slot) = self.find(hash, outpoint) else { return Lookup::Unknown };
+        let found = self.lookup_slot(slot);
+        if matches!(found, Lookup::Hit(_)) {
+            self.spend_slot(hash, slot);
+        }
+        found
+    }
+
+    /// Makes the next sync delete the coin under `outpoint` from the tables, if they hold one.
+    pub fn remove(&mut self, hash: u64, outpoint: &OutPoint) {
+        let Found { slot, is_new } = self.entry(hash, outpoint, State::Spent);
+        if !is_new {
+            self.spend_slot(hash, slot);
+        }
+    }
+
+    /// Makes an awaited entry a clean one with a coin that was read from the tables after
+    /// `generation` was taken. Any other entry, and one that is awaited since a later generation,
+    /// stays as it is: the coin may have been spent after it was read.
+    pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, generation: u64, coin: &Coin) {
+        let Some(slot) = self.find(hash, outpoint) else { return };
+        if self.slab.get(slot).awaited_since().is_some_and(|since| since <= generation) {
+            self.slab.set_coin(slot, coin);
+            self.set_state(slot, State::Clean);
+        }
+    }
+
+    /// Marks each changed entry as being written, and passes its slot and outpoint to `take`. What
+    /// changes from now on is listed anew.
+    pub fn begin_writing(&mut self, mut take: impl FnMut(u32, &OutPoint)) {
+        let mut at = self.head;
+        while at != NONE {
+            let next = self.slab.get(at).next;
+            self.slab.prefetch(next);
+            let entry = self.slab.get_mut(at);
+            entry.set_state(match entry.state() {
+                State::Spent => State::Deleting,
+                _ => State::Writing,
+            });
+            (entry.prev, entry.next) = (NONE, NONE);
+            take(at, &entry.outpoint);
+            at = next;
+        }
+        self.held = std::mem::take(&mut self.changed);
+        (self.head, self.tail) = (NONE, NONE);
+    }
+
+    /// Passes on, of slots that are being written, the outpoint and the coin that the tables get,
+    /// or `None` if they delete theirs.
+    pub fn copy(&self, slots: &[u32], mut take: impl FnMut(&OutPoint, Option<CoinParts>)) {
+        self.each_ahead(slots).for_each(|slot| {
+            let entry = self.slab.get(slot);
+            match entry.state() {
+                State::Deleting | State::DeletingChanged => take(&entry.outpoint, None),
+                _ => match self.displaced.get(&slot) {
+                    Some(coin) => take(&entry.outpoint, Some(coin.parts())),
+                    None => take(&entry.outpoint, Some(self.slab.parts(slot))),
+                },
+            }
+        });
+    }
+
+    /// Notes that the tables hold what was being written: these are all slots of which
+    /// [`Shard::begin_writing`] told.
+    pub fn finish(&mut self, slots: &[u32]) {
+        for (index, &slot) in slots.iter().enumerate() {
+            slots.get(index + 2 * AHEAD).inspect(|slot| self.slab.prefetch(**slot));
+            slots.get(index + AHEAD).inspect(|slot| self.warm_slot(**slot, State::Deleting));
+            let entry = self.slab.get_mut(slot);
+            match entry.state() {
+                State::Writing => {
+                    entry.set_state(State::Clean);
+                    self.pinned += usize::from(entry.is_pinned());
+                }
+                State::WritingSpent => self.forget_coin(slot),
+                State::WritingChanged | State::DeletingChanged => entry.set_state(State::Changed),
+                State::Deleting => {
+                    let hash = self.hasher.hash(&entry.outpoint).outpoint;
+                    self.forget(hash, slot);
+                }
+                State::Free | State::Awaited | State::Clean => {}
+                State::Fresh | State::Changed | State::Spent => {}
+            }
+        }
+        self.displaced.clear();
+        self.held = 0;
+    }
+
+    /// Makes what was being written changed entries again, since the tables do not hold it.
+    pub fn take_back(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            match self.slab.get(slot).state() {
+                State::Writing => self.set_state(slot, State::Changed),
+                State::WritingSpent => self.forget_coin(slot),
+                State::Deleting => self.set_state(slot, State::Spent),
+                // Its entry is listed.
+                _ => self.slab.get_mut(slot).set_state(State::Changed),
+            }
+        }
+        self.displaced.clear();
+        self.held = 0;
+    }
+
+    /// Leaves of a spent coin that it is to be deleted from the tables.
+    fn forget_coin(&mut self, slot: u32) {
+        self.slab.clear_coin(slot);
+        self.slab.get_mut(slot).set_state(State::Spent);
+    }
+
+    /// The slots, while those that come next are requested from memory.
+    fn each_ahead<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+        slots.iter().enumerate().map(|(index, slot)| {
+            slots.get(index + AHEAD).inspect(|slot| self.slab.prefetch(**slot));
+            *slot
+        })
+    }
+
+    /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been
+    /// visited. Slots are visited in order, starting where the last call stopped. Entries that a
+    /// block ahead wants are kept.
+    pub fn evict(&mut self, bytes_max: usize) {
+        for _ in 0..self.slab.len() {
+            if self.bytes() <= bytes_max {
+                return;
+            }
+            if self.hand >= self.slab.len() {
+                self.hand = 0;
+            }
+            self.warm_slot(self.hand + AHEAD as u32, State::Clean);
+            let entry = self.slab.get(self.hand);
+            if entry.state() == State::Clean && !entry.is_wanted() {
+                let hash = self.hasher.hash(&entry.outpoint).outpoint;
+                self.forget(hash, self.hand);
+            }
+            self.hand += 1;
+        }
+    }
+
+    /// Requests from memory what forgetting the entry of a slot will touch, if it is in `state`.
+    fn warm_slot(&self, slot: u32, state: State) {
+        if slot < self.slab.len() {
+            let entry = self.slab.get(slot);
+            if entry.state() == state {
+                self.table.prefetch(self.hasher.hash(&entry.outpoint).outpoint);
+            }
+        }
+    }
+
+    fn find(&self, hash: u64, outpoint: &OutPoint) -> Option<u32> {
+        self.table.find(hash, |slot| self.slab.get(slot).outpoint == *outpoint)
+    }
+
+    /// Finds the entry of `outpoint`, or makes one in `state`. One that is awaited becomes it.
+    fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> Found {
+        let Some(slot) = self.find(hash, outpoint) else {
+            return Found { slot: self.insert(hash, outpoint, state), is_new: true };
+        };
+        let is_new = self.slab.get(slot).state() == State::Awaited;
+        if is_new {
+            self.set_state(slot, state);
+        }
+        Found { slot, is_new }
+    }
+
+    fn insert(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> u32 {
+        let slot = self.slab.take(*outpoint, state);
+        self.table.insert(hash, slot);
+        if state.is_listed() {
+            self.link(slot);
+        }
+        slot
+    }
+
+    /// Spends the coin in a slot. The entry of a fresh coin disappears; any other stays, since the
+    /// tables have to delete their coin.
+    fn spend_slot(&mut self, hash: u64, slot: u32) {
+        match self.slab.get(slot).state() {
+            State::Fresh => {
+                self.unlink(slot);
+                self.forget(hash, slot);
+            }
+            State::Clean | State::Changed => {
+                self.slab.clear_coin(slot);
+                self.set_state(slot, State::Spent);
+            }
+            // The coin is still to be copied, and stays.
+            State::Writing => self.set_state(slot, State::WritingSpent),
+            State::WritingChanged => {
+                self.slab.clear_coin(slot);
+                self.set_state(slot, State::WritingSpent);
+            }
+            State::DeletingChanged => {
+                self.slab.clear_coin(slot);
+                self.set_state(slot, State::Deleting);
+            }
+            State::Spent | State::WritingSpent | State::Deleting => {}
+            State::Free | State::Awaited => {}
+        }
+    }
+
+    /// Removes an entry that is not in the list of changed entries, and frees its slot.
+    fn forget(&mut self, hash: u64, slot: u32) {
+        self.table.remove(hash, slot);
+        self.slab.give(slot);
+    }
+
+    /// Sets the state of an entry, and lists it or not as that state wants.
+    fn set_state(&mut self, slot: u32, state: State) {
+        let entry = self.slab.get_mut(slot);
+        let before = entry.state();
+        self.pinned -= usize::from(entry.is_pinned());
+        entry.set_state(state);
+        self.pinned += usize::from(entry.is_pinned());
+        self.held += usize::from(state.is_held());
+        self.held -= usize::from(before.is_held());
+        match (before.is_listed(), state.is_listed()) {
+            (false, true) => self.link(slot),
+            (true, false) => self.unlink(slot),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    fn link(&mut self, slot: u32) {
+        let tail = std::mem::replace(&mut self.tail, slot);
+        self.slab.get_mut(slot).prev = tail;
+        match tail {
+            NONE => self.head = slot,
+            tail => self.slab.get_mut(tail).next = slot,
+        }
+        self.changed += 1;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let entry = self.slab.get_mut(slot);
+        let (prev, next) = (entry.prev, entry.next);
+        (entry.prev, entry.next) = (NONE, NONE);
+        match prev {
+            NONE => self.head = next,
+            prev => self.slab.get_mut(prev).next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => self.slab.get_mut(next).prev = prev,
+        }
+        self.changed -= 1;
+    }
+
+    /// The outpoints of all entries, in no particular order.
+    pub fn outpoints(&self) -> impl Iterator<Item = &OutPoint> {
+        self.table.slots().map(|slot| &self.slab.get(slot).outpoint)
+    }
+
+    /// Panics unless table, slots and list agree with each other.
+    pub fn check(&self) {
+        self.slab.check();
+        assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");
+        for slot in self.table.slots() {
+            let entry = self.slab.get(slot);
+            let found = self.find(self.hasher.hash(&entry.outpoint).outpoint, &entry.outpoint);
+            assert_eq!(found, Some(slot), "an entry that is not found");
+            assert_ne!(entry.state(), State::Free, "a free slot in the table");
+            if !entry.state().is_listed() {
+                assert_eq!((entry.prev, entry.next), (NONE, NONE), "a clean entry in the list");
+            }
+            if entry.state().is_spent() {
+                assert!(!entry.is_wanted(), "a spent coin that is wanted");
+            }
+            if entry.state() == State::Awaited {
+                assert!(entry.is_wanted(), "a coin that is awaited and not wanted");
+            }
+        }
+        let (mut prev, mut at, mut listed) = (NONE, self.head, 0);
+        while at != NONE {
+            let entry = self.slab.get(at);
+            assert_eq!(entry.prev, prev, "a broken link");
+            assert!(entry.state().is_listed(), "an unchanged entry in the list");
+            listed += 1;
+            assert!(listed <= self.changed, "the list is longer than its count");
+            (prev, at) = (at, entry.next);
+        }
+        assert_eq!((listed, prev), (self.changed, self.tail), "the end of the list");
+        let held = self.table.slots().filter(|slot| self.slab.get(*slot).state().is_held());
+        assert_eq!(held.count(), self.held, "entries that are being written");
+        let pinned = self.table.slots().filter(|slot| self.slab.get(*slot).is_pinned());
+        assert_eq!(pinned.count(), self.pinned, "entries that blocks ahead want");
+        assert_eq!(self.count_changed(), self.changed, "changed entries outside the list");
+    }
+}

@@ -1,0 +1,207 @@
+use apus_hash::Hash;
+use apus_wire::{Cursor, ENDS, OutPoint, ParseError};
+
+use super::error::SnapshotError;
+use super::head::SnapshotHead;
+use crate::coin::{Coin, VOUT_UNORDERED, vout_order};
+use crate::script::{CompactScript, SPECIAL_TYPES, take_compressed};
+
+/// Bytes of a piece, at least: 15,000 coins, which take a thread about 2 ms.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Cuts the coins of a snapshot into pieces, each of which holds whole transactions.
+pub struct SnapshotPieces<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    coins_left: u64,
+    /// The coin passed last.
+    last: Option<OutPoint>,
+    is_sorted: bool,
+}
+
+/// Consecutive coins of a snapshot, with all coins of each of their transactions that stand
+/// together.
+#[derive(Clone, Copy)]
+pub struct SnapshotPiece<'a> {
+    bytes: &'a [u8],
+    /// The offset of the first byte in the file.
+    pub offset: u64,
+}
+
+impl<'a> SnapshotPieces<'a> {
+    /// The pieces of a whole file, which begins with this head.
+    pub fn new(bytes: &'a [u8], head: &SnapshotHead) -> Self {
+        let (at, coins_left) = (SnapshotHead::BYTES, head.coins);
+        Self { bytes, at, coins_left, last: None, is_sorted: true }
+    }
+
+    /// Whether the coins of all pieces so far are in the order of the tables, each of them once.
+    pub fn is_sorted(&self) -> bool {
+        self.is_sorted
+    }
+
+    /// The share of the file that is cut, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.at as f64 / self.bytes.len().max(1) as f64
+    }
+
+    /// The next piece; `None` after the last one, and after an error.
+    ///
+    /// # Errors
+    /// The file ends early, goes on after its last coin, or has bytes that are no coins.
+    pub fn next_piece(&mut self) -> Result<Option<SnapshotPiece<'a>>, SnapshotError> {
+        let piece = self.cut();
+        if piece.is_err() {
+            // Threads that share the pieces end with this error, none with one that comes of it.
+            (self.at, self.coins_left) = (self.bytes.len(), 0);
+        }
+        piece
+    }
+
+    fn cut(&mut self) -> Result<Option<SnapshotPiece<'a>>, SnapshotError> {
+        if self.coins_left == 0 {
+            return match self.bytes.len().checked_sub(self.at) {
+                None | Some(0) => Ok(None),
+                Some(more) => Err(SnapshotError::at(
+                    self.at as u64,
+                    format!("the file goes on for {more} bytes after its last coin"),
+                )),
+            };
+        }
+        let start = self.at;
+        let mut cursor = Cursor::at(self.bytes, start);
+        while self.coins_left > 0 && cursor.position() - start < PIECE_BYTES {
+            self.pass_group(&mut cursor)?;
+        }
+        self.at = cursor.position();
+        Ok(Some(SnapshotPiece { bytes: &self.bytes[start..self.at], offset: start as u64 }))
+    }
+
+    /// Passes over the coins of a transaction.
+    fn pass_group(&mut self, cursor: &mut Cursor<'a>) -> Result<(), SnapshotError> {
+        let begin = cursor.position() as u64;
+        let cut_short = |error: ParseError| {
+            if error.what == ENDS {
+                return SnapshotError::new(format!(
+                    "it is cut short: the file ends in the coins of the transaction at byte \
+                     {begin}, and {} coins are missing",
+                    self.coins_left
+                ));
+            }
+            SnapshotError::parsing(0, &error)
+        };
+        let (txid, coins) =
+            (|| Ok((Hash(cursor.array()?), cursor.compact_size()? as u64)))().map_err(cut_short)?;
+        if coins > self.coins_left {
+            let what = format!(
+                "a transaction with {coins} coins, of which only {} are left by the number of \
+                 coins in the head",
+                self.coins_left
+            );
+            return Err(SnapshotError::at(begin, what));
+        }
+        let pass = |cursor: &mut Cursor<'a>| {
+            let vout = cursor.compact_size()? as u32;
+            cursor.varint()?;
+            cursor.varint()?;
+            take_compressed(cursor).map(|_| vout)
+        };
+        let is_next_tx = self.last.is_none_or(|last| last.txid < txid);
+        let mut last = self.last.filter(|last| last.txid == txid).map(|last| last.vout);
+        let mut is_sorted = is_next_tx || last.is_some() || coins == 0;
+        for _ in 0..coins {
+            let vout = pass(cursor).map_err(cut_short)?;
+            is_sorted &= last.is_none_or(|last| comes_before(last, vout));
+            last = Some(vout);
+        }
+        self.is_sorted &= is_sorted;
+        self.last = last.map(|vout| OutPoint { txid, vout }).or(self.last);
+        self.coins_left -= coins;
+        Ok(())
+    }
+}
+
+impl<'a> SnapshotPiece<'a> {
+    /// The bytes of the piece.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Calls `each` with every coin, in the order of the file.
+    ///
+    /// # Errors
+    /// A coin cannot be right, or what `each` returns.
+    pub fn for_each<E: From<SnapshotError>>(
+        &self,
+        mut each: impl FnMut(&OutPoint, Coin) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut cursor = Cursor::new(self.bytes);
+        let wrong = |error: ParseError| SnapshotError::parsing(self.offset, &error);
+        while cursor.remaining() > 0 {
+            let txid = Hash(cursor.array().map_err(wrong)?);
+            for _ in 0..cursor.compact_size().map_err(wrong)? {
+                let vout = cursor.compact_size().map_err(wrong)? as u32;
+                let mut coin = Coin::decode(&mut cursor).map_err(wrong)?;
+                make_canonical(&mut coin.script);
+                each(&OutPoint { txid, vout }, coin)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an output of a transaction comes before another one in the order of the tables.
+fn comes_before(vout: u32, other: u32) -> bool {
+    match vout.max(other) < VOUT_UNORDERED {
+        true => vout < other,
+        false => vout_order(vout) < vout_order(other),
+    }
+}
+
+/// Gives a script the form that Core writes: Core decompresses what it reads, so that a script may
+/// stand in a snapshot in full although it has a shorter form, or as a key that is none.
+pub(super) fn make_canonical(script: &mut CompactScript) {
+    let first = u64::from(script.as_bytes()[0]);
+    let is_uncompressed_key = matches!(first, 4 | 5);
+    if is_uncompressed_key || first >= SPECIAL_TYPES && has_short_form(script.script_len()) {
+        *script = CompactScript::new(&script.to_script());
+    }
+}
+
+/// Whether a script of this length may have a shorter form: P2SH, P2PKH, P2PK.
+pub(super) fn has_short_form(len: usize) -> bool {
+    matches!(len, 23 | 25 | 35 | 67)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_comes_once_and_nothing_after_it() {
+        let coin = [&[7; 32][..], &[1, 0, 20, 0, 0], &[9; 20]].concat();
+        let bytes = |coins: u64, tail: &[u8]| {
+            let head = SnapshotHead { network: [0; 4], base: Hash([0; 32]), coins };
+            [&head.to_bytes()[..], &coin, tail].concat()
+        };
+        let wrong = [
+            (bytes(2, &[]), "it is cut short"),
+            (bytes(1, &[0]), "goes on for 1 bytes"),
+            (bytes(2, &[&[8; 32][..], &[2]].concat()), "of which only 1 are left"),
+        ];
+        for (bytes, words) in wrong {
+            let head = SnapshotHead::parse(&bytes).unwrap();
+            let mut pieces = SnapshotPieces::new(&bytes, &head);
+            let error = loop {
+                match pieces.next_piece() {
+                    Ok(piece) => assert!(piece.is_some(), "it ends without an error: {words}"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(error.to_string().contains(words), "{error}");
+            for _ in 0..2 {
+                assert!(pieces.next_piece().unwrap().is_none(), "after {error}");
+            }
+        }
+    }
+}

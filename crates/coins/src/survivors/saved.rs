@@ -1,0 +1,62 @@
+use apus_disk::SavedParts;
+use apus_wire::{Cursor, ParseError};
+
+/// The locations of all records in the file, as [`Survivors::save`] returns and
+/// [`Survivors::resume`] needs them.
+///
+/// [`Survivors::save`]: super::Survivors::save
+/// [`Survivors::resume`]: super::Survivors::resume
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedSurvivors {
+    pub(super) count: u64,
+    pub(super) amount: u64,
+    /// The slots, of which there are a power of two.
+    pub(super) slots: SavedParts,
+}
+
+impl SavedSurvivors {
+    /// The largest number of bits that decide about the slot: more would make more slots than
+    /// anybody needs.
+    const BITS_MAX: u32 = 16;
+
+    /// The number of coins saved.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The number of first bits of a txid that determine a coin's slot.
+    pub(super) fn bits(&self) -> u32 {
+        self.slots.parts().ilog2()
+    }
+
+    /// Serialises the locations: count and amount, 8 bytes each, little endian, and the slots as
+    /// [`SavedParts::put`] does. These are about 4 KB, and 12 bytes for each extent.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [self.count, self.amount] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        self.slots.put(&mut out);
+        out
+    }
+
+    /// Reads what [`SavedSurvivors::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// The bytes are cut short, have more after their end, or name locations that no file can have.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(bytes);
+        let (count, amount) = (cursor.u64()?, cursor.u64()?);
+        let mut rest = &bytes[cursor.position()..];
+        let Some(slots) = SavedParts::read(&mut rest) else {
+            return Err(cursor.error("no locations in a file, or not all of them"));
+        };
+        if !rest.is_empty() {
+            return Err(cursor.error("bytes after the end"));
+        }
+        if !slots.parts().is_power_of_two() || slots.parts() > 1 << Self::BITS_MAX {
+            return Err(cursor.error("a number of slots that nobody has"));
+        }
+        Ok(Self { count, amount, slots })
+    }
+}

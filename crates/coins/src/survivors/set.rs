@@ -1,0 +1,341 @@
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use apus_disk::{Caching, Disk, PartBuffer, Parts, StoreError};
+use apus_hash::Hash;
+use apus_wire::OutPoint;
+
+use super::saved::SavedSurvivors;
+use super::sort::{Order, SortedRecord};
+use crate::chainstate::CoinWriter;
+use crate::coin::decode_coin_key;
+use crate::runs::{ChangeSink, SortedRuns};
+
+const FILE_NAME: &str = "survivors.dat";
+/// The number of first bits of a txid that determine the slot in which a coin is gathered.
+const SLOT_BITS: u32 = 10;
+/// Bytes of a coin in a slot, on average on mainnet.
+const COIN_BYTES: u64 = 66;
+/// The share of the memory for all coins that a slot may take while it is sorted, however few coins
+/// an average slot has.
+const SORT_SHARE: usize = 64;
+/// The most bytes of a slot that are sorted at once: offsets have 32 bits, and one piece of up to
+/// 1 GiB may come on top.
+const SORT_BYTES_MAX: usize = 1 << 30;
+
+/// Coins that many threads gather in any order, and that are written in the order of their keys.
+pub struct Survivors {
+    bits: u32,
+    /// The most memory for coins that are in no file.
+    memory_bytes_max: usize,
+    slots: Parts,
+    totals: Mutex<Totals>,
+    /// Whether a writer was dropped with coins that it had not flushed.
+    lost: AtomicBool,
+}
+
+/// Sums over all coins that writers have flushed.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    count: u64,
+    amount: u64,
+}
+
+/// Why coins could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The disk is to blame.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// This outpoint was pushed twice: the hints or blocks that the coins come from are to blame.
+    #[error("the coin {0} was created twice")]
+    Twice(OutPoint),
+}
+
+impl Survivors {
+    /// The most ranges of slots ([`Survivors::ranges`]).
+    pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
+
+    /// No coins yet. They may take up to `memory_bytes_max` of memory, at least 4 MiB; each writer
+    /// takes 4 MiB more. Coins without room go to a file in `dir`, which is made when it is first
+    /// needed. Slots have equal shares of the memory but not equal numbers of coins: to keep all in
+    /// memory takes a tenth more than their size.
+    pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize) -> Self {
+        Self::with_bits(disk, dir, memory_bytes_max, SLOT_BITS)
+    }
+
+    /// [`Survivors::new`] with 2^`bits` slots.
+    pub fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: u32) -> Self {
+        let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits, Caching::Direct);
+        Self::of(bits, bytes_max, slots, Totals::default())
+    }
+
+    /// The coins that an earlier process saved with [`Survivors::save`]. What it wrote to the file
+    /// later is cut off.
+    ///
+    /// # Errors
+    /// The file in `dir` is missing or shorter than it was.
+    pub fn resume(
+        disk: &Disk,
+        dir: &Path,
+        memory_bytes_max: usize,
+        saved: &SavedSurvivors,
+    ) -> Result<Self, StoreError> {
+        let bits = saved.bits();
+        let slots = Parts::resume(
+            disk,
+            file_in(dir),
+            memory_bytes_max >> bits,
+            &saved.slots,
+            Caching::Direct,
+        )?;
+        let totals = Totals { count: saved.count, amount: saved.amount };
+        Ok(Self::of(bits, memory_bytes_max, slots, totals))
+    }
+
+    fn of(bits: u32, memory_bytes_max: usize, slots: Parts, totals: Totals) -> Self {
+        let (totals, lost) = (Mutex::new(totals), AtomicBool::new(false));
+        Self { bits, memory_bytes_max, slots, totals, lost }
+    }
+
+    /// Writes all coins to the file and makes it durable. Returns what [`Survivors::resume`] needs
+    /// to know. Writers must be flushed before, and must not push before this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    ///
+    /// # Panics
+    /// If a writer was dropped with coins that it had not flushed.
+    pub fn save(&self) -> Result<SavedSurvivors, StoreError> {
+        self.assert_none_lost();
+        let slots = self.slots.save()?;
+        let Totals { count, amount } = *lock(&self.totals);
+        Ok(SavedSurvivors { count, amount, slots })
+    }
+
+    /// The number of coins that writers have flushed.
+    pub fn count(&self) -> u64 {
+        lock(&self.totals).count
+    }
+
+    /// The sum of the amounts of all flushed coins, in satoshi; `u64::MAX` if it is larger than
+    /// that.
+    pub fn amount(&self) -> u64 {
+        lock(&self.totals).amount
+    }
+
+    /// Divides the slots into about `parts`, at most 1024, consecutive ranges of about equal size,
+    /// each of which is for one thread to write.
+    pub fn ranges(&self, parts: usize) -> Vec<Range<usize>> {
+        let sizes: Vec<u64> = (0..self.slots()).map(|slot| self.slots.bytes(slot)).collect();
+        let total = u128::from(sizes.iter().sum::<u64>().max(1));
+        let (mut ranges, mut start, mut seen) = (Vec::new(), 0, 0u128);
+        for (i, bytes) in sizes.iter().enumerate() {
+            seen += u128::from(*bytes);
+            // Each cut is made within half a slot of its ideal place.
+            let due = (2 * seen + u128::from(*bytes)) * parts as u128 / (2 * total);
+            let is_last = i + 1 == sizes.len();
+            if is_last || (due > ranges.len() as u128 && ranges.len() + 1 < parts) {
+                ranges.push(start..i + 1);
+                start = i + 1;
+            }
+        }
+        ranges
+    }
+
+    /// Sorts the slots of `range` one after the other, writes them to `writer` and frees their
+    /// memory. The file stays until [`Survivors::destroy`], so that a process that ends before the
+    /// commit can be resumed from what was saved.
+    ///
+    /// # Errors
+    /// The disk fails, or the same outpoint was pushed twice.
+    ///
+    /// # Panics
+    /// If a writer was dropped with coins that it had not flushed.
+    pub fn write_range(
+        &self,
+        range: Range<usize>,
+        writer: &mut CoinWriter,
+    ) -> Result<(), WriteError> {
+        self.for_each_in(range, |key, value| writer.put_raw(key, value))
+    }
+
+    /// Sorts the slots of `range` one after the other, calls `each` with the key in the chainstate
+    /// and the value before obfuscation of every coin, in order, and frees the memory of the slots.
+    ///
+    /// # Errors
+    /// The disk fails, the same outpoint was pushed twice, or what `each` returns.
+    ///
+    /// # Panics
+    /// If a writer was dropped with coins that it had not flushed.
+    pub fn for_each_in(
+        &self,
+        range: Range<usize>,
+        mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<(), WriteError> {
+        self.assert_none_lost();
+        let (mut order, mut buffer) = (Order::default(), PartBuffer::new());
+        let bytes_max = self.sort_bytes_max();
+        for slot in range {
+            match self.slots.bytes(slot) > bytes_max as u64 {
+                false => self.slots.with_part(slot, &mut buffer, |records, pieces| {
+                    self.visit_slot(records, pieces, &mut order, &mut each)
+                })??,
+                true => {
+                    self.visit_in_runs(slot, bytes_max, &mut order, &mut buffer, &mut each)?;
+                }
+            }
+            self.slots.forget(slot);
+        }
+        Ok(())
+    }
+
+    /// Deletes the file.
+    pub fn destroy(self) -> Result<(), StoreError> {
+        self.slots.destroy()
+    }
+
+    /// The most bytes of a slot that are sorted at once: of evenly distributed txids none has as
+    /// many, but a miner can choose them.
+    fn sort_bytes_max(&self) -> usize {
+        let average = self.count() * COIN_BYTES / self.slots() as u64;
+        let twice = usize::try_from(2 * average).unwrap_or(usize::MAX);
+        twice.max(self.memory_bytes_max / SORT_SHARE).min(SORT_BYTES_MAX)
+    }
+
+    /// Visits the records of a slot that is too large to be sorted at once: sorts as many at a time
+    /// as fit in `bytes_max`, and merges these runs.
+    fn visit_in_runs(
+        &self,
+        slot: usize,
+        bytes_max: usize,
+        order: &mut Order,
+        buffer: &mut PartBuffer,
+        each: &mut impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<(), WriteError> {
+        let mut runs = SortedRuns::new(&self.slots.path().with_extension(slot.to_string()));
+        let mut add_run = |bytes: &mut Vec<u8>| -> Result<(), WriteError> {
+            runs.begin()?;
+            let all = 0..bytes.len();
+            let mut put = |key: &[u8], value: &mut [u8]| runs.put(key, value);
+            self.visit_slot(bytes, std::slice::from_ref(&all), order, &mut put)?;
+            bytes.clear();
+            Ok(())
+        };
+        let mut bytes = Vec::new();
+        self.slots.for_each_piece(slot, buffer, |piece| {
+            if bytes.len() + piece.len() > bytes_max && !bytes.is_empty() {
+                add_run(&mut bytes)?;
+            }
+            bytes.extend_from_slice(piece);
+            Ok::<(), WriteError>(())
+        })?;
+        add_run(&mut bytes)?;
+        drop(bytes);
+        let mut sink = Distinct { before: Vec::new(), repeated: None, each };
+        runs.merge(&mut sink)?;
+        sink.repeated.map_or(Ok(()), |outpoint| Err(WriteError::Twice(outpoint)))
+    }
+
+    /// Sorts the records that `pieces` of `bytes` hold, which are those of one slot, and visits
+    /// them.
+    fn visit_slot(
+        &self,
+        bytes: &mut [u8],
+        pieces: &[Range<usize>],
+        order: &mut Order,
+        each: &mut impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<(), WriteError> {
+        order.clear();
+        for piece in pieces {
+            order.add(bytes, piece.start, piece.end).map_err(|_| self.unreadable())?;
+        }
+        order.sort(bytes, self.bits);
+        for i in 0..order.len() {
+            let SortedRecord { record, is_repeated } = order.record(bytes, i);
+            if is_repeated && let Some(outpoint) = record.outpoint(bytes) {
+                return Err(WriteError::Twice(outpoint));
+            }
+            let (key, value) = record.parts(bytes);
+            each(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// The error of bytes that came back from the file as they were written, and yet hold no
+    /// records.
+    fn unreadable(&self) -> StoreError {
+        let what = "the coins gathered here cannot be read: delete the file and run again";
+        StoreError::new(self.slots.path(), what)
+    }
+
+    /// The number of slots.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.parts()
+    }
+
+    /// The slot for a transaction's coins.
+    #[inline]
+    pub(super) fn slot(&self, txid: &Hash) -> usize {
+        let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
+        usize::from(head) >> (u16::BITS - self.bits)
+    }
+
+    /// Appends whole records to a slot.
+    pub(super) fn append(&self, slot: usize, records: &[u8]) -> Result<(), StoreError> {
+        self.slots.append(slot, records)
+    }
+
+    /// Adds coins that a writer has flushed, and the sum of their amounts, to the totals.
+    pub(super) fn count_flushed(&self, count: u64, amount: u64) {
+        let mut totals = lock(&self.totals);
+        totals.count += count;
+        totals.amount = totals.amount.saturating_add(amount);
+    }
+
+    /// Notes that a writer was dropped with coins that it had not flushed.
+    pub(super) fn note_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// Panics if a writer was dropped with coins that it had not flushed: whoever drops one must
+    /// give up on the whole.
+    fn assert_none_lost(&self) {
+        assert!(!self.lost.load(Ordering::Acquire), "a writer of survivors was dropped unflushed");
+    }
+}
+
+/// Hands on sorted coins, but for those whose key came before.
+struct Distinct<'a, F> {
+    /// The key of the coin before.
+    before: Vec<u8>,
+    /// An outpoint that came twice.
+    repeated: Option<OutPoint>,
+    each: &'a mut F,
+}
+
+impl<F: FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>> ChangeSink for Distinct<'_, F> {
+    fn put(&mut self, key: &[u8], coin: &mut [u8]) -> Result<(), StoreError> {
+        if self.before == key {
+            self.repeated = self.repeated.or(decode_coin_key(key).ok());
+            return Ok(());
+        }
+        self.before.clear();
+        self.before.extend_from_slice(key);
+        (self.each)(key, coin)
+    }
+
+    fn delete(&mut self, _: &[u8]) -> Result<(), StoreError> {
+        unreachable!("coins are gathered, and never deleted")
+    }
+}
+
+fn file_in(dir: &Path) -> PathBuf {
+    dir.join(FILE_NAME)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,26 @@
+//! Files, and a disk that loses power on command. This crate does not know what the bytes mean.
+//!
+//! Everything durable is written through [`Disk`], so that a test can cut the power at the n-th
+//! change to the disk, for every n, and look at what is left ([`PowerCut`]), or have any call fail
+//! or take long ([`Hook`]).
+
+mod error;
+mod file;
+mod file_system;
+mod hook;
+mod lock;
+mod parts;
+mod power;
+mod replace;
+mod share;
+mod spill;
+
+pub use error::{Result, StoreError};
+pub use file::{Caching, Disk, File, release};
+pub use file_system::FileSystem;
+pub use hook::{Call, Hook};
+pub use lock::FileLock;
+pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
+pub use power::PowerCut;
+pub use share::{OnShare, Share, Watch};
+pub use spill::SpillFile;

@@ -1,0 +1,74 @@
+use std::ops::Range;
+
+use memmap2::MmapMut;
+
+use crate::Result;
+
+use super::extent::{Extent, PAGE_BYTES};
+use super::output::Output;
+
+/// Memory for the bytes of one part after another, for one thread.
+#[derive(Default)]
+pub struct PartBuffer {
+    memory: Option<MmapMut>,
+    /// The ranges of the memory that hold pieces.
+    pieces: Vec<Range<usize>>,
+}
+
+/// All bytes of a part, in one buffer.
+pub(super) struct Gathered<'a> {
+    pub bytes: &'a mut [u8],
+    pub pieces: &'a [Range<usize>],
+}
+
+impl PartBuffer {
+    /// A buffer without memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads all extents, and adds the bytes of `held`.
+    pub(super) fn gather(
+        &mut self,
+        extents: &[Extent],
+        held: &[u8],
+        out: &Output,
+    ) -> Result<Gathered<'_>> {
+        let in_file = extents.iter().map(Extent::pages_bytes).sum::<usize>();
+        let len = in_file + held.len();
+        self.reserve(len, out)?;
+        let Self { memory, pieces } = self;
+        let bytes = &mut memory.as_mut().expect("mapped above")[..len];
+        pieces.clear();
+        let mut at = 0;
+        for extent in extents {
+            let end = at + extent.pages_bytes();
+            out.read(extent, &mut bytes[at..end])?;
+            pieces.push(at..at + extent.bytes as usize);
+            at = end;
+        }
+        bytes[at..].copy_from_slice(held);
+        if !held.is_empty() {
+            pieces.push(at..len);
+        }
+        Ok(Gathered { bytes, pieces })
+    }
+
+    /// Reads one extent.
+    pub(super) fn read(&mut self, extent: &Extent, out: &Output) -> Result<&[u8]> {
+        self.reserve(extent.pages_bytes(), out)?;
+        let pages = &mut self.memory.as_mut().expect("mapped above")[..extent.pages_bytes()];
+        out.read(extent, pages)?;
+        Ok(&pages[..extent.bytes as usize])
+    }
+
+    /// Makes room for `bytes`. What is there is lost.
+    fn reserve(&mut self, bytes: usize, out: &Output) -> Result<()> {
+        if self.memory.as_ref().is_none_or(|memory| memory.len() < bytes) {
+            self.memory = None;
+            let room = (bytes + bytes / 4).max(1).next_multiple_of(PAGE_BYTES);
+            self.memory = Some(out.map(room)?);
+        }
+        Ok(())
+    }
+}

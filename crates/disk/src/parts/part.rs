@@ -1,0 +1,95 @@
+use memmap2::MmapMut;
+
+use crate::Result;
+
+use super::buffer::{Gathered, PartBuffer};
+use super::extent::{Extent, PAGE_BYTES};
+use super::output::Output;
+
+/// The bytes of one part.
+#[derive(Default)]
+pub(super) struct Part {
+    /// Mapped when the first bytes come.
+    memory: Option<MmapMut>,
+    /// The bytes in memory.
+    held: usize,
+    /// The bytes in the file, in the order in which they were written there, all before those in
+    /// memory.
+    extents: Vec<Extent>,
+}
+
+impl Part {
+    /// A part that has all its bytes in the file.
+    pub(super) fn in_file(extents: Vec<Extent>) -> Self {
+        Self { memory: None, held: 0, extents }
+    }
+
+    /// Appends one piece. The part has `part_bytes` of memory.
+    pub(super) fn append(&mut self, bytes: &[u8], part_bytes: usize, out: &Output) -> Result<()> {
+        if self.held + bytes.len() > part_bytes {
+            self.move_to_file(out)?;
+        }
+        if bytes.len() > part_bytes {
+            // Memory that starts at a page can be written past the page cache.
+            let mut pages = out.map(bytes.len().next_multiple_of(PAGE_BYTES))?;
+            pages[..bytes.len()].copy_from_slice(bytes);
+            let extent = out.write(&pages, bytes.len())?;
+            self.push(extent);
+            return Ok(());
+        }
+        let memory = match &mut self.memory {
+            Some(memory) => memory,
+            None => self.memory.insert(out.map(part_bytes)?),
+        };
+        memory[self.held..self.held + bytes.len()].copy_from_slice(bytes);
+        self.held += bytes.len();
+        Ok(())
+    }
+
+    /// Moves the bytes in memory to the file.
+    pub(super) fn move_to_file(&mut self, out: &Output) -> Result<()> {
+        let Some(memory) = self.memory.as_mut().filter(|_| self.held > 0) else { return Ok(()) };
+        let pages = self.held.next_multiple_of(PAGE_BYTES);
+        memory[self.held..pages].fill(0);
+        let extent = out.write(&memory[..pages], self.held)?;
+        self.push(extent);
+        self.held = 0;
+        Ok(())
+    }
+
+    /// The bytes in memory.
+    pub(super) fn held(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Some(memory) => &mut memory[..self.held],
+            None => &mut [],
+        }
+    }
+
+    /// The bytes in the file.
+    pub(super) fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Reads all bytes into `buffer`.
+    pub(super) fn gather<'a>(
+        &mut self,
+        buffer: &'a mut PartBuffer,
+        out: &Output,
+    ) -> Result<Gathered<'a>> {
+        let held = self.memory.as_ref().map_or(&[][..], |memory| &memory[..self.held]);
+        buffer.gather(&self.extents, held, out)
+    }
+
+    /// The number of bytes in memory and in the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.held as u64 + self.extents.iter().map(|e| u64::from(e.bytes)).sum::<u64>()
+    }
+
+    /// Adds an extent. The list grows by an eighth, since all lists together are long.
+    fn push(&mut self, extent: Extent) {
+        if self.extents.len() == self.extents.capacity() {
+            self.extents.reserve_exact(self.extents.len() / 8 + 4);
+        }
+        self.extents.push(extent);
+    }
+}

@@ -1,0 +1,215 @@
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{Caching, Disk, StoreError};
+
+use super::buffer::{Gathered, PartBuffer};
+use super::extent::PAGE_BYTES;
+use super::output::Output;
+use super::part::Part;
+use super::room::ForgottenRoom;
+use super::saved::SavedParts;
+
+/// The largest share of the memory that a part may have: lengths in the file have 32 bits.
+const PART_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes that any number of threads append to numbered parts, held in memory as far as it goes and
+/// written to one file in large pieces.
+pub struct Parts {
+    /// The bytes of memory for each part, which are whole pages.
+    part_bytes: usize,
+    parts: Vec<Mutex<Part>>,
+    out: Output,
+    forgotten: Mutex<ForgottenRoom>,
+}
+
+impl Parts {
+    /// No bytes yet. Each of `parts` parts may hold `part_bytes` in memory, rounded down to whole
+    /// pages, at least one page and at most 1 GiB. The file at `path`, and its directory, are made
+    /// when they are first needed; a file that is there by then is emptied.
+    pub fn new(
+        disk: &Disk,
+        path: PathBuf,
+        parts: usize,
+        part_bytes: usize,
+        caching: Caching,
+    ) -> Self {
+        let parts = (0..parts).map(|_| Mutex::default()).collect();
+        Self::of(parts, part_bytes, Output::new(disk, path, caching), ForgottenRoom::default())
+    }
+
+    /// The bytes that an earlier process saved with [`Parts::save`]. What it wrote to the file
+    /// later is cut off.
+    ///
+    /// # Errors
+    /// The file is missing, or shorter than it was.
+    pub fn resume(
+        disk: &Disk,
+        path: PathBuf,
+        part_bytes: usize,
+        saved: &SavedParts,
+        caching: Caching,
+    ) -> Result<Self, StoreError> {
+        let out = Output::resume(disk, path, saved.file_bytes, caching)?;
+        let mut extents = saved.extents.as_slice();
+        let part = |count: &u32| {
+            let (of_part, rest) = extents.split_at(*count as usize);
+            extents = rest;
+            Mutex::new(Part::in_file(of_part.to_vec()))
+        };
+        let parts = saved.counts.iter().map(part).collect();
+        let file_pages = saved.file_bytes / PAGE_BYTES as u64;
+        let file_pages = u32::try_from(file_pages).unwrap_or(u32::MAX);
+        let forgotten = ForgottenRoom::between(&saved.extents, file_pages);
+        Ok(Self::of(parts, part_bytes, out, forgotten))
+    }
+
+    fn of(parts: Vec<Mutex<Part>>, bytes: usize, out: Output, forgotten: ForgottenRoom) -> Self {
+        let part_bytes = (bytes / PAGE_BYTES * PAGE_BYTES).clamp(PAGE_BYTES, PART_BYTES_MAX);
+        Self { part_bytes, parts, out, forgotten: Mutex::new(forgotten) }
+    }
+
+    /// The number of parts.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Where the file is, or will be created.
+    pub fn path(&self) -> &Path {
+        self.out.path()
+    }
+
+    /// Appends `bytes` to a part. They stay together in one piece.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the system has no memory.
+    ///
+    /// # Panics
+    /// If `bytes` are more than 1 GiB, or there is no such part.
+    pub fn append(&self, part: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        assert!(bytes.len() <= PART_BYTES_MAX, "a piece has at most {PART_BYTES_MAX} bytes");
+        lock(&self.parts[part]).append(bytes, self.part_bytes, &self.out)
+    }
+
+    /// The number of bytes of a part, in memory and in the file.
+    pub fn bytes(&self, part: usize) -> u64 {
+        lock(&self.parts[part]).bytes()
+    }
+
+    /// The bytes written to the file so far, also by earlier processes, with the rest of pages that
+    /// are used in part.
+    pub fn bytes_written(&self) -> u64 {
+        self.out.bytes_written()
+    }
+
+    /// Calls `with` with all bytes of a part: memory, and the ranges of it that hold whole pieces,
+    /// in order of arrival. Between the ranges is padding. The bytes are not copied if all of them
+    /// are in memory, and changes to them then stay; otherwise they are read into `buffer`.
+    ///
+    /// The part is locked until `with` returns. Other parts are not.
+    ///
+    /// # Errors
+    /// The file cannot be read or is damaged, or the system has no memory.
+    pub fn with_part<T>(
+        &self,
+        part: usize,
+        buffer: &mut PartBuffer,
+        with: impl FnOnce(&mut [u8], &[Range<usize>]) -> T,
+    ) -> Result<T, StoreError> {
+        let mut part = lock(&self.parts[part]);
+        if part.extents().is_empty() {
+            let held = part.held();
+            let piece = 0..held.len();
+            return Ok(with(
+                held,
+                if held.is_empty() { &[] } else { std::slice::from_ref(&piece) },
+            ));
+        }
+        let Gathered { bytes, pieces } = part.gather(buffer, &self.out)?;
+        Ok(with(bytes, pieces))
+    }
+
+    /// Calls `each` with the bytes of a part, some whole pieces at a time, in order of arrival.
+    /// Only as many are in memory at a time as were written at once. The part is locked until this
+    /// returns.
+    ///
+    /// # Errors
+    /// The file cannot be read or is damaged, the system has no memory, or `each` fails.
+    pub fn for_each_piece<E: From<StoreError>>(
+        &self,
+        part: usize,
+        buffer: &mut PartBuffer,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut part = lock(&self.parts[part]);
+        for extent in part.extents() {
+            each(buffer.read(extent, &self.out)?)?;
+        }
+        match part.held() {
+            [] => Ok(()),
+            held => each(held),
+        }
+    }
+
+    /// Forgets the bytes of a part. Their memory is free at once, their room in the file after
+    /// [`Parts::release`].
+    pub fn forget(&self, part: usize) {
+        let part = std::mem::take(&mut *lock(&self.parts[part]));
+        lock(&self.forgotten).add(part.extents());
+    }
+
+    /// Takes the room of all bytes forgotten so far, and, once after [`Parts::resume`], of those
+    /// that an earlier process forgot. To be called before [`Parts::save`], or before the parts
+    /// that are finished are noted, so that other threads may go on to forget: what was forgotten
+    /// later may still be named by what becomes durable.
+    pub fn take_forgotten(&self) -> ForgottenRoom {
+        std::mem::take(&mut *lock(&self.forgotten))
+    }
+
+    /// Gives `room` back to the file system, where it can do that. To be called when nothing
+    /// durable names the bytes there any more: when what was saved after
+    /// [`Parts::take_forgotten`] has replaced what was saved before.
+    ///
+    /// # Errors
+    /// The file cannot be changed.
+    pub fn release(&self, room: ForgottenRoom) -> Result<(), StoreError> {
+        let page = |number: u32| u64::from(number) * PAGE_BYTES as u64;
+        let mut ranges = room.into_ranges().into_iter();
+        ranges.try_for_each(|r| self.out.punch_hole(page(r.start), page(r.end) - page(r.start)))
+    }
+
+    /// Writes all bytes to the file and makes it durable. Returns what [`Parts::resume`] needs to
+    /// know. Nobody may append before this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self) -> Result<SavedParts, StoreError> {
+        let (mut counts, mut total) = (Vec::with_capacity(self.parts.len()), 0);
+        for part in &self.parts {
+            let mut part = lock(part);
+            part.move_to_file(&self.out)?;
+            total += part.extents().len();
+        }
+        let mut extents = Vec::with_capacity(total);
+        for part in &self.parts {
+            let part = lock(part);
+            counts.push(part.extents().len() as u32);
+            extents.extend_from_slice(part.extents());
+        }
+        Ok(SavedParts { file_bytes: self.out.sync()?, counts, extents })
+    }
+
+    /// Deletes the file, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be deleted.
+    pub fn destroy(self) -> Result<(), StoreError> {
+        drop(self.parts);
+        self.out.destroy()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,184 @@
+use std::path::{Path, PathBuf};
+
+use super::{Disk, File, Result, StoreError};
+
+/// The end of a name of a file that is being written by [`Disk::write_new`], as by Core's
+/// `dumptxoutset`.
+const INCOMPLETE_SUFFIX: &str = ".incomplete";
+
+impl Disk {
+    /// Makes `bytes` the content of the file `path`. After a crash the file has either its old or
+    /// its new content.
+    ///
+    /// # Errors
+    /// As for [`Disk::replace_with`].
+    pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        self.replace_with(path, |file| file.write_all_at(bytes, 0))
+    }
+
+    /// [`Disk::write_atomically`] of a file that only its owner may read.
+    pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        // A temporary file that exists already would keep its mode.
+        self.remove_temporary(path)?;
+        let temporary = self.create_private(&temporary_name(path));
+        self.replace(path, temporary, |file| file.write_all_at(bytes, 0))
+    }
+
+    /// Removes the temporary file that a crash may have left while `path` was replaced.
+    pub fn remove_temporary(&self, path: impl AsRef<Path>) -> Result<()> {
+        let temporary = temporary_name(path.as_ref());
+        if temporary.exists() { self.remove(temporary) } else { Ok(()) }
+    }
+
+    /// Replaces the file `path` by what `write` writes into an empty one. After a crash the file
+    /// has either its old or its new content: a temporary file next to it is written, synced and
+    /// renamed, and then the directory is synced. It is meant for content that is too large for
+    /// memory.
+    ///
+    /// # Errors
+    /// The disk or `write` fails; then the file is unchanged, and the temporary file is removed. If
+    /// it is the sync of the directory that fails, the content is new, and not durable.
+    pub fn replace_with<T, E: From<StoreError>>(
+        &self,
+        path: impl AsRef<Path>,
+        write: impl FnOnce(&File) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let path = path.as_ref();
+        self.replace(path, self.create(temporary_name(path)), write)
+    }
+
+    /// Makes the file `path`, which must not exist, of what `write` writes: a file of that name and
+    /// `.incomplete` is written, synced and renamed, and then the directory is synced. One
+    /// that a crash has left is written over.
+    ///
+    /// # Errors
+    /// There is such a file by now, or the disk or `write` fails; then there is no new file, and
+    /// the incomplete one is removed.
+    pub fn write_new<T, E: From<StoreError>>(
+        &self,
+        path: impl AsRef<Path>,
+        write: impl FnOnce(&File) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let path = path.as_ref();
+        self.refuse_existing(path)?;
+        let incomplete = with_suffix(path, INCOMPLETE_SUFFIX);
+        let result = self.create(&incomplete).map_err(E::from).and_then(|file| {
+            let written = write(&file)?;
+            file.sync()?;
+            self.refuse_existing(path)?;
+            self.rename(&incomplete, path)?;
+            Ok(written)
+        });
+        match &result {
+            Ok(_) => self.sync_parent(path)?,
+            // Only the first error is reported.
+            Err(_) => drop(self.remove(&incomplete)),
+        }
+        result
+    }
+
+    /// An error if there is something at `path`.
+    fn refuse_existing(&self, path: &Path) -> Result<()> {
+        match path.symlink_metadata() {
+            Ok(_) => Err(StoreError::new(path, "it exists already: name another file")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Makes a new name in the directory of `path` durable.
+    fn sync_parent(&self, path: &Path) -> Result<()> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.sync_dir(directory.unwrap_or(Path::new(".")))
+    }
+
+    /// Writes the file `temporary` and renames it to `path`.
+    fn replace<T, E: From<StoreError>>(
+        &self,
+        path: &Path,
+        temporary: Result<File>,
+        write: impl FnOnce(&File) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let result = temporary.map_err(E::from).and_then(|file| {
+            let written = write(&file)?;
+            file.sync()?;
+            self.rename(file.path(), path)?;
+            Ok(written)
+        });
+        match result {
+            Ok(written) => {
+                self.sync_parent(path)?;
+                Ok(written)
+            }
+            Err(error) => {
+                // Only the first error is reported.
+                let _ = self.remove_temporary(path);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Path of the temporary file that is renamed to `path`.
+fn temporary_name(path: &Path) -> PathBuf {
+    with_suffix(path, ".dbtmp")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_or_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let disk = Disk::new();
+        let write = |bytes: &'static [u8]| {
+            disk.replace_with(&path, |file| file.write_all_at(bytes, 0).map(|()| bytes.len()))
+        };
+        assert_eq!(write(b"first").unwrap(), 5);
+        assert_eq!(write(b"new").unwrap(), 3);
+        let failed: Result<()> = disk.replace_with(&path, |file| {
+            file.write_all_at(b"half", 0)?;
+            Err(StoreError::new(&path, "no more"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(disk.list(dir.path()).unwrap(), ["file"], "nothing is left next to it");
+    }
+
+    #[test]
+    fn a_new_file_is_whole_and_takes_no_other_ones_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let disk = Disk::new();
+        std::fs::write(dir.path().join("new.incomplete"), "longer than what will be there")
+            .unwrap();
+        let write = |what: Result<()>| {
+            disk.write_new(&path, |file| file.write_all_at(b"whole", 0).and(what))
+        };
+        assert!(write(Err(StoreError::new(&path, "no more"))).is_err());
+        assert_eq!(disk.list(dir.path()).unwrap(), [""; 0]);
+        write(Ok(())).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        let error = write(Ok(())).unwrap_err().to_string();
+        assert!(error.ends_with("new: it exists already: name another file"), "{error}");
+        // One that appears meanwhile stays, too.
+        let other = dir.path().join("other");
+        let race = disk.write_new(&other, |_| -> Result<()> {
+            std::fs::write(&other, "theirs").unwrap();
+            Ok(())
+        });
+        assert!(race.is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+        assert!(disk.write_new(dir.path().join("link"), |_| -> Result<()> { Ok(()) }).is_err());
+        assert_eq!(disk.list(dir.path()).unwrap(), ["link", "new", "other"]);
+    }
+}

@@ -1,0 +1,21 @@
+//! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes that
+//! scripts know, a keyed one, and MuHash3072. This crate knows neither files nor what is hashed.
+
+mod elements;
+mod keyed;
+mod muhash;
+mod opcodes;
+mod ripemd160;
+mod sha256;
+mod value;
+
+pub use elements::Elements;
+pub use keyed::HashKey;
+pub use muhash::MuHash;
+pub use opcodes::{hash160, hash160_many, sha1};
+pub use ripemd160::ripemd160;
+pub use sha256::{
+    Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
+    sha256d_pairs,
+};
+pub use value::{Hash, ParseHashError, hex};

@@ -1,0 +1,465 @@
+//! Outputs and spends of one partition, brought together in memory.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use apus_coins::{Table, TxidHasher, prefetch};
+use apus_hash::Hash;
+use apus_wire::{Cursor, OutPoint, ParseError};
+
+use super::batch::{NoBatch, begin_batch, end_batch, for_each_batch};
+use super::record::{Created, Spend, read_output, read_spend, read_tx_head};
+use super::replay::{BlockKind, Replay, Replayed};
+
+/// No spend has taken this output.
+const UNTAKEN: u64 = u64::MAX;
+/// How many spends ahead of the one that takes its output memory is asked for.
+const AHEAD: usize = 8;
+/// Outputs cannot be spent in their own block.
+const NOT_READY: u32 = u32::MAX;
+
+/// The outputs of a partition, or of a slice of it, with the spend that takes each.
+pub struct Matcher {
+    hasher: TxidHasher,
+    table: Table,
+    txs: Vec<Tx>,
+    outputs: Vec<Output>,
+    /// Transactions that are created more than once.
+    replays: BTreeMap<Hash, Replay>,
+    sorted: Vec<(u64, u32)>,
+}
+
+/// A transaction with outputs left.
+#[derive(Clone, Copy)]
+struct Tx {
+    /// Where its txid is.
+    at: u32,
+    /// 2 × height + coinbase.
+    code: u32,
+    /// The first place in its own block from which on its outputs can be spent.
+    ready: u32,
+    first_output: u32,
+    end_output: u32,
+    is_replayed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Output {
+    vout: u32,
+    /// Where the length of amount and script is.
+    at: u32,
+    /// Height and place of the spend.
+    taker: u64,
+}
+
+/// Records that no writer has made.
+#[derive(Debug, thiserror::Error)]
+#[error("the records of outputs and spends are damaged")]
+pub struct Damaged;
+
+impl From<NoBatch> for Damaged {
+    fn from(_: NoBatch) -> Self {
+        Self
+    }
+}
+
+impl From<ParseError> for Damaged {
+    fn from(_: ParseError) -> Self {
+        Self
+    }
+}
+
+/// What became of a spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has taken its output, or waits for the replay of its transaction.
+    Met,
+    /// No block of the join creates such an output.
+    Unmet,
+    /// Only the block at this height creates the transaction, after the spend.
+    TooEarly(u32),
+    /// Another spend takes the same output; the later of the two is in the block at this height.
+    Twice(u32),
+}
+
+/// An output with where it was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchedOutput<'a> {
+    /// 2 × height + coinbase.
+    pub code: u32,
+    /// Amount and script in compressed form.
+    pub output: &'a [u8],
+}
+
+impl Default for Matcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Matcher {
+    /// A matcher without outputs.
+    pub fn new() -> Self {
+        Self {
+            hasher: TxidHasher::random(),
+            table: Table::default(),
+            txs: Vec::new(),
+            outputs: Vec::new(),
+            replays: BTreeMap::new(),
+            sorted: Vec::new(),
+        }
+    }
+
+    /// Forgets all outputs.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.txs.clear();
+        self.outputs.clear();
+        self.replays.clear();
+    }
+
+    /// The slice that a transaction is in, of so many.
+    pub fn slice_of(&self, txid: &Hash, slices: u64) -> u64 {
+        ((u128::from(self.hasher.hash(txid)) * u128::from(slices)) >> 64) as u64
+    }
+
+    /// Takes in the outputs of all batches in `ranges` of `bytes`, but those of the sources in
+    /// `dropped`.
+    ///
+    /// # Errors
+    /// The bytes are no records.
+    pub fn load(
+        &mut self,
+        bytes: &[u8],
+        ranges: &[Range<usize>],
+        dropped: &HashSet<u32>,
+    ) -> Result<(), Damaged> {
+        for range in ranges {
+            for_each_batch(bytes, range.clone(), |source, records| {
+                if dropped.contains(&source) {
+                    return Ok(());
+                }
+                let mut cursor = Cursor::at(&bytes[..records.end], records.start);
+                while cursor.remaining() > 0 {
+                    self.load_tx(bytes, &mut cursor)?;
+                }
+                Ok::<(), Damaged>(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Appends to `out` those records of outputs in `piece` that [`Matcher::load`] would take in
+    /// from one slice, as a batch.
+    ///
+    /// # Errors
+    /// The bytes are no records.
+    pub fn keep_slice(
+        &self,
+        piece: &[u8],
+        dropped: &HashSet<u32>,
+        (slice, of): (u64, u64),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Damaged> {
+        for_each_batch(piece, 0..piece.len(), |source, records| {
+            let kept = begin_batch(out, source);
+            let mut cursor = Cursor::at(&piece[..records.end], records.start);
+            while cursor.remaining() > 0 && !dropped.contains(&source) {
+                let start = cursor.position();
+                let (txid, _, count) = read_tx_head(&mut cursor)?;
+                for _ in 0..count {
+                    read_output(&mut cursor)?;
+                }
+                if self.slice_of(&txid, of) == slice {
+                    out.extend_from_slice(&piece[start..cursor.position()]);
+                }
+            }
+            end_batch(out, kept);
+            Ok::<(), Damaged>(())
+        })
+    }
+
+    fn load_tx(&mut self, bytes: &[u8], cursor: &mut Cursor) -> Result<(), Damaged> {
+        let at = cursor.position();
+        let (txid, created, count) = read_tx_head(cursor)?;
+        let first_output = self.outputs.len() as u32;
+        for _ in 0..count {
+            let before = cursor.position();
+            let (vout, start, end) = read_output(cursor)?;
+            // The length comes after the VARINT of the index.
+            let at = before + apus_wire::varint_len(vout.into());
+            debug_assert!(at < start && start <= end);
+            self.outputs.push(Output { vout, at: offset(at), taker: UNTAKEN });
+        }
+        let tx = Tx {
+            at: offset(at),
+            code: created.code(),
+            ready: created.ready.unwrap_or(NOT_READY),
+            first_output,
+            end_output: self.outputs.len() as u32,
+            is_replayed: false,
+        };
+        match self.find(bytes, &txid) {
+            Some(first) => self.repeat(bytes, txid, first, tx),
+            None => {
+                self.table.insert(self.hasher.hash(&txid), self.txs.len() as u32);
+                self.txs.push(tx);
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns a transaction that is known already, and is created again, into one to be replayed.
+    fn repeat(&mut self, bytes: &[u8], txid: Hash, first: u32, again: Tx) {
+        self.replay(bytes, txid, first);
+        let outputs = self.owned_outputs(bytes, again);
+        if let Some(replay) = self.replays.get_mut(&txid) {
+            replay.create(created(again), outputs);
+        }
+        self.outputs.truncate(again.first_output as usize);
+    }
+
+    /// Makes the transaction at `index` one to be replayed.
+    fn replay(&mut self, bytes: &[u8], txid: Hash, index: u32) -> &mut Replay {
+        let tx = self.txs[index as usize];
+        if !tx.is_replayed {
+            let outputs = self.owned_outputs(bytes, tx);
+            let mut replay = Replay::default();
+            replay.create(created(tx), outputs);
+            self.replays.insert(txid, replay);
+            self.txs[index as usize].is_replayed = true;
+        }
+        self.replays.entry(txid).or_default()
+    }
+
+    fn owned_outputs(&self, bytes: &[u8], tx: Tx) -> Vec<(u32, Vec<u8>)> {
+        let outputs = &self.outputs[tx.first_output as usize..tx.end_output as usize];
+        outputs.iter().map(|o| (o.vout, output_bytes(bytes, o).to_vec())).collect()
+    }
+
+    /// The outputs of transactions for which a coin with the same txid may exist already in the
+    /// UTXO set that the join began with: those of blocks that BIP30 is looked up for, and all
+    /// coinbases. Another transaction comes again only after a coinbase that it depends on has.
+    pub fn may_exist(&self, bytes: &[u8]) -> Vec<OutPoint> {
+        let txs = self.txs.iter().filter(|tx| tx.ready != NOT_READY || tx.code & 1 == 1);
+        let outpoints = txs.flat_map(|tx| {
+            let outputs = &self.outputs[tx.first_output as usize..tx.end_output as usize];
+            let txid = txid_at(bytes, tx.at);
+            outputs.iter().map(move |output| OutPoint { txid, vout: output.vout })
+        });
+        outpoints.collect()
+    }
+
+    /// Says that a coin of [`Matcher::may_exist`] exists: 2 × height + coinbase, and amount and
+    /// script in compressed form.
+    pub fn add_base(&mut self, bytes: &[u8], outpoint: &OutPoint, code: u32, output: Vec<u8>) {
+        if let Some(index) = self.find(bytes, &outpoint.txid) {
+            self.replay(bytes, outpoint.txid, index).add_base(outpoint.vout, code, output);
+        }
+    }
+
+    /// Calls `each` with every spend in the batches of `spends`, but those of the sources in
+    /// `dropped` and of transactions in other slices than `slice`, given with their number; and
+    /// with what became of it. `bytes` are those that the outputs were loaded from.
+    ///
+    /// # Errors
+    /// The bytes are no records.
+    pub fn take_all(
+        &mut self,
+        bytes: &[u8],
+        spends: &[u8],
+        dropped: &HashSet<u32>,
+        slice: Option<(u64, u64)>,
+        mut each: impl FnMut(&Spend, Taken),
+    ) -> Result<(), Damaged> {
+        let mut batch: Vec<(Spend, u64)> = Vec::new();
+        for_each_batch(spends, 0..spends.len(), |source, records| {
+            if dropped.contains(&source) {
+                return Ok(());
+            }
+            let mut cursor = Cursor::new(&spends[records]);
+            batch.clear();
+            while cursor.remaining() > 0 {
+                let spend = read_spend(&mut cursor)?;
+                let txid = &spend.outpoint.txid;
+                if slice.is_none_or(|(slice, of)| self.slice_of(txid, of) == slice) {
+                    let hash = self.hasher.hash(txid);
+                    self.table.prefetch(hash);
+                    batch.push((spend, hash));
+                }
+            }
+            for (at, (spend, hash)) in batch.iter().enumerate() {
+                if let Some((_, hash)) = batch.get(at + AHEAD) {
+                    self.prefetch(bytes, *hash);
+                }
+                let taken = self.take(bytes, spend, *hash);
+                each(spend, taken);
+            }
+            Ok::<(), Damaged>(())
+        })
+    }
+
+    /// Asks the processor for the memory that taking an output of a transaction touches.
+    #[inline]
+    fn prefetch(&self, bytes: &[u8], hash: u64) {
+        if let Some(slot) = self.table.candidate(hash) {
+            let tx = &self.txs[slot as usize];
+            prefetch(&bytes[tx.at as usize]);
+            if let Some(output) = self.outputs.get(tx.first_output as usize) {
+                prefetch(output);
+            }
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: &[u8], spend: &Spend, hash: u64) -> Taken {
+        let OutPoint { txid, vout } = &spend.outpoint;
+        let Some(index) = self.find_hashed(bytes, txid, hash) else { return Taken::Unmet };
+        let tx = self.txs[index as usize];
+        if tx.is_replayed {
+            if let Some(replay) = self.replays.get_mut(txid) {
+                replay.spend(*spend);
+            }
+            return Taken::Met;
+        }
+        let created = tx.code >> 1;
+        if (created, tx.ready) > (spend.height, spend.place)
+            || created == spend.height && tx.ready == NOT_READY
+        {
+            return Taken::TooEarly(created);
+        }
+        let outputs = &mut self.outputs[tx.first_output as usize..tx.end_output as usize];
+        let Ok(at) = outputs.binary_search_by_key(vout, |output| output.vout) else {
+            return Taken::Unmet;
+        };
+        let (taker, other) =
+            (u64::from(spend.height) << 32 | u64::from(spend.place), outputs[at].taker);
+        if other == UNTAKEN {
+            outputs[at].taker = taker;
+            return Taken::Met;
+        }
+        outputs[at].taker = taker.min(other);
+        Taken::Twice((taker.max(other) >> 32) as u32)
+    }
+
+    #[inline]
+    fn find(&self, bytes: &[u8], txid: &Hash) -> Option<u32> {
+        self.find_hashed(bytes, txid, self.hasher.hash(txid))
+    }
+
+    #[inline]
+    fn find_hashed(&self, bytes: &[u8], txid: &Hash, hash: u64) -> Option<u32> {
+        self.table.find(hash, |slot| {
+            let at = self.txs[slot as usize].at as usize;
+            bytes[at..at + 32] == txid.0
+        })
+    }
+
+    /// Replays the transactions that are created more than once. To be called after all spends.
+    pub fn replayed(
+        &mut self,
+        kind: impl Fn(u32) -> BlockKind,
+    ) -> impl Iterator<Item = (Hash, Replayed)> {
+        let replays = std::mem::take(&mut self.replays);
+        replays.into_iter().map(move |(txid, replay)| (txid, replay.run(&kind)))
+    }
+
+    /// Calls `each` with height and place of every spend that has taken an output, and with the
+    /// output.
+    pub fn for_each_taken<E>(
+        &self,
+        bytes: &[u8],
+        mut each: impl FnMut(u32, u32, MatchedOutput) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for tx in self.txs.iter().filter(|tx| !tx.is_replayed) {
+            for output in &self.outputs[tx.first_output as usize..tx.end_output as usize] {
+                if output.taker != UNTAKEN {
+                    let (height, place) = ((output.taker >> 32) as u32, output.taker as u32);
+                    let bytes = output_bytes(bytes, output);
+                    each(height, place, MatchedOutput { code: tx.code, output: bytes })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every output that no spend has taken, in the order of coins' keys.
+    /// Transactions that are replayed are left out.
+    pub fn for_each_left<E>(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&OutPoint, MatchedOutput) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.sort(bytes);
+        let mut order: Vec<&Output> = Vec::new();
+        for (_, index) in &self.sorted {
+            let tx = self.txs[*index as usize];
+            let txid = txid_at(bytes, tx.at);
+            let outputs = &self.outputs[tx.first_output as usize..tx.end_output as usize];
+            let mut put = |output: &Output| {
+                let outpoint = OutPoint { txid, vout: output.vout };
+                let output = output_bytes(bytes, output);
+                each(&outpoint, MatchedOutput { code: tx.code, output })
+            };
+            let left = outputs.iter().filter(|output| output.taker == UNTAKEN);
+            if outputs.last().is_some_and(|last| last.vout < apus_coins::VOUT_UNORDERED) {
+                left.into_iter().try_for_each(&mut put)?;
+                continue;
+            }
+            order.clear();
+            order.extend(left);
+            order.sort_by_key(|output| apus_coins::vout_order(output.vout));
+            order.iter().try_for_each(|output| put(output))?;
+        }
+        Ok(())
+    }
+
+    /// Sorts the transactions that have outputs which no spend has taken.
+    fn sort(&mut self, bytes: &[u8]) {
+        self.sorted.clear();
+        for (index, tx) in (0..).zip(&self.txs) {
+            let outputs = &self.outputs[tx.first_output as usize..tx.end_output as usize];
+            if !tx.is_replayed && outputs.iter().any(|output| output.taker == UNTAKEN) {
+                let mut head = [0; 8];
+                head.copy_from_slice(&bytes[tx.at as usize..tx.at as usize + 8]);
+                self.sorted.push((u64::from_be_bytes(head), index));
+            }
+        }
+        let txid = |index: u32| {
+            let at = self.txs[index as usize].at as usize;
+            &bytes[at..at + 32]
+        };
+        self.sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| txid(a.1).cmp(txid(b.1))));
+    }
+}
+
+/// An offset in what is loaded at a time.
+///
+/// # Panics
+/// It has more than 32 bits: [`Memory::slices`](super::Memory::slices) keeps slices smaller.
+#[inline]
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).expect("less than 4 GiB is loaded at a time")
+}
+
+fn created(tx: Tx) -> Created {
+    let ready = (tx.ready != NOT_READY).then_some(tx.ready);
+    Created { height: tx.code >> 1, is_coinbase: tx.code & 1 == 1, ready }
+}
+
+fn txid_at(bytes: &[u8], at: u32) -> Hash {
+    let mut txid = Hash::ZERO;
+    txid.0.copy_from_slice(&bytes[at as usize..at as usize + 32]);
+    txid
+}
+
+/// Amount and script of an output, whose record was read before.
+#[inline]
+fn output_bytes<'a>(bytes: &'a [u8], output: &Output) -> &'a [u8] {
+    let mut cursor = Cursor::at(bytes, output.at as usize);
+    let len = cursor.varint().expect("this length was read before");
+    cursor.take(len as usize).expect("these bytes were read before")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use std::sync::{Arc, PoisonError};
+
+use apus_disk::{Caching, Result, Share, Watch};
+use rayon::prelude::*;
+
+use super::cursor::Merged;
+use super::db::Db;
+use super::format::{Kind, LEVELS};
+use super::inner::{Inner, TableChange};
+use super::levels::{DueMerge, bottom_level, pick};
+use super::run::{Output, at_level};
+use super::version::{SortedRun, Version, split};
+
+/// Newer entries are few if they have at most this share (one in ...) of the bytes of the last
+/// level. Rewriting that for fewer would cost more than look-ups in one more run do.
+const FEW_BYTES_SHARE: u64 = 8;
+
+/// Number of tables in each of the parts, roughly, that a merge is cut into for threads.
+const PART_TABLES: u64 = 3;
+
+impl Db {
+    /// Whether a merge is due, which [`Db::merge`] would do.
+    pub fn merge_pending(&self) -> bool {
+        pick(&self.inner.current(), self.inner.options.level_0_runs_max).is_some()
+    }
+
+    /// Merges the newest runs into one, if there are too many, and returns whether it did. Readers
+    /// and one writer carry on meanwhile.
+    ///
+    /// The runs merged are all those of level 0 and, going down, each level that is not larger than
+    /// everything above it. So a level is rewritten only when as much data again has come, an entry
+    /// is rewritten about log2(runs written / [`Options::level_0_runs_max`]) times, and a lookup
+    /// searches at most so many runs and 6 more.
+    ///
+    /// [`Options::level_0_runs_max`]: super::Options::level_0_runs_max
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
+    pub fn merge(&self) -> Result<bool> {
+        self.merge_watched(Watch::default())
+    }
+
+    /// [`Db::merge`] that is watched. Stopped, it changes nothing, and returns false.
+    pub fn merge_watched(&self, watch: Watch) -> Result<bool> {
+        let _merging = self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inner.check_writable()?;
+        let version = self.inner.current();
+        match pick(&version, self.inner.options.level_0_runs_max) {
+            None => Ok(false),
+            Some(due) => merge_runs(&self.inner, &version, due, watch),
+        }
+    }
+
+    /// Merges until LevelDB finds nothing to compact when it opens the database: everything into
+    /// one level of tables, or, where newer entries are few next to one large level, these alone
+    /// into a level above it. Returns whether it came to the end: stopped, it changes nothing.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
+    pub fn settle(&self, watch: Watch) -> Result<bool> {
+        {
+            let inner = &self.inner;
+            let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.check_writable()?;
+            let version = inner.current();
+            if let Some(due) = due_above(&version) {
+                return match &version.runs[..due.runs] {
+                    [] => Ok(true),
+                    [run] if run.level == due.level => Ok(true),
+                    _ => merge_runs(inner, &version, due, watch),
+                };
+            }
+        }
+        self.merge_all_watched(watch)
+    }
+
+    /// Merges everything into one level of tables that do not overlap, without deleted keys, placed
+    /// where LevelDB finds nothing to compact.
+    ///
+    /// # Panics
+    /// The database was opened for reading only.
+    pub fn merge_all(&self) -> Result<()> {
+        self.merge_all_watched(Watch::default()).map(|_| ())
+    }
+
+    /// [`Db::merge_all`] that is watched, and returns whether it came to the end.
+    fn merge_all_watched(&self, watch: Watch) -> Result<bool> {
+        let inner = &self.inner;
+        let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.check_writable()?;
+        let mut version = inner.current();
+        if version.runs.len() > 1 || version.runs.iter().any(|run| run.level == 0) {
+            let everything = DueMerge { runs: version.runs.len(), level: LEVELS - 1 };
+            if !merge_runs(inner, &version, everything, watch)? {
+                return Ok(false);
+            }
+            version = inner.current();
+        }
+        let Some(run) = version.runs.last() else { return Ok(true) };
+        let level = bottom_level(run.bytes());
+        if run.level == level || version.runs.iter().any(|r| r.level > 0 && r.level != run.level) {
+            return Ok(true);
+        }
+        let added = at_level(level, run.tables.to_vec());
+        let removed = run.level_tables().collect();
+        inner.commit(&TableChange { removed, added, sequence: None }, || {}).map(|()| true)
+    }
+}
+
+/// The run that all runs above the last one are to become, if that is worth it: they are few next
+/// to the last one, and fit into a level above it where LevelDB finds nothing to compact.
+fn due_above(version: &Version) -> Option<DueMerge> {
+    let (last, above) = version.runs.split_last()?;
+    let bytes: u64 = above.iter().map(SortedRun::bytes).sum();
+    let level = bottom_level(bytes);
+    let is_settled = last.level == bottom_level(last.bytes());
+    let is_few = bytes <= last.bytes() / FEW_BYTES_SHARE && level < last.level;
+    (is_settled && is_few).then_some(DueMerge { runs: above.len(), level })
+}
+
+/// Merges the newest runs of `version` into one, as `due` says, and returns whether it did:
+/// stopped, it changes nothing.
+fn merge_runs(inner: &Arc<Inner>, version: &Version, due: DueMerge, watch: Watch) -> Result<bool> {
+    let (runs, below) = version.runs.split_at(due.runs);
+    // Without older runs below, deleted keys need not be remembered.
+    let forget = below.is_empty();
+    let bytes: u64 = runs.iter().map(SortedRun::bytes).sum();
+    let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;
+    let cuts = split(runs, usize::try_from(parts).unwrap_or(usize::MAX))?;
+    let output = Output::new(inner, Caching::PageCache);
+    let share = Share::new(cuts.len() as u64 + 1, watch.report);
+    (0..=cuts.len()).into_par_iter().try_for_each(|i| {
+        let from = if i == 0 { &[][..] } else { &cuts[i - 1] };
+        let to = cuts.get(i).map(Vec::as_slice);
+        merge_part(&output, runs, (from, to), forget, &watch)?;
+        if !watch.is_stopped() {
+            share.add(1);
+        }
+        Ok(())
+    })?;
+    if watch.is_stopped() {
+        return Ok(false);
+    }
+    output.sync()?;
+    let removed = runs.iter().flat_map(SortedRun::level_tables).collect();
+    let added = at_level(due.level, output.tables());
+    inner.commit(&TableChange { removed, added, sequence: None }, || output.keep())?;
+    Ok(true)
+}
+
+/// Merges the keys in a range of the runs; some of them, if it is stopped.
+fn merge_part(
+    output: &Output,
+    runs: &[SortedRun],
+    (from, to): (&[u8], Option<&[u8]>),
+    forget: bool,
+    watch: &Watch,
+) -> Result<()> {
+    let mut merged = Merged::new(runs);
+    let mut writer = output.writer();
+    merged.seek(from)?;
+    while let Some(kind) = merged.next_newest()? {
+        let key = merged.key();
+        if to.is_some_and(|to| key >= to) || watch.is_stopped() {
+            break;
+        }
+        match kind {
+            Kind::Put => writer.add(key, merged.sequence(), Some(merged.value()?))?,
+            Kind::Delete if forget => {}
+            Kind::Delete => writer.add(key, merged.sequence(), None)?,
+        }
+    }
+    writer.finish()
+}

@@ -1,0 +1,366 @@
+//! The protocol of one connection but for headers, blocks and addresses: handshake, pings, and what
+//! a peer may not do. A pure function of messages and time.
+
+use std::time::Duration;
+
+use apus_wire::message::{
+    Command, InventoryKind, InventoryList, Message, Nonce, Payload, Raw, Services, Version,
+};
+
+/// The version of the protocol that we speak (Core's `PROTOCOL_VERSION`, less the `feature` message
+/// of its newest one).
+pub const PROTOCOL_VERSION: i32 = 70_016;
+/// Core's `MIN_PEER_PROTO_VERSION`: older peers have no `getheaders`.
+const MIN_PEER_PROTO_VERSION: i32 = 31_800;
+/// Core's `WTXID_RELAY_VERSION`, and the version from which peers bear `sendaddrv2`.
+const WTXID_RELAY_VERSION: i32 = 70_016;
+/// Core's `SENDHEADERS_VERSION` (BIP130).
+const SENDHEADERS_VERSION: i32 = 70_012;
+/// Core's `BIP0031_VERSION`: peers of a higher one answer a ping.
+const BIP0031_VERSION: i32 = 60_000;
+
+/// The time for a handshake, from the first byte to `verack` (Core's `-peertimeout`).
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Core's `TIMEOUT_INTERVAL`: the time without a message, or without the answer to a ping.
+const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
+/// Core's `PING_INTERVAL`: the time from one ping to the next.
+const PING_INTERVAL: Duration = Duration::from_secs(2 * 60);
+
+/// A message to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Its name.
+    pub command: Command,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+impl Outgoing {
+    /// The message with this payload.
+    pub fn new(payload: &impl Payload) -> Self {
+        let mut bytes = Vec::with_capacity(payload.size());
+        payload.put(&mut bytes);
+        Self { command: payload.command(), payload: bytes }
+    }
+
+    /// The message of this name, without payload.
+    pub fn empty(command: Command) -> Self {
+        Self::new(&Raw(command, &[]))
+    }
+}
+
+/// What we say of ourselves on one connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ourselves {
+    /// A random number, another one for each connection, by which we notice that we connected to
+    /// ourselves.
+    pub nonce: u64,
+    /// Program and version (BIP14).
+    pub user_agent: &'static str,
+    /// Our time in seconds since 1970, when the connection was made.
+    pub time: i64,
+    /// The height of our best block.
+    pub start_height: i32,
+}
+
+/// What a peer said of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Themselves {
+    /// The version of the protocol that both speak.
+    pub version: i32,
+    /// What the peer offers.
+    pub services: Services,
+    /// Its program and version, without what is not printable.
+    pub user_agent: String,
+    /// The height of its best block when it connected.
+    pub start_height: i32,
+    /// Its time less ours, in seconds.
+    pub time_offset: i64,
+}
+
+/// Why a connection ends. Every fault ends it at once, as in Core since v24.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SessionFault {
+    /// The peer is us.
+    #[error("it is ourselves")]
+    Ourselves,
+    /// The peer speaks a version of the protocol that is too old.
+    #[error("it speaks version {0} of the protocol, which is too old")]
+    Obsolete(i32),
+    /// The peer does not serve blocks with witnesses.
+    #[error("it does not serve the blocks we need (services {0:x})")]
+    Services(u64),
+    /// The handshake takes too long.
+    #[error("the handshake took more than a minute")]
+    HandshakeTimeout,
+    /// Nothing came for twenty minutes.
+    #[error("nothing came for twenty minutes")]
+    Idle,
+    /// A ping was not answered.
+    #[error("it did not answer a ping for twenty minutes")]
+    PingTimeout,
+    /// A message came that belongs into the handshake, after it.
+    #[error("`{0}` after the handshake")]
+    AfterHandshake(Command),
+    /// A transaction, or its announcement: we said that we want none.
+    #[error("a transaction, though we said that we want none")]
+    Transaction,
+    /// A `sendcmpct` that says neither yes nor no (BIP152).
+    #[error("a `sendcmpct` that says neither yes nor no")]
+    SendCmpct,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Version,
+    Verack,
+    Ready,
+}
+
+/// The state of a connection.
+pub struct Session {
+    inbound: bool,
+    ourselves: Ourselves,
+    /// What the peer must offer.
+    needs: Services,
+    stage: Stage,
+    them: Option<Themselves>,
+    started: Duration,
+    last_received: Duration,
+    ping: Option<(Nonce, Duration)>,
+    last_ping: Duration,
+}
+
+/// What a message leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handled {
+    /// Nothing more.
+    Done,
+    /// The handshake is complete.
+    Ready,
+    /// The message is of the connection's business, not of its protocol: it is to be looked at.
+    Pass,
+}
+
+impl Session {
+    /// A connection that begins now, and our first message if we opened it.
+    pub fn new(
+        inbound: bool,
+        ourselves: Ourselves,
+        needs: Services,
+        now: Duration,
+    ) -> (Self, Option<Outgoing>) {
+        let session = Self {
+            inbound,
+            ourselves,
+            needs,
+            stage: Stage::Version,
+            them: None,
+            started: now,
+            last_received: now,
+            ping: None,
+            last_ping: now,
+        };
+        let version = (!inbound).then(|| session.version(now));
+        (session, version)
+    }
+
+    /// Our time in seconds since 1970.
+    fn unix_time(&self, now: Duration) -> i64 {
+        self.ourselves.time + now.saturating_sub(self.started).as_secs() as i64
+    }
+
+    fn version(&self, now: Duration) -> Outgoing {
+        Outgoing::new(&Version {
+            version: PROTOCOL_VERSION,
+            // We serve nothing.
+            services: Services::default(),
+            time: self.unix_time(now),
+            receiver: [0; 26],
+            nonce: self.ourselves.nonce,
+            user_agent: self.ourselves.user_agent.as_bytes(),
+            start_height: self.ourselves.start_height,
+            relay: false,
+        })
+    }
+
+    /// What the peer said of itself; `None` before it did.
+    pub fn them(&self) -> Option<&Themselves> {
+        self.them.as_ref()
+    }
+
+    /// Whether the handshake is complete.
+    pub fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
+    /// Whether we opened this connection with `nonce`, and its handshake is not complete.
+    pub fn opens_with(&self, nonce: u64) -> bool {
+        !self.inbound && !self.is_ready() && self.ourselves.nonce == nonce
+    }
+
+    /// Notes that a message came.
+    pub fn heard(&mut self, now: Duration) {
+        self.last_received = now;
+    }
+
+    /// Handles a message, and puts answers into `out`.
+    ///
+    /// # Errors
+    /// The peer is to be disconnected.
+    pub fn handle(
+        &mut self,
+        message: &Message,
+        now: Duration,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Handled, SessionFault> {
+        match (self.stage, message) {
+            (Stage::Version, Message::Version(version)) => self.greet(version, now, out),
+            (Stage::Verack, Message::Verack) => {
+                self.stage = Stage::Ready;
+                let version = self.them.as_ref().map_or(0, |them| them.version);
+                if version >= SENDHEADERS_VERSION {
+                    out.push(Outgoing::empty(Command::SENDHEADERS));
+                }
+                Ok(Handled::Ready)
+            }
+            (Stage::Ready, message) => self.handle_ready(message, out),
+            // Core ignores everything else before the handshake is complete.
+            (Stage::Verack, Message::SendCmpct(send)) if send.announce > 1 => {
+                Err(SessionFault::SendCmpct)
+            }
+            (Stage::Version | Stage::Verack, _) => Ok(Handled::Done),
+        }
+    }
+
+    fn greet(
+        &mut self,
+        version: &Version,
+        now: Duration,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Handled, SessionFault> {
+        // The other side has said what we say.
+        if self.opens_with(version.nonce) {
+            return Err(SessionFault::Ourselves);
+        }
+        if !offers(version.services, self.needs) {
+            return Err(SessionFault::Services(version.services.0));
+        }
+        if version.version < MIN_PEER_PROTO_VERSION {
+            return Err(SessionFault::Obsolete(version.version));
+        }
+        if self.inbound {
+            out.push(self.version(now));
+        }
+        let common = version.version.min(PROTOCOL_VERSION);
+        self.them = Some(Themselves {
+            version: common,
+            services: version.services,
+            user_agent: printable(version.user_agent),
+            start_height: version.start_height,
+            time_offset: version.time.saturating_sub(self.unix_time(now)),
+        });
+        if common >= WTXID_RELAY_VERSION {
+            out.push(Outgoing::empty(Command::WTXIDRELAY));
+            out.push(Outgoing::empty(Command::SENDADDRV2));
+        }
+        out.push(Outgoing::empty(Command::VERACK));
+        self.stage = Stage::Verack;
+        Ok(Handled::Done)
+    }
+
+    fn handle_ready(
+        &mut self,
+        message: &Message,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Handled, SessionFault> {
+        match message {
+            Message::WtxidRelay => Err(SessionFault::AfterHandshake(Command::WTXIDRELAY)),
+            Message::SendAddrV2 => Err(SessionFault::AfterHandshake(Command::SENDADDRV2)),
+            Message::SendCmpct(send) if send.announce > 1 => Err(SessionFault::SendCmpct),
+            Message::Tx(_) => Err(SessionFault::Transaction),
+            Message::Inv(list) if has_transactions(list) => Err(SessionFault::Transaction),
+            Message::Ping(nonce) => {
+                out.extend(nonce.map(|nonce| Outgoing::new(&nonce.pong())));
+                Ok(Handled::Done)
+            }
+            Message::Pong(nonce) => {
+                // As with Core, a pong of another number or without one says nothing.
+                self.ping.take_if(|(sent, _)| Some(*sent) == *nonce);
+                Ok(Handled::Done)
+            }
+            // We serve nothing: as Core does while it has too little work, we say that we have no
+            // headers, and nothing else.
+            Message::GetHeaders(_) => {
+                out.push(Outgoing { command: Command::HEADERS, payload: vec![0] });
+                Ok(Handled::Done)
+            }
+            Message::Version(_)
+            | Message::Verack
+            | Message::SendHeaders
+            | Message::SendCmpct(_)
+            | Message::GetAddr
+            | Message::GetData(_)
+            | Message::FeeFilter
+            | Message::Other => Ok(Handled::Done),
+            Message::Addresses(_)
+            | Message::Headers(_)
+            | Message::Inv(_)
+            | Message::NotFound(_)
+            | Message::Block(_) => Ok(Handled::Pass),
+        }
+    }
+
+    /// Pings if it is time, with this random number.
+    ///
+    /// # Errors
+    /// The peer has kept us waiting for too long.
+    pub fn tick(
+        &mut self,
+        now: Duration,
+        random: u64,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), SessionFault> {
+        if !self.is_ready() {
+            let is_late = now > self.started + HANDSHAKE_TIMEOUT;
+            return if is_late { Err(SessionFault::HandshakeTimeout) } else { Ok(()) };
+        }
+        if now > self.last_received + TIMEOUT_INTERVAL {
+            return Err(SessionFault::Idle);
+        }
+        if self.ping.is_some_and(|(_, sent)| now > sent + TIMEOUT_INTERVAL) {
+            return Err(SessionFault::PingTimeout);
+        }
+        if self.ping.is_none() && now > self.last_ping + PING_INTERVAL {
+            self.last_ping = now;
+            let nonce = Nonce(random.max(1));
+            match self.them.as_ref().is_some_and(|them| them.version > BIP0031_VERSION) {
+                true => {
+                    self.ping = Some((nonce, now));
+                    out.push(Outgoing::new(&nonce.ping()));
+                }
+                false => out.push(Outgoing::empty(Command::PING)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a peer with `services` has what we need: one that has only the last blocks will not do
+/// where all are needed.
+fn offers(services: Services, needs: Services) -> bool {
+    let limited_will_do = needs.has(Services::NETWORK_LIMITED);
+    let all = Services(needs.0 & !Services::NETWORK_LIMITED.0);
+    services.has(needs) || (limited_will_do && services.has(all.with(Services::NETWORK)))
+}
+
+/// Whether a list names transactions.
+fn has_transactions(list: &InventoryList) -> bool {
+    list.iter().any(|item| matches!(item.kind, InventoryKind::TX | InventoryKind::WTX))
+}
+
+/// The printable characters that Core leaves of a user agent (`SanitizeString`).
+fn printable(bytes: &[u8]) -> String {
+    let is_safe = |c: &char| c.is_ascii_alphanumeric() || " .,;-_/:?@()".contains(*c);
+    bytes.iter().map(|byte| char::from(*byte)).filter(is_safe).collect()
+}

@@ -1,0 +1,62 @@
+//! Connections of each type: which peers may lack services, and which are ourselves.
+
+use std::sync::Arc;
+
+use apus_chain::BlockId;
+use apus_wire::message::Services;
+
+use super::manager::{Habit, OUR_NONCE, SERVICES, World, mine, version};
+use super::regtest;
+use crate::{ConnectionType, PeerError, SessionFault};
+
+/// As in Core: what a peer offers decides what it is asked for, and not whether it may stay.
+#[test]
+fn a_named_peer_may_lack_services() {
+    let (network, genesis) = regtest();
+    let chain = mine(&network, &genesis, 400, 1);
+    let limited = Services::NETWORK_LIMITED;
+    for (services, lowest_asked) in [
+        (Services::default(), None),
+        (Services::WITNESS, None),
+        (Services::NETWORK, None),
+        (limited.with(Services::WITNESS), Some(400 - 285)),
+        (limited.with(SERVICES), Some(1)),
+    ] {
+        let mut world = World::new(0);
+        world.connect_as(ConnectionType::Manual, Habit::Version(70_016, services), &chain);
+        assert!(world.talk());
+        assert!(world.dropped.is_empty(), "{services:?}: {:?}", world.dropped);
+        assert_eq!(world.best_height(), 400, "{services:?}");
+        let best = world.tree.best_header();
+        let plan: Vec<BlockId> = world.tree.ancestors(best).take(400).collect();
+        let plan: Arc<[BlockId]> = plan.into_iter().rev().collect();
+        // One lane for each block, so that none holds up another.
+        world.manager.schedule().want(Arc::clone(&plan), (0..400).map(|at| at..at + 1));
+        assert!(world.talk());
+        let lowest = world.blocks.iter().map(|id| world.tree.node(*id).height).min();
+        assert_eq!(lowest, lowest_asked, "{services:?}");
+    }
+}
+
+/// On both sides of a connection to ourselves there is another nonce; the side that was called
+/// knows the one with which the other side opens a connection (Core's `CheckIncomingNonce`).
+#[test]
+fn a_connection_from_ourselves_is_noticed() {
+    let (network, genesis) = regtest();
+    let chain = mine(&network, &genesis, 20, 1);
+    for (opening, nonce, is_noticed) in [
+        (Habit::Silent, OUR_NONCE, true),
+        (Habit::Silent, OUR_NONCE + 1, false),
+        // Nobody learns from us which connections we have made, as with Core.
+        (Habit::Honest, OUR_NONCE, false),
+    ] {
+        let mut world = World::new(0);
+        world.connect(opening.clone(), &chain);
+        assert!(world.talk());
+        let caller = world.connect_as(ConnectionType::Inbound, Habit::Silent, &chain);
+        world.receive(caller, &version(70_016, SERVICES, nonce));
+        let dropped = world.dropped.get(&caller);
+        let expected = is_noticed.then_some(PeerError::Session(SessionFault::Ourselves));
+        assert_eq!(dropped, expected.as_ref(), "{opening:?}, {nonce}");
+    }
+}

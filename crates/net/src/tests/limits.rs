@@ -1,0 +1,131 @@
+//! What a schedule bears: words that come too late, blocks that nobody has, and blocks that are
+//! larger than was reckoned with.
+
+use std::collections::HashSet;
+use std::iter::once;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_chain::{BlockId, Tree};
+
+use super::{headers_on, regtest, tree_of};
+use crate::{Arrival, Has, Limits, PeerId, Schedule};
+
+const PEER: PeerId = PeerId(1);
+const OTHER: PeerId = PeerId(2);
+
+/// A schedule with room for so many bytes and [`PEER`], who has a chain of so many blocks.
+fn schedule(count: u32, bytes_max: u64) -> (Schedule, Tree, Arc<[BlockId]>) {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, count, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let plan: Arc<[BlockId]> =
+        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
+    let block_interval = Duration::from_secs(600);
+    let mut schedule = Schedule::new(Limits { bytes_max, block_interval });
+    schedule.set_peer(PEER, has(&plan));
+    (schedule, tree, plan)
+}
+
+/// All of the plan.
+fn has(plan: &[BlockId]) -> Has {
+    Has { best: plan[plan.len() - 1], is_limited: false }
+}
+
+/// What is asked of whom, in the order of the plan.
+fn requests(schedule: &mut Schedule, tree: &Tree) -> Vec<(PeerId, Vec<BlockId>)> {
+    schedule.requests(tree, Duration::ZERO)
+}
+
+#[test]
+fn words_of_lanes_that_are_gone_do_no_harm() {
+    let (mut schedule, tree, plan) = schedule(10, 1 << 30);
+    schedule.want(Arc::clone(&plan), [0..5, 5..10]);
+    schedule.read(1);
+    assert_eq!(requests(&mut schedule, &tree).len(), 1);
+    assert_eq!(schedule.arrived(PEER, plan[7], 100, Duration::ZERO), Arrival::Wanted);
+    schedule.want(plan[..8].into(), once(0..8));
+    assert_eq!(schedule.waiting_bytes(), 0);
+    // Of the second lane, which there is no more, and of one that there never was.
+    schedule.read(1);
+    schedule.taken(1, plan[7]);
+    schedule.read(99);
+    schedule.taken(99, plan[3]);
+    assert!(!schedule.is_done());
+    assert_eq!(requests(&mut schedule, &tree), [(PEER, plan[..8].to_vec())], "none is taken");
+    for block in &plan[..8] {
+        assert_eq!(schedule.arrived(PEER, *block, 100, Duration::ZERO), Arrival::Wanted);
+        schedule.taken(0, *block);
+    }
+    assert!(schedule.is_done());
+    assert_eq!(schedule.waiting_bytes(), 0);
+    schedule.read(0);
+    schedule.taken(0, plan[3]);
+    assert!(schedule.is_done() && schedule.missing(&tree).is_none());
+}
+
+#[test]
+fn a_block_that_nobody_has_is_asked_of_each_peer_once() {
+    let (mut schedule, tree, plan) = schedule(5, 1 << 30);
+    schedule.want(Arc::clone(&plan), once(0..5));
+    schedule.read(0);
+    assert_eq!(requests(&mut schedule, &tree), [(PEER, plan.to_vec())]);
+    let lacking = plan[2];
+    schedule.refused_by(PEER, lacking);
+    for _ in 0..3 {
+        assert_eq!(requests(&mut schedule, &tree), []);
+        // It has said so, and is asked no more; others do not count either.
+        schedule.refused_by(PEER, lacking);
+        schedule.refused_by(OTHER, lacking);
+    }
+    assert_eq!(schedule.missing(&tree), None, "nobody waits for it yet");
+    for block in [plan[0], plan[1]] {
+        schedule.arrived(PEER, block, 100, Duration::ZERO);
+        schedule.taken(0, block);
+    }
+    assert_eq!(schedule.missing(&tree), Some(lacking));
+    schedule.set_peer(OTHER, has(&plan));
+    assert_eq!(schedule.missing(&tree), None, "another may have it");
+    assert_eq!(requests(&mut schedule, &tree), [(OTHER, vec![lacking])]);
+    assert_eq!(schedule.missing(&tree), None, "it is on its way");
+    schedule.refused_by(OTHER, lacking);
+    assert_eq!(requests(&mut schedule, &tree), []);
+    assert_eq!(schedule.missing(&tree), Some(lacking));
+    // Whoever connects anew is asked anew.
+    schedule.remove_peer(PEER);
+    schedule.set_peer(PEER, has(&plan));
+    let asked = requests(&mut schedule, &tree);
+    assert_eq!(asked.iter().filter(|(_, blocks)| blocks.contains(&lacking)).count(), 1);
+}
+
+/// Blocks come the first one last, and each has many times the size that was reckoned with.
+#[test]
+fn what_has_no_room_is_thrown_away_and_asked_for_again() {
+    const BYTES_MAX: u64 = 40_000_000;
+    const SIZE: u64 = 30_000_000;
+    let (mut schedule, tree, plan) = schedule(50, BYTES_MAX);
+    schedule.want(Arc::clone(&plan), once(0..plan.len()));
+    schedule.read(0);
+    let (mut here, mut thrown, mut next) = (HashSet::new(), 0, 0);
+    for second in 0..200 {
+        let now = Duration::from_secs(second);
+        let asked: Vec<BlockId> =
+            schedule.requests(&tree, now).into_iter().flat_map(|(_, blocks)| blocks).collect();
+        for block in asked.into_iter().rev() {
+            match schedule.arrived(PEER, block, SIZE, now) {
+                Arrival::Wanted => assert!(here.insert(block), "nothing is kept twice"),
+                Arrival::Late => thrown += 1,
+                Arrival::NotAsked => panic!("it was asked for"),
+            }
+            let waiting = schedule.waiting_bytes();
+            assert!(waiting <= 2 * BYTES_MAX + SIZE, "{waiting} bytes wait");
+        }
+        while plan.get(next).is_some_and(|block| here.contains(block)) {
+            schedule.taken(0, plan[next]);
+            next += 1;
+        }
+    }
+    assert!(schedule.is_done(), "{next} of {} blocks were taken", plan.len());
+    assert!(thrown > 0, "there was room for all");
+    assert_eq!(schedule.waiting_bytes(), 0);
+}

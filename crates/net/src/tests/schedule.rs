@@ -1,0 +1,330 @@
+//! Random swarms of peers, some of which stall, die, crawl, lie or lack blocks: whatever they do,
+//! every block arrives, memory stays within its bound, and nobody who serves well is dropped.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter::once;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_chain::{BlockId, Tree};
+use apus_testchain::Rng;
+
+use super::{headers_on, regtest, tree_of};
+use crate::{Arrival, Fault, Has, Limits, PeerId, Schedule};
+
+const STEP: Duration = Duration::from_millis(20);
+const BYTES_MAX: u64 = 20_000_000;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Nature {
+    Good,
+    /// A twentieth as fast as the others.
+    Slow,
+    /// Sends nothing more after so many blocks.
+    Stalls(u32),
+    /// Goes away after so many blocks.
+    Dies(u32),
+    /// Sends other bytes than those asked for.
+    Corrupt,
+    /// Says that it does not have what it is asked for.
+    Lacks,
+    /// Is on another branch.
+    Fork,
+    /// Has the last blocks only.
+    Limited,
+}
+
+struct Peer {
+    nature: Nature,
+    speed: u64,
+    asked: Vec<BlockId>,
+    /// Bytes sent of the first block asked for.
+    sent: u64,
+    /// Bytes sent of all blocks.
+    all_sent: u64,
+    blocks: u32,
+}
+
+struct Swarm {
+    rng: Rng,
+    tree: Tree,
+    plan: Arc<[BlockId]>,
+    sizes: HashMap<BlockId, u64>,
+    schedule: Schedule,
+    peers: BTreeMap<PeerId, Peer>,
+    now: Duration,
+    next_peer: u64,
+    here: HashSet<BlockId>,
+    dropped: Vec<(Nature, Fault)>,
+    most_waiting: u64,
+}
+
+fn lanes(rng: &mut Rng, blocks: usize) -> Vec<Range<usize>> {
+    let count = [1, 1, 2, 5][rng.below(4) as usize];
+    let mut ends: Vec<usize> = (0..count - 1).map(|_| rng.below(blocks as u64) as usize).collect();
+    ends.extend([0, blocks]);
+    ends.sort_unstable();
+    ends.windows(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+impl Swarm {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 1);
+        let (_, genesis) = regtest();
+        let count = rng.between(20, 400) as u32;
+        let main = headers_on(&genesis, count, 1);
+        let fork_at = rng.below(u64::from(count)) as usize;
+        let fork = match fork_at {
+            0 => headers_on(&genesis, 5, 2),
+            at => headers_on(&main[at - 1], 5, 2),
+        };
+        let tree = tree_of(&[main.clone(), fork]);
+        let plan: Arc<[BlockId]> =
+            main.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
+        let typical = [300, 50_000, 1_500_000][rng.below(3) as usize];
+        let sizes = plan.iter().map(|id| (*id, rng.between(typical / 2, typical * 2))).collect();
+        let limits = Limits { bytes_max: BYTES_MAX, block_interval: Duration::from_secs(600) };
+        let mut schedule = Schedule::new(limits);
+        schedule.want(Arc::clone(&plan), lanes(&mut rng, plan.len()));
+        Self {
+            rng,
+            tree,
+            plan,
+            sizes,
+            schedule,
+            peers: BTreeMap::new(),
+            now: Duration::ZERO,
+            next_peer: 0,
+            here: HashSet::new(),
+            dropped: Vec::new(),
+            most_waiting: 0,
+        }
+    }
+
+    fn connect(&mut self, nature: Nature) {
+        let id = PeerId(self.next_peer);
+        self.next_peer += 1;
+        let usual = self.rng.between(2_000_000, 8_000_000);
+        let speed = if nature == Nature::Slow { usual / 100 } else { usual };
+        let best = match nature {
+            Nature::Fork => self.tree.ids().last().unwrap(),
+            _ => self.plan[self.plan.len() - 1],
+        };
+        self.schedule.set_peer(id, Has { best, is_limited: nature == Nature::Limited });
+        let peer = Peer { nature, speed, asked: Vec::new(), sent: 0, all_sent: 0, blocks: 0 };
+        self.peers.insert(id, peer);
+    }
+
+    fn disconnect(&mut self, id: PeerId) {
+        self.schedule.remove_peer(id);
+        self.peers.remove(&id);
+    }
+
+    /// A step of time.
+    fn step(&mut self, lanes: &[Range<usize>], taken: &mut [usize]) {
+        self.now += STEP;
+        for (id, blocks) in self.schedule.requests(&self.tree, self.now) {
+            self.peers.get_mut(&id).unwrap().asked.extend(blocks);
+        }
+        for id in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.send(id);
+        }
+        self.most_waiting = self.most_waiting.max(self.schedule.waiting_bytes());
+        for (id, fault) in self.schedule.tick(&self.tree, self.now) {
+            self.dropped.push((self.peers[&id].nature, fault));
+            self.disconnect(id);
+            // There are always others to connect to.
+            self.connect(Nature::Good);
+        }
+        for (number, lane) in lanes.iter().enumerate() {
+            self.schedule.read(number);
+            // Up to three blocks of each lane in a step.
+            for _ in 0..self.rng.below(4) {
+                let Some(block) = self.plan[lane.clone()].get(taken[number]).copied() else {
+                    break;
+                };
+                if !self.here.contains(&block) {
+                    break;
+                }
+                self.schedule.taken(number, block);
+                taken[number] += 1;
+            }
+        }
+    }
+
+    /// Has a peer send for a step.
+    fn send(&mut self, id: PeerId) {
+        let peer = self.peers.get_mut(&id).unwrap();
+        let bytes = peer.speed * STEP.as_millis() as u64 / 1000;
+        peer.sent += bytes;
+        let is_silent = matches!(peer.nature, Nature::Stalls(after) if peer.blocks >= after);
+        if !peer.asked.is_empty() && !is_silent {
+            peer.all_sent += bytes;
+            self.schedule.heard(id, peer.all_sent, self.now);
+        }
+        loop {
+            let Some(peer) = self.peers.get_mut(&id) else { return };
+            let Some(block) = peer.asked.first().copied() else {
+                peer.sent = 0;
+                return;
+            };
+            let size = self.sizes[&block];
+            match peer.nature {
+                Nature::Stalls(after) if peer.blocks >= after => return,
+                Nature::Dies(after) if peer.blocks >= after => return self.disconnect(id),
+                _ if peer.sent < size => return,
+                _ => {}
+            }
+            peer.sent -= size;
+            peer.blocks += 1;
+            peer.asked.remove(0);
+            match peer.nature {
+                Nature::Lacks => self.schedule.refused(id, block),
+                Nature::Corrupt => {
+                    let arrival = self.schedule.arrived(id, block, size, self.now);
+                    assert_eq!(arrival, Arrival::Wanted);
+                    self.schedule.refused(id, block);
+                    self.disconnect(id);
+                }
+                _ => {
+                    let arrival = self.schedule.arrived(id, block, size, self.now);
+                    assert_eq!(arrival, Arrival::Wanted, "asked of one at a time");
+                    assert!(self.here.insert(block), "nothing comes twice");
+                }
+            }
+        }
+    }
+}
+
+fn nature(rng: &mut Rng) -> Nature {
+    let after = rng.below(30) as u32;
+    let all = [
+        Nature::Good,
+        Nature::Good,
+        Nature::Slow,
+        Nature::Stalls(after),
+        Nature::Dies(after),
+        Nature::Corrupt,
+        Nature::Lacks,
+        Nature::Fork,
+        Nature::Limited,
+    ];
+    all[rng.below(all.len() as u64) as usize]
+}
+
+fn run(seed: u64) -> Swarm {
+    let mut rng = Rng::new(seed, 2);
+    let mut swarm = Swarm::new(seed);
+    let lanes = lanes(&mut Rng::new(seed, 3), swarm.plan.len());
+    swarm.schedule.want(Arc::clone(&swarm.plan), lanes.clone());
+    for _ in 0..rng.between(0, 6) {
+        let nature = nature(&mut rng);
+        swarm.connect(nature);
+    }
+    swarm.connect(Nature::Good);
+    let mut taken = vec![0; lanes.len()];
+    while !swarm.schedule.is_done() {
+        swarm.step(&lanes, &mut taken);
+        let state = format!("{seed}: {taken:?} of {lanes:?}, dropped {:?}", swarm.dropped);
+        assert!(swarm.now < Duration::from_secs(4 * 3600), "{state}");
+    }
+    swarm
+}
+
+#[test]
+fn a_thousand_swarms_deliver_every_block() {
+    let mut dropped: HashMap<String, u32> = HashMap::new();
+    for seed in 0..1000 {
+        let swarm = run(seed);
+        assert_eq!(swarm.here.len(), swarm.plan.len());
+        // What is in flight was counted at the average size, not at its own.
+        assert!(swarm.most_waiting <= 2 * BYTES_MAX, "{seed}: {}", swarm.most_waiting);
+        for (nature, fault) in &swarm.dropped {
+            let is_right = match nature {
+                Nature::Good | Nature::Fork | Nature::Limited => false,
+                Nature::Slow => true,
+                Nature::Stalls(_) => matches!(fault, Fault::Stalling | Fault::BlockTimeout),
+                Nature::Lacks => *fault == Fault::Refuses,
+                Nature::Dies(_) | Nature::Corrupt => false,
+            };
+            assert!(is_right, "{seed}: {nature:?} was dropped for {fault:?}");
+            *dropped.entry(format!("{fault:?}").split(' ').next().unwrap().into()).or_default() +=
+                1;
+        }
+    }
+    // Each kind of fault was met.
+    assert!(dropped.len() >= 2, "{dropped:?}");
+}
+
+/// One peer alone is never dropped for stalling: there is nobody else to ask.
+#[test]
+fn a_lone_peer_may_take_its_time() {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, 10, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let plan: Arc<[BlockId]> =
+        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
+    let interval = Duration::from_secs(600);
+    let mut schedule = Schedule::new(Limits { bytes_max: 1000, block_interval: interval });
+    schedule.want(Arc::clone(&plan), once(0..10));
+    let (peer, has) = (PeerId(1), Has { best: plan[9], is_limited: false });
+    schedule.set_peer(peer, has);
+    schedule.read(0);
+    // Memory is too small even for one block: the first is asked for all the same.
+    assert_eq!(schedule.requests(&tree, Duration::ZERO), [(peer, vec![plan[0]])]);
+    assert!(schedule.tick(&tree, Duration::from_secs(599)).is_empty());
+    assert_eq!(schedule.tick(&tree, Duration::from_secs(601)), [(peer, Fault::BlockTimeout)]);
+}
+
+#[test]
+fn a_block_that_was_not_asked_for_is_noticed() {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, 10, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let plan: Arc<[BlockId]> =
+        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
+    let interval = Duration::from_secs(600);
+    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
+    schedule.want(Arc::clone(&plan), once(0..5));
+    let (first, second) = (PeerId(1), PeerId(2));
+    let has = Has { best: plan[9], is_limited: false };
+    schedule.set_peer(first, has);
+    assert_eq!(schedule.requests(&tree, Duration::ZERO).len(), 1);
+    let now = Duration::from_secs(1);
+    assert_eq!(schedule.arrived(first, plan[7], 100, now), Arrival::NotAsked);
+    assert_eq!(schedule.arrived(second, plan[0], 100, now), Arrival::NotAsked);
+    assert_eq!(schedule.arrived(first, plan[0], 100, now), Arrival::Wanted);
+    assert_eq!(schedule.arrived(first, plan[0], 100, now), Arrival::NotAsked);
+    // What is on its way when others are wanted is no fault.
+    schedule.want(plan, []);
+    let fresh = tree.ids().nth(2).unwrap();
+    assert_eq!(schedule.arrived(first, fresh, 100, now), Arrival::Late);
+}
+
+/// At the end, where nothing else is wanted, a peer may be slow, but not silent.
+#[test]
+fn a_slow_line_is_no_stall() {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, 1, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let block = tree.find(&chain[0].hash()).unwrap();
+    let interval = Duration::from_secs(600);
+    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
+    schedule.want(Arc::new([block]), once(0..1));
+    for id in [1, 2] {
+        schedule.set_peer(PeerId(id), Has { best: block, is_limited: false });
+    }
+    schedule.read(0);
+    let asked = schedule.requests(&tree, Duration::ZERO);
+    let [(peer, _)] = asked[..] else { panic!("{asked:?}") };
+    for second in 1..=60 {
+        let now = Duration::from_secs(second);
+        schedule.heard(peer, second * 20_000, now);
+        assert_eq!(schedule.tick(&tree, now), [], "after {second} s");
+    }
+    // A few bytes are no progress.
+    schedule.heard(peer, 60 * 20_000 + 100, Duration::from_secs(62));
+    assert_eq!(schedule.tick(&tree, Duration::from_secs(62)), []);
+    assert_eq!(schedule.tick(&tree, Duration::from_secs(63)), [(peer, Fault::Stalling)]);
+}

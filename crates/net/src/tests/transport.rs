@@ -1,0 +1,231 @@
+use std::io::{self, Cursor, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use apus_wire::message::{
+    Command, ENVELOPE_BYTES, MessageError, Nonce, PAYLOAD_BYTES_MAX, Raw, encode,
+};
+
+use crate::{Reader, Transport, TransportError, Writer, initiate, respond};
+
+const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
+
+/// Reads a message.
+type ReadFn = Box<dyn FnMut(&mut Vec<u8>) -> Result<(Command, Vec<u8>), TransportError>>;
+
+/// Both sides of a connection, after the transport was agreed on.
+struct Sides {
+    ours: (Reader<UnixStream>, Writer, UnixStream),
+    theirs: (ReadFn, Writer),
+    to_us: UnixStream,
+    transport: Transport,
+}
+
+fn connect(transport: Transport, accept_v2: bool) -> Result<Sides, TransportError> {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let to_us = theirs.try_clone().unwrap();
+    let responder = thread::spawn(move || {
+        let mut to = theirs.try_clone().unwrap();
+        respond(MAGIC, accept_v2, theirs, &mut to)
+    });
+    let mut to_them = ours.try_clone().unwrap();
+    let (reader, mut writer) = initiate(transport, MAGIC, ours, &mut to_them)?;
+    if transport == Transport::V1 {
+        // The responder knows v1 by the first message.
+        send(&mut writer, &mut to_them, Command::VERSION, &[1, 2, 3]);
+    }
+    let (mut their_reader, their_writer) = responder.join().unwrap()?;
+    let read = move |buffer: &mut Vec<u8>| {
+        let (command, range) = their_reader.read(buffer)?;
+        Ok((command, buffer[range].to_vec()))
+    };
+    let transport = their_writer.transport();
+    let ours = (reader, writer, to_them);
+    Ok(Sides { ours, theirs: (Box::new(read), their_writer), to_us, transport })
+}
+
+fn send(writer: &mut Writer, to: &mut impl Write, command: Command, payload: &[u8]) {
+    let mut bytes = Vec::new();
+    writer.encode(&Raw(command, payload), &mut bytes);
+    to.write_all(&bytes).unwrap();
+}
+
+#[test]
+fn both_transports_carry_messages_both_ways() {
+    for transport in [Transport::V1, Transport::V2] {
+        let mut sides = connect(transport, true).unwrap();
+        assert_eq!(sides.transport, transport);
+        assert_eq!(sides.ours.1.transport(), transport);
+        let mut buffer = Vec::new();
+        if transport == Transport::V1 {
+            assert_eq!((sides.theirs.0)(&mut buffer).unwrap(), (Command::VERSION, vec![1, 2, 3]));
+        }
+        // Longer than a socket's buffer, with a name that v2 has no short form of, and empty.
+        let long = vec![7; 1_000_000];
+        for (command, payload) in [
+            (Command::BLOCK, &long[..]),
+            (Command::SENDHEADERS, &[][..]),
+            (Command::new("twelve_bytes"), &[1, 2][..]),
+        ] {
+            let (reader, writer, to) = &mut sides.ours;
+            let (their_read, their_writer) = &mut sides.theirs;
+            let got = thread::scope(|scope| {
+                scope.spawn(|| send(writer, to, command, payload));
+                their_read(&mut buffer).unwrap()
+            });
+            assert_eq!(got, (command, payload.to_vec()));
+            let to_us = &mut sides.to_us;
+            thread::scope(|scope| {
+                scope.spawn(|| send(their_writer, to_us, command, payload));
+                let (name, range) = reader.read(&mut buffer).unwrap();
+                assert_eq!((name, &buffer[range]), (command, payload));
+            });
+        }
+    }
+}
+
+/// A peer that speaks v1 alone closes the connection when it reads our key.
+#[test]
+fn a_peer_without_v2_is_noticed() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let peer = thread::spawn(move || {
+        let mut start = [0; ENVELOPE_BYTES];
+        theirs.read_exact(&mut start).unwrap();
+        assert_ne!(start[..4], MAGIC);
+    });
+    let mut to = ours.try_clone().unwrap();
+    let error = initiate(Transport::V2, MAGIC, ours, &mut to).err().unwrap();
+    assert!(matches!(error, TransportError::Io(_)), "{error}");
+    peer.join().unwrap();
+}
+
+#[test]
+fn one_who_does_not_take_v2_reads_a_key_as_a_wrong_message() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.write_all(&[9; 64]).unwrap();
+    let mut to = theirs.try_clone().unwrap();
+    let (mut reader, writer) = respond(MAGIC, false, theirs, &mut to).unwrap();
+    assert_eq!(writer.transport(), Transport::V1);
+    let error = reader.read(&mut Vec::new()).unwrap_err();
+    assert!(matches!(error, TransportError::Message(MessageError::Magic)), "{error}");
+}
+
+fn read_v1(bytes: &[u8]) -> Result<(Command, Vec<u8>), TransportError> {
+    let (mut reader, _) = initiate(Transport::V1, MAGIC, Cursor::new(bytes), &mut io::sink())?;
+    let mut buffer = Vec::new();
+    let (command, range) = reader.read(&mut buffer)?;
+    Ok((command, buffer[range].to_vec()))
+}
+
+#[test]
+fn wrong_bytes_are_no_message_of_v1() {
+    let mut good = Vec::new();
+    encode(&Nonce(5).ping(), MAGIC, &mut good);
+    assert_eq!(read_v1(&good).unwrap(), (Command::PING, 5u64.to_le_bytes().to_vec()));
+    for end in 0..good.len() {
+        assert!(matches!(read_v1(&good[..end]), Err(TransportError::Io(_))), "{end}");
+    }
+    for at in (0..good.len()).filter(|at| !(4..16).contains(at)) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x40;
+        assert!(read_v1(&bytes).is_err(), "{at}");
+    }
+}
+
+/// As in Core, which drops the message and keeps the peer.
+#[test]
+fn wrong_checksums_and_names_cost_the_message_alone() {
+    let message = |payload: &[u8]| {
+        let mut bytes = Vec::new();
+        encode(&Raw(Command::INV, payload), MAGIC, &mut bytes);
+        bytes
+    };
+    let mut checksum = message(&[1, 2, 3]);
+    checksum[20] ^= 1;
+    let [mut noise, mut gap] = [message(&[4]), message(&[])];
+    noise[4] = 0xff;
+    gap[15] = b'x';
+    let bytes = [checksum, noise, gap, message(&[7])].concat();
+    assert_eq!(read_v1(&bytes).unwrap(), (Command::INV, vec![7]));
+}
+
+/// As in Core.
+#[test]
+fn unknown_names_of_v2_cost_the_message_alone() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let peer = thread::spawn(move || {
+        let mut to = theirs.try_clone().unwrap();
+        let role = bip324::Role::Responder;
+        let (_, mut cipher, _) =
+            bip324::io::handshake(MAGIC, role, None, None, &theirs, &mut to).unwrap();
+        // A number without a name, none at all, a name that is not printable, and one cut off.
+        for contents in [&[200, 1, 2][..], &[], &[&[0, 1][..], &[0; 11]].concat(), &[0, b'x']] {
+            let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(contents.len())];
+            let kind = bip324::PacketType::Genuine;
+            cipher.encrypt(contents, &mut packet, kind, None).unwrap();
+            to.write_all(&packet).unwrap();
+        }
+        let last = [18, 5, 0, 0, 0, 0, 0, 0, 0];
+        let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(last.len())];
+        cipher.encrypt(&last, &mut packet, bip324::PacketType::Genuine, None).unwrap();
+        to.write_all(&packet).unwrap();
+    });
+    let mut to = ours.try_clone().unwrap();
+    let (mut reader, _) = initiate(Transport::V2, MAGIC, ours, &mut to).unwrap();
+    let mut buffer = Vec::new();
+    let (command, range) = reader.read(&mut buffer).unwrap();
+    assert_eq!((command, &buffer[range]), (Command::PING, &5u64.to_le_bytes()[..]));
+    peer.join().unwrap();
+}
+
+/// Memory is taken for what comes, not for what a length says.
+#[test]
+fn a_length_alone_costs_no_memory() {
+    let mut head = Vec::new();
+    encode(&Raw(Command::BLOCK, &[]), MAGIC, &mut head);
+    head[16..20].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32).to_le_bytes());
+    assert!(matches!(read_v1(&head), Err(TransportError::Io(_))));
+    head[16..20].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32 + 1).to_le_bytes());
+    let error = read_v1(&head).unwrap_err();
+    assert!(matches!(error, TransportError::Message(MessageError::TooLong(_))), "{error}");
+}
+
+/// Whatever a peer sends in place of a v2 handshake, it ends with an error.
+#[test]
+fn garbage_in_a_handshake_ends_it() {
+    for (name, bytes) in [
+        ("nothing", Vec::new()),
+        ("half a key", vec![1; 32]),
+        ("a key and no end of garbage", vec![1; 64 + 4095 + 16]),
+        ("much more", vec![2; 100_000]),
+        ("v1", {
+            let mut bytes = Vec::new();
+            encode(&Raw(Command::VERSION, &[0; 100]), MAGIC, &mut bytes);
+            bytes
+        }),
+    ] {
+        let from = Cursor::new(bytes);
+        assert!(initiate(Transport::V2, MAGIC, from, &mut io::sink()).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_packet_that_was_changed_is_refused() {
+    for at in [0, 3, 10, 30] {
+        let mut sides = connect(Transport::V2, true).unwrap();
+        let mut bytes = Vec::new();
+        sides.theirs.1.encode(&Raw(Command::BLOCK, &[5; 40]), &mut bytes);
+        bytes[at] ^= 1;
+        // Enough to read whatever the length has become, and the end.
+        bytes.extend_from_slice(&[0; 70_000]);
+        let mut to_us = sides.to_us;
+        let reader = &mut sides.ours.0;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _ = to_us.write_all(&bytes);
+                let _ = to_us.shutdown(std::net::Shutdown::Both);
+            });
+            assert!(reader.read(&mut Vec::new()).is_err(), "{at}");
+        });
+    }
+}

@@ -1,0 +1,254 @@
+//! From a stream of bytes to messages and back: the v1 transport, which is plain, and the v2
+//! transport (BIP324), which is encrypted.
+
+use std::io::{self, Read, Write};
+use std::ops::Range;
+
+use apus_wire::message::{
+    Command, ENVELOPE_BYTES, Envelope, MessageError, PAYLOAD_BYTES_MAX, Payload, encode,
+    encode_contents, split_contents,
+};
+use bip324::io::{ProtocolError, ProtocolSessionReader};
+use bip324::{InboundCipher, OutboundCipher, PacketType, Role};
+
+/// Bytes by which the responder knows a v1 peer: the magic and the name of its first message.
+const V1_PREFIX_BYTES: usize = 16;
+/// The most bytes of garbage in a v2 handshake (BIP324).
+const GARBAGE_BYTES_MAX: u16 = 4095;
+/// Bytes that a v2 packet has besides its contents: header, and the tag that authenticates them.
+const PACKET_OVERHEAD: usize = 1 + 16;
+/// The most bytes of a v2 packet: a message with the long form of its name.
+const PACKET_BYTES_MAX: usize = 13 + PAYLOAD_BYTES_MAX + PACKET_OVERHEAD;
+
+/// Which transport a connection has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// The plain one.
+    V1,
+    /// The encrypted one (BIP324).
+    V2,
+}
+
+/// Why no message can be read, or no transport be agreed on.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// The connection is closed or broken.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The bytes are no message.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The peer does not speak v2, or not as BIP324 has it.
+    #[error("v2 transport: {0}")]
+    V2(String),
+}
+
+impl From<ProtocolError> for TransportError {
+    fn from(error: ProtocolError) -> Self {
+        match error {
+            ProtocolError::Io(error, _) => Self::Io(error),
+            ProtocolError::Internal(error) => Self::V2(error.to_string()),
+        }
+    }
+}
+
+/// A stream of which some bytes were read already.
+pub type Unread<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+
+/// The receiving half of a connection.
+pub enum Reader<R> {
+    /// Of the plain transport.
+    V1 {
+        /// Where the bytes come from.
+        from: R,
+        /// The network's magic bytes.
+        magic: [u8; 4],
+    },
+    /// Of the encrypted transport.
+    V2 {
+        /// Where the bytes come from, those first that the handshake read too many.
+        from: ProtocolSessionReader<R>,
+        /// What decrypts them.
+        cipher: Box<InboundCipher>,
+    },
+}
+
+/// The sending half of a connection.
+pub struct Writer {
+    mode: WriteMode,
+    contents: Vec<u8>,
+}
+
+enum WriteMode {
+    V1 { magic: [u8; 4] },
+    V2 { cipher: Box<OutboundCipher> },
+}
+
+/// Begins a connection that we opened, with v2 if `transport` says so.
+///
+/// # Errors
+/// The connection is closed or broken, or the peer does not speak v2. A peer that speaks v1 alone
+/// closes the connection, and is to be tried again with v1.
+pub fn initiate<R: Read>(
+    transport: Transport,
+    magic: [u8; 4],
+    from: R,
+    to: &mut impl Write,
+) -> Result<(Reader<R>, Writer), TransportError> {
+    match transport {
+        Transport::V1 => Ok(plain(magic, from)),
+        Transport::V2 => encrypted(magic, Role::Initiator, from, to),
+    }
+}
+
+/// Begins a connection that the peer opened, with the transport that it speaks.
+///
+/// # Errors
+/// As for [`initiate`].
+pub fn respond<R: Read>(
+    magic: [u8; 4],
+    accept_v2: bool,
+    mut from: R,
+    to: &mut impl Write,
+) -> Result<(Reader<Unread<R>>, Writer), TransportError> {
+    let mut v1 = [0; V1_PREFIX_BYTES];
+    v1[..4].copy_from_slice(&magic);
+    v1[4..].copy_from_slice(&Command::VERSION.padded());
+    // As few bytes are awaited as tell the transports apart: a v2 peer may send no more than its
+    // key before it hears of us.
+    let mut prefix = Vec::with_capacity(V1_PREFIX_BYTES);
+    while prefix.len() < V1_PREFIX_BYTES && v1.starts_with(&prefix) {
+        let mut byte = [0];
+        from.read_exact(&mut byte)?;
+        prefix.push(byte[0]);
+    }
+    let is_v1 = prefix == v1;
+    let from = io::Cursor::new(prefix).chain(from);
+    if is_v1 || !accept_v2 {
+        return Ok(plain(magic, from));
+    }
+    encrypted(magic, Role::Responder, from, to)
+}
+
+fn plain<R>(magic: [u8; 4], from: R) -> (Reader<R>, Writer) {
+    (Reader::V1 { from, magic }, Writer { mode: WriteMode::V1 { magic }, contents: Vec::new() })
+}
+
+fn encrypted<R: Read>(
+    magic: [u8; 4],
+    role: Role,
+    from: R,
+    to: &mut impl Write,
+) -> Result<(Reader<R>, Writer), TransportError> {
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let len = u16::from_le_bytes(random) % (GARBAGE_BYTES_MAX + 1);
+    let mut garbage = vec![0; usize::from(len)];
+    getrandom::fill(&mut garbage).map_err(|error| io::Error::other(error.to_string()))?;
+    let (inbound, outbound, from) =
+        bip324::io::handshake(magic, role, Some(garbage), None, from, to)?;
+    let reader = Reader::V2 { from, cipher: Box::new(inbound) };
+    let mode = WriteMode::V2 { cipher: Box::new(outbound) };
+    Ok((reader, Writer { mode, contents: Vec::new() }))
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the next message into `buffer`, whose content is replaced. Returns its name, and which
+    /// part of the buffer is the payload. Memory is used for what has come, not for what a length
+    /// promises. As in Core, a message of a wrong checksum or a name that is none is passed over.
+    /// Of the v1 transport, the checksum of a block is not compared.
+    ///
+    /// # Errors
+    /// The connection is closed or broken, or the bytes are no message. Nothing more can be read
+    /// then.
+    pub fn read(
+        &mut self,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(Command, Range<usize>), TransportError> {
+        loop {
+            let read = match self {
+                Self::V1 { from, magic } => read_v1(from, *magic, buffer)?,
+                Self::V2 { from, cipher } => read_v2(from, cipher, buffer)?,
+            };
+            match read {
+                Ok(message) => return Ok(message),
+                Err(error) => tracing::debug!(target: "net", %error, "a message is ignored"),
+            }
+        }
+    }
+}
+
+/// A message, or why it is to be passed over.
+type Framed = Result<(Command, Range<usize>), MessageError>;
+
+fn read_v1(
+    from: &mut impl Read,
+    magic: [u8; 4],
+    buffer: &mut Vec<u8>,
+) -> Result<Framed, TransportError> {
+    let mut head = [0; ENVELOPE_BYTES];
+    from.read_exact(&mut head)?;
+    let envelope = Envelope::parse(&head, magic)?;
+    read_into(from, envelope.len, buffer)?;
+    Ok(envelope.check(buffer).map(|command| (command, 0..buffer.len())))
+}
+
+fn read_v2(
+    from: &mut impl Read,
+    cipher: &mut InboundCipher,
+    buffer: &mut Vec<u8>,
+) -> Result<Framed, TransportError> {
+    loop {
+        let mut len = [0; 3];
+        from.read_exact(&mut len)?;
+        let len = cipher.decrypt_packet_len(len);
+        if len > PACKET_BYTES_MAX {
+            return Err(MessageError::TooLong(len as u32).into());
+        }
+        read_into(from, len, buffer)?;
+        let decrypted = cipher.decrypt_in_place(buffer, None);
+        let (kind, plain) = decrypted.map_err(|error| TransportError::V2(error.to_string()))?;
+        if kind == PacketType::Genuine {
+            // The first byte is the packet's header.
+            let split = split_contents(&plain[1..]);
+            return Ok(split.map(|(command, start)| (command, 1 + start..plain.len())));
+        }
+    }
+}
+
+/// Reads exactly `len` bytes into `buffer`, whose content is replaced.
+fn read_into(from: &mut impl Read, len: usize, buffer: &mut Vec<u8>) -> io::Result<()> {
+    buffer.clear();
+    buffer.reserve_exact(len);
+    match from.take(len as u64).read_to_end(buffer)? {
+        read if read == len => Ok(()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+impl Writer {
+    /// Appends a message to `out`.
+    pub fn encode(&mut self, payload: &impl Payload, out: &mut Vec<u8>) {
+        match &mut self.mode {
+            WriteMode::V1 { magic } => encode(payload, *magic, out),
+            WriteMode::V2 { cipher } => {
+                self.contents.clear();
+                encode_contents(payload, &mut self.contents);
+                let start = out.len();
+                out.resize(start + OutboundCipher::encryption_buffer_len(self.contents.len()), 0);
+                let packet = &mut out[start..];
+                cipher
+                    .encrypt(&self.contents, packet, PacketType::Genuine, None)
+                    .expect("the buffer has the size that the packet needs");
+            }
+        }
+    }
+
+    /// Which transport this is.
+    pub fn transport(&self) -> Transport {
+        match self.mode {
+            WriteMode::V1 { .. } => Transport::V1,
+            WriteMode::V2 { .. } => Transport::V2,
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Who checks a block's scripts: Bitcoin Core's engine, or the fast way with the engine for what
+//! that leaves, or both.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use apus_chain::{BlockId, Tree};
+use apus_disk::{Disk, StoreError};
+use apus_rules::sighash::{SharedHashes, TxSighash};
+use apus_rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
+use apus_wire::{Network, Prevout, ScriptFlags, TxView};
+use secp_lanes::Kernel;
+
+use super::difference::ScriptDifference;
+use crate::assumevalid::is_buried_below_best;
+use crate::options::{Options, ScriptEngine};
+use crate::outcome::ScriptCounts;
+
+/// Of so many inputs that the fast way finds valid, Core's engine checks one as well, chosen at
+/// random.
+const RECHECK_ONE_IN: u64 = 4096;
+
+/// How the scripts of a block are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScriptChecks {
+    /// The flags that all its scripts are checked with.
+    pub flags: ScriptFlags,
+    /// Who checks them.
+    pub engine: ScriptEngine,
+}
+
+/// Checks scripts, and counts who did.
+pub struct ScriptChecker {
+    engine: ScriptEngine,
+    buried_seconds: i64,
+    kernel: Option<Kernel>,
+    /// Which inputs are checked twice; nobody who makes a block may know it.
+    salt: u64,
+    /// Where to save an input about which the two disagree.
+    disk: Disk,
+    directory: PathBuf,
+    /// An input about which they disagreed, in this run or an earlier one: from then on Core's
+    /// engine alone checks scripts.
+    difference: OnceLock<ScriptDifference>,
+    /// Whether the fast way has a fault: it finds each input valid, and the engine is asked too.
+    /// For tests, which run with debug assertions.
+    #[cfg(any(test, debug_assertions))]
+    pub is_faulty: bool,
+    fast: AtomicU64,
+    core: AtomicU64,
+    rechecked: AtomicU64,
+    signatures: AtomicU64,
+}
+
+/// Some inputs of a block, with what their transactions spend.
+pub trait Inputs {
+    /// The transaction at `index`.
+    fn tx(&self, index: usize) -> TxView<'_>;
+
+    /// Calls `work` with the transaction at `index` and the coins that it spends, whose scripts
+    /// are written to `scratch`.
+    fn with_tx<T>(
+        &self,
+        index: usize,
+        scratch: &mut Scratch,
+        work: impl FnOnce(&TxView, &[Prevout]) -> T,
+    ) -> T;
+}
+
+/// Memory for the scripts that a transaction spends, for one transaction after another.
+#[derive(Default)]
+pub struct Scratch {
+    /// The scripts, one after another.
+    pub scripts: Vec<u8>,
+    /// Where each ends.
+    pub ends: Vec<usize>,
+}
+
+/// An input of a part.
+struct PartInput {
+    tx: usize,
+    input: usize,
+    /// Whether the fast way finds it valid.
+    is_valid: bool,
+    /// Whether Core's engine is asked even so.
+    is_chosen: bool,
+}
+
+/// Transactions of a block, by their index, and of each the inputs that are meant.
+#[derive(Clone)]
+pub struct Part {
+    /// Indexes of the transactions in the block.
+    pub txs: Range<usize>,
+    /// The inputs of the only transaction, if they are not all of them.
+    pub inputs: Range<usize>,
+}
+
+impl Part {
+    fn inputs(&self, count: usize) -> Range<usize> {
+        self.inputs.start..self.inputs.end.min(count)
+    }
+}
+
+thread_local! {
+    /// Memory for the signatures of a part, which each thread keeps.
+    static LANES: RefCell<Option<(Option<Kernel>, FastScripts)>> = const { RefCell::new(None) };
+}
+
+impl ScriptChecker {
+    /// A checker for a data directory's blocks. Where a difference is saved, it uses Core's engine
+    /// alone.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn new(options: &Options, disk: &Disk) -> Result<Self, StoreError> {
+        let mut salt = [0; 8];
+        // Without randomness the salt is known, and all else holds.
+        let _ = getrandom::fill(&mut salt);
+        let directory = options.network_dir();
+        let difference = ScriptDifference::find(disk, &directory)?;
+        let engine = if difference.is_some() { ScriptEngine::Core } else { options.script_engine };
+        Ok(Self {
+            engine,
+            buried_seconds: options.fast_scripts_buried,
+            kernel: options.script_kernel,
+            salt: u64::from_le_bytes(salt),
+            disk: disk.clone(),
+            directory,
+            difference: difference.map(OnceLock::from).unwrap_or_default(),
+            #[cfg(any(test, debug_assertions))]
+            is_faulty: false,
+            fast: AtomicU64::new(0),
+            core: AtomicU64::new(0),
+            rechecked: AtomicU64::new(0),
+            signatures: AtomicU64::new(0),
+        })
+    }
+
+    /// Who checks scripts in this run, as far as a block may be checked by the fast way.
+    pub fn engine(&self) -> ScriptEngine {
+        self.engine
+    }
+
+    /// The first input known about which the fast way and Core's engine disagree.
+    pub fn difference(&self) -> Option<&ScriptDifference> {
+        self.difference.get()
+    }
+
+    /// Forgets what was checked, because all of it is checked again.
+    pub fn begin_again(&mut self) {
+        let Self { fast, core, rechecked, signatures, .. } = self;
+        for count in [fast, core, rechecked, signatures] {
+            *count.get_mut() = 0;
+        }
+    }
+
+    /// How the scripts of a block are checked: with the flags of its height, and by the fast way
+    /// only if the block is buried deep enough that nobody can have made it for a fault of ours,
+    /// and if there are lanes, without which it is not faster than the engine.
+    pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
+        let node = tree.node(id);
+        let flags = script_flags(network, node.height, &node.hash);
+        let is_buried = || is_buried_below_best(tree, id, self.buried_seconds);
+        // Asked last, since the first to ask has the lanes' tables made and tried.
+        let has_lanes = || self.kernel.is_some() || Kernel::best() != Kernel::Library;
+        let engine = match self.engine {
+            ScriptEngine::Fast if !(is_buried() && has_lanes()) => ScriptEngine::Core,
+            engine => engine,
+        };
+        ScriptChecks { flags, engine }
+    }
+
+    /// Checks the scripts of some inputs.
+    ///
+    /// # Errors
+    /// The first of them that Core's engine finds invalid.
+    ///
+    /// # Panics
+    /// With debug assertions, if the fast way finds an input valid that Core's engine does not, so
+    /// that no test misses it. What it takes to reproduce it is saved first.
+    pub fn check(
+        &self,
+        inputs: &impl Inputs,
+        part: &Part,
+        mut checks: ScriptChecks,
+    ) -> Result<(), RuleError> {
+        if self.difference.get().is_some() {
+            checks.engine = ScriptEngine::Core;
+        }
+        let mut scratch = Scratch::default();
+        let mut asked = match checks.engine {
+            ScriptEngine::Core => Self::all(inputs, part),
+            ScriptEngine::Fast | ScriptEngine::Both => {
+                self.fast(inputs, part, checks.flags, &mut scratch)
+            }
+        };
+        if checks.engine == ScriptEngine::Fast {
+            let all = asked.len();
+            asked.retain(|asked| !asked.is_valid || asked.is_chosen);
+            self.fast.fetch_add((all - asked.len()) as u64, Relaxed);
+        }
+        for asked in asked.chunk_by(|one, next| one.tx == next.tx) {
+            inputs.with_tx(asked[0].tx, &mut scratch, |tx, prevouts| {
+                let scripts = TxScripts::new(tx, prevouts, checks.flags)?;
+                asked.iter().try_for_each(|PartInput { input, is_valid, .. }| {
+                    self.ask_core(&scripts, tx, prevouts, *input, checks, *is_valid)
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// All inputs of a part, none of which has been checked.
+    fn all(inputs: &impl Inputs, part: &Part) -> Vec<PartInput> {
+        let of_tx = |tx| {
+            let all = part.inputs(inputs.tx(tx).input_count());
+            all.map(move |input| PartInput { tx, input, is_valid: false, is_chosen: false })
+        };
+        part.txs.clone().flat_map(of_tx).collect()
+    }
+
+    /// Has Core's engine check an input, which the fast way may have found valid.
+    fn ask_core(
+        &self,
+        scripts: &TxScripts,
+        tx: &TxView,
+        prevouts: &[Prevout],
+        input: usize,
+        checks: ScriptChecks,
+        is_valid: bool,
+    ) -> Result<(), RuleError> {
+        let verdict = scripts.check_input(input);
+        if !is_valid {
+            self.core.fetch_add(1, Relaxed);
+            return verdict;
+        }
+        if verdict.is_err() {
+            self.note_difference(tx, prevouts, input, checks.flags);
+        }
+        self.fast.fetch_add(1, Relaxed);
+        self.rechecked.fetch_add(1, Relaxed);
+        verdict
+    }
+
+    /// All inputs of a part, checked by the fast way.
+    fn fast(
+        &self,
+        inputs: &impl Inputs,
+        part: &Part,
+        flags: ScriptFlags,
+        scratch: &mut Scratch,
+    ) -> Vec<PartInput> {
+        // Taken and put back, so that nothing of it is used again after a panic.
+        let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
+        let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
+        let before = lanes.signatures();
+        let txs: Vec<TxView> = part.txs.clone().map(|index| inputs.tx(index)).collect();
+        let counts = txs.iter().map(|tx| part.inputs(tx.input_count()).len());
+        let mut all = Vec::with_capacity(counts.sum());
+        for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
+            inputs.with_tx(index, scratch, |tx, prevouts| {
+                let mut messages = TxSighash::new(*tx, prevouts, shared);
+                for input in part.inputs(prevouts.len()) {
+                    lanes.add(&mut messages, input, flags);
+                    // Asked here, where the outpoint is in the processor's cache.
+                    let is_chosen = self.is_chosen(tx, input);
+                    all.push(PartInput { tx: index, input, is_valid: false, is_chosen });
+                }
+            });
+        }
+        let verdicts = lanes.decide();
+        assert_eq!(verdicts.len(), all.len(), "a verdict for each input");
+        for (input, verdict) in all.iter_mut().zip(verdicts) {
+            input.is_valid = verdict == FastVerdict::Valid;
+            #[cfg(any(test, debug_assertions))]
+            if self.is_faulty {
+                (input.is_valid, input.is_chosen) = (true, true);
+            }
+        }
+        self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
+        LANES.set(Some((self.kernel, lanes)));
+        all
+    }
+
+    /// Whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], by the outpoint that
+    /// it spends.
+    fn is_chosen(&self, tx: &TxView, input: usize) -> bool {
+        let outpoint = tx.input(input);
+        let (txid, vout) = outpoint.outpoint_bytes().split_at(32);
+        let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let mut mixed = self.salt ^ word(&txid[..8]) ^ word(vout).rotate_left(40);
+        // The last steps of SplitMix64, in which each bit comes to depend on all others.
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
+    }
+
+    /// Saves an input that the fast way finds valid and Core's engine does not. From now on the
+    /// engine checks alone.
+    fn note_difference(&self, tx: &TxView, prevouts: &[Prevout], input: usize, flags: ScriptFlags) {
+        let save =
+            || ScriptDifference::save(&self.disk, &self.directory, tx, prevouts, input, flags);
+        let difference = self.difference.get_or_init(save);
+        tracing::error!(target: "validation", "{difference}");
+        #[cfg(any(test, debug_assertions))]
+        assert!(self.is_faulty, "{difference}");
+    }
+
+    /// Who has checked how many scripts so far.
+    pub fn counts(&self) -> ScriptCounts {
+        let signatures = self.signatures.load(Relaxed);
+        let asked = self.kernel.filter(|kernel| kernel.check().is_ok());
+        ScriptCounts {
+            fast: self.fast.load(Relaxed),
+            core: self.core.load(Relaxed),
+            rechecked: self.rechecked.load(Relaxed),
+            signatures,
+            kernel: (signatures > 0).then(|| asked.unwrap_or_else(Kernel::best)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_testdata::{blocks_of, data};
+    use apus_wire::{BlockView, Chain, flags};
+
+    use super::*;
+
+    fn checker(directory: &std::path::Path, engine: ScriptEngine) -> ScriptChecker {
+        let network = Network::new(Chain::Regtest);
+        let options =
+            Options { script_engine: engine, ..Options::new(directory.to_path_buf(), network) };
+        std::fs::create_dir_all(options.network_dir()).unwrap();
+        ScriptChecker::new(&options, &Disk::new()).unwrap()
+    }
+
+    /// The first block whose second transaction spends something: of one input, without a witness.
+    fn block_with_spend() -> BlockView<Vec<u8>> {
+        let blocks = blocks_of(&data("mainnet-0-14131.dat")).into_iter();
+        let mut views = blocks.map(|block| BlockView::parse(block).unwrap());
+        views.find(|view| view.tx_count() > 1).expect("some block spends")
+    }
+
+    #[test]
+    fn one_in_4096_is_chosen_and_another_salt_chooses_others() {
+        let place = tempfile::tempdir().unwrap();
+        let views: Vec<_> = blocks_of(&data("mainnet-0-14131.dat"))
+            .into_iter()
+            .map(|block| BlockView::parse(block).unwrap())
+            .collect();
+        let chosen = |checker: &ScriptChecker| -> Vec<usize> {
+            let txs = views.iter().flat_map(|view| view.txs().skip(1));
+            let inputs = txs.flat_map(|tx| (0..tx.input_count()).map(move |input| (tx, input)));
+            let found = inputs.enumerate().filter(|(_, (tx, input))| checker.is_chosen(tx, *input));
+            found.map(|(index, _)| index).collect()
+        };
+        let mut counts = Vec::new();
+        let mut inputs = 0;
+        for round in 0..64 {
+            let mut checker = checker(place.path(), ScriptEngine::Fast);
+            checker.salt = round;
+            counts.push(chosen(&checker));
+            inputs = views.iter().map(|view| view.input_count() - view.tx_count()).sum();
+        }
+        let all: usize = counts.iter().map(Vec::len).sum();
+        let expected = 64 * inputs / 4096;
+        assert!(all > expected / 2 && all < expected * 2, "{all} of {expected}");
+        counts.dedup();
+        assert!(counts.len() > 10);
+    }
+
+    /// A block whose transactions spend outputs with the same script.
+    struct Spends<'a> {
+        view: &'a BlockView<Vec<u8>>,
+        script: &'a [u8],
+    }
+
+    impl Inputs for Spends<'_> {
+        fn tx(&self, index: usize) -> TxView<'_> {
+            self.view.tx(index)
+        }
+
+        fn with_tx<T>(
+            &self,
+            index: usize,
+            _: &mut Scratch,
+            work: impl FnOnce(&TxView, &[Prevout]) -> T,
+        ) -> T {
+            let tx = self.tx(index);
+            let prevout = Prevout { amount: 7, script: self.script, height: 1, is_coinbase: false };
+            work(&tx, &vec![prevout; tx.input_count()])
+        }
+    }
+
+    #[test]
+    fn the_engine_is_asked_about_inputs_that_are_chosen_or_not_valid() {
+        let place = tempfile::tempdir().unwrap();
+        let view = block_with_spend();
+        let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
+        assert_eq!(tx.input_count(), 1);
+        let counts = |engine, chosen, script: &[u8]| {
+            let mut checker = checker(place.path(), engine);
+            let salt = (0..1 << 20).find(|salt| {
+                checker.salt = *salt;
+                checker.is_chosen(&tx, 0) == chosen
+            });
+            assert!(salt.is_some());
+            let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+            let checks = ScriptChecks { flags, engine };
+            let verdict = checker.check(&Spends { view: &view, script }, &part, checks);
+            let ScriptCounts { fast, core, rechecked, .. } = checker.counts();
+            (verdict.is_ok(), fast, core, rechecked)
+        };
+        // OP_1, whatever the scriptSig has pushed, and OP_0.
+        let (always, never) = (&[0x51][..], &[0x00][..]);
+        for chosen in [false, true] {
+            let again = u64::from(chosen);
+            assert_eq!(counts(ScriptEngine::Fast, chosen, always), (true, 1, 0, again));
+            assert_eq!(counts(ScriptEngine::Both, chosen, always), (true, 1, 0, 1));
+            assert_eq!(counts(ScriptEngine::Core, chosen, always), (true, 0, 1, 0));
+            for engine in [ScriptEngine::Fast, ScriptEngine::Both, ScriptEngine::Core] {
+                assert_eq!(counts(engine, chosen, never), (false, 0, 1, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_valid_is_saved_and_the_engines_verdict_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let view = block_with_spend();
+        let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
+        let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+        // No signature is for the first script; any is for the second.
+        let (never, always) = (&[0x51, 0x69, 0x00][..], &[0x51][..]);
+        let check = |checker: &ScriptChecker, engine, script: &[u8]| {
+            checker.check(&Spends { view: &view, script }, &part, ScriptChecks { flags, engine })
+        };
+        for engine in [ScriptEngine::Fast, ScriptEngine::Both] {
+            let mut checker = checker(place.path(), engine);
+            checker.is_faulty = true;
+            assert_eq!(check(&checker, engine, always), Ok(()));
+            assert_eq!(checker.difference(), None);
+            let error = check(&checker, engine, never).unwrap_err();
+            assert_eq!(error.reason, "block-script-verify-flag-failed");
+            let difference = checker.difference().unwrap().clone();
+            let json = std::fs::read(&difference.path).unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
+            assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
+            assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
+            // From then on the engine checks alone, and every other run finds the file.
+            let before = checker.counts();
+            assert_eq!(check(&checker, engine, always), Ok(()));
+            let after = checker.counts();
+            assert_eq!((after.fast, after.core), (before.fast, before.core + 1));
+            let next = super::tests::checker(place.path(), engine);
+            assert_eq!((next.engine(), next.difference()), (ScriptEngine::Core, Some(&difference)));
+            std::fs::remove_file(&difference.path).unwrap();
+            assert_eq!(super::tests::checker(place.path(), engine).engine(), engine);
+        }
+    }
+
+    #[test]
+    fn a_difference_that_cannot_be_saved_is_told_in_full() {
+        let place = tempfile::tempdir().unwrap();
+        let view = block_with_spend();
+        let mut checker = checker(place.path(), ScriptEngine::Both);
+        checker.is_faulty = true;
+        std::fs::remove_dir_all(place.path().join("regtest")).unwrap();
+        let spends = Spends { view: &view, script: &[0x00] };
+        let checks = ScriptChecks { flags: flags::P2SH, engine: ScriptEngine::Both };
+        let part = Part { txs: 1..2, inputs: 0..usize::MAX };
+        assert!(checker.check(&spends, &part, checks).is_err());
+        let words = checker.difference().unwrap().to_string();
+        for part in ["--script-engine=core", r#""scriptPubKey": "00""#, "No such file"] {
+            assert!(words.contains(part), "{words}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What all threads of a sync may read, and how one of them comes to a checked block.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::{BlockId, Tree};
+use apus_coins::{Chainstate, CoinsCache};
+use apus_rules::CheckedBlock;
+use apus_store::BlockFiles;
+use apus_wire::{BlockView, Network};
+
+use super::check::{History, check_bytes};
+use super::prepare::Prepared;
+use super::scripts::{ScriptChecker, ScriptChecks};
+use super::step::{BlockFault, Step};
+use crate::block_peers::{BlockPeers, Wanted};
+use crate::clock::{Clock, Stage};
+use crate::progress::Observer;
+use crate::sources::{BlockBytes, Place, Sources};
+
+/// The parts of a node that every thread may read.
+pub struct Shared<'a> {
+    /// The network's constants.
+    pub network: &'a Network,
+    /// All known headers.
+    pub tree: &'a Tree,
+    /// The block and undo files.
+    pub files: &'a BlockFiles,
+    /// The files given with --from.
+    pub sources: &'a Sources,
+    /// The UTXO set on disk.
+    pub chainstate: &'a Chainstate,
+    /// Coins in memory.
+    pub cache: &'a CoinsCache,
+    /// Times of the stages.
+    pub clock: &'a Clock,
+    /// Threads for loops over much data.
+    pub pool: &'a rayon::ThreadPool,
+    /// Peers who send blocks; `None` if there are to be none.
+    pub peers: Option<&'a dyn BlockPeers>,
+    /// How scripts are checked.
+    pub scripts: &'a ScriptChecker,
+}
+
+impl Shared<'_> {
+    /// How the scripts of a block are checked that are not assumed valid.
+    pub fn script_checks(&self, id: BlockId) -> ScriptChecks {
+        self.scripts.checks(self.network, self.tree, id)
+    }
+
+    /// Reads the block of a step and checks all rules that need no coins.
+    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        self.checked_until(step, &AtomicBool::new(false))
+    }
+
+    /// [`Shared::checked`], unless `halt` is raised while the block is waited for.
+    pub fn checked_until(
+        &self,
+        step: Step,
+        halt: &AtomicBool,
+    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        self.checked_as(step, History::New, halt)
+    }
+
+    /// [`Shared::checked_until`], where `of_peers` is what is known of a block that a peer sends.
+    pub fn checked_as(
+        &self,
+        step: Step,
+        of_peers: History,
+        halt: &AtomicBool,
+    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        if step.place == Place::Peers {
+            let Some(peers) = self.peers else { return Err(BlockFault::Gone) };
+            let mut checked = None;
+            peers.fetch(self.tree, step, halt, &mut |bytes| {
+                let _timer = self.clock.start(Stage::Check);
+                checked = Some(check_bytes(self.tree, step.id, of_peers, bytes)?);
+                Ok(())
+            })?;
+            return Ok(checked.expect("a block was fetched, so one has passed the check"));
+        }
+        let bytes = {
+            let _timer = self.clock.start(Stage::Read);
+            self.read(step)?
+        };
+        let history = match step.place {
+            Place::Stored(_) => History::CheckedBefore,
+            Place::Source(_) | Place::Peers => History::New,
+        };
+        let _timer = self.clock.start(Stage::Check);
+        check_bytes(self.tree, step.id, history, bytes)
+    }
+
+    /// Reads a stored block that has passed [`Shared::checked`] before, if `is_known` finds its
+    /// bytes to be the same. Its transactions are not hashed again.
+    pub fn known(
+        &self,
+        step: Step,
+        is_known: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+        let bytes = {
+            let _timer = self.clock.start(Stage::Read);
+            self.read(step)?
+        };
+        let _timer = self.clock.start(Stage::Check);
+        let view = BlockView::parse(bytes)
+            .map_err(|error| BlockFault::Damaged(format!("not a block: {error}")))?;
+        if !is_known(view.bytes()) {
+            let what = "these are not the bytes that were checked before";
+            return Err(BlockFault::Damaged(what.to_string()));
+        }
+        Ok(CheckedBlock::known(view, self.tree.node(step.id).hash))
+    }
+
+    /// [`Shared::checked`], and lays out the coins that the block spends and creates.
+    pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
+        self.prepare_until(step, &AtomicBool::new(false))
+    }
+
+    /// [`Shared::prepare`], unless `halt` is raised while the block is waited for.
+    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, BlockFault> {
+        let block = self.checked_until(step, halt)?;
+        let _timer = self.clock.start(Stage::Check);
+        Ok(Prepared::new(block, self.tree.node(step.id).height))
+    }
+
+    /// Has peers send the blocks that are `wanted` while `work` is done.
+    pub fn serve<T>(&self, wanted: Wanted, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
+        let Some(peers) = self.peers else { return work() };
+        let (mut work, mut result) = (Some(work), None);
+        peers.serve(self.tree, wanted, observer, &mut || {
+            result = work.take().map(|work| work());
+        });
+        result.expect("peers serve while the work is done, once")
+    }
+
+    /// Reads the bytes at a step's place, whatever they are.
+    fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
+        match step.place {
+            Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
+                None => BlockFault::Damaged(error.what),
+                Some(_) => BlockFault::Store(error),
+            }),
+            Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
+            Place::Peers => Err(BlockFault::Gone),
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! What has been done, and the order in which it becomes durable: block and undo files, then the
+//! block index, then coins and best block in one step. A crash may come between any two: then the
+//! index is ahead of the coins, `Node::stand_at_best_block` starts at the best block of the coins,
+//! and the stored blocks after it connect again.
+//!
+//! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit; between
+//! commits, blocks of peers are written to the index by [`Ledger::write_index_every`].
+//! `activate_best_chain` commits besides that: at the end, when it is stopped, and before it gives
+//! up on a damaged block. docs/design.md, section 10, has everything that is saved, and when.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_coins::CoinsCache;
+use apus_disk::StoreError;
+use apus_hash::Hash;
+use apus_store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexRecord};
+use apus_wire::BlockView;
+
+use super::block::shared::Shared;
+use super::block::validate::Validation;
+use super::checked::Checked;
+use super::clock::Stage;
+use super::coin_count::{CoinCount, CoinsAt};
+use super::commit_job::{CommitJob, write_coin_count, write_index};
+use super::growth::COIN_BYTES;
+use super::options::CacheSync;
+use super::outcome::Counts;
+use super::progress::{Observer, Phase, Progress};
+use super::pruning::Pruning;
+use super::snapshot_chainstate::SnapshotChainstate;
+use super::sources::BlockBytes;
+use super::tips::Tips;
+
+/// The time after which blocks that connect in order are committed, and so about the most work that
+/// is done again after a crash. SwiftSync saves its progress every
+/// [`Options::save_every`](super::options::Options::save_every).
+const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
+/// The share of the cache's bound from which on commits begin. The rest is room for the coins of
+/// blocks that connect while the first one is written.
+const BEGIN_PERCENT: usize = 60;
+/// The share of the cache's entries that have to have changed for that, those aside that blocks
+/// ahead want. Fewer would make more and smaller runs of tables, which have to be merged; more
+/// would leave no room for clean coins.
+const CHANGED_PERCENT: usize = 60;
+/// The share of the cache's bound to which it is shrunk when it is full.
+const SHRUNK_PERCENT: usize = 97;
+/// The share of the cache's entries that clean ones are at least, if it is shrunk.
+const CLEAN_PERCENT_MIN: usize = 5;
+/// The share of the cache's bound that is kept after a commit. More saves look-ups, which cost
+/// little, since workers make them ahead; with less, there is more room for new coins while the
+/// next commit is written, and the thread that connects blocks has less to drop.
+const KEPT_PERCENT: usize = 20;
+
+/// The block index in memory, the active chain, and what of both is not yet on disk.
+pub struct Ledger {
+    /// The block index on disk.
+    pub index: Arc<IndexDb>,
+    /// By [`BlockId`]; the header of each is in the tree.
+    pub records: Vec<IndexRecord>,
+    /// Blocks whose records have changed since the index was written.
+    pub dirty: BTreeSet<BlockId>,
+    /// The blocks that the UTXO set is made of.
+    pub active: ActiveChain,
+    /// The work that this run has done.
+    pub counts: Counts,
+    /// Number of blocks that this run has disconnected.
+    pub disconnected: u64,
+    /// The rules that were not checked.
+    pub checked: Checked,
+    /// Coins in the UTXO set, if known.
+    pub coins: Option<i64>,
+    coin_count: Arc<CoinCount>,
+    /// The bytes that cached coins may take.
+    pub cache_bytes_max: usize,
+    /// What a commit does to cached coins besides writing what has changed.
+    pub cache_sync: CacheSync,
+    /// What the commit that is being written will have made durable.
+    committing: Option<Committing>,
+    last_commit: Instant,
+    last_index: Instant,
+    /// The part of [`Counts::blocks`] that is durable.
+    committed_blocks: u64,
+    /// Height of the tip whose coins are durable.
+    pub committed_height: u32,
+    /// What is deleted of the block files.
+    pub pruning: Pruning,
+    /// Whether nothing is ever written: the directory is only read.
+    pub is_read_only: bool,
+    /// Whether blocks and undo data are stored; if not, blocks are read where they are, again and
+    /// again.
+    pub keeps_blocks: bool,
+    /// What is shown of new tips.
+    pub tips: Tips,
+    /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
+    pub snapshot: Option<SnapshotChainstate>,
+    /// Whether commits go to a new UTXO set, which takes the place of `chainstate` at the end.
+    pub builds_anew: bool,
+    /// Whether the tables of coins are on the same disk as blocks.
+    pub is_one_disk: bool,
+}
+
+/// What a commit leaves durable, and what it writes for that.
+struct Committing {
+    blocks: u64,
+    height: u32,
+    /// The number of changed coins.
+    changed: usize,
+    entries: Vec<BlockId>,
+}
+
+impl Ledger {
+    /// A ledger without entries.
+    pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
+        Self {
+            index: Arc::new(index),
+            records: Vec::new(),
+            dirty: BTreeSet::new(),
+            active: ActiveChain::default(),
+            counts: Counts::default(),
+            disconnected: 0,
+            checked: Checked::default(),
+            coins: None,
+            coin_count: Arc::new(coin_count),
+            cache_bytes_max,
+            cache_sync: CacheSync::default(),
+            committing: None,
+            last_commit: Instant::now(),
+            last_index: Instant::now(),
+            committed_blocks: 0,
+            committed_height: 0,
+            pruning: Pruning::default(),
+            is_read_only: false,
+            keeps_blocks: true,
+            tips: Tips::default(),
+            snapshot: None,
+            builds_anew: false,
+            is_one_disk: false,
+        }
+    }
+
+    /// The record of a block.
+    pub fn record(&self, id: BlockId) -> &IndexRecord {
+        &self.records[id.index()]
+    }
+
+    /// The record of a block, to be changed.
+    pub fn change(&mut self, id: BlockId) -> &mut IndexRecord {
+        self.dirty.insert(id);
+        &mut self.records[id.index()]
+    }
+
+    /// Makes a record for every header that has none yet.
+    pub fn follow(&mut self, tree: &Tree) {
+        for id in tree.ids_after(self.records.len()) {
+            self.records.push(record_of_header(tree, id));
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Appends a block to the block files, where blocks are stored.
+    pub fn store_block(
+        &mut self,
+        shared: &Shared,
+        id: BlockId,
+        block: &BlockView<BlockBytes>,
+    ) -> Result<(), StoreError> {
+        self.store_block_in(shared.files, shared.tree, id, block)
+    }
+
+    /// [`Ledger::store_block`] without [`Shared`].
+    pub fn store_block_in<B: AsRef<[u8]>>(
+        &mut self,
+        files: &BlockFiles,
+        tree: &Tree,
+        id: BlockId,
+        block: &BlockView<B>,
+    ) -> Result<(), StoreError> {
+        if self.record(id).block_pos().is_some() || !self.keeps_blocks {
+            return Ok(());
+        }
+        let node = tree.node(id);
+        let pos = files.append_block(block.bytes(), node.height, node.time)?;
+        self.note_stored(tree, id, pos, block.tx_count() as u32);
+        Ok(())
+    }
+
+    /// Notes where a block of `tx_count` transactions was appended to the block files.
+    pub fn note_stored(&mut self, tree: &Tree, id: BlockId, pos: FlatFilePos, tx_count: u32) {
+        let has_segwit = tree.node(id).height >= tree.network().segwit_height;
+        note_stored(self.change(id), pos, tx_count, has_segwit);
+    }
+
+    /// Notes that the undo data of a stored block is at `at`. If the block has moved to another
+    /// file since, because its copy was damaged, its undo data is appended to the rev file of that
+    /// number, where Core looks for it.
+    ///
+    /// # Errors
+    /// The disk fails, or undo data that is to be copied is damaged.
+    pub fn note_undo(
+        &mut self,
+        files: &BlockFiles,
+        tree: &Tree,
+        id: BlockId,
+        at: FlatFilePos,
+    ) -> Result<(), StoreError> {
+        let record = self.change(id);
+        if record.file == at.file {
+            record.undo_pos = at.pos;
+            record.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+            return Ok(());
+        }
+        let prev = tree.prev_hash(id);
+        let payload = files.read_undo(at, &prev)?;
+        files.write_undo(record, tree.node(id).height, &prev, &payload).map(drop)
+    }
+
+    /// Notes a block of `tx_count` transactions that has passed all rules without coins, and is not
+    /// stored, since it would be deleted again: like one that is pruned.
+    pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {
+        self.pruning.has_dropped = true;
+        let has_segwit = tree.node(id).height >= tree.network().segwit_height;
+        note_checked(self.change(id), tx_count, has_segwit);
+    }
+
+    /// Makes a block whose checks are finished the tip, and writes its undo data if blocks are
+    /// stored.
+    pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
+        let keeps = self.keeps_blocks;
+        let record = self.change(block.id);
+        if keeps {
+            let prev = shared.tree.prev_hash(block.id);
+            shared.files.write_undo(record, block.prepared.height, &prev, block.undo())?;
+        }
+        record.status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
+        self.active.push(shared.tree, block.id);
+        let view = block.prepared.block.view();
+        if let Some(coins) = &mut self.coins {
+            *coins += block.coins_gained();
+        }
+        let with_scripts = block.scripts.is_some();
+        self.checked.note_connected(block.prepared.height, with_scripts);
+        let scripts = if with_scripts { block.input_count() as u64 } else { 0 };
+        self.counts = Counts {
+            blocks: self.counts.blocks + 1,
+            bytes: self.counts.bytes + view.len() as u64,
+            transactions: self.counts.transactions + view.tx_count() as u64,
+            inputs: self.counts.inputs + block.input_count() as u64,
+            scripts: self.counts.scripts + scripts,
+        };
+        Ok(())
+    }
+
+    /// Shows the tip to an observer who wants to see each, and to peers.
+    pub fn show_tip(&mut self, shared: &Shared, observer: &dyn Observer) {
+        if let Some((peers, height)) = shared.peers.zip(self.active.height()) {
+            peers.set_height(height);
+        }
+        if observer.wants_tips() {
+            self.tips.show(shared, &self.active, &self.records, observer);
+        }
+    }
+
+    /// Whether it is time to begin a commit: the cache is nearly full and much of it has changed, a
+    /// crash would lose too much work, or block files are too many that may go after that. Never
+    /// before a block was retired since the last commit, or a cache that is too small for one block
+    /// would be committed forever, never while a commit is being written, and never where the
+    /// directory is only read.
+    pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
+        let is_changed = || {
+            cache.bytes() > self.cache_bytes_max / 100 * BEGIN_PERCENT
+                && cache.changed() * 100 >= (cache.changed() + cache.clean()) * CHANGED_PERCENT
+        };
+        !self.is_read_only
+            && self.counts.blocks > self.committed_blocks
+            && !self.is_committing()
+            && (is_changed()
+                || self.last_commit.elapsed() > COMMIT_EVERY
+                || self.pruning.waits_for_commit)
+    }
+
+    /// The bytes of tables, about, that those changed coins come to which are not committed yet, if
+    /// the tables are on the same disk as blocks.
+    pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
+        let committing = self.committing.as_ref().map_or(0, |committing| committing.changed);
+        match self.is_one_disk {
+            true => (cache.changed() + committing) as u64 * COIN_BYTES,
+            false => 0,
+        }
+    }
+
+    /// Whether a commit was begun and has not ended.
+    pub fn is_committing(&self) -> bool {
+        self.committing.is_some()
+    }
+
+    /// Drops clean coins if the cache is full. Returns whether there is room for another block: if
+    /// there is none, the commit that is being written has to end first.
+    pub fn make_room(&self, cache: &CoinsCache) -> bool {
+        if cache.bytes() <= self.cache_bytes_max {
+            return true;
+        }
+        if cache.clean() * 100 >= cache.len() * CLEAN_PERCENT_MIN {
+            cache.shrink_to(self.cache_bytes_max / 100 * SHRUNK_PERCENT);
+        }
+        !self.is_full(cache)
+    }
+
+    /// Whether the cache is full of what a commit is writing, or has yet to write.
+    pub fn is_full(&self, cache: &CoinsCache) -> bool {
+        self.is_committing() && cache.bytes() > self.cache_bytes_max
+    }
+
+    /// Takes `active` for the active chain, whose last block was committed with this number of
+    /// coins. `counts` is what this run did for it.
+    pub fn stand_at(&mut self, active: ActiveChain, coins: Option<i64>, counts: Counts) {
+        self.active = active;
+        self.coins = coins;
+        self.counts = counts;
+        self.note_commit(counts.blocks, self.active.height().unwrap_or(0));
+    }
+
+    /// Looks up the number of coins at `best`, the chainstate's best block.
+    pub fn find_coins(&mut self, best: Option<&Hash>) -> Result<(), StoreError> {
+        self.coins = match best {
+            None => Some(0),
+            Some(best) => self.coin_count.read(best)?.map(|count| count.coins as i64),
+        };
+        Ok(())
+    }
+
+    /// Writes down the number of coins at the block `next`, which is about to become the best.
+    pub fn write_coin_count(&self, shared: &Shared, next: CoinsAt) -> Result<(), StoreError> {
+        write_coin_count(&self.coin_count, shared.chainstate.best_block()?, next)
+    }
+
+    /// The lowest height such that every block of the active chain from there on is stored; 1 if
+    /// all are.
+    pub fn blocks_from(&self) -> u32 {
+        let mut above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
+        let lacks_block = |height: &u32| {
+            self.active.at(*height).is_some_and(|id| self.record(id).block_pos().is_none())
+        };
+        above_genesis.find(lacks_block).map_or(1, |height| height + 1)
+    }
+
+    /// The height from which on every block of the active chain that is stored has its undo data;
+    /// 1 if all have.
+    pub fn undo_from(&self) -> u32 {
+        let above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
+        let lacks_undo = |height: &u32| {
+            let record = self.active.at(*height).map(|id| self.record(id));
+            record.is_some_and(|record| record.block_pos().is_some() && record.undo_pos().is_none())
+        };
+        above_genesis.into_iter().find(lacks_undo).map_or(1, |height| height + 1)
+    }
+
+    fn note_commit(&mut self, blocks: u64, height: u32) {
+        self.last_commit = Instant::now();
+        self.committed_blocks = blocks;
+        self.committed_height = height;
+    }
+
+    /// Makes everything durable that is not yet: stored blocks, undo data and index entries, and
+    /// then the changed coins with the tip as their best block. No block may be in flight, since
+    /// the cache already has the coins of such a block.
+    pub fn commit(&mut self, shared: &Shared, observer: &dyn Observer) -> Result<(), StoreError> {
+        let report = self.report_commit(shared, observer);
+        report(0.0);
+        let written = self.begin_commit(shared)?.write(shared, &report);
+        self.end_commit(written)
+    }
+
+    /// Begins to make everything durable that is not yet. [`CommitJob::write`] does it, on any
+    /// thread, while further blocks are connected; then [`Ledger::end_commit`] is called. No block
+    /// may be in flight now.
+    pub fn begin_commit<'a>(&mut self, shared: &Shared<'a>) -> Result<CommitJob<'a>, StoreError> {
+        let height = self.active.height().unwrap_or(0);
+        let tip = self.active.tip();
+        let left = tip.and_then(|tip| self.leave_snapshot(shared.tree, tip));
+        let entries = self.take_dirty(shared.tree)?;
+        let unflushed = shared.files.begin_flush()?;
+        let dirty = entries.iter().map(|(id, _)| *id).collect();
+        let mut kept_bytes = self.cache_bytes_max / 100 * KEPT_PERCENT;
+        match self.cache_sync {
+            CacheSync::Changed => {}
+            CacheSync::Scanned => shared.cache.scan(),
+            CacheSync::Emptied => kept_bytes = 0,
+        }
+        let changes = shared.pool.install(|| shared.cache.begin_sync());
+        let (blocks, changed) = (self.counts.blocks, changes.len());
+        self.committing = Some(Committing { blocks, height, changed, entries: dirty });
+        Ok(CommitJob {
+            index: Arc::clone(&self.index),
+            coin_count: Arc::clone(&self.coin_count),
+            entries,
+            unflushed,
+            left,
+            best: tip.map(|tip| shared.tree.node(tip).hash),
+            coins: self.coins.map(|coins| coins as u64),
+            changes,
+            kept_bytes,
+        })
+    }
+
+    /// Takes the entries that are not in the index yet, or not as they are now.
+    fn take_dirty(&mut self, tree: &Tree) -> Result<Vec<(BlockId, IndexRecord)>, StoreError> {
+        // The flag comes before entries of blocks that were never stored.
+        if self.pruning.has_dropped {
+            self.note_pruned()?;
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
+        Ok(dirty.into_iter().map(|id| (id, *self.record(id))).collect())
+    }
+
+    /// The base block of the second UTXO set, if it is stored and has no undo data yet. bitcoind
+    /// stops at its start where the index has that block and lacks blocks below it, or its undo
+    /// data.
+    fn unconnected_base(&self, tree: &Tree) -> Option<BlockId> {
+        let base = self.snapshot.as_ref().and_then(|snapshot| tree.find(&snapshot.base))?;
+        let record = self.record(base);
+        (record.tx_count > 0 && record.undo_pos().is_none()).then_some(base)
+    }
+
+    /// Takes the second UTXO set that bitcoind has loaded from a snapshot, if `chainstate` is about
+    /// to have a best block with which bitcoind would not start next to it. It is to be given up
+    /// after the index is written, and before that best block.
+    pub fn leave_snapshot(&mut self, tree: &Tree, tip: BlockId) -> Option<SnapshotChainstate> {
+        if self.builds_anew {
+            return None;
+        }
+        let left = self.snapshot.take_if(|snapshot| !snapshot.allows(tree, tip))?;
+        // Core took blocks above the base block as valid whose ancestors it had not checked.
+        let proved = |ledger: &Self, id: BlockId| {
+            ledger.record(id).status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS)
+        };
+        for id in tree.ids().filter(|id| *id != tree.genesis()) {
+            let is_based = tree
+                .ancestors(id)
+                .nth(1)
+                .is_some_and(|at| at == tree.genesis() || proved(self, at));
+            if proved(self, id) && !is_based {
+                self.change(id).status.lower_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
+            }
+        }
+        Some(left)
+    }
+
+    /// Ends a commit, of which `written` is what came of it.
+    pub fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Some(Committing { blocks, height, entries, .. }) = self.committing.take() else {
+            return written;
+        };
+        if let Err(error) = written {
+            self.dirty.extend(entries);
+            return Err(error);
+        }
+        self.note_commit(blocks, height);
+        Ok(())
+    }
+
+    /// Returns a function that shows an observer which share of a commit is done. The number of
+    /// coins is taken now, since the cache is locked while it is written.
+    fn report_commit<'a>(
+        &self,
+        shared: &Shared,
+        observer: &'a dyn Observer,
+    ) -> impl Fn(f64) + Sync + use<'a> {
+        let tip = self.active.tip().map(|tip| shared.tree.node(tip));
+        let height = tip.map_or(0, |tip| tip.height);
+        let time = tip.map_or(0, |tip| tip.time);
+        let coins = shared.cache.len() as u64;
+        let begun = Progress { height, time, coins, ..Progress::of(Phase::WritingCoins) };
+        begun.share_to(observer)
+    }
+
+    /// [`Ledger::write_index`], if it was done last more than `every` ago and no commit is being
+    /// written, which does it too: what is stored is then found again after a crash, whatever was
+    /// committed.
+    pub fn write_index_every(
+        &mut self,
+        every: Duration,
+        shared: &Shared,
+    ) -> Result<(), StoreError> {
+        if self.last_index.elapsed() < every || self.is_committing() {
+            return Ok(());
+        }
+        let _timer = shared.clock.start(Stage::Store);
+        self.write_index(shared.files, shared.tree)
+    }
+
+    /// Notes in the index that blocks may be missing.
+    pub fn note_pruned(&mut self) -> Result<(), StoreError> {
+        if !self.pruning.is_pruned {
+            self.index.write_pruned()?;
+            self.pruning.is_pruned = true;
+        }
+        Ok(())
+    }
+
+    /// Makes blocks and undo data durable, and then their index.
+    ///
+    /// # Panics
+    /// A commit is being written: it may write older entries of the same blocks later.
+    pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
+        assert!(!self.is_committing(), "the index is written by one at a time");
+        self.last_index = Instant::now();
+        let entries = self.take_dirty(tree)?;
+        files
+            .begin_flush()
+            .and_then(|unflushed| write_index(&self.index, files, unflushed, tree, &entries))
+            .inspect_err(|_| self.dirty.extend(entries.iter().map(|(id, _)| *id)))
+    }
+}
+
+/// The record of a block of which only the header is known.
+pub fn record_of_header(tree: &Tree, id: BlockId) -> IndexRecord {
+    let node = tree.node(id);
+    let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
+    if node.failed {
+        status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+    }
+    IndexRecord { status, ..IndexRecord::default() }
+}
+
+/// Notes in its record where a checked block of `tx_count` transactions is stored.
+pub fn note_stored(record: &mut IndexRecord, pos: FlatFilePos, tx_count: u32, has_segwit: bool) {
+    (record.file, record.data_pos) = (pos.file, pos.pos);
+    record.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
+    note_checked(record, tx_count, has_segwit);
+}
+
+/// Notes in its record that a block of `tx_count` transactions has passed all rules without coins.
+/// Core reads `BLOCK_OPT_WITNESS` only to find out whether blocks must be downloaded again that an
+/// old version stored without witnesses (docs/decisions/0013-witnesses.md).
+fn note_checked(record: &mut IndexRecord, tx_count: u32, has_segwit: bool) {
+    record.tx_count = tx_count;
+    if has_segwit {
+        record.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
+    }
+    record.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
+}

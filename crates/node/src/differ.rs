@@ -1,0 +1,119 @@
+//! The coins that hints or a snapshot are wrong about, for reports.
+
+use std::fmt;
+
+use apus_coins::Coin;
+use apus_hash::hex;
+use apus_wire::OutPoint;
+
+/// The most coins that an error's text names.
+const NAMED_IN_TEXT_MAX: usize = 20;
+
+/// Coins that hints or a snapshot are wrong about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// The coins, by height and outpoint.
+    pub coins: Vec<CoinDifference>,
+    /// Whether there are more, in groups that were not looked at.
+    pub are_more: bool,
+}
+
+/// A coin that hints or a snapshot are wrong about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoinDifference {
+    /// Its outpoint.
+    pub outpoint: OutPoint,
+    /// The height of the block that creates it; `None` if no block up to the height does.
+    pub height: Option<u32>,
+    /// What is wrong.
+    pub kind: DifferenceKind,
+}
+
+/// What hints or a snapshot have wrong about a coin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DifferenceKind {
+    /// It is unspent, and they do not have it.
+    Missing,
+    /// They have it as unspent, and the block at this height spends it.
+    Spent(u32),
+    /// They have it, and no block creates it.
+    NeverCreated,
+    /// The snapshot has it more than once.
+    Repeated,
+    /// The snapshot has other values than the chain. They are named as Core names them: height,
+    /// coinbase, value, scriptPubKey.
+    Changed {
+        /// The coin that the chain leaves.
+        chain: Coin,
+        /// The coin of the snapshot.
+        snapshot: Coin,
+    },
+}
+
+impl fmt::Display for Differences {
+    /// A line for each coin, and one for those that are left out; nothing if there are none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for coin in self.coins.iter().take(NAMED_IN_TEXT_MAX) {
+            write!(f, "\n  {coin}")?;
+        }
+        let more = self.coins.len().saturating_sub(NAMED_IN_TEXT_MAX);
+        match (more, self.are_more) {
+            (0, false) => Ok(()),
+            (0, true) => write!(f, "\n  and others"),
+            (more, false) => write!(f, "\n  and {more} others"),
+            (more, true) => write!(f, "\n  and more than {more} others"),
+        }
+    }
+}
+
+impl DifferenceKind {
+    /// The kind in one word, for `--json`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Spent(_) => "spent",
+            Self::NeverCreated => "never_created",
+            Self::Repeated => "repeated",
+            Self::Changed { .. } => "changed",
+        }
+    }
+}
+
+impl fmt::Display for CoinDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.outpoint)?;
+        if let Some(height) = self.height {
+            write!(f, " of block {height}")?;
+        }
+        match &self.kind {
+            DifferenceKind::Missing => write!(f, ": missing, although no block spends it"),
+            DifferenceKind::Spent(height) => {
+                write!(f, ": named as unspent, and block {height} spends it")
+            }
+            DifferenceKind::NeverCreated => {
+                write!(f, ": named as unspent, and no block creates it")
+            }
+            DifferenceKind::Repeated => write!(f, ": there more than once"),
+            DifferenceKind::Changed { chain, snapshot } => {
+                let mut separator = ": ";
+                let mut differ = |name: &str, ours: String, theirs: String| {
+                    if ours == theirs {
+                        return Ok(());
+                    }
+                    write!(f, "{separator}{name} {theirs}, and the chain has {ours}")?;
+                    separator = "; ";
+                    Ok(())
+                };
+                let pair = [chain, snapshot];
+                let [ours, theirs] = pair.map(|coin| coin.height.to_string());
+                differ("height", ours, theirs)?;
+                let [ours, theirs] = pair.map(|coin| coin.is_coinbase.to_string());
+                differ("coinbase", ours, theirs)?;
+                let [ours, theirs] = pair.map(|coin| format!("{} satoshi", coin.amount));
+                differ("value", ours, theirs)?;
+                let [ours, theirs] = pair.map(|coin| hex(&coin.script.to_script()));
+                differ("scriptPubKey", ours, theirs)
+            }
+        }
+    }
+}

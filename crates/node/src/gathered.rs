@@ -1,0 +1,64 @@
+//! Coins that are gathered in any order, and come back in that of the tables.
+
+use apus_coins::{
+    SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors,
+    snapshot_stats_sorted,
+};
+use apus_disk::{Disk, StoreError, Watch};
+
+use super::temporary::TemporaryDir;
+
+/// Bytes of coins that are sorted in memory; the others go to a temporary file.
+const SORTING_BYTES_MAX: usize = 200 << 20;
+
+/// Coins that were gathered in any order; what has no room in memory is in a temporary directory.
+pub struct Gathered {
+    /// The coins.
+    pub coins: Survivors,
+    /// Removed after the coins' file.
+    _dir: TemporaryDir,
+}
+
+impl Gathered {
+    /// No coins, with so many bytes of memory.
+    pub fn new(memory: usize) -> Result<Self, StoreError> {
+        let dir = TemporaryDir::new()?;
+        let coins = Survivors::new(&Disk::new(), dir.path(), memory);
+        Ok(Self { coins, _dir: dir })
+    }
+
+    /// All coins of a snapshot; `None` if it was stopped.
+    pub fn of_file(
+        file: &SnapshotFile,
+        memory: usize,
+        watch: Watch,
+    ) -> Result<Option<Self>, SnapshotReadError> {
+        let gathered = Self::new(memory)?;
+        let mut writer = SurvivorWriter::new(&gathered.coins);
+        let mut pieces = file.pieces();
+        while let Some(piece) = pieces.next_piece()? {
+            piece.for_each(|outpoint, coin| -> Result<(), SnapshotReadError> {
+                Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
+            })?;
+            (watch.report)(pieces.share());
+            if watch.is_stopped() {
+                return Ok(None);
+            }
+        }
+        writer.flush()?;
+        drop(writer);
+        Ok(Some(gathered))
+    }
+}
+
+/// Counts and hashes the coins of a snapshot that are in another order than Core's; `None` if it
+/// was stopped.
+pub fn stats_by_sorting(
+    file: &SnapshotFile,
+    watch: Watch,
+) -> Result<Option<SnapshotStats>, SnapshotReadError> {
+    match Gathered::of_file(file, SORTING_BYTES_MAX, watch)? {
+        Some(gathered) => snapshot_stats_sorted(&gathered.coins, watch),
+        None => Ok(None),
+    }
+}

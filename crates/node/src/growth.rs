@@ -1,0 +1,196 @@
+//! What blocks leave on the disk: undo data, and tables of the coins that they add. The coins that
+//! a byte of blocks adds differ from chain to chain, and on a chain from year to year, so that some
+//! of the blocks are looked at.
+
+use apus_coins::Coin;
+use apus_wire::{BlockView, is_unspendable};
+
+/// Bytes of undo data for each byte of blocks, on mainnet.
+const UNDO_OF_MAINNET: f64 = 1.0 / 8.0;
+/// Bytes of tables for each byte of blocks, on mainnet.
+const TABLES_OF_MAINNET: f64 = 1.0 / 60.0;
+/// Bytes of a table for a coin besides its value, if the coin before it is of another transaction:
+/// lengths, txid and number, the sequence number of LevelDB, and its part of filter and index.
+const KEY_BYTES: f64 = 46.0;
+/// The same, if the coin before it is of the same transaction, whose txid is not repeated.
+const NEXT_KEY_BYTES: f64 = 14.0;
+/// Bytes of a coin in a table, for coins of which nothing else is known.
+pub const COIN_BYTES: u64 = 70;
+/// The standard errors by which a mean may be wrong.
+const ERRORS: f64 = 2.0;
+
+/// A number of bytes that is estimated.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Bytes {
+    /// Fewer are very unlikely.
+    pub least: u64,
+    /// About as many are expected.
+    pub likely: u64,
+}
+
+impl Bytes {
+    /// The least and the likely numbers, as `change` makes them of these.
+    pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
+        Self { least: change(self.least), likely: change(self.likely) }
+    }
+}
+
+/// What blocks leave on the disk for each of their own bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Growth {
+    undo: Rate,
+    tables: Rate,
+}
+
+/// Bytes for each byte of blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Rate {
+    least: f64,
+    likely: f64,
+}
+
+/// What one block leaves for each of its own bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    undo: f64,
+    tables: f64,
+}
+
+impl Default for Growth {
+    /// What blocks leave on mainnet, where none was looked at.
+    fn default() -> Self {
+        let rate = |likely| Rate { least: 0.0, likely };
+        Self { undo: rate(UNDO_OF_MAINNET), tables: rate(TABLES_OF_MAINNET) }
+    }
+}
+
+impl Growth {
+    /// What blocks leave of which these are samples, each taken with a probability as its block has
+    /// bytes.
+    pub fn of(samples: &[Sample]) -> Self {
+        let rate = |of: fn(&Sample) -> f64, usual| Rate::of(samples.iter().map(of), usual);
+        Self {
+            undo: rate(|sample| sample.undo, UNDO_OF_MAINNET),
+            tables: rate(|sample| sample.tables, TABLES_OF_MAINNET),
+        }
+    }
+
+    /// The undo data of so many bytes of blocks.
+    pub fn undo(&self, blocks: u64) -> Bytes {
+        self.undo.of_blocks(blocks)
+    }
+
+    /// The tables of the coins that so many bytes of blocks add.
+    pub fn tables(&self, blocks: u64) -> Bytes {
+        self.tables.of_blocks(blocks)
+    }
+}
+
+impl Rate {
+    /// The rate of blocks among which those of the samples are. Where the samples do not rule out
+    /// the `usual` rate, it is likely: coins that are left are few next to those that are made and
+    /// spent, which some blocks tell little about.
+    fn of(samples: impl ExactSizeIterator<Item = f64> + Clone, usual: f64) -> Self {
+        let count = samples.len() as f64;
+        if count < 2.0 {
+            return Self { least: 0.0, likely: usual };
+        }
+        let mean = samples.clone().sum::<f64>() / count;
+        let squares: f64 = samples.map(|sample| (sample - mean).powi(2)).sum();
+        let error = ERRORS * (squares / (count - 1.0) / count).sqrt();
+        let is_usual = (mean - error..=mean + error).contains(&usual);
+        let likely = if is_usual { usual } else { mean };
+        Self { least: (mean - error).max(0.0), likely: likely.max(0.0) }
+    }
+
+    fn of_blocks(self, blocks: u64) -> Bytes {
+        let bytes = |rate: f64| (blocks as f64 * rate).round() as u64;
+        Bytes { least: bytes(self.least), likely: bytes(self.likely) }
+    }
+}
+
+impl Sample {
+    /// What the block at `height` leaves. The coins that it spends are taken to be like those that
+    /// it creates.
+    pub fn of<B: AsRef<[u8]>>(view: &BlockView<B>, height: u32) -> Self {
+        let (mut coins, mut values, mut keys) = (0.0, 0.0, 0.0);
+        for (number, tx) in view.txs().enumerate() {
+            let mut key = KEY_BYTES;
+            for output in tx.outputs().filter(|output| !is_unspendable(output.script())) {
+                let amount = output.value().unsigned_abs();
+                let coin = Coin::new(amount, output.script(), height, number == 0);
+                coins += 1.0;
+                values += coin.encoded_len() as f64;
+                keys += key;
+                key = NEXT_KEY_BYTES;
+            }
+        }
+        let bytes = view.len() as f64;
+        // That of the coinbase spends nothing.
+        let spent = view.input_count().saturating_sub(1) as f64;
+        let (coins, left) = (f64::max(coins, 1.0), coins - spent);
+        Self {
+            undo: spent * (values / coins + 1.0) / bytes,
+            tables: left * (values + keys) / coins / bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_testdata::{blocks_of, data};
+
+    use super::*;
+
+    fn growth(tables: &[f64]) -> Growth {
+        let sample = |tables: &f64| Sample { undo: 0.1, tables: *tables };
+        Growth::of(&tables.iter().map(sample).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn without_samples_blocks_leave_what_they_leave_on_mainnet() {
+        for samples in [&[][..], &[0.5]] {
+            assert_eq!(growth(samples), Growth::default());
+        }
+        let Bytes { least, likely } = Growth::default().tables(770_000_000_000);
+        assert_eq!((least, likely / 1_000_000_000), (0, 12));
+    }
+
+    #[test]
+    fn samples_that_agree_count_and_others_leave_the_usual_rate() {
+        // All alike: what they say is certain, however far from the usual.
+        let alike = growth(&[0.5; 64]).tables(1_000);
+        assert_eq!(alike, Bytes { least: 500, likely: 500 });
+        // Some coins are gathered and others scattered, and the usual rate is within the error.
+        let mixed: Vec<f64> = (0..64).map(|n| if n % 2 == 0 { 0.3 } else { -0.25 }).collect();
+        assert_eq!(growth(&mixed).tables(60_000), Bytes { least: 0, likely: 1_000 });
+        // Blocks that gather more than they scatter leave nothing.
+        assert_eq!(growth(&[-0.5; 64]).tables(1_000), Bytes::default());
+        // The mean is 0.5, and its error 2 × 0.1 / √63.
+        let spread: Vec<f64> = (0..64).map(|n| if n % 2 == 0 { 0.4 } else { 0.6 }).collect();
+        let Bytes { least, likely } = growth(&spread).tables(100_000);
+        assert_eq!((least, likely), (47_480, 50_000));
+    }
+
+    #[test]
+    fn a_block_leaves_its_outputs_without_its_inputs() {
+        let blocks = blocks_of(&data("regtest-1-206.dat"));
+        for (height, bytes) in (1..).zip(&blocks) {
+            let view = BlockView::parse(bytes).unwrap();
+            let Sample { undo, tables } = Sample::of(&view, height);
+            let spent = view.input_count() - 1;
+            let created: usize = view
+                .txs()
+                .map(|tx| tx.outputs().filter(|output| !is_unspendable(output.script())).count())
+                .sum();
+            let (undo, tables) = (undo * bytes.len() as f64, tables * bytes.len() as f64);
+            // A coin's value has 4 to 150 bytes here.
+            let spent = spent as f64;
+            assert!(undo >= spent * 5.0 && undo <= spent * 151.0, "{height}: {undo} of {spent}");
+            let left = created as f64 - spent;
+            let least = left.min(0.0) * 196.0 + left.max(0.0) * 18.0;
+            let most = left.min(0.0) * 18.0 + left.max(0.0) * 196.0;
+            assert!((least..=most).contains(&tables), "{height}: {tables} of {left}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The replacement of damaged stored blocks by good copies from the sources.
+//!
+//! A good copy is appended to the block files like any new block, with its undo data, and then the
+//! index points at the new place. No stored bytes are overwritten: after a crash at any point the
+//! index names either the damaged bytes, which the same command then replaces, or the good ones.
+//! Damage comes in stretches, such as a bad part of a disk or the lost end of a file. So once one
+//! block is found damaged, all blocks of its file are checked.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_rules::CheckedBlock;
+use apus_store::{BlockStatus, FlatFilePos};
+
+use super::block::step::{BlockFault, Step};
+use super::block_peers::Wanted;
+use super::opened::{Node, refusal};
+use super::outcome::Refusal;
+use super::progress::Unobserved;
+use super::sources::{BlockBytes, Place, SourcePlace};
+
+/// A block that passes all rules that need no coins.
+type Block = CheckedBlock<BlockBytes>;
+
+/// The file next to Core's `chainstate` that holds the numbers of the blk files in which a damaged
+/// block was found without a good copy of it. The next sync that has sources checks these files.
+pub const NOTE: &str = "damaged-block-files";
+
+/// A damaged stored block of which no source has a good copy.
+struct DamagedBlock {
+    id: BlockId,
+    pos: FlatFilePos,
+    what: String,
+}
+
+/// A copy of a block in a source, read and checked.
+struct GoodCopy {
+    /// `None` if a peer sent it.
+    place: Option<SourcePlace>,
+    block: Block,
+}
+
+/// Sees to another copy of a block whose bytes at `step` are damaged: a source's copy is forgotten,
+/// a stored one is replaced. `what` says what is wrong with the bytes.
+///
+/// # Errors
+/// The stored copy cannot be replaced. Its file is noted for a later sync.
+pub fn take_another_copy(
+    node: &mut Node,
+    step: Step,
+    what: &str,
+    stop: &AtomicBool,
+) -> Result<(), StoreError> {
+    match step.place {
+        // The bytes of peers are asked for again where they are checked.
+        Place::Peers => Ok(()),
+        Place::Source(place) => {
+            let refusal = refusal(node, &step, what.to_string());
+            node.refusals.push(refusal);
+            node.forget_copy(step.id, place);
+            Ok(())
+        }
+        Place::Stored(pos) => {
+            let has_copies = !node.sources.all_copies(step.id).is_empty() || node.peers.is_some();
+            let damage_remains = match has_copies {
+                true => !mend_file(node, pos.file, stop)?.is_empty(),
+                false => true,
+            };
+            if damage_remains {
+                note_file(node, pos.file)?;
+            }
+            match node.record(step.id).block_pos() == Some(pos) {
+                true => Err(stored_damage(node, step.id, pos, what)),
+                false => Ok(()),
+            }
+        }
+    }
+}
+
+/// Notes a block file in which a block is damaged, for [`mend_noted`].
+pub fn note_file(node: &Node, file: u32) -> Result<(), StoreError> {
+    let mut noted = read_note(node)?;
+    noted.insert(file);
+    write_note(node, &noted)
+}
+
+/// Replaces the damaged blocks in the files that are noted, if sources or peers may have them.
+/// Returns whether there was a file to go through.
+pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
+    let noted = read_note(node)?;
+    if noted.is_empty() || (node.sources.files().is_empty() && node.peers.is_none()) {
+        return Ok(false);
+    }
+    let mut left = noted.clone();
+    for file in noted {
+        let damaged = mend_file(node, file, stop)?;
+        if stop.load(Relaxed) {
+            return Ok(true);
+        }
+        if damaged.is_empty() {
+            left.remove(&file);
+        }
+        for DamagedBlock { id, pos, what } in damaged {
+            let error = stored_damage(node, id, pos, &what);
+            node.refusals.push(Refusal {
+                path: Some(error.path),
+                offset: error.offset,
+                block: None,
+                reason: error.what,
+            });
+        }
+    }
+    write_note(node, &left)?;
+    Ok(true)
+}
+
+/// The error for a damaged stored block of which there is no good copy: what is wrong with it, and
+/// what to do.
+pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> StoreError {
+    let block = node.tree.node(id);
+    let tried = match node.sources.files().is_empty() {
+        true => "",
+        false => ", and no good copy is among the files given with --from",
+    };
+    let what = format!(
+        "block {} at height {}, stored here, is damaged ({what}){tried}; `apus sync --from` a \
+         node or a file that has this block replaces it; then run this command again",
+        block.hash, block.height
+    );
+    StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
+}
+
+/// Checks every block stored in a file, replaces the damaged ones of which there are good copies,
+/// and returns the other damaged ones.
+fn mend_file(
+    node: &mut Node,
+    file: u32,
+    stop: &AtomicBool,
+) -> Result<Vec<DamagedBlock>, StoreError> {
+    let stored = |id: BlockId| Some((node.record(id).block_pos()?, id));
+    let mut blocks: Vec<(FlatFilePos, BlockId)> = node.tree.ids().filter_map(stored).collect();
+    blocks.retain(|(pos, _)| pos.file == file);
+    blocks.sort_unstable();
+    let mut left = Vec::new();
+    for (pos, id) in blocks {
+        if stop.load(Relaxed) {
+            break;
+        }
+        let step = Step { id, place: Place::Stored(pos), weight: 0 };
+        let Err(what) = checked(node, step)? else { continue };
+        match good_copy(node, id, stop)? {
+            Some(copy) => replace(node, step, &copy, &what)?,
+            None => left.push(DamagedBlock { id, pos, what }),
+        }
+    }
+    let (shared, ledger) = node.split();
+    ledger.write_index(shared.files, shared.tree)?;
+    Ok(left)
+}
+
+/// The block at a place, or words for what is wrong with the bytes there.
+fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
+    let (shared, _) = node.split();
+    match shared.checked(step) {
+        Ok(block) => Ok(Ok(block)),
+        Err(BlockFault::Store(error)) => Err(error),
+        Err(BlockFault::Damaged(what)) => Ok(Err(what)),
+        Err(BlockFault::Rule(error)) => Ok(Err(error.to_string())),
+        Err(BlockFault::Stopped | BlockFault::Gone) => Ok(Err("no copy".to_string())),
+    }
+}
+
+/// The first good copy of a block in the sources, or a peer's; bad ones in the sources become
+/// refusals.
+fn good_copy(
+    node: &mut Node,
+    id: BlockId,
+    stop: &AtomicBool,
+) -> Result<Option<GoodCopy>, StoreError> {
+    for place in node.sources.all_copies(id) {
+        let step = Step { id, place: Place::Source(place), weight: 0 };
+        match checked(node, step)? {
+            Ok(block) => return Ok(Some(GoodCopy { place: Some(place), block })),
+            Err(what) => {
+                let refusal = refusal(node, &step, what);
+                node.refusals.push(refusal);
+            }
+        }
+    }
+    copy_of_peers(node, id, stop)
+}
+
+/// The block as a peer sends it.
+fn copy_of_peers(
+    node: &mut Node,
+    id: BlockId,
+    stop: &AtomicBool,
+) -> Result<Option<GoodCopy>, StoreError> {
+    let step = Step { id, place: Place::Peers, weight: 0 };
+    let (shared, _) = node.split();
+    if shared.peers.is_none() {
+        return Ok(None);
+    }
+    let fetch = || shared.checked_until(step, stop);
+    match shared.serve(Wanted::of([&[step][..]]), &Unobserved, fetch) {
+        Ok(block) => Ok(Some(GoodCopy { place: None, block })),
+        Err(BlockFault::Store(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Appends a good copy of a stored block to the block files, and the block's undo data, if it has
+/// any, to the rev file of the same number. The caller writes the index.
+fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(), StoreError> {
+    let from = match copy.place {
+        None => "that of a peer".to_string(),
+        Some(place) => {
+            let file = &node.sources.files()[place.file as usize];
+            format!("the one in {} at byte {}", file.path.display(), place.offset)
+        }
+    };
+    let reason = format!("the copy stored here was damaged ({what}) and is replaced by {from}");
+    let repaired = refusal(node, &step, reason);
+    let (shared, ledger) = node.split();
+    let (files, tree) = (shared.files, shared.tree);
+    let (block, prev) = (tree.node(step.id), tree.prev_hash(step.id));
+    let record = ledger.change(step.id);
+    let undo = record.undo_pos().map(|pos| files.read_undo(pos, &prev));
+    let undo = match undo {
+        Some(Err(error)) if error.source.is_some() => return Err(error),
+        // Undo data that is damaged too is written anew when the block is connected.
+        undo => undo.and_then(Result::ok),
+    };
+    let view = copy.block.view();
+    let pos = files.append_block(view.bytes(), block.height, block.time)?;
+    record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+    record.undo_pos = 0;
+    ledger.note_stored(tree, step.id, pos, view.tx_count() as u32);
+    if let Some(undo) = undo {
+        files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
+    }
+    tracing::debug!(target: "blockstorage", %repaired, "replaced a damaged block");
+    node.repaired.push(repaired);
+    Ok(())
+}
+
+/// The numbers of the block files that earlier runs have noted.
+fn read_note(node: &Node) -> Result<BTreeSet<u32>, StoreError> {
+    let bytes = node.dir.disk().read(node.dir.path().join(NOTE))?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+}
+
+/// Notes the numbers of block files for a later sync, in the place of those noted before.
+fn write_note(node: &Node, files: &BTreeSet<u32>) -> Result<(), StoreError> {
+    let (disk, path) = (node.dir.disk(), node.dir.path().join(NOTE));
+    if files.is_empty() {
+        disk.remove(&path)?;
+        return disk.sync_dir(node.dir.path());
+    }
+    let lines: String = files.iter().map(|file| format!("{file}\n")).collect();
+    disk.write_atomically(&path, lines.as_bytes())
+}

@@ -1,0 +1,519 @@
+//! An opened data directory, with everything that is kept in memory for it.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_coins::{Chainstate, CoinsCache};
+use apus_disk::{Disk, FileSystem, StoreError};
+use apus_hash::Hash;
+use apus_leveldb as leveldb;
+use apus_rules::proof_of_work;
+use apus_store::{
+    BlockFiles, BlockFilesOptions, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions,
+    IndexRecord, SourceItem,
+};
+use apus_wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
+use rayon::ThreadPool;
+
+use super::block::scripts::ScriptChecker;
+use super::block::shared::Shared;
+use super::block::step::Step;
+use super::block::validate::BranchTimes;
+use super::block_peers::BlockPeers;
+use super::clock::Clock;
+use super::coin_count::CoinCount;
+use super::commit::Ledger;
+use super::error::SyncError;
+use super::expected_sizes::Sizes;
+use super::growth::Growth;
+use super::options::Options;
+use super::outcome::Refusal;
+use super::progress::{Observer, Phase, Progress};
+use super::pruning::Pruning;
+use super::rebuild::Rebuild;
+use super::snapshot_chainstate::SnapshotChainstate;
+use super::sources::{Place, Sources};
+use super::states::StatesWatch;
+use super::stored_sizes::StoredSizes;
+
+/// The bytes of an average transaction, for the weight of stored blocks whose size is not known.
+const TX_BYTES: u64 = 500;
+
+/// An opened data directory.
+pub struct Node {
+    /// The options that it was opened with.
+    pub options: Options,
+    /// The directory, locked.
+    pub dir: DataDir,
+    /// The block and undo files.
+    pub files: BlockFiles,
+    /// The UTXO set on disk.
+    pub chainstate: Chainstate,
+    /// Coins in memory.
+    pub cache: CoinsCache,
+    /// All known headers.
+    pub tree: Tree,
+    /// What was done, and what of it is not on disk yet.
+    pub ledger: Ledger,
+    /// Of the branch that was connected last.
+    pub times: BranchTimes,
+    /// The files given with --from.
+    pub sources: Sources,
+    /// `None` if only what is stored and in sources is connected.
+    pub peers: Option<Arc<dyn BlockPeers>>,
+    /// About how large the blocks are that peers have.
+    pub sizes: Sizes,
+    /// How large the blocks are that were stored when this was first asked for.
+    stored_sizes: OnceLock<StoredSizes>,
+    /// What blocks that wait leave on the disk.
+    pub growth: Growth,
+    /// Times of the stages.
+    pub clock: Clock,
+    /// What threads are seen at, once blocks are connected.
+    pub states: Option<StatesWatch>,
+    /// How scripts are checked.
+    pub scripts: ScriptChecker,
+    /// Threads for loops over much data.
+    pub pool: ThreadPool,
+    /// Blocks, and pieces of sources, that were not taken.
+    pub refusals: Vec<Refusal>,
+    /// Of these, the blocks whose headers break a rule on their parents, with these.
+    pub refused_on: Vec<(Hash, BlockId)>,
+    /// Stored copies of blocks that were damaged and are replaced.
+    pub repaired: Vec<Refusal>,
+}
+
+/// The UTXO set to work on.
+#[derive(Clone, Copy)]
+pub enum Coins<'a> {
+    /// That of the data directory.
+    InPlace,
+    /// A new set, which is built next to that of the data directory and is to take its place.
+    New(&'a Rebuild),
+    /// That of the data directory, of which nothing is made or changed. Block files may be pruned.
+    ReadOnly,
+}
+
+impl Node {
+    /// Opens the data directory, and makes what is missing, the genesis block included, unless it
+    /// is only read. Tables of coins that belong to no UTXO set are removed but for those that
+    /// `keep` names, once the directory is locked.
+    pub fn open(
+        options: &Options,
+        disk: &Disk,
+        coins: Coins<'_>,
+        keep: impl FnOnce(&Disk, &Options) -> Result<Vec<u64>, StoreError>,
+    ) -> Result<Self, SyncError> {
+        let (network, read_only) = (&options.network, matches!(coins, Coins::ReadOnly));
+        let dir = open_directory(options, disk, read_only)?;
+        let (index_db, index, files) = dir.open_blocks()?;
+        refuse_blocks_not_indexed(&dir, network, &index)?;
+        let chainstate_path = match coins {
+            Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
+            Coins::New(rebuild) => rebuild.prepare(disk)?,
+        };
+        let keep = if read_only { Vec::new() } else { keep(disk, options)? };
+        let chainstate = open_chainstate(disk, &chainstate_path, read_only, keep)?;
+        let bytes = genesis_block(network);
+        let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
+        let scripts = ScriptChecker::new(options, disk)?;
+        let mut node = Self {
+            options: Options { script_engine: scripts.engine(), ..options.clone() },
+            files,
+            chainstate,
+            cache: CoinsCache::new(),
+            tree: Tree::new(network.clone(), *genesis.header()),
+            ledger: Ledger::new(
+                index_db,
+                CoinCount::new(disk, &chainstate_path),
+                options.dbcache_bytes,
+            ),
+            times: BranchTimes::default(),
+            sources: Sources::default(),
+            peers: None,
+            sizes: Sizes::default(),
+            stored_sizes: OnceLock::new(),
+            growth: Growth::default(),
+            clock: Clock::default(),
+            states: None,
+            scripts,
+            pool: super::threads::pool(options.threads)?,
+            refusals: Vec::new(),
+            refused_on: Vec::new(),
+            repaired: Vec::new(),
+            dir,
+        };
+        node.ledger.pruning = Pruning::new(options, index.pruned);
+        node.ledger.cache_sync = options.cache_sync;
+        node.ledger.is_read_only = read_only;
+        node.ledger.builds_anew = matches!(coins, Coins::New(_));
+        node.ledger.is_one_disk = is_one_disk(node.dir.blocks_path(), &chainstate_path)?;
+        if !read_only {
+            node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
+        }
+        node.load(index)?;
+        node.ledger.follow(&node.tree);
+        if !read_only {
+            node.store_genesis(&genesis)?;
+        }
+        node.stand_at_best_block()?;
+        match coins {
+            Coins::InPlace if options.prune.is_some() => {
+                node.ledger.pruning.find_lock(disk, options, &node.tree)?;
+            }
+            Coins::InPlace => {}
+            // The set that is in use until then may need the blocks.
+            Coins::New(_) | Coins::ReadOnly => node.ledger.pruning.turn_off(),
+        }
+        let height = node.tree.node(node.tip()).height;
+        tracing::debug!(
+            target: "blockstorage",
+            height, headers = node.tree.len(), "opened {}", node.dir.path().display()
+        );
+        Ok(node)
+    }
+
+    /// Stores the genesis block, unless it was stored before: pruned, it is not needed again. A
+    /// block index that has no other block is written.
+    fn store_genesis<B: AsRef<[u8]>>(&mut self, block: &BlockView<B>) -> Result<(), StoreError> {
+        let id = self.tree.genesis();
+        if self.record(id).tx_count == 0 {
+            self.ledger.store_block_in(&self.files, &self.tree, id, block)?;
+        }
+        match self.tree.len() {
+            1 => self.ledger.write_index(&self.files, &self.tree),
+            _ => Ok(()),
+        }
+    }
+
+    /// The parts that threads share, and the ledger, which may be changed meanwhile.
+    pub fn split(&mut self) -> (Shared<'_>, &mut Ledger) {
+        let shared = Shared {
+            network: &self.options.network,
+            tree: &self.tree,
+            files: &self.files,
+            sources: &self.sources,
+            chainstate: &self.chainstate,
+            cache: &self.cache,
+            clock: &self.clock,
+            pool: &self.pool,
+            peers: self.peers.as_deref(),
+            scripts: &self.scripts,
+        };
+        (shared, &mut self.ledger)
+    }
+
+    /// The active chain's last block.
+    pub fn tip(&self) -> BlockId {
+        self.ledger.active.tip().unwrap_or(self.tree.genesis())
+    }
+
+    /// The best block of the UTXO set in the data directory, next to which another may be built.
+    ///
+    /// # Errors
+    /// The set cannot be read.
+    pub fn tip_in_use(&self) -> Result<BlockId, StoreError> {
+        if !self.ledger.builds_anew {
+            return Ok(self.tip());
+        }
+        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+        let disk = self.dir.disk().clone();
+        let chainstate = Chainstate::open(disk, &self.dir.chainstate_path(), tables)?;
+        let best = chainstate.best_block()?;
+        best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(&chainstate, hash))
+    }
+
+    /// Puts the block index into the tree: parents first, since the index is sorted by hash.
+    fn load(&mut self, index: BlockIndex) -> Result<(), StoreError> {
+        let mut entries = index.entries;
+        entries.sort_unstable_by_key(|entry| entry.height);
+        for entry in entries {
+            if !proof_of_work(&entry.hash, entry.header.bits, self.tree.network()) {
+                let what = format!("block {} has no proof of work", entry.hash);
+                return Err(StoreError::new(self.dir.index_path(), what));
+            }
+            let id = self.tree.restore(entry.hash, &entry.header, entry.record.status.is_failed());
+            let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
+            let Some(id) = fits else {
+                let what = format!("block {} does not fit its parent", entry.hash);
+                return Err(StoreError::new(self.dir.index_path(), what));
+            };
+            // Genesis is in the tree before its entry; every other one is appended with its own.
+            match id.index() < self.ledger.records.len() {
+                true => self.ledger.records[id.index()] = entry.record,
+                false => self.ledger.records.push(entry.record),
+            }
+            if self.tree.node(id).failed && !entry.record.status.is_failed() {
+                self.ledger.change(id).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the chainstate's best block the tip, and marks stored blocks as available in the tree,
+    /// and those of the active chain, which may be pruned.
+    fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
+        let best = self.chainstate.best_block()?;
+        let tip = match best {
+            None => None,
+            Some(hash) => Some(self.find_best_block(&self.chainstate, hash)?),
+        };
+        self.ledger.find_coins(best.as_ref())?;
+        let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
+        for id in self.tree.ids() {
+            let is_active = active.contains(&self.tree, id);
+            if is_active || self.ledger.record(id).block_pos().is_some() {
+                self.tree.mark_stored(id, is_active);
+            }
+        }
+        self.ledger.active = active;
+        self.ledger.committed_height = self.ledger.active.height().unwrap_or(0);
+        Ok(())
+    }
+
+    /// Notes of pruned blocks outside of the active chain that they cannot be had any more.
+    pub fn forget_pruned(&mut self) {
+        for id in self.ledger.pruning.take_side_blocks() {
+            if !self.ledger.active.contains(&self.tree, id) {
+                self.tree.mark_missing(id);
+            }
+        }
+    }
+
+    /// The best block of a UTXO set in the data directory, which is `hash`.
+    fn find_best_block(&self, chainstate: &Chainstate, hash: Hash) -> Result<BlockId, StoreError> {
+        let what = match self.tree.find(&hash).map(|id| (id, self.tree.node(id))) {
+            Some((id, block)) if !block.failed => return Ok(id),
+            Some((_, block)) => format!(
+                "its best block {hash}, at height {}, is marked invalid in the block index; \
+                 `apus reindex` rebuilds the chainstate from the blocks",
+                block.height
+            ),
+            None => {
+                let headers = self.tree.node(self.tree.best_header()).height;
+                return Err(not_indexed(chainstate, &hash, &self.dir.index_path(), headers));
+            }
+        };
+        Err(StoreError::new(chainstate.dir(), what))
+    }
+
+    /// Marks a block and all that build on it as refused, on disk too.
+    pub fn mark_failed(&mut self, id: BlockId) {
+        for failed in self.tree.mark_failed(id) {
+            self.ledger.change(failed).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+        }
+    }
+
+    /// All refusals so far. Headers come before blocks here, and with Core a parent may be known to
+    /// be invalid by then: this is the first thing that it asks of a header on it.
+    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+        let mut refusals = std::mem::take(&mut self.refusals);
+        for (hash, parent) in std::mem::take(&mut self.refused_on) {
+            if self.tree.node(parent).failed {
+                let of_block = refusals.iter_mut().filter(|refusal| refusal.block == Some(hash));
+                of_block.for_each(|refusal| refusal.reason = "bad-prevblk".to_string());
+            }
+        }
+        refusals
+    }
+
+    /// Forgets a source's bad copy of a block: another is tried, or the block is not available. The
+    /// bad copy does not count for which of two equal chains came first either.
+    pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
+        match self.sources.forget(id, place) {
+            // Peers may have a good one.
+            None if self.peers.is_some() => {}
+            None => self.tree.mark_missing(id),
+            Some(_) => {
+                let mut order = self.sources.in_order(self.tree.ids());
+                // Those that peers have, or have sent.
+                let others =
+                    |id: &BlockId| self.sources.place(*id).is_none() && self.tree.is_available(*id);
+                order.extend(self.tree.ids().filter(others));
+                self.tree.mark_available_in_order(&order);
+            }
+        }
+    }
+
+    /// The record of a block.
+    pub fn record(&self, id: BlockId) -> &IndexRecord {
+        self.ledger.record(id)
+    }
+}
+
+/// The error for a UTXO set whose best block is not in the block index `index`, which ends at
+/// height `headers`: both belong to different states of a directory.
+pub fn not_indexed(chainstate: &Chainstate, best: &Hash, index: &Path, headers: u32) -> StoreError {
+    let what = format!(
+        "its best block {best}{} is not in the block index in {}, which ends at height {headers}: \
+         bring back the blocks that belong to it; or `apus reindex --allow-shrink` makes a lower \
+         UTXO set of the blocks that are here, and `apus sync` goes on with it",
+        about_height(chainstate),
+        index.display(),
+    );
+    StoreError::new(chainstate.dir(), what)
+}
+
+/// Words for the height of a UTXO set whose best block is not known: that of its newest coin among
+/// the first million by key. Keys are hashes, so that these are as new as any others. No words if
+/// there is no coin.
+pub fn about_height(chainstate: &Chainstate) -> String {
+    let mut scan = chainstate.scan_txids(&Hash::ZERO, &Hash([0xff; 32]));
+    let coins = std::iter::from_fn(|| scan.next_coin().ok().flatten());
+    let newest = coins.take(1_000_000).map(|(_, coin)| coin.height).max();
+    newest.map_or_else(String::new, |height| format!(", at about height {height},"))
+}
+
+/// Whether two directories are on the same disk.
+fn is_one_disk(one: &Path, other: &Path) -> Result<bool, StoreError> {
+    Ok(FileSystem::of(one)?.device == FileSystem::of(other)?.device)
+}
+
+/// Opens the UTXO set in the directory `path`, for reading alone or for all. The tables that `keep`
+/// numbers stay, whoever they belong to.
+fn open_chainstate(
+    disk: &Disk,
+    path: &Path,
+    read_only: bool,
+    keep: Vec<u64>,
+) -> Result<Chainstate, SyncError> {
+    let create_if_missing = !read_only;
+    let tables =
+        leveldb::Options { create_if_missing, read_only, keep, ..leveldb::Options::default() };
+    Ok(Chainstate::open(disk.clone(), path, tables)?)
+}
+
+/// Opens the directory that `options` name, for reading alone or for all.
+///
+/// # Errors
+/// As for [`DataDir::open`]; and if it is only read, and there is no UTXO set in it.
+pub fn open_directory(
+    options: &Options,
+    disk: &Disk,
+    read_only: bool,
+) -> Result<DataDir, SyncError> {
+    let directory = options.network_dir();
+    if read_only && !directory.join("chainstate").is_dir() {
+        let others = Chain::ALL.map(Network::new).into_iter().filter(|other| {
+            let directory = options.datadir.join(other.subdirectory);
+            other.chain != options.network.chain && directory.join("chainstate").is_dir()
+        });
+        let others: Vec<String> =
+            others.map(|other| format!("--chain={}", other.chain.name())).collect();
+        let next = match others.is_empty() {
+            true => "`apus sync --from` makes one".to_string(),
+            false => format!("there is one of another network here: {}", others.join(" or ")),
+        };
+        return Err(SyncError::Input(format!(
+            "{} holds no UTXO set of {}; {next}",
+            directory.display(),
+            options.network.chain.name()
+        )));
+    }
+    let how = DataDirOptions {
+        blocks_dir: options.blocks_dir.clone(),
+        // Readers report missing blocks themselves, and for what each is needed.
+        prune: read_only || options.prune.is_some(),
+        files: BlockFilesOptions { fast_prune: options.fast_prune },
+        read_only,
+        ..DataDirOptions::default()
+    };
+    Ok(DataDir::open(disk, &options.datadir, &options.network, how)?)
+}
+
+/// The error for a directory whose UTXO set no block is connected to.
+pub fn no_coins(dir: &DataDir) -> StoreError {
+    let what = "the UTXO set is empty: no block is connected; run `apus sync` to connect stored \
+                blocks, blocks from peers, or blocks from files given with --from";
+    StoreError::new(dir.chainstate_path(), what)
+}
+
+/// An error if the directory has blocks that are not in its index, since new ones would be written
+/// over them.
+fn refuse_blocks_not_indexed(
+    dir: &DataDir,
+    network: &Network,
+    index: &BlockIndex,
+) -> Result<(), StoreError> {
+    if index.reindexing {
+        let what = "Bitcoin Core was rebuilding this block index and has not finished: let it \
+            finish, or let `apus reindex --index` make the index anew";
+        return Err(StoreError::new(dir.index_path(), what));
+    }
+    let blocks = dir.blocks_path();
+    let is_block_file = |name: &String| name.starts_with("blk") && name.ends_with(".dat");
+    if !index.entries.is_empty() || !dir.disk().list(blocks)?.iter().any(is_block_file) {
+        return Ok(());
+    }
+    let source = BlockSource::open(blocks, network)?;
+    for item in source.scan_headers() {
+        let SourceItem::Block(block) = item? else { continue };
+        let header = Header::parse(&mut Cursor::new(&block.bytes));
+        // A crash may have left only the genesis block.
+        if !header.is_ok_and(|header| header.hash() == network.genesis_hash) {
+            let what = "there are blocks here and no index of them: `apus reindex --index` makes \
+                one; or read them into another directory (--from this one --datadir another)";
+            return Err(StoreError::new(blocks, what));
+        }
+    }
+    Ok(())
+}
+
+/// A block's place and weight, if its bytes are available.
+pub fn step(node: &Node, id: BlockId) -> Option<Step> {
+    let record = node.record(id);
+    if let Some(pos) = record.block_pos() {
+        let known = || StoredSizes::of(&node.ledger.records, &node.files.infos());
+        let known = node.stored_sizes.get_or_init(known).get(id);
+        let weight = known.unwrap_or_else(|| 81 + u64::from(record.tx_count) * TX_BYTES);
+        return Some(Step { id, place: Place::Stored(pos), weight });
+    }
+    if let Some(place) = node.sources.place(id) {
+        return Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) });
+    }
+    let has_peers = node.peers.is_some() && node.tree.is_available(id);
+    has_peers.then(|| {
+        let weight = node.sizes.expected(node.tree.node(id).height);
+        Step { id, place: Place::Peers, weight }
+    })
+}
+
+/// Says why the block of a step was not taken, and where its bytes are.
+pub fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
+    let block = Some(node.tree.node(step.id).hash);
+    match step.place {
+        Place::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
+        Place::Stored(pos) => Refusal {
+            path: Some(node.files.block_path(pos.file)),
+            offset: Some(u64::from(pos.pos)),
+            block,
+            reason,
+        },
+        Place::Peers => Refusal { path: None, offset: None, block, reason },
+    }
+}
+
+/// Shows an observer the beginning of a phase in which no block is connected.
+pub fn observe(observer: &dyn Observer, phase: Phase, node: &Node) {
+    share_of(observer, phase, node)(0.0);
+}
+
+/// Returns a function that shows an observer which share of a phase is done, in which no block is
+/// connected.
+pub fn share_of<'a>(
+    observer: &'a dyn Observer,
+    phase: Phase,
+    node: &Node,
+) -> impl Fn(f64) + Sync + use<'a> {
+    let tip = node.tree.node(node.tip());
+    let begun = Progress {
+        height: tip.height,
+        time: tip.time,
+        blocks: node.ledger.counts.blocks,
+        bytes: node.ledger.counts.bytes,
+        coins: node.cache.len() as u64,
+        ..Progress::of(phase)
+    };
+    begun.share_to(observer)
+}

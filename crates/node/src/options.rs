@@ -1,0 +1,422 @@
+//! The options of a sync.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use apus_hash::{Hash, hex, sha256d};
+use apus_net::PeerOptions;
+use apus_wire::Network;
+use secp_lanes::Kernel;
+
+/// Bytes of coins that Core caches by default (`-dbcache`).
+const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
+
+/// The default for [`Options::save_every`]. A save takes a second or two, to write what is held in
+/// memory, which is little in two minutes. A sync in order has `COMMIT_EVERY` in `commit.rs`.
+const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
+
+/// The default for [`Options::join_depth`]: a day of blocks. No reorganisation of mainnet was as
+/// deep, and these connect in order within seconds.
+const JOIN_DEPTH: u32 = 144;
+
+/// The default for [`Options::check_blocks`] (Core's `DEFAULT_CHECKBLOCKS`).
+pub const CHECK_BLOCKS: u32 = 6;
+/// The default for [`Options::check_level`] (Core's `DEFAULT_CHECKLEVEL`).
+pub const CHECK_LEVEL: u8 = 3;
+
+/// Time for which the network must have worked on top of a block before its scripts are skipped, or
+/// checked on the fast way.
+pub const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
+
+/// The data directory to sync, and how to do it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data directory's root, as `bitcoind -datadir` takes it.
+    pub datadir: PathBuf,
+    /// The directory whose `blocks` holds blk and rev files, if not the data directory (Core's
+    /// `-blocksdir`). It must exist. The block index stays in the data directory.
+    pub blocks_dir: Option<PathBuf>,
+    /// The network.
+    pub network: Network,
+    /// The block up to which scripts are taken as valid.
+    pub assumevalid: AssumeValid,
+    /// Who checks scripts.
+    pub script_engine: ScriptEngine,
+    /// Seconds for which the network must have worked on top of a block, and in which the blocks on
+    /// top of it are due, below a best header with the network's minimum work, before
+    /// [`ScriptEngine::Fast`] applies to it.
+    pub fast_scripts_buried: i64,
+    /// How signatures are verified on the fast way; `None` for the fastest.
+    pub script_kernel: Option<Kernel>,
+    /// Bytes of memory for cached coins: entries, table and scripts.
+    pub dbcache_bytes: usize,
+    /// What a sync of the coins cache does besides writing what has changed.
+    pub cache_sync: CacheSync,
+    /// Number of worker threads.
+    pub threads: usize,
+    /// Height above which no block is connected.
+    pub stop_at_height: Option<u32>,
+    /// A hints file, with which SwiftSync goes up to its height.
+    pub hints: Option<PathBuf>,
+    /// A UTXO snapshot, by whose coins SwiftSync goes to its base block, in the place of hints.
+    pub snapshot: Option<PathBuf>,
+    /// The sums that prove the hints.
+    pub aggregate: AggregateKind,
+    /// Time from one save of SwiftSync's progress to the next, and so about the most work that is
+    /// done again after a crash. A sync in order commits at least every five minutes.
+    pub save_every: Duration,
+    /// Whether a rebuilt UTXO set may replace one of a greater height.
+    pub allow_shrink: bool,
+    /// The number of blocks, from the tip down, that a command checks before it goes on with the
+    /// UTXO set (Core's `-checkblocks`); 0 for all.
+    pub check_blocks: u32,
+    /// How thoroughly it checks them, from 0 to 4, as `apus verify` does (Core's `-checklevel`).
+    pub check_level: u8,
+    /// The way in which blocks are synced.
+    pub method: Method,
+    /// The directory for the temporary files of the join, if not the network's own; and for those
+    /// of a proof, if not the system's (`TMPDIR`).
+    pub spill_dir: Option<PathBuf>,
+    /// How many blocks below the best header the join ends, so that reorganisations above it are
+    /// connected in order.
+    pub join_depth: u32,
+    /// How blocks come from peers; `None` for none.
+    pub peers: Option<PeerOptions>,
+    /// Whether block files are deleted (Core's `-prune`); `None` if all are kept, and for a
+    /// directory of which none was deleted.
+    pub prune: Option<Prune>,
+    /// Whether peers are asked for the witnesses of blocks that a SwiftSync does not store.
+    pub witness: bool,
+    /// Whether block files are small, for tests (Core's `-fastprune`).
+    pub fast_prune: bool,
+}
+
+/// Which block files are deleted (Core's `-prune`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prune {
+    /// None by itself, but files may be missing that were deleted before.
+    Manual,
+    /// Those that are too many: block and undo files are to have at most so many bytes.
+    Target(u64),
+}
+
+/// Who checks scripts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScriptEngine {
+    /// Bitcoin Core's engine, one input after the other.
+    Core,
+    /// Many signatures at once, and Core's engine for what that leaves, for blocks that are not
+    /// deeply buried, and for one input in 4,096. Where the processor has no lanes for signatures,
+    /// it is the same as `Core`.
+    Fast,
+    /// Both, for every input; a difference is saved, and the verdict of Core's engine counts.
+    Both,
+}
+
+impl Default for ScriptEngine {
+    /// Whoever tests Apus compares both with each chain.
+    fn default() -> Self {
+        if cfg!(debug_assertions) { Self::Both } else { Self::Fast }
+    }
+}
+
+impl ScriptEngine {
+    /// The name that `--script-engine` and `--json` have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Fast => "fast",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// What a sync of the coins cache does besides writing what has changed. The ways that Bitcoin Core
+/// had are there to be compared with (its pull request 28280).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheSync {
+    /// Goes through the list of changed entries, and keeps as many as fit.
+    #[default]
+    Changed,
+    /// Goes through all entries to find the changed ones.
+    Scanned,
+    /// Empties the cache.
+    Emptied,
+}
+
+/// The way in which blocks are synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Method {
+    /// SwiftSync if there are hints; else the join or in order, whichever is faster.
+    #[default]
+    Auto,
+    /// In order of height: each spend is looked up in the UTXO set.
+    InOrder,
+    /// Every output and every spend goes to a partition by its txid, and they meet there.
+    Join,
+    /// Hints say which outputs are unspent, and two sums prove all others spent.
+    SwiftSync,
+}
+
+impl Method {
+    /// The name that `--method` and `--json` have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::InOrder => "order",
+            Self::Join => "join",
+            Self::SwiftSync => "swiftsync",
+        }
+    }
+}
+
+impl Options {
+    /// Whether a file says which outputs are unspent, until the blocks prove it.
+    pub fn has_claim(&self) -> bool {
+        self.claim_option().is_some()
+    }
+
+    /// The option that names the file which says which outputs are unspent; `None` if none does.
+    pub fn claim_option(&self) -> Option<&'static str> {
+        match (&self.hints, &self.snapshot) {
+            (Some(_), _) => Some("--hints"),
+            (None, Some(_)) => Some("--snapshot"),
+            (None, None) => None,
+        }
+    }
+
+    /// Core's defaults, with a thread for each core.
+    pub fn new(datadir: PathBuf, network: Network) -> Self {
+        Self {
+            datadir,
+            blocks_dir: None,
+            network,
+            assumevalid: AssumeValid::BuiltIn,
+            script_engine: ScriptEngine::default(),
+            fast_scripts_buried: BURIED_SECONDS,
+            script_kernel: None,
+            dbcache_bytes: DBCACHE_DEFAULT_BYTES,
+            cache_sync: CacheSync::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            stop_at_height: None,
+            hints: None,
+            snapshot: None,
+            aggregate: AggregateKind::Sha256,
+            save_every: SAVE_EVERY,
+            allow_shrink: false,
+            check_blocks: CHECK_BLOCKS,
+            check_level: CHECK_LEVEL,
+            method: Method::default(),
+            spill_dir: None,
+            join_depth: JOIN_DEPTH,
+            peers: None,
+            prune: None,
+            witness: true,
+            fast_prune: false,
+        }
+    }
+
+    /// The network's own directory in the data directory.
+    pub fn network_dir(&self) -> PathBuf {
+        self.datadir.join(self.network.subdirectory)
+    }
+
+    /// The directory, next to the chainstate, where a join saves how far it is.
+    pub fn join_path(&self) -> PathBuf {
+        self.network_dir().join("join")
+    }
+
+    /// The directory that a join makes for its temporary files, and removes at its end. Below
+    /// [`Options::spill_dir`], which several data directories may share, each has one of its own.
+    pub fn spill_path(&self) -> PathBuf {
+        match &self.spill_dir {
+            None => self.join_path(),
+            Some(dir) => {
+                let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+                dir.join(format!("apus-join-{}", self.mark()))
+            }
+        }
+    }
+
+    /// 16 hex digits that stand for the network's own directory, by its path and by its inode,
+    /// which tells directories of containers apart.
+    fn mark(&self) -> String {
+        let dir = self.network_dir();
+        let path = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let inode = dir.metadata().map_or(0, |found| found.ino());
+        let mut bytes = inode.to_le_bytes().to_vec();
+        bytes.extend_from_slice(path.as_os_str().as_bytes());
+        let digest = sha256d(&bytes);
+        hex(&digest.0[..8])
+    }
+
+    /// Checks that the method, the hints or snapshot and the directory for the join's files agree.
+    ///
+    /// # Errors
+    /// Words for the contradiction, and what to do.
+    pub fn check_method(&self) -> Result<(), String> {
+        let name = self.method.name();
+        let claim = match (&self.hints, &self.snapshot) {
+            (Some(_), Some(_)) => {
+                return Err("--hints and --snapshot both say which outputs are unspent: give one \
+                            of them"
+                    .to_string());
+            }
+            (Some(_), None) => Some(("--hints", "hints")),
+            (None, Some(_)) => Some(("--snapshot", "snapshot")),
+            (None, None) => None,
+        };
+        match (self.method, claim) {
+            (Method::InOrder | Method::Join, Some((option, what))) => {
+                return Err(format!(
+                    "{option} is for SwiftSync, and --method={name} uses no {what}: leave one out"
+                ));
+            }
+            (Method::SwiftSync, None) => {
+                return Err(format!(
+                    "--method={name} needs a hints file or a snapshot: name one with --hints or \
+                     --snapshot"
+                ));
+            }
+            _ => {}
+        }
+        if self.method == Method::Join && matches!(self.prune, Some(Prune::Target(_))) {
+            return Err(
+                "--method=join needs the blocks that --prune deletes: leave one out".to_string()
+            );
+        }
+        let may_join = matches!(self.method, Method::Auto | Method::Join) && !self.has_claim();
+        if self.spill_dir.is_some() && !may_join {
+            let other = if self.has_claim() { "SwiftSync" } else { "a sync in order" };
+            return Err(format!(
+                "--spilldir is for the temporary files of a join, and {other} makes none: leave \
+                 it out"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that blocks may come without their witnesses, if they are to.
+    ///
+    /// # Errors
+    /// Words for what is missing.
+    pub fn check_witness(&self) -> Result<(), String> {
+        let lacks = match () {
+            () if self.witness => return Ok(()),
+            () if !self.has_claim() => "--hints or --snapshot",
+            () if self.assumevalid == AssumeValid::Nothing => "--assumevalid",
+            () if !matches!(self.prune, Some(Prune::Target(_))) => "--prune with a number of MiB",
+            () if self.peers.is_none() => "peers",
+            () => return Ok(()),
+        };
+        Err(format!(
+            "--witness=0 is for blocks of peers that a SwiftSync sums and does not store, since \
+             --prune would delete them: without {lacks} there are none"
+        ))
+    }
+
+    /// The directory of blk and rev files.
+    pub fn blocks_path(&self) -> PathBuf {
+        let base = self.blocks_dir.as_ref().unwrap_or(&self.datadir);
+        base.join(self.network.subdirectory).join("blocks")
+    }
+}
+
+/// Core's `-assumevalid`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AssumeValid {
+    /// The block that is built into Core v31, and its ancestors.
+    BuiltIn,
+    /// No block: every script is checked.
+    Nothing,
+    /// This block and its ancestors.
+    Block(Hash),
+}
+
+/// The sums that SwiftSync compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateKind {
+    /// Sums of salted SHA-256, modulo 2^256.
+    Sha256,
+    /// MuHash3072, which IBD Booster used first.
+    MuHash,
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::Chain;
+
+    use super::*;
+
+    #[test]
+    fn contradictions_between_method_hints_and_spill_are_named() {
+        use Method::{Auto, InOrder, Join, SwiftSync};
+        let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
+        for (method, hints, spill, words) in [
+            (Auto, false, false, None),
+            (Auto, true, false, None),
+            (Auto, false, true, None),
+            (Auto, true, true, Some("--spilldir is for the temporary files of a join")),
+            (InOrder, false, false, None),
+            (InOrder, true, false, Some("--method=order uses no hints")),
+            (InOrder, false, true, Some("a sync in order makes none")),
+            (Join, false, true, None),
+            (Join, true, false, Some("--method=join uses no hints")),
+            (SwiftSync, true, false, None),
+            (SwiftSync, false, false, Some("--method=swiftsync needs a hints file or a snapshot")),
+            (SwiftSync, true, true, Some("SwiftSync makes none")),
+        ] {
+            let hints = hints.then(|| PathBuf::from("h"));
+            let spill_dir = spill.then(|| PathBuf::from("s"));
+            let options = Options { method, hints, spill_dir, ..base.clone() };
+            match (options.check_method(), words) {
+                (Ok(()), None) => {}
+                (Err(text), Some(words)) if text.contains(words) => {}
+                (found, _) => panic!("{method:?}: {found:?}, expected {words:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn witnesses_are_left_out_where_blocks_are_not_stored() {
+        let base = Options {
+            witness: false,
+            hints: Some(PathBuf::from("h")),
+            prune: Some(Prune::Target(550 << 20)),
+            peers: Some(PeerOptions::new(0)),
+            ..Options::new(PathBuf::from("d"), Network::new(Chain::Regtest))
+        };
+        assert_eq!(base.check_witness(), Ok(()));
+        let wrong = |options: Options, word: &str| {
+            let what = options.check_witness().unwrap_err();
+            assert!(what.contains(&format!("without {word}")), "{what}");
+            assert_eq!(Options { witness: true, ..options }.check_witness(), Ok(()));
+        };
+        wrong(Options { hints: None, ..base.clone() }, "--hints or --snapshot");
+        wrong(Options { assumevalid: AssumeValid::Nothing, ..base.clone() }, "--assumevalid");
+        wrong(Options { prune: None, ..base.clone() }, "--prune");
+        wrong(Options { prune: Some(Prune::Manual), ..base.clone() }, "--prune");
+        wrong(Options { peers: None, ..base }, "peers");
+    }
+
+    #[test]
+    fn the_spill_is_next_to_the_chainstate_unless_another_directory_is_named() {
+        let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
+        assert_eq!(base.spill_path(), PathBuf::from("d/regtest/join"));
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let datadir = place.path().join(name);
+            std::fs::create_dir_all(datadir.join("regtest")).unwrap();
+            Options { datadir, spill_dir: Some(PathBuf::from("s")), ..base.clone() }
+        };
+        let (one, other) = (at("one").spill_path(), at("other").spill_path());
+        assert_ne!(one, other);
+        assert!(one.is_absolute() && one.parent().unwrap().ends_with("s"), "{}", one.display());
+        // The same directory under another name.
+        std::os::unix::fs::symlink(place.path().join("one"), place.path().join("link")).unwrap();
+        let link = Options { datadir: place.path().join("link"), ..at("one") };
+        assert_eq!(link.spill_path(), one);
+    }
+}

@@ -1,0 +1,109 @@
+//! Deleting block files once they are too many and their blocks lie deep enough below a tip that is
+//! committed.
+//!
+//! Everything that makes a file superfluous is durable before it goes: first the coins of a tip 288
+//! blocks above it, then the flag of pruned files, then the entries of the blocks that it holds,
+//! then its cleared info, and then the file is deleted. After a crash in between, the next start or
+//! the next pruning ends it.
+
+use std::collections::BTreeSet;
+
+use apus_chain::{BlockId, Tree};
+use apus_disk::StoreError;
+use apus_store::{BlockFiles, BlockStatus, FileInfo, files_up_to, usage};
+
+use super::block::shared::Shared;
+use super::commit::Ledger;
+use super::outcome::Pruned;
+
+impl Ledger {
+    /// Deletes the files that are too many and that the committed tip makes superfluous, if it is
+    /// time to look and no commit is being written. Nothing else needs to be durable for that. If
+    /// there are others that would go with the present tip, [`Ledger::wants_commit`] says so.
+    pub fn prune_meanwhile(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        if self.is_committing() || !self.pruning.is_time(self.counts.bytes) {
+            return Ok(());
+        }
+        self.prune(shared)?;
+        let tip = self.active.height().unwrap_or(0);
+        let infos = shared.files.prunable_infos();
+        self.pruning.waits_for_commit =
+            !self.pruning.choose(&infos, tip, best_height(shared.tree)).is_empty();
+        Ok(())
+    }
+
+    /// Deletes the files that are too many and that the committed tip makes superfluous.
+    pub fn prune(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        self.pruning.waits_for_commit = false;
+        let infos = shared.files.prunable_infos();
+        // In a reorganisation the committed tip is that of the other branch.
+        let tip = self.committed_height.min(self.active.height().unwrap_or(0));
+        let files = self.pruning.choose(&infos, tip, best_height(shared.tree));
+        self.delete_files(shared.files, shared.tree, &files)
+    }
+
+    /// Deletes all files whose blocks are at `height` or below, but for those that must stay.
+    pub fn prune_up_to(
+        &mut self,
+        files: &BlockFiles,
+        tree: &Tree,
+        height: u32,
+    ) -> Result<(), StoreError> {
+        let most = self.pruning.prunable_by_hand(self.committed_height);
+        let Some(most) = most.filter(|_| height > 0) else { return Ok(()) };
+        let chosen = files_up_to(&files.prunable_infos(), height.min(most));
+        self.delete_files(files, tree, &chosen)
+    }
+
+    /// What pruning has done; `None` if nothing was deleted, and nothing is to be by itself.
+    pub fn pruned(&self, files: &BlockFiles) -> Option<Pruned> {
+        let may_say = self.pruning.is_pruned || self.pruning.target().is_some();
+        may_say.then(|| self.pruned_so_far(files))
+    }
+
+    /// What pruning has done, if only nothing.
+    pub fn pruned_so_far(&self, files: &BlockFiles) -> Pruned {
+        Pruned {
+            blocks_from: self.blocks_from(),
+            freed_bytes: self.pruning.freed_bytes,
+            usage: usage(&files.infos()),
+            held_at: self.pruning.held_at(self.active.height().unwrap_or(0)),
+        }
+    }
+
+    fn delete_files(
+        &mut self,
+        files: &BlockFiles,
+        tree: &Tree,
+        numbers: &[u32],
+    ) -> Result<(), StoreError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        self.note_pruned()?;
+        let set: BTreeSet<u32> = numbers.iter().copied().collect();
+        let stored = |id: &BlockId| {
+            let record = self.record(*id);
+            record.status.0 & BlockStatus::BLOCK_HAVE_MASK != 0 && set.contains(&record.file)
+        };
+        let blocks: Vec<BlockId> = tree.ids().filter(stored).collect();
+        for id in blocks {
+            self.change(id).forget_data();
+            if !self.active.contains(tree, id) {
+                self.pruning.side.push(id);
+            }
+        }
+        let infos = files.prunable_infos();
+        let freed: Vec<FileInfo> = numbers.iter().map(|number| infos[*number as usize]).collect();
+        files.prune(numbers)?;
+        self.write_index(files, tree)?;
+        files.remove(numbers)?;
+        self.pruning.freed_bytes += usage(&freed);
+        tracing::debug!(target: "prune", ?numbers, freed = usage(&freed), "pruned block files");
+        Ok(())
+    }
+}
+
+fn best_height(tree: &Tree) -> u32 {
+    tree.node(tree.best_header()).height
+}

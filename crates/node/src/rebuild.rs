@@ -1,0 +1,183 @@
+//! A UTXO set that is built in a directory inside the present one's and takes the present set's
+//! place in one step, so that bitcoind and Apus always find one whole set, the old or the new.
+//!
+//! The new set is built inside `chainstate`, since that may be a symlink, a mount point or a
+//! directory of an overlay, none of which can be renamed; LevelDB passes over names that it does
+//! not know.
+
+use std::path::{Path, PathBuf};
+
+use apus_coins::Chainstate;
+use apus_disk::{Disk, StoreError};
+use apus_hash::Hash;
+use apus_leveldb as leveldb;
+
+use super::block::difference::ScriptDifference;
+use super::coin_count;
+use super::error::SyncError;
+use super::options::{AssumeValid, Options, ScriptEngine};
+
+/// The directory in Core's `chainstate` that holds the new set while it is built.
+pub const DIRECTORY: &str = "chainstate/reindex";
+
+/// The file in [`DIRECTORY`] which says that the set there is unfinished and may be carried on
+/// from, which `assumevalid` it was built with, whether that left amounts unchecked, and whether
+/// Bitcoin Core's engine checked each script.
+pub const MARK: &str = "chainstate/reindex/unfinished";
+
+/// A rebuild of the UTXO set.
+pub struct Rebuild {
+    disk: Disk,
+    network_dir: PathBuf,
+    /// The content of [`MARK`]: what is taken as valid without being checked.
+    trust: String,
+    /// What that of an interrupted rebuild may be for this one to continue it.
+    accepted: Vec<String>,
+}
+
+impl Rebuild {
+    /// A rebuild in the data directory of `options`.
+    ///
+    /// # Errors
+    /// There are no blocks to build from.
+    pub fn begin(disk: &Disk, options: &Options) -> Result<Self, SyncError> {
+        let network_dir = options.network_dir();
+        let is_dir = |name: &str| network_dir.join(name).is_dir();
+        // With a chainstate and no index, opening the directory says more about what is missing.
+        if !is_dir("blocks/index") && !is_dir("chainstate") {
+            return Err(SyncError::Input(format!(
+                "{} holds no blocks to reindex; `apus sync --from` brings some",
+                network_dir.display()
+            )));
+        }
+        // A SwiftSync of blocks that are assumed valid looks at no amounts and no heights of coins.
+        let looks_at_coins = !options.has_claim() || options.assumevalid == AssumeValid::Nothing;
+        // What the fast way has checked does not count once it is known to be wrong.
+        let is_core = options.script_engine != ScriptEngine::Fast
+            || ScriptDifference::find(disk, &network_dir)?.is_some();
+        let accepted = [(options.assumevalid, looks_at_coins), (AssumeValid::Nothing, true)]
+            .into_iter()
+            .flat_map(|(assumed, coins)| [is_core, true].map(|core| trust(assumed, coins, core)))
+            .collect();
+        let trust = trust(options.assumevalid, looks_at_coins, is_core);
+        Ok(Self { disk: disk.clone(), network_dir, trust, accepted })
+    }
+
+    /// Prepares the directory to build in, and returns its path. It is as an interrupted rebuild
+    /// left it if that took no more as valid than this one may; otherwise it is empty.
+    ///
+    /// The data directory must be locked.
+    pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
+        let directory = self.network_dir.join(DIRECTORY);
+        let mark = self.network_dir.join(MARK);
+        let goes_on = |begun: &Vec<u8>| self.accepted.iter().any(|trust| trust.as_bytes() == begun);
+        if !disk.read(&mark)?.as_ref().is_some_and(goes_on) {
+            self.remove()?;
+            disk.create_dir_all(&directory)?;
+            disk.write_atomically(&mark, self.trust.as_bytes())?;
+        }
+        Ok(directory)
+    }
+
+    /// Puts the new set in the place of the old one. Neither may be open.
+    pub fn take_place(&self) -> Result<(), StoreError> {
+        let directory = self.network_dir.join(DIRECTORY);
+        // The mark goes first: after a crash the new set may be lost, but a set that is in use must
+        // not look unfinished.
+        give_up(&self.disk, &self.network_dir)?;
+        let chainstate = self.network_dir.join("chainstate");
+        Chainstate::adopt(&self.disk, &chainstate, &directory)?;
+        let count = directory.join(coin_count::FILE);
+        if count.is_file() {
+            self.disk.rename(count, chainstate.join(coin_count::FILE))?;
+            self.disk.sync_dir(&chainstate)?;
+        }
+        self.disk.remove_empty_dir(&directory)
+    }
+
+    /// Removes the set that an earlier rebuild has left. It must not be open.
+    pub fn remove(&self) -> Result<(), StoreError> {
+        let directory = self.network_dir.join(DIRECTORY);
+        if !directory.is_dir() {
+            return Ok(());
+        }
+        // The mark goes first: it must never vouch for half a set.
+        give_up(&self.disk, &self.network_dir)?;
+        let count = directory.join(coin_count::FILE);
+        self.disk.remove_temporary(&count)?;
+        self.disk.remove(&count)?;
+        Chainstate::destroy(&self.disk, &directory)?;
+        self.disk.remove_empty_dir(&directory)
+    }
+}
+
+/// The content of [`MARK`].
+fn trust(assumevalid: AssumeValid, looks_at_coins: bool, is_core: bool) -> String {
+    let coins = if looks_at_coins { "coins checked" } else { "outpoints alone" };
+    let engine = if is_core { ", Bitcoin Core's engine" } else { "" };
+    format!("{assumevalid:?}, {coins}{engine}")
+}
+
+/// A rebuild that was interrupted and may be carried on.
+pub struct UnfinishedRebuild {
+    /// The best block of the set that is being built; `None` before its first commit.
+    pub best_block: Option<Hash>,
+}
+
+/// The interrupted rebuild of a network's directory, if there is one.
+pub fn unfinished(
+    disk: &Disk,
+    network_dir: &Path,
+) -> Result<Option<UnfinishedRebuild>, StoreError> {
+    if !network_dir.join(MARK).is_file() {
+        return Ok(None);
+    }
+    let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+    let chainstate = Chainstate::open(disk.clone(), &network_dir.join(DIRECTORY), tables)?;
+    Ok(Some(UnfinishedRebuild { best_block: chainstate.best_block()? }))
+}
+
+/// Removes the mark of an interrupted rebuild, so that no later one carries it on.
+pub fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
+    let directory = network_dir.join(DIRECTORY);
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    let mark = network_dir.join(MARK);
+    disk.remove(&mark)?;
+    disk.remove_temporary(&mark)?;
+    disk.sync_dir(&directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+
+    #[test]
+    fn a_rebuild_by_the_fast_way_does_not_go_on_after_a_difference() {
+        let place = tempfile::tempdir().unwrap();
+        let disk = Disk::new();
+        let datadir = place.path().to_path_buf();
+        let fast = Options::new(datadir, Network::new(Chain::Regtest));
+        let fast = Options { script_engine: ScriptEngine::Fast, ..fast };
+        let core = Options { script_engine: ScriptEngine::Core, ..fast.clone() };
+        let network_dir = fast.network_dir();
+        std::fs::create_dir_all(network_dir.join("blocks/index")).unwrap();
+        let is_continued = |options: &Options| {
+            let rebuild = Rebuild::begin(&disk, options).unwrap();
+            let before = std::fs::read(network_dir.join(MARK)).ok();
+            rebuild.prepare(&disk).unwrap();
+            before == std::fs::read(network_dir.join(MARK)).ok()
+        };
+        assert_eq!([&fast, &fast].map(is_continued), [false, true]);
+        let difference = network_dir.join("script-difference-0.json");
+        std::fs::write(&difference, "{}").unwrap();
+        assert_eq!([&fast, &fast, &core].map(is_continued), [false, true, true]);
+        std::fs::remove_file(&difference).unwrap();
+        assert!(is_continued(&fast), "Core's engine has checked more than is asked for");
+        Rebuild::begin(&disk, &fast).unwrap().remove().unwrap();
+        assert_eq!([&fast, &core].map(is_continued), [false, false]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Remedies for damage in the data directory, for wrong hints and for full disks. No other file
+//! knows which command repairs which file.
+
+use std::path::{Component, Path, PathBuf};
+
+use apus_disk::StoreError;
+
+use super::error::SyncError;
+use super::options::Options;
+use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
+use super::temporary::is_temporary;
+
+/// Does `work` in the directory of `options`, and adds to its error the command that repairs what
+/// the error blames, if there is one and the error does not name a command already. Where the
+/// operating system has refused something, no command helps; if a disk is full, it is said how to
+/// go on.
+pub fn naming<T>(
+    options: &Options,
+    work: impl FnOnce() -> Result<T, SyncError>,
+) -> Result<T, SyncError> {
+    work().map_err(|error| match error {
+        SyncError::Store(error) => {
+            let ours = [options.datadir.clone(), options.blocks_path(), options.spill_path()];
+            let is_in = |directory: &PathBuf| error.path.starts_with(directory);
+            let is_ours = ours.iter().filter(|path| !path.as_os_str().is_empty()).any(is_in);
+            SyncError::Store(with_room(named(options, error), is_ours))
+        }
+        other => other,
+    })
+}
+
+/// An error of work without a data directory, with what to do if the disk is full that it writes
+/// to.
+pub fn of_output(error: SyncError) -> SyncError {
+    match error {
+        SyncError::Store(error) => SyncError::Store(with_room(error, false)),
+        other => other,
+    }
+}
+
+/// Adds to the error of a full disk how to go on, unless it says that already. `is_ours`: a file of
+/// the data directory could not be written.
+fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
+    const REMEDY: &str = "free some space";
+    if !error.is_full() || error.what.contains(REMEDY) {
+        return error;
+    }
+    let then = match error.path.strip_prefix(std::env::temp_dir()) {
+        _ if is_ours => ", and run the same command again",
+        Ok(path) if is_temporary(path) => " there, or name another directory with TMPDIR",
+        _ => ", or name a file on another disk; nothing is left of what was written",
+    };
+    error.what += &format!(" (the disk is full: {REMEDY}{then})");
+    error
+}
+
+/// `error` with the command that repairs what it blames, as [`naming`] adds it.
+fn named(options: &Options, mut error: StoreError) -> StoreError {
+    if is_damage(&error)
+        && let Some(remedy) = remedy(&error.path, options)
+    {
+        error.what += "; ";
+        error.what += &remedy;
+    }
+    error
+}
+
+/// The command that repairs the damage `error` found in a directory whose block files were or were
+/// not pruned, added to it as [`naming`] does.
+pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> StoreError {
+    if is_pruned && is_damage(&error) {
+        error.what +=
+            "; blocks that a repair needs are pruned: `apus sync` into an empty directory";
+        return error;
+    }
+    named(options, error)
+}
+
+/// [`naming`], for work that builds a UTXO set: adds, if a SwiftSync has failed, that nothing was
+/// committed, and what to do without the hints or the snapshot.
+pub fn naming_uncommitted<T>(
+    options: &Options,
+    work: impl FnOnce() -> Result<T, SyncError>,
+) -> Result<T, SyncError> {
+    naming(options, work).map_err(|error| {
+        let Some(option) = options.claim_option() else { return error };
+        let next = match error {
+            SyncError::Hints { .. } | SyncError::Differs { .. } => "get the right hints, or ",
+            SyncError::Snapshot { .. } => {
+                "`apus snapshot verify` names coins that differ; get a right snapshot, or "
+            }
+            SyncError::Refused(_) | SyncError::Unproved(_) => "",
+            _ => return error,
+        };
+        error.with_note(&format!(". Nothing was committed: {next}sync without {option}"))
+    })
+}
+
+/// [`naming`], for a proof of hints, which commits nothing: adds what to do if they are wrong.
+pub fn naming_wrong_hints<T>(
+    options: &Options,
+    work: impl FnOnce() -> Result<T, SyncError>,
+) -> Result<T, SyncError> {
+    naming(options, work).map_err(|error| match error {
+        SyncError::Hints { .. } | SyncError::Differs { .. } => {
+            error.with_note(". Get the right hints, or sync without --hints")
+        }
+        other => other,
+    })
+}
+
+/// Whether the bytes of a file are to blame, and not the system, another program, or the options.
+fn is_damage(error: &StoreError) -> bool {
+    let name = error.path.file_name().unwrap_or_default();
+    let is_lock = name == "LOCK" || name == ".lock";
+    error.source.is_none() && !is_lock && !error.what.contains("`apus ")
+}
+
+/// The command that repairs the file or directory at `path`, if there is one.
+fn remedy(path: &Path, options: &Options) -> Option<String> {
+    let network_dir = options.network_dir();
+    let blocks = options.blocks_path();
+    let fixed = |text: &str| Some(text.to_string());
+    if path.starts_with(options.join_path()) || path.starts_with(options.spill_path()) {
+        return Some(format!(
+            "remove {}, and the same command starts the join over, on another disk with \
+             --spilldir; or sync with --method=order, which makes no such files",
+            options.join_path().display()
+        ));
+    }
+    if path.starts_with(network_dir.join("blocks").join("index")) {
+        return fixed("`apus reindex --index` rebuilds the block index from the block files");
+    }
+    let unfinished = network_dir.join(REBUILD_DIRECTORY);
+    if path.starts_with(&unfinished) {
+        let directory = unfinished.display();
+        return Some(format!("remove {directory}, and `apus reindex` starts from the beginning"));
+    }
+    if path.starts_with(network_dir.join("chainstate")) {
+        return fixed("`apus reindex` rebuilds the chainstate from the blocks");
+    }
+    let first = path.strip_prefix(&blocks).ok()?.components().next();
+    let Some(Component::Normal(name)) = first else { return None };
+    match name.to_string_lossy().get(..3) {
+        Some("rev") => fixed("`apus reindex --index` writes undo data anew"),
+        Some("blk") if !path.exists() => fixed(
+            "put the file back; or sync into a new directory (`apus sync --from` this one and a \
+             node that has the missing blocks `--datadir` new)",
+        ),
+        Some("blk") => fixed(
+            "`apus reindex` notes the file, and then `apus sync --from` a node or a file that has \
+             its blocks replaces what is damaged in it",
+        ),
+        _ => None,
+    }
+}

@@ -1,0 +1,171 @@
+//! The files that blocks are taken from, and where in them each block is.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_hash::Hash;
+use apus_store::{BlockSource, FlatFilePos, SourceFile};
+
+use super::outcome::Refusal;
+
+/// The bytes of a block, which travel between threads.
+pub type BlockBytes = Vec<u8>;
+
+/// Where a block's bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In the data directory's own block files.
+    Stored(FlatFilePos),
+    /// In a source: a file given with --from.
+    Source(SourcePlace),
+    /// With peers, who send it when it is wanted.
+    Peers,
+}
+
+/// A block in a source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourcePlace {
+    /// Index of the file among all files of all sources.
+    pub file: u32,
+    /// Where the block starts in it.
+    pub offset: u64,
+    /// Length of the block.
+    pub len: u32,
+}
+
+/// A directory whose blocks build on none that is known: that of a node that prunes.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    /// The directory that the user named.
+    pub path: PathBuf,
+    /// The hash of its first block.
+    pub first: Hash,
+    /// The height that this block states.
+    pub height: Option<u32>,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is pruned below ", self.path.display())?;
+        match self.height {
+            Some(height) => write!(f, "height {height}"),
+            None => write!(f, "block {}", self.first),
+        }
+    }
+}
+
+/// The files that blocks are taken from, and which block is where.
+#[derive(Default)]
+pub struct Sources {
+    files: Vec<SourceFile>,
+    /// Where the last frame found in each file ends.
+    ends: Vec<u64>,
+    /// The copies found of each block that is not stored, by [`BlockId::index`].
+    places: Vec<Vec<SourcePlace>>,
+    /// The copies found of each block that is stored without undo data, by [`BlockId::index`]: the
+    /// rev file next to one of them may have the undo data.
+    stored: HashMap<usize, Vec<SourcePlace>>,
+    /// The copies found of blocks that are stored with undo data, in the order found. They are
+    /// wanted only when a stored block turns out damaged, and so are packed: 24 bytes each.
+    spare: Vec<(BlockId, SourcePlace)>,
+    /// The longest branch of blocks that build on none that is known, if a directory has it.
+    pub gap: Option<Gap>,
+}
+
+impl Sources {
+    /// Adds the files of a source, and returns the index of the first.
+    pub fn add(&mut self, source: &BlockSource) -> u32 {
+        let first = self.files.len() as u32;
+        self.files.extend_from_slice(source.files());
+        self.ends.resize(self.files.len(), 0);
+        first
+    }
+
+    /// The files of all sources, in the order of [`SourcePlace::file`].
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    /// Notes that a file has a frame, of whatever block, at this place.
+    pub fn note_end(&mut self, place: SourcePlace) {
+        let end = &mut self.ends[place.file as usize];
+        *end = (*end).max(place.offset + u64::from(place.len));
+    }
+
+    /// Where the last frame found in each file ends, in the order of [`SourcePlace::file`]; 0 if
+    /// the file has none.
+    pub fn ends(&self) -> &[u64] {
+        &self.ends
+    }
+
+    /// Notes a copy of a block that is not stored.
+    pub fn note(&mut self, id: BlockId, place: SourcePlace) {
+        if self.places.len() <= id.index() {
+            self.places.resize_with(id.index() + 1, Vec::new);
+        }
+        self.places[id.index()].push(place);
+    }
+
+    /// Notes a copy of a block that is stored without its undo data.
+    pub fn note_stored(&mut self, id: BlockId, place: SourcePlace) {
+        self.stored.entry(id.index()).or_default().push(place);
+    }
+
+    /// Notes a copy of a block that is stored with its undo data.
+    pub fn note_spare(&mut self, id: BlockId, place: SourcePlace) {
+        self.spare.push((id, place));
+    }
+
+    /// Every copy of a block that is not known to be bad, whether or not the block is stored. Walks
+    /// the list of all spare copies.
+    pub fn all_copies(&self, id: BlockId) -> Vec<SourcePlace> {
+        let spare = self.spare.iter().filter(|(of, _)| *of == id).map(|(_, place)| *place);
+        self.copies(id).chain(spare).collect()
+    }
+
+    /// The copies of a block that is not stored with undo data; the rev file next to one of them
+    /// may have the undo data.
+    pub fn copies(&self, id: BlockId) -> impl Iterator<Item = SourcePlace> + '_ {
+        let places = self.places.get(id.index()).into_iter();
+        places.chain(self.stored.get(&id.index())).flatten().copied()
+    }
+
+    /// The first copy of a block that is not stored.
+    pub fn place(&self, id: BlockId) -> Option<SourcePlace> {
+        self.places.get(id.index())?.first().copied()
+    }
+
+    /// Forgets a copy that turned out bad, and returns the next one if there is one.
+    pub fn forget(&mut self, id: BlockId, place: SourcePlace) -> Option<SourcePlace> {
+        if let Some(places) = self.places.get_mut(id.index()) {
+            places.retain(|known| *known != place);
+        }
+        self.place(id)
+    }
+
+    /// The blocks of `ids` that have a copy, in the order of their first copies.
+    pub fn in_order(&self, ids: impl Iterator<Item = BlockId>) -> Vec<BlockId> {
+        let mut order: Vec<_> = ids.filter_map(|id| Some((self.place(id)?, id))).collect();
+        order.sort_unstable_by_key(|(place, _)| (place.file, place.offset));
+        order.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The bytes at a place.
+    pub fn read(&self, place: SourcePlace) -> Result<BlockBytes, StoreError> {
+        self.files[place.file as usize].read(place.offset, place.len)
+    }
+
+    /// A refusal of the bytes at a place.
+    pub fn refusal(&self, place: SourcePlace, reason: impl Into<String>) -> Refusal {
+        let file = &self.files[place.file as usize];
+        Refusal {
+            path: Some(file.path.to_path_buf()),
+            offset: Some(place.offset),
+            block: None,
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! All connections, and the one thread that talks over them: what comes goes to the manager, what
+//! the manager wants done is done, and blocks go to the feed.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use apus_chain::{BlockId, Tree};
+use apus_net::{
+    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets, Transport,
+    TransportError,
+};
+use apus_node::block_peers::Wanted;
+use apus_node::clock::unix_time;
+use apus_node::progress::Observer;
+use apus_node::words::about;
+use apus_wire::message::{Command, Services};
+use crossbeam_channel::{Receiver, select};
+
+use super::dialer::{Dialer, FailedManual};
+use super::feed::{Feed, Note};
+use super::link::{Event, Link};
+use super::random::random;
+use super::report::{PeerReport, Reports, Traffic};
+use super::route::Unreachable;
+
+/// How long the thread waits for an event.
+const WAIT: Duration = Duration::from_millis(100);
+/// The most events that are handled before blocks are asked for again.
+const BATCH: usize = 64;
+/// Time from one look at what takes long to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Blocks below the best header above which one may be given up: those that a reorganisation may
+/// yet replace.
+pub(super) const NEAR_BLOCKS: u32 = 144;
+/// Time from one message about a block that no peer has to the next, beyond that to the first.
+const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
+/// Time from one save of the address book to the next.
+const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
+/// Time without any peer after which the user hears of it.
+const ALONE_AFTER: Duration = Duration::from_secs(10);
+/// Time from one message about a proxy that does not answer to the next, while there is no peer.
+const PROXY_WORDS_EVERY: Duration = Duration::from_secs(60);
+/// Program and version (BIP14).
+const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
+
+/// All connections.
+pub(super) struct Connections {
+    manager: PeerManager,
+    links: BTreeMap<PeerId, Link>,
+    dialer: Dialer,
+    feed: Arc<Feed>,
+    events: Receiver<Event>,
+    wakes: Receiver<()>,
+    started: Instant,
+    /// What makes the commitments of [`apus_net::Presync`] secret.
+    secret: [u8; 16],
+    reports: Reports,
+    traffic: Arc<Traffic>,
+    /// The height of the tip.
+    height: Arc<AtomicU32>,
+    time_offsets: TimeOffsets,
+    /// The block that no peer has, and since when.
+    missing: Option<(BlockId, Duration)>,
+    /// Whether such a block may be given up.
+    gives_up: bool,
+    /// Time after which it is, while there are peers.
+    gone_after: Duration,
+    looked: Duration,
+    saved: Duration,
+    /// Since when there has been no peer; `None` if the user has heard of it.
+    alone_since: Option<Duration>,
+    /// When the user last heard that the proxy does not answer.
+    proxy_told: Option<Duration>,
+}
+
+/// The ends of the channels from which [`Connections`] hears.
+pub(super) struct Ears {
+    pub events: Receiver<Event>,
+    pub wakes: Receiver<()>,
+}
+
+impl Connections {
+    /// No connections yet. `height` is that of the tip, now and later. A block that no peer has is
+    /// given up or spoken of after `gone_after`.
+    pub fn new(
+        manager: PeerManager,
+        dialer: Dialer,
+        feed: Arc<Feed>,
+        ears: Ears,
+        (traffic, height): (Arc<Traffic>, Arc<AtomicU32>),
+        gone_after: Duration,
+    ) -> Self {
+        let [a, b] = [random(), random()];
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&a.to_le_bytes());
+        secret[8..].copy_from_slice(&b.to_le_bytes());
+        Self {
+            manager,
+            links: BTreeMap::new(),
+            dialer,
+            feed,
+            events: ears.events,
+            wakes: ears.wakes,
+            started: Instant::now(),
+            secret,
+            reports: Reports::default(),
+            traffic,
+            height,
+            time_offsets: TimeOffsets::default(),
+            missing: None,
+            gives_up: false,
+            gone_after,
+            looked: Duration::ZERO,
+            saved: Duration::ZERO,
+            alone_since: Some(Duration::ZERO),
+            proxy_told: None,
+        }
+    }
+
+    /// Time since the first moment.
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The secret of the presync.
+    pub fn secret(&self) -> [u8; 16] {
+        self.secret
+    }
+
+    /// All peers.
+    pub fn manager(&mut self) -> &mut PeerManager {
+        &mut self.manager
+    }
+
+    /// Whether a connection is being opened, or its handshake is not complete.
+    pub fn is_opening(&self) -> bool {
+        self.dialer.is_dialing() || self.manager.len() > self.manager.ready()
+    }
+
+    /// What each peer gave, and why it was dropped.
+    pub fn reports(&mut self) -> Vec<PeerReport> {
+        for id in self.links.keys() {
+            let speed = self.manager.schedule().speed(*id);
+            self.reports.note_speed(*id, speed);
+        }
+        self.reports.all()
+    }
+
+    /// Wants these blocks instead of those before.
+    pub fn want(&mut self, wanted: Wanted) {
+        let Wanted { blocks, lanes, gives_up, stripped_below } = wanted.clone();
+        self.feed.begin(wanted);
+        self.manager.strip_below(stripped_below);
+        self.manager.schedule().want(blocks, lanes);
+        (self.missing, self.gives_up) = (None, gives_up);
+    }
+
+    /// Wants no blocks any more. Those that have come can be taken still.
+    pub fn want_nothing(&mut self) {
+        self.manager.schedule().want(Arc::new([]), []);
+        self.feed.take_notes();
+    }
+
+    /// Does what is to be done now, waits a moment for events, and handles those that come.
+    pub fn turn(&mut self, chain: &mut HeaderChain, observer: &dyn Observer) {
+        let unix_time = unix_time();
+        chain.set_time(unix_time);
+        // What has come while nobody talked must not count as silence.
+        self.handle_waiting(None, chain, observer);
+        self.take_notes(observer);
+        let mut actions = Vec::new();
+        let now = self.now();
+        for (id, link) in &self.links {
+            self.manager.schedule().heard(*id, link.received_bytes(), now);
+        }
+        self.manager.tick(chain, now, random(), &mut actions);
+        self.carry_out(actions, observer);
+        let ready = self.manager.ready();
+        self.dialer.dial_more(now, ready, unix_time);
+        if now >= self.looked + LOOK_EVERY {
+            self.looked = now;
+            self.look(chain.tree(), observer);
+        }
+        let first = select! {
+            recv(self.events) -> event => event.ok(),
+            recv(self.wakes) -> _ => None,
+            default(WAIT) => None,
+        };
+        self.handle_waiting(first, chain, observer);
+    }
+
+    /// Handles `first`, and at most [`BATCH`] events that wait.
+    fn handle_waiting(
+        &mut self,
+        first: Option<Event>,
+        chain: &mut HeaderChain,
+        observer: &dyn Observer,
+    ) {
+        let others = self.events.try_iter().take(BATCH);
+        let events: Vec<Event> = first.into_iter().chain(others).collect();
+        for event in events {
+            self.handle(event, chain, observer);
+        }
+    }
+
+    fn handle(&mut self, event: Event, chain: &mut HeaderChain, observer: &dyn Observer) {
+        let now = self.now();
+        match event {
+            Event::Connected(id, link) => {
+                self.dialer.opened(id);
+                let kind = self.dialer.connection_type(id);
+                let inbound = kind == ConnectionType::Inbound;
+                self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
+                self.links.insert(id, link);
+                // Nothing here may tell two peers that both talk to us.
+                let ourselves = Ourselves {
+                    nonce: random(),
+                    user_agent: USER_AGENT,
+                    time: unix_time(),
+                    start_height: self.height.load(Relaxed) as i32,
+                };
+                let mut actions = Vec::new();
+                self.manager.connected(id, kind, ourselves, now, &mut actions);
+                self.carry_out(actions, observer);
+            }
+            Event::Failed(id, why) => {
+                tracing::debug!(
+                    target: "net",
+                    peer = self.dialer.name_of(id), %why, "no connection"
+                );
+                let manual = self.dialer.failed(id, now);
+                self.tell_of_failure(manual, &why, observer);
+            }
+            Event::Accepted(stream) => self.dialer.accept(stream),
+            Event::Message { from, command, mut bytes, payload } => {
+                // Messages of a peer that was dropped meanwhile.
+                if !self.links.contains_key(&from) {
+                    return;
+                }
+                self.traffic.add(bytes.len() as u64);
+                let mut actions = Vec::new();
+                let content = &bytes[payload.clone()];
+                self.manager.received(from, command, content, chain, now, &mut actions);
+                if command == Command::BLOCK
+                    && let Some(Action::Block(_, id)) =
+                        actions.iter().find(|action| matches!(action, Action::Block(..)))
+                {
+                    bytes.truncate(payload.end);
+                    bytes.drain(..payload.start);
+                    self.reports.add_block(from, bytes.len() as u64);
+                    self.feed.arrive(*id, from, bytes);
+                }
+                self.carry_out(actions, observer);
+            }
+            Event::Closed(id, error) => self.lose(id, &error, observer),
+            Event::Resolved(found) => self.dialer.resolved(&found, unix_time()),
+        }
+    }
+
+    /// Says why a connection could not be opened: the first time if the user asked for it, and each
+    /// time while there is no peer at all.
+    fn tell_of_failure(
+        &mut self,
+        manual: Option<FailedManual>,
+        why: &Unreachable,
+        observer: &dyn Observer,
+    ) {
+        let (is_alone, now) = (self.manager.ready() == 0, self.now());
+        match (manual, why) {
+            (Some(FailedManual { name, is_first, wait }), _) if is_first || is_alone => {
+                let wait = about(wait);
+                observer.note(&format!("Cannot connect to {name}: {why}; trying again in {wait}"));
+            }
+            (None, Unreachable::Proxy(why))
+                if is_alone
+                    && self.proxy_told.is_none_or(|told| now > told + PROXY_WORDS_EVERY) =>
+            {
+                self.proxy_told = Some(now);
+                observer.note(&format!("Cannot connect to any peer: {why}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the manager what threads have noted of blocks.
+    fn take_notes(&mut self, observer: &dyn Observer) {
+        let mut actions = Vec::new();
+        for note in self.feed.take_notes() {
+            match note {
+                Note::Waits(lane) => self.manager.schedule().read(lane),
+                Note::Good(lane, id) => self.manager.schedule().taken(lane, id),
+                Note::Changed(peer, id, what) => {
+                    self.manager.changed_block(peer, id, what, &mut actions);
+                }
+                Note::Invalid(peer, why) => self.manager.invalid_block(peer, why, &mut actions),
+            }
+        }
+        self.carry_out(actions, observer);
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>, observer: &dyn Observer) {
+        for action in actions {
+            match action {
+                Action::Send(id, message) => {
+                    if self.links.get(&id).is_some_and(|link| !link.send(message)) {
+                        let why = "it does not read what we send";
+                        self.close(id, true, why.to_string(), observer);
+                    }
+                }
+                Action::Disconnect(id, error) => {
+                    self.close(id, true, error.to_string(), observer);
+                }
+                Action::Ready(id) => self.greet(id, observer),
+                Action::Addresses(id, list) => {
+                    self.dialer.heard(id, &list, unix_time());
+                    if self.dialer.is_seed(id) && list.len() > 1 {
+                        self.close(id, false, "it has sent addresses".to_string(), observer);
+                    }
+                }
+                Action::Block(..) => {}
+            }
+        }
+    }
+
+    fn greet(&mut self, id: PeerId, observer: &dyn Observer) {
+        let Some(them) = self.manager.them(id) else { return };
+        let is_v2 = self.links.get(&id).is_some_and(|link| link.transport == Transport::V2);
+        let of_transport = if is_v2 { Services::P2P_V2 } else { Services::default() };
+        self.dialer.worked(id, them.services.with(of_transport), unix_time());
+        self.reports.greet(id, them);
+        if let Some(report) = self.reports.get(id) {
+            observer.note(&format!("Connected to {report}{}", limits(them.services)));
+        }
+        // As in Core, peers that connect to us could make us doubt our clock.
+        if self.dialer.connection_type(id) != ConnectionType::Inbound
+            && let Some(words) = self.time_offsets.add(them.time_offset)
+        {
+            observer.note(&words);
+        }
+        self.alone_since = Some(self.now());
+        self.traffic.set_peers(self.manager.ready());
+    }
+
+    /// The connection is closed, or cannot be read any more.
+    fn lose(&mut self, id: PeerId, error: &TransportError, observer: &dyn Observer) {
+        match error {
+            TransportError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.close(id, false, "it has hung up".to_string(), observer);
+            }
+            TransportError::Io(_) => self.close(id, false, error.to_string(), observer),
+            _ => self.close(id, true, error.to_string(), observer),
+        }
+    }
+
+    /// Closes a connection, which the user hears of once.
+    fn close(&mut self, id: PeerId, was_dropped: bool, why: String, observer: &dyn Observer) {
+        let speed = self.manager.schedule().speed(id);
+        self.reports.note_speed(id, speed);
+        self.manager.closed(id);
+        if self.links.remove(&id).is_none() {
+            return;
+        }
+        let name = self.dialer.name_of(id);
+        let what = if was_dropped { "Dropped" } else { "Lost" };
+        observer.note(&format!("{what} peer {name}: {why}"));
+        self.reports.end(id, why);
+        let now = self.now();
+        self.dialer.closed(id, was_dropped, speed, now);
+        self.traffic.set_peers(self.manager.ready());
+        if self.links.is_empty() {
+            self.alone_since = Some(now);
+        }
+    }
+
+    /// Looks at what takes long.
+    fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
+        let now = self.now();
+        self.traffic.set_peers(self.manager.ready());
+        let is_alone = self.manager.ready() == 0;
+        if is_alone && self.alone_since.is_some_and(|since| now > since + ALONE_AFTER) {
+            self.alone_since = None;
+            observer.note("No peer is connected: waiting for one");
+        }
+        self.look_for_missing(tree, observer);
+        if now > self.saved + SAVE_EVERY {
+            self.saved = now;
+            self.save();
+        }
+    }
+
+    /// Gives up the block that a thread waits for, if no peer has had it for a while.
+    fn look_for_missing(&mut self, tree: &Tree, observer: &dyn Observer) {
+        let now = self.now();
+        let missing = self.manager.schedule().missing(tree).filter(|_| self.manager.ready() > 0);
+        let Some(block) = missing else {
+            self.missing = None;
+            return;
+        };
+        match self.missing {
+            Some((known, since)) if known == block => {
+                if now > since + self.gone_after {
+                    let node = tree.node(block);
+                    let best = tree.node(tree.best_header()).height;
+                    let is_near = best - node.height.min(best) < NEAR_BLOCKS;
+                    let is_given_up = self.gives_up && is_near;
+                    let then = if is_given_up { "" } else { ": waiting for one that has" };
+                    let (hash, height) = (node.hash, node.height);
+                    observer.note(&format!("No peer has block {hash} at height {height}{then}"));
+                    // The user hears of it again if it lasts.
+                    self.missing = Some((block, now + WORDS_EVERY));
+                    if is_given_up {
+                        self.feed.gone(block);
+                    }
+                }
+            }
+            _ => self.missing = Some((block, now)),
+        }
+    }
+
+    /// Saves the address book. What is lost if that fails is found again.
+    pub fn save(&mut self) {
+        for id in self.links.keys() {
+            if let Some(speed) = self.manager.schedule().speed(*id) {
+                self.dialer.note_speed(*id, speed);
+            }
+        }
+        if let Err(error) = self.dialer.save() {
+            tracing::warn!("addresses of peers are not saved: {error}");
+        }
+    }
+}
+
+/// Words for what a peer with these services does not send, after its name.
+fn limits(services: Services) -> &'static str {
+    match () {
+        () if !services.has(Services::WITNESS) => {
+            "; it does not serve witnesses, so no block is requested from it"
+        }
+        () if services.has(Services::NETWORK) => "",
+        () if services.has(Services::NETWORK_LIMITED) => {
+            "; it is pruned, so only its most recent 286 blocks are requested"
+        }
+        () => "; it serves no blocks",
+    }
+}

@@ -1,0 +1,126 @@
+//! Blocks that are stored as they come, before a pipeline needs them.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_node::block::check::{History, check_bytes};
+use apus_node::block::shared::Shared;
+use apus_node::block::step::{BlockFault, Step};
+use apus_node::block_peers::Wanted;
+use apus_node::clock::Stage;
+use apus_node::commit::Ledger;
+use apus_node::opened::{Node, step};
+use apus_node::outcome::Activated;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::sources::{BlockBytes, Place};
+use apus_node::threads::CHECKED_AT_ONCE;
+use apus_rules::CheckedBlock;
+use rayon::prelude::*;
+
+/// A block that has come, and passed all rules that need no coins.
+pub(super) type Block = CheckedBlock<BlockBytes>;
+
+/// Has peers send the blocks among `ids` that are neither stored nor in a source, and stores them.
+/// `ids` are of one branch and in order of height. A block that breaks a rule is left out.
+///
+/// # Errors
+/// The disk fails.
+pub fn download(
+    node: &mut Node,
+    ids: &[BlockId],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
+        let _timer = shared.clock.start(Stage::Store);
+        ledger.store_block(shared, id, block.view())
+    };
+    let ended = fetch(node, ids, observer, stop, store)?;
+    if ended == Activated::Stopped {
+        store_left(node)?;
+    }
+    Ok(ended)
+}
+
+/// Has peers send the blocks among `ids` that are neither stored nor in a source, and `take` each
+/// one that breaks no rule. `ids` are as for [`download`].
+///
+/// # Errors
+/// Those of `take`, or the disk fails.
+pub(super) fn fetch(
+    node: &mut Node,
+    ids: &[BlockId],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+    mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
+) -> Result<Activated, StoreError> {
+    let steps = ids.iter().filter_map(|id| step(node, *id));
+    let steps: Vec<Step> = steps.filter(|step| step.place == Place::Peers).collect();
+    if steps.is_empty() {
+        return Ok(Activated::Best);
+    }
+    let save_every = node.options.save_every;
+    let (shared, ledger) = node.split();
+    shared.serve(Wanted::of([&steps[..]]), observer, || {
+        let (mut done, all) = (0, steps.len());
+        for steps in steps.chunks(CHECKED_AT_ONCE * shared.pool.current_num_threads()) {
+            let next = shared.tree.node(steps[0].id);
+            observer.observe(&Progress {
+                height: next.height,
+                time: next.time,
+                blocks: done as u64,
+                blocks_all: all as u64,
+                fraction: done as f64 / all as f64,
+                ..Progress::of(Phase::DownloadingBlocks)
+            });
+            done += steps.len();
+            let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
+            let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
+            let mut is_stopped = false;
+            for (id, checked) in checked {
+                match checked {
+                    Ok(block) => take(&shared, ledger, id, &block)?,
+                    Err(BlockFault::Store(error)) => return Err(error),
+                    Err(BlockFault::Stopped) => is_stopped = true,
+                    // The pipeline will ask for it, and refuse it.
+                    Err(BlockFault::Rule(_) | BlockFault::Damaged(_) | BlockFault::Gone) => {}
+                }
+            }
+            if is_stopped {
+                ledger.write_index(shared.files, shared.tree)?;
+                return Ok(Activated::Stopped);
+            }
+            ledger.write_index_every(save_every, &shared)?;
+        }
+        Ok(Activated::Best)
+    })
+}
+
+/// Stores the blocks that have come and that nobody has taken, so that they need not come again.
+///
+/// # Errors
+/// The disk fails.
+pub fn store_left(node: &mut Node) -> Result<(), StoreError> {
+    store_left_from(node, 0)
+}
+
+/// [`store_left`] for the blocks from a height up; those below are dropped.
+///
+/// # Errors
+/// The disk fails.
+pub fn store_left_from(node: &mut Node, from: u32) -> Result<(), StoreError> {
+    let Some(peers) = node.peers.clone() else { return Ok(()) };
+    let mut left = peers.take_left();
+    left.retain(|(id, _)| node.tree.node(*id).height >= from);
+    if left.is_empty() {
+        return Ok(());
+    }
+    let (shared, ledger) = node.split();
+    for (id, bytes) in left {
+        if let Ok(block) = check_bytes(shared.tree, id, History::New, bytes) {
+            ledger.store_block(&shared, id, block.view())?;
+        }
+    }
+    ledger.write_index(shared.files, shared.tree)
+}

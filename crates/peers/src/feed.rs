@@ -1,0 +1,276 @@
+//! Blocks on their way from peers to the threads that wait for them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use apus_chain::{BlockId, Tree};
+use apus_net::PeerId;
+use apus_node::block::step::BlockFault;
+use apus_node::block_peers::Wanted;
+use apus_node::sources::BlockBytes;
+use crossbeam_channel::Sender;
+
+/// How often a thread that waits for a block looks at whether it is to end.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// What threads tell the one that talks to peers.
+pub(super) enum Note {
+    /// A thread waits for the next block of this lane.
+    Waits(usize),
+    /// The block of this lane passed all rules that need no coins.
+    Good(usize, BlockId),
+    /// The peer sent other bytes than those of the block.
+    Changed(PeerId, BlockId, String),
+    /// The peer sent a block that breaks a rule.
+    Invalid(PeerId, String),
+}
+
+/// Blocks that have come and wait to be taken.
+pub struct Feed {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// Wakes the thread that talks to peers.
+    wake: Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: Wanted,
+    blocks: HashMap<BlockId, (PeerId, BlockBytes)>,
+    /// Blocks that have come and that no thread waits for, in the order in which they came.
+    order: VecDeque<BlockId>,
+    /// Blocks that threads wait for.
+    awaited: HashSet<BlockId>,
+    /// Who sent the blocks that are being checked.
+    senders: HashMap<BlockId, PeerId>,
+    notes: Vec<Note>,
+    /// Blocks that no peer has.
+    gone: HashSet<BlockId>,
+    talk: Talk,
+}
+
+/// Whether the thread that talks to peers still does.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Talk {
+    #[default]
+    GoesOn,
+    /// It has ended: no more blocks are wanted.
+    Over,
+    /// It has panicked.
+    Panicked,
+}
+
+impl State {
+    /// Whether the thread that talks to peers has ended.
+    ///
+    /// # Panics
+    /// It has panicked. A caller that took this for a request to stop would save and start over,
+    /// again and again.
+    fn is_over(&self) -> bool {
+        if self.talk == Talk::Panicked {
+            // That thread has printed its message.
+            std::panic::resume_unwind(Box::new("the thread that talks to peers has panicked"));
+        }
+        self.talk == Talk::Over
+    }
+}
+
+impl Feed {
+    /// A feed without blocks. A message to `wake` has the thread that talks to peers look at the
+    /// notes.
+    pub fn new(wake: Sender<()>) -> Self {
+        Self { state: Mutex::default(), arrived: Condvar::new(), wake }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, state: &mut State, note: Note) {
+        state.notes.push(note);
+        // If it is full, the thread is awake already.
+        self.wake();
+    }
+
+    /// Wants these blocks instead of those before.
+    pub(super) fn begin(&self, wanted: Wanted) {
+        *self.state() = State { wanted, ..State::default() };
+    }
+
+    /// Has the thread that talks to peers look at what is to be done.
+    pub(super) fn wake(&self) {
+        let _ = self.wake.try_send(());
+    }
+
+    /// Ends all waits, now and later. A thread that is panicking makes those that wait panic, too.
+    pub(super) fn end(&self) {
+        let is_panic = std::thread::panicking();
+        self.state().talk = if is_panic { Talk::Panicked } else { Talk::Over };
+        self.arrived.notify_all();
+    }
+
+    /// What threads have noted.
+    pub(super) fn take_notes(&self) -> Vec<Note> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    /// Hands over a block that a peer has sent.
+    pub(super) fn arrive(&self, id: BlockId, from: PeerId, bytes: BlockBytes) {
+        let mut state = self.state();
+        if !state.awaited.contains(&id) {
+            state.order.push_back(id);
+        }
+        state.gone.remove(&id);
+        state.blocks.insert(id, (from, bytes));
+        self.arrived.notify_all();
+    }
+
+    /// Tells whoever waits for a block that no peer has it.
+    pub(super) fn gone(&self, id: BlockId) {
+        self.state().gone.insert(id);
+        self.arrived.notify_all();
+    }
+
+    /// Blocks that have come and that nobody has taken.
+    pub fn left(&self) -> Vec<(BlockId, BlockBytes)> {
+        self.state().blocks.drain().map(|(id, (_, bytes))| (id, bytes)).collect()
+    }
+
+    /// Waits for a block.
+    ///
+    /// # Errors
+    /// `halt` was raised, or no peer has the block.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
+    pub fn fetch(
+        &self,
+        tree: &Tree,
+        id: BlockId,
+        halt: &AtomicBool,
+    ) -> Result<BlockBytes, BlockFault> {
+        let mut state = self.state();
+        let mut is_noted = false;
+        let result = loop {
+            if let Some((from, bytes)) = state.blocks.remove(&id) {
+                state.senders.insert(id, from);
+                break Ok(bytes);
+            }
+            if halt.load(Relaxed) || state.is_over() {
+                break Err(BlockFault::Stopped);
+            }
+            if state.gone.contains(&id) {
+                break Err(BlockFault::Gone);
+            }
+            if !std::mem::replace(&mut is_noted, true) {
+                state.awaited.insert(id);
+                if let Some(lane) = state.wanted.lane_of(tree, id) {
+                    self.note(&mut state, Note::Waits(lane));
+                }
+            }
+            let waited = self.arrived.wait_timeout(state, WAIT);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        // If nobody waits any more, whoever is to do the block next fetches it.
+        if result.is_ok() {
+            state.awaited.remove(&id);
+        }
+        result
+    }
+
+    /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
+    pub fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
+        let mut state = self.state();
+        let mut is_noted = false;
+        while !halt.load(Relaxed) && !state.is_over() {
+            if let Some(id) = state.order.pop_front() {
+                // From now on a thread waits for it.
+                state.awaited.insert(id);
+                return Some(id);
+            }
+            if !std::mem::replace(&mut is_noted, true) {
+                self.note(&mut state, Note::Waits(0));
+            }
+            let waited = self.arrived.wait_timeout(state, WAIT);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        None
+    }
+
+    /// Notes that a block that was fetched is good as far as its bytes tell.
+    pub fn good(&self, tree: &Tree, id: BlockId) {
+        let mut state = self.state();
+        state.senders.remove(&id);
+        if let Some(lane) = state.wanted.lane_of(tree, id) {
+            self.note(&mut state, Note::Good(lane, id));
+        }
+    }
+
+    /// Notes that the bytes that were fetched are not the block's. They are asked of somebody else.
+    pub fn changed(&self, id: BlockId, what: String) {
+        let mut state = self.state();
+        state.awaited.insert(id);
+        if let Some(from) = state.senders.remove(&id) {
+            self.note(&mut state, Note::Changed(from, id, what));
+        }
+    }
+
+    /// Notes that the block that was fetched breaks a rule.
+    pub fn invalid(&self, id: BlockId, why: String) {
+        let mut state = self.state();
+        if let Some(from) = state.senders.remove(&id) {
+            self.note(&mut state, Note::Invalid(from, why));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use apus_wire::{BlockView, Chain, Network, genesis_block};
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    /// What is noted of blocks, and blocks that have come, are of those that were wanted then.
+    #[test]
+    fn what_was_before_is_forgotten_when_others_are_wanted() {
+        let network = Network::new(Chain::Regtest);
+        let bytes = genesis_block(&network);
+        let tree = Tree::new(network, *BlockView::parse(&bytes).unwrap().header());
+        let id = tree.genesis();
+        let lanes = std::iter::once(0..1).collect();
+        let wanted = Wanted { blocks: Arc::new([id]), lanes, ..Wanted::default() };
+        let feed = Feed::new(bounded(1).0);
+        let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
+        feed.begin(wanted.clone());
+        assert_eq!(feed.next(&halt), None);
+        feed.arrive(id, PeerId(1), bytes.clone());
+        assert_eq!(feed.next(&go_on), Some(id));
+        let Ok(taken) = feed.fetch(&tree, id, &go_on) else { panic!("it is here") };
+        feed.good(&tree, id);
+        feed.arrive(id, PeerId(1), taken);
+        feed.gone(id);
+        feed.begin(wanted);
+        assert!(feed.take_notes().is_empty(), "a lane was another one then");
+        assert!(feed.left().is_empty());
+        // Nobody has it, and a thread that waits for it ends when it is told to stop.
+        let fetched = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| feed.fetch(&tree, id, &go_on));
+            while feed.state().notes.is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            go_on.store(true, Relaxed);
+            waiting.join().unwrap()
+        });
+        assert!(matches!(fetched, Err(BlockFault::Stopped)));
+        assert!(matches!(feed.take_notes()[..], [Note::Waits(0)]));
+    }
+}

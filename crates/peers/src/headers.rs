@@ -1,0 +1,222 @@
+//! Headers from peers, in between of the pipelines: the tree grows.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use apus_chain::Tree;
+use apus_disk::StoreError;
+use apus_net::{Has, HeaderChain};
+use apus_node::clock::unix_time;
+use apus_node::opened::Node;
+use apus_node::outcome::Activated;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_rules::Work;
+
+use super::Peers;
+use super::connections::Connections;
+
+/// The part of [`Peers::patience`] for which blocks are not asked for because a peer does not say
+/// whether it has more headers, once another has said that it has none: 5 s of two minutes.
+const PATIENCE_BEFORE_BLOCKS: u32 = 24;
+/// Blocks by which the best header may be above the tip where a sync ends: those of a branch that
+/// nobody has.
+const LAG_BLOCKS: u32 = 144;
+/// Time from one save of headers to the next.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// Time after which the user hears what is waited for.
+const WORDS_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a search for headers goes on.
+#[derive(Clone, Copy)]
+pub struct Search {
+    /// Nothing else is left to do: peers that are slow to answer are waited for longer.
+    pub is_last: bool,
+    /// There are blocks to connect whatever peers say: peers that bring no new headers for a while
+    /// are not waited for.
+    pub has_files: bool,
+    /// The height that the headers must reach to be of use: that of the hints.
+    pub height: u32,
+}
+
+/// Asks all peers for headers until none of them has more, and puts them into the tree and the
+/// block index.
+///
+/// # Errors
+/// The disk fails.
+pub fn find_headers(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    search: Search,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let before_blocks = peers.patience / PATIENCE_BEFORE_BLOCKS;
+    let patience = if search.is_last { peers.patience } else { before_blocks };
+    let mut waited = Waited::default();
+    let mut since = None;
+    let mut news = (0, Duration::ZERO);
+    grow(node, peers, observer, stop, true, |connections, tree| {
+        let now = connections.now();
+        let waits = now - *since.get_or_insert(now);
+        let best = tree.node(tree.best_header());
+        if waits.is_zero() || best.height != news.0 {
+            news = (best.height, now);
+        }
+        // Whoever is about to be connected may have a better chain.
+        let may_come = !search.is_last && waits < before_blocks && connections.is_opening();
+        let is_done = !may_come && connections.manager().has_all_headers(now, patience);
+        let phase = match () {
+            () if connections.manager().ready() == 0 => Phase::FindingPeers,
+            () if !is_done => Phase::DownloadingHeaders,
+            () if !has_minimum_work(tree) => Phase::WaitingForWork,
+            () if best.height < search.height && waits < peers.patience => Phase::WaitingForHeaders,
+            () => return true,
+        };
+        if search.has_files && now >= news.1 + before_blocks {
+            return true;
+        }
+        waited.note(phase, now, observer);
+        observer.observe(&progress(phase, tree));
+        false
+    })
+}
+
+/// Waits until there is a better chain of headers than the active one, or a peer has blocks of one
+/// that none had before.
+///
+/// # Errors
+/// The disk fails.
+pub fn wait_for_news(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let best = node.tree.best_header();
+    let tip = node.tree.node(node.tip()).work;
+    grow(node, peers, observer, stop, false, |connections, tree| {
+        observer.observe(&progress(Phase::Following, tree));
+        let is_new = |has: Has| {
+            let best = tree.node(has.best);
+            !tree.is_linked(has.best) && !best.failed && best.work > tip && !has.is_limited
+        };
+        tree.best_header() != best || connections.manager().schedule().having().any(is_new)
+    })
+}
+
+/// Whether the active chain is the best chain of headers whose blocks can be had.
+pub fn is_complete(node: &Node) -> bool {
+    let best = node.tree.best_candidate().unwrap_or(node.tip());
+    let height = node.tree.node(node.tip()).height;
+    !node.tree.is_better(best, node.tip())
+        || node.options.stop_at_height.is_some_and(|top| height >= top)
+}
+
+/// Whether the best header is so far above the tip that the blocks between must come yet.
+pub fn lags(node: &Node) -> bool {
+    let height = |id| node.tree.node(id).height;
+    let top = node.options.stop_at_height.unwrap_or(u32::MAX);
+    height(node.tree.best_header()).min(top) > height(node.tip()) + LAG_BLOCKS
+}
+
+/// Lets peers' headers into the tree until `is_done`.
+fn grow(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+    asks: bool,
+    mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
+) -> Result<Activated, StoreError> {
+    let tip = node.tip();
+    let mut connections = peers.connections();
+    if asks {
+        connections.manager().ask_for_headers();
+    }
+    let mut is_over = false;
+    while !is_over {
+        let until = connections.now() + SAVE_EVERY;
+        let secret = connections.secret();
+        let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
+        while connections.now() < until {
+            is_over = is_done(&mut connections, chain.tree()) || stop.load(Relaxed);
+            if is_over {
+                break;
+            }
+            connections.turn(&mut chain, observer);
+        }
+        node.ledger.follow(&node.tree);
+        let (shared, ledger) = node.split();
+        ledger.write_index(shared.files, shared.tree)?;
+    }
+    for has in connections.manager().schedule().having() {
+        mark_available(&mut node.tree, has);
+    }
+    Ok(if stop.load(Relaxed) { Activated::Stopped } else { Activated::Best })
+}
+
+/// Notes that the blocks which a peer has can be had. Takes time for those that were not known to
+/// be.
+fn mark_available(tree: &mut Tree, has: Has) {
+    let branch = tree.ancestors(has.best).take_while(|id| !tree.is_linked(*id));
+    let new: Vec<_> = branch.filter(|id| has.has(tree, *id)).collect();
+    new.into_iter().rev().for_each(|id| tree.mark_available(id));
+}
+
+fn has_minimum_work(tree: &Tree) -> bool {
+    let minimum = Work::from_hash(&tree.network().minimum_chain_work);
+    tree.node(tree.best_header()).work >= minimum
+}
+
+fn progress(phase: Phase, tree: &Tree) -> Progress {
+    let best = tree.node(tree.best_header());
+    // The time of the best header says nothing about peers.
+    if phase == Phase::FindingPeers {
+        return Progress { height: best.height, ..Progress::of(phase) };
+    }
+    let genesis = i64::from(tree.node(tree.genesis()).time);
+    let (all, done) = (unix_time() - genesis, i64::from(best.time) - genesis);
+    let is_download = phase == Phase::DownloadingHeaders;
+    let fraction = if is_download { done as f64 / all.max(1) as f64 } else { 0.0 };
+    Progress {
+        height: best.height,
+        time: best.time,
+        fraction: fraction.clamp(0.0, 1.0),
+        ..Progress::of(phase)
+    }
+}
+
+/// What is waited for, which the user hears of once.
+#[derive(Default)]
+struct Waited {
+    for_what: Option<(Phase, Duration)>,
+    is_said: bool,
+}
+
+impl Waited {
+    fn note(&mut self, phase: Phase, now: Duration, observer: &dyn Observer) {
+        let since = match self.for_what {
+            Some((known, since)) if known == phase => since,
+            _ => {
+                (self.for_what, self.is_said) = (Some((phase, now)), false);
+                now
+            }
+        };
+        let words = match phase {
+            Phase::WaitingForWork => {
+                "The headers of all peers have less work than --minimumchainwork: waiting for a \
+                 peer with the best chain"
+            }
+            Phase::WaitingForHeaders => {
+                "The headers of all peers end below the height of the hints or the snapshot: \
+                 waiting for a peer that has more"
+            }
+            _ => return,
+        };
+        if now > since + WORDS_AFTER && !std::mem::replace(&mut self.is_said, true) {
+            observer.note(words);
+        }
+    }
+}

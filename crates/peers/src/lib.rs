@@ -1,0 +1,243 @@
+//! Peers as a source of blocks: connections, each with threads of its own, and one thread that
+//! talks over all of them while a pipeline works.
+//!
+//! ```text
+//!  connection ──► messages ─┐                              ┌─► blocks ─► threads of a pipeline
+//!  connection ──► messages ─┼─► Connections (one thread) ──┤    (Feed)        │
+//!  connection ──► messages ─┘     net::PeerManager         └─◄ notes: waits, good, changed
+//! ```
+//!
+//! While a pipeline works, the tree of headers stays as it is, and peers serve blocks of it. In
+//! between, headers are asked for ([`find_headers`]).
+
+mod connections;
+mod dialer;
+mod download;
+mod feed;
+mod headers;
+mod limiter;
+mod link;
+mod random;
+mod receiving;
+mod report;
+mod route;
+mod sample;
+pub mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+
+pub use self::dialer::FILE as ADDRESSES_FILE;
+pub use self::download::{download, store_left, store_left_from};
+pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
+pub use self::report::{PeerReport, WithPeers};
+pub use self::sample::learn_sizes;
+
+use self::connections::{Connections, Ears};
+use self::dialer::{Dialer, NEEDED};
+use self::feed::Feed;
+use self::limiter::Limiter;
+use self::link::Dialing;
+use self::report::Traffic;
+use self::route::{Routes, system_resolver};
+use apus_chain::{BlockId, Tree};
+use apus_disk::Disk;
+use apus_net::{HeaderChain, Limits, PeerManager, PeerOptions, Settings};
+use apus_node::block::step::{BlockFault, Step};
+use apus_node::block_peers::{BlockPeers, Wanted};
+use apus_node::clock::unix_time;
+use apus_node::error::SyncError;
+use apus_node::options::Options;
+use apus_node::progress::Observer;
+use apus_node::sources::BlockBytes;
+use apus_node::threads;
+
+/// The most bytes of blocks that have come and wait to be taken, and of those that are asked for.
+///
+/// Besides these there may be [`EVENTS_MAX`] messages on their way and one for each connection, of
+/// at most 4 MB each.
+const WAITING_BYTES_MAX: u64 = 128 << 20;
+/// The most messages that wait to be looked at.
+const EVENTS_MAX: usize = 16;
+
+/// Peers, and what is wanted of them.
+pub struct Peers {
+    feed: Arc<Feed>,
+    connections: Mutex<Connections>,
+    traffic: Arc<Traffic>,
+    /// The height of the tip, which new peers are told.
+    height: Arc<AtomicU32>,
+    /// Ends the thread that listens.
+    over: Arc<AtomicBool>,
+    /// How long to wait for a peer that does not answer.
+    patience: Duration,
+}
+
+impl Peers {
+    /// Begins to look for peers; nothing is sent before [`find_headers`]. `height` is that of the
+    /// tip.
+    ///
+    /// # Errors
+    /// The address book cannot be read, or nobody can listen on the port.
+    pub fn begin(
+        options: &Options,
+        peers: &PeerOptions,
+        disk: &Disk,
+        height: u32,
+    ) -> Result<Self, SyncError> {
+        let network = &options.network;
+        let (events, heard) = bounded(EVENTS_MAX);
+        let (wake, wakes) = bounded(1);
+        let dialing = Arc::new(Dialing {
+            magic: network.magic,
+            routes: Routes {
+                proxy: peers.proxy.clone(),
+                onion: peers.onion.clone(),
+                timeout: peers.timeout,
+                resolver: Box::new(system_resolver),
+            },
+            v2: peers.v2transport,
+            limiter: Arc::new(Limiter::new(peers.maxdownload)),
+            events: events.clone(),
+        });
+        let file = options.network_dir().join(ADDRESSES_FILE);
+        let dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
+        let over = Arc::new(AtomicBool::new(false));
+        if peers.listen {
+            link::listen(peers.port, Arc::clone(&over), events).map_err(|error| {
+                let port = peers.port;
+                SyncError::Input(format!("cannot listen on port {port}: {error}"))
+            })?;
+        }
+        let manager = PeerManager::new(Settings {
+            needs: NEEDED,
+            limits: Limits {
+                bytes_max: WAITING_BYTES_MAX,
+                block_interval: Duration::from_secs(network.pow_target_spacing.into()),
+            },
+        });
+        let feed = Arc::new(Feed::new(wake));
+        let traffic = Arc::new(Traffic::default());
+        let ears = Ears { events: heard, wakes };
+        let height = Arc::new(AtomicU32::new(height));
+        let connections = Connections::new(
+            manager,
+            dialer,
+            Arc::clone(&feed),
+            ears,
+            (Arc::clone(&traffic), Arc::clone(&height)),
+            peers.gone_after,
+        );
+        let (connections, patience) = (Mutex::new(connections), peers.patience);
+        Ok(Self { feed, connections, traffic, height, over, patience })
+    }
+
+    /// The options for peers, if there are to be any and somebody to connect to, or somebody who
+    /// could name one.
+    pub fn wanted(options: &Options) -> Option<&PeerOptions> {
+        let peers = options.peers.as_ref()?;
+        let has_book = || options.network_dir().join(ADDRESSES_FILE).is_file();
+        let has_names = peers.asks_dns_seeds() && !options.network.dns_seeds.is_empty();
+        let is_named = !peers.connect.is_empty() || !peers.addnode.is_empty();
+        let has_seednode = peers.seednode.iter().any(|target| peers.reaches_host(target));
+        let can_find = || has_names || has_seednode || has_book();
+        (is_named || peers.listen || can_find()).then_some(peers)
+    }
+
+    /// An observer that shows `inner` what peers do, too.
+    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> WithPeers<'a> {
+        WithPeers { inner, traffic: &self.traffic }
+    }
+
+    /// What each peer gave.
+    pub fn reports(&self) -> Vec<PeerReport> {
+        self.connections().reports()
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BlockPeers for Peers {
+    fn fetch(
+        &self,
+        tree: &Tree,
+        step: Step,
+        halt: &AtomicBool,
+        check: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
+    ) -> Result<(), BlockFault> {
+        loop {
+            let bytes = self.feed.fetch(tree, step.id, halt)?;
+            match check(bytes) {
+                Err(BlockFault::Damaged(what)) => self.feed.changed(step.id, what),
+                Err(BlockFault::Rule(error)) => {
+                    self.feed.invalid(step.id, error.to_string());
+                    return Err(BlockFault::Rule(error));
+                }
+                Err(other) => return Err(other),
+                Ok(()) => {
+                    self.feed.good(tree, step.id);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
+        self.feed.next(halt)
+    }
+
+    fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut()) {
+        self.connections().want(wanted);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let talking = threads::spawn(scope, "apus-net", || {
+                // Whoever waits for a block must not wait for a thread that has panicked.
+                let _end = EndOnDrop(&self.feed);
+                let mut connections = self.connections();
+                let mut chain = HeaderChain::fixed(tree, tree.best_header());
+                while !over.load(Relaxed) {
+                    connections.turn(&mut chain, observer);
+                }
+                connections.want_nothing();
+            });
+            {
+                let _over = threads::RaiseOnDrop(&over);
+                work();
+            }
+            self.feed.wake();
+            talking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    }
+
+    fn take_left(&self) -> Vec<(BlockId, BlockBytes)> {
+        self.feed.left()
+    }
+
+    fn set_height(&self, height: u32) {
+        self.height.store(height, Relaxed);
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        self.connections().save();
+    }
+}
+
+/// Ends all waits for blocks when it is dropped.
+struct EndOnDrop<'a>(&'a Feed);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

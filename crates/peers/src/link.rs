@@ -1,0 +1,242 @@
+//! One connection: the thread that opens it and then reads, and the one that writes.
+
+use std::fmt::Display;
+use std::io::{self, BufReader, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use apus_net::{
+    NetKind, Outgoing, PeerId, Reader, Target, Transport, TransportError, Writer, initiate, respond,
+};
+use apus_node::threads;
+use apus_wire::message::{Command, Raw};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use super::limiter::Limiter;
+use super::receiving::{Received, Receiving};
+use super::route::{Routes, TIMEOUT, Unreachable};
+
+/// The most messages that wait to be sent: a peer that does not read what we send is dropped.
+const OUTGOING_MAX: usize = 1024;
+/// The bytes that are read ahead, so that small messages take few calls.
+const READ_AHEAD: usize = 64 << 10;
+
+/// What the threads of connections report.
+pub(super) enum Event {
+    /// A connection is open.
+    Connected(PeerId, Link),
+    /// No connection could be opened.
+    Failed(PeerId, Unreachable),
+    /// Somebody has connected to us.
+    Accepted(TcpStream),
+    /// A message has come.
+    Message {
+        from: PeerId,
+        command: Command,
+        bytes: Vec<u8>,
+        /// Which part of `bytes` is the payload.
+        payload: Range<usize>,
+    },
+    /// The connection is closed, or what came was no message.
+    Closed(PeerId, TransportError),
+    /// What the name of a DNS seed leads to.
+    Resolved(Vec<std::net::SocketAddr>),
+}
+
+/// An open connection. Closed when it is dropped.
+pub(super) struct Link {
+    stream: TcpStream,
+    outgoing: Sender<Outgoing>,
+    received: Arc<Received>,
+    pub transport: Transport,
+}
+
+/// How connections are opened.
+pub(super) struct Dialing {
+    pub magic: [u8; 4],
+    pub routes: Routes,
+    /// Whether the v2 transport is spoken (Core's `-v2transport`).
+    pub v2: bool,
+    pub limiter: Arc<Limiter>,
+    pub events: Sender<Event>,
+}
+
+impl Event {
+    /// A connection could not be taken up for this reason, which is not the proxy's.
+    fn failed(id: PeerId, why: &dyn Display) -> Self {
+        Self::Failed(id, Unreachable::Host(why.to_string()))
+    }
+}
+
+impl Link {
+    /// The bytes that have come so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.received.bytes()
+    }
+
+    /// Sends a message; `false` if too many wait to be sent.
+    pub fn send(&self, message: Outgoing) -> bool {
+        // Of a connection that is closed, its reader reports that.
+        !matches!(self.outgoing.try_send(message), Err(TrySendError::Full(_)))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Opens a connection in a thread of its own, which then reads from it; with the v2 transport first
+/// if `v2` says so. A name leads to addresses in `nets` alone, which is empty for all.
+pub(super) fn dial(id: PeerId, target: Target, v2: bool, nets: Vec<NetKind>, how: &Arc<Dialing>) {
+    let how = Arc::clone(how);
+    threads::spawn_free(format!("apus-peer-{}", id.0), move || {
+        match open(&target, v2, &nets, &how) {
+            Ok(open) => talk(id, open, &how),
+            Err(why) => drop(how.events.send(Event::Failed(id, why))),
+        }
+    });
+}
+
+/// Takes up a connection that somebody opened to us.
+pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
+    let how = Arc::clone(how);
+    threads::spawn_free(format!("apus-peer-{}", id.0), move || {
+        let begin = || -> Result<_, TransportError> {
+            let (from, received) = prepare(&stream, &how)?;
+            Ok((respond(how.magic, how.v2, from, &mut &stream)?, received))
+        };
+        match begin() {
+            Ok(((reader, writer), received)) => {
+                talk(id, Open { stream, received, reader, writer }, &how);
+            }
+            Err(error) => drop(how.events.send(Event::failed(id, &error))),
+        }
+    });
+}
+
+/// Reports connections to `port` until `stop` is raised.
+///
+/// # Errors
+/// Nobody can listen there.
+pub(super) fn listen(port: u16, stop: Arc<AtomicBool>, events: Sender<Event>) -> io::Result<()> {
+    let listener = TcpListener::bind(("0.0.0.0", port))?;
+    listener.set_nonblocking(true)?;
+    threads::spawn_free("apus-listen".to_string(), move || {
+        while !stop.load(Relaxed) {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let is_ready = stream.set_nonblocking(false).is_ok();
+                    if is_ready && events.send(Event::Accepted(stream)).is_err() {
+                        return;
+                    }
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    });
+    Ok(())
+}
+
+/// A connection whose transport is agreed on.
+struct Open<R> {
+    stream: TcpStream,
+    received: Arc<Received>,
+    reader: Reader<R>,
+    writer: Writer,
+}
+
+/// Opens a connection: if `v2` says so with the v2 transport first, and with v1 if the peer then
+/// hangs up, as one does that does not know v2.
+fn open(
+    target: &Target,
+    v2: bool,
+    nets: &[NetKind],
+    how: &Dialing,
+) -> Result<Open<BufReader<Receiving>>, Unreachable> {
+    let because = |error: TransportError| Unreachable::Host(error.to_string());
+    if v2 {
+        match initiate_on(how.routes.connect(target, nets)?, Transport::V2, how) {
+            Err(TransportError::Io(error)) if has_hung_up(&error) => {}
+            result => return result.map_err(because),
+        }
+    }
+    initiate_on(how.routes.connect(target, nets)?, Transport::V1, how).map_err(because)
+}
+
+fn initiate_on(
+    stream: TcpStream,
+    transport: Transport,
+    how: &Dialing,
+) -> Result<Open<BufReader<Receiving>>, TransportError> {
+    let (from, received) = prepare(&stream, how)?;
+    let (reader, writer) = initiate(transport, how.magic, from, &mut &stream)?;
+    Ok(Open { stream, received, reader, writer })
+}
+
+fn has_hung_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
+}
+
+/// Makes a new connection ready for the handshake of the transport.
+fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving>, Arc<Received>)> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let from = Receiving::new(stream, &how.limiter)?;
+    let received = from.received();
+    Ok((BufReader::with_capacity(READ_AHEAD, from), received))
+}
+
+/// Reads messages and reports them until the connection is closed, while another thread writes.
+fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
+    let Open { stream, received, mut reader, writer } = open;
+    let begin = || -> io::Result<Link> {
+        received.open(&stream)?;
+        let (outgoing, queue) = bounded(OUTGOING_MAX);
+        let transport = writer.transport();
+        let to = stream.try_clone()?;
+        threads::spawn_free(format!("apus-send-{}", id.0), move || send_all(&to, writer, &queue));
+        Ok(Link { stream, outgoing, received, transport })
+    };
+    let events = &how.events;
+    let opened = match begin() {
+        Ok(link) => Event::Connected(id, link),
+        Err(error) => Event::failed(id, &error),
+    };
+    let is_open = matches!(opened, Event::Connected(..));
+    if events.send(opened).is_err() || !is_open {
+        return;
+    }
+    loop {
+        let mut bytes = Vec::new();
+        let event = match reader.read(&mut bytes) {
+            Ok((command, payload)) => Event::Message { from: id, command, bytes, payload },
+            Err(error) => Event::Closed(id, error),
+        };
+        let is_end = matches!(event, Event::Closed(..));
+        if events.send(event).is_err() || is_end {
+            return;
+        }
+    }
+}
+
+/// Sends messages until nobody can ask for it any more, or the connection is closed.
+fn send_all(mut to: &TcpStream, mut writer: Writer, queue: &Receiver<Outgoing>) {
+    let mut bytes = Vec::new();
+    while let Ok(first) = queue.recv() {
+        bytes.clear();
+        for Outgoing { command, payload } in std::iter::once(first).chain(queue.try_iter()) {
+            writer.encode(&Raw(command, &payload), &mut bytes);
+        }
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,136 @@
+//! The way to a host: directly, or through a SOCKS5 proxy.
+//!
+//! What only a proxy can reach is never looked up in DNS: the system's resolver is asked in
+//! [`Routes::resolve`] alone, which refuses such names.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use apus_net::{Credentials, HostKind, NetKind, Socks5Error, Target, socks5_connect};
+use apus_wire::message::Host;
+
+use super::random::random;
+
+/// The time for an answer of the proxy, and for a write.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Finds the addresses of a name.
+pub(super) type Resolver = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// How hosts are reached.
+pub(super) struct Routes {
+    /// The SOCKS5 proxy to everything but onion services (Core's `-proxy`).
+    pub proxy: Option<Target>,
+    /// The SOCKS5 proxy to onion services (Core's `-onion`).
+    pub onion: Option<Target>,
+    /// Time to open a connection (Core's `-timeout`).
+    pub timeout: Duration,
+    /// The system's resolver.
+    pub resolver: Box<Resolver>,
+}
+
+/// Why a host cannot be reached, in words.
+#[derive(Debug)]
+pub(super) enum Unreachable {
+    /// The proxy does not take connections, or does not work as a SOCKS5 proxy.
+    Proxy(String),
+    /// It is because of the host.
+    Host(String),
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Proxy(why) | Self::Host(why)) = self;
+        f.write_str(why)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
+/// Asks the system's resolver for the addresses of a name.
+pub(super) fn system_resolver(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((name, port).to_socket_addrs()?.collect())
+}
+
+impl Routes {
+    /// Opens a connection to `target`, and without a proxy to those of its addresses alone that are
+    /// in `nets`, which is empty for all. A proxy chooses itself.
+    ///
+    /// # Errors
+    /// The target cannot be reached, or the proxy to it, or there is no proxy where it needs one.
+    pub fn connect(&self, target: &Target, nets: &[NetKind]) -> Result<TcpStream, Unreachable> {
+        match self.proxy_to(target)? {
+            Some(proxy) => self.connect_through(proxy, target),
+            None => {
+                let opened = self.connect_directly(target, nets);
+                opened.map_err(|why| Unreachable::Host(why.to_string()))
+            }
+        }
+    }
+
+    /// The proxy through which `target` is reached; `None` for a target that needs none.
+    fn proxy_to(&self, target: &Target) -> Result<Option<&Target>, Unreachable> {
+        let is_onion = target.kind() == HostKind::Onion;
+        match if is_onion { &self.onion } else { &self.proxy } {
+            None if target.needs_a_proxy() => Err(Unreachable::Host(target.words_on_proxy())),
+            proxy => Ok(proxy.as_ref()),
+        }
+    }
+
+    fn connect_through(&self, proxy: &Target, target: &Target) -> Result<TcpStream, Unreachable> {
+        let mut stream = self
+            .connect_directly(proxy, &[])
+            .map_err(|why| Unreachable::Proxy(format!("proxy {proxy}: {why}")))?;
+        let (host, port) = target.name();
+        // Tor gives connections with different passwords different circuits.
+        let word = format!("{:016x}", random());
+        let credentials = Credentials { username: word.clone(), password: word };
+        let mut ask = || -> Result<(), Socks5Error> {
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            socks5_connect(&mut stream, &host, port, Some(&credentials))
+        };
+        let Err(why) = ask() else { return Ok(stream) };
+        let words = format!("through proxy {proxy}: {why}");
+        Err(match why {
+            Socks5Error::Refused(_) | Socks5Error::Name => Unreachable::Host(words),
+            // A proxy that works may take too long over one host.
+            Socks5Error::Io(error) if is_timeout(&error) => Unreachable::Host(words),
+            _ => Unreachable::Proxy(words),
+        })
+    }
+
+    /// Connects to the first address of `target` that is in `nets` and answers.
+    fn connect_directly(&self, target: &Target, nets: &[NetKind]) -> io::Result<TcpStream> {
+        let mut last = io::Error::other(format!("{target} has no address to connect to"));
+        let is_usable = |address: &SocketAddr| {
+            nets.is_empty() || nets.contains(&NetKind::of(&Host::from(address.ip())))
+        };
+        for address in self.resolve(target)?.into_iter().filter(is_usable) {
+            match TcpStream::connect_timeout(&address, self.timeout) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses of `target`.
+    ///
+    /// # Errors
+    /// The name has no address, or is one that is not in DNS.
+    pub fn resolve(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
+        if target.needs_a_proxy() {
+            return Err(io::Error::other(target.words_on_proxy()));
+        }
+        let (host, port) = target.name();
+        match host.parse() {
+            Ok(ip) => Ok(vec![SocketAddr::new(ip, port)]),
+            Err(_) => (self.resolver)(&host, port),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A sample of blocks, which tells how large the others are.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_node::expected_sizes::Sizes;
+use apus_node::opened::Node;
+use apus_node::outcome::Activated;
+use apus_node::progress::Observer;
+
+use super::connections::NEAR_BLOCKS;
+use super::download::{download, fetch};
+
+/// With fewer blocks to come than this, no sample is taken.
+const BLOCKS_MIN: u32 = 256;
+/// The most blocks of which one is in the sample.
+const BLOCKS_FOR_EACH: u32 = 16;
+/// The fewest blocks of a sample of many; there are at most twice as many.
+const SAMPLE_MIN: u32 = 32;
+
+/// Learns the sizes of blocks of the best chain from some of them, evenly spaced. Those that are
+/// missing are downloaded, where many blocks are to come. They are stored, unless block files are
+/// to be deleted: one of the last blocks among them would keep the file of the first.
+///
+/// # Errors
+/// The disk fails.
+pub fn learn_sizes(
+    node: &mut Node,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let Some(best) = node.tree.best_candidate() else { return Ok(Activated::Best) };
+    let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
+    let tip = node.tip();
+    let missing = top.saturating_sub(node.tree.node(tip).height);
+    let mut sample: Vec<BlockId> = vec![tip];
+    if missing >= BLOCKS_MIN {
+        let count = (missing / BLOCKS_FOR_EACH).min(SAMPLE_MIN);
+        // The same heights again in the next run, whose blocks are stored then.
+        let every = (missing / count).next_power_of_two() / 2;
+        // Blocks near the best header are given up where no peer has them, not waited for.
+        let top = top.min(node.tree.node(best).height - NEAR_BLOCKS);
+        let heights = (every..=top).step_by(every as usize);
+        let is_above = |height: &u32| *height > node.tree.node(tip).height;
+        let blocks = heights.filter(is_above).filter_map(|at| node.tree.ancestor(best, at));
+        sample.extend(blocks);
+    }
+    sample.sort_by_key(|id| node.tree.node(*id).height);
+    sample.dedup();
+    // Of the active chain, blocks that are not stored are pruned.
+    let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
+    let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
+    let mut known = Vec::new();
+    let ended = match node.ledger.pruning.target() {
+        None => download(node, &new, observer, stop)?,
+        Some(_) => fetch(node, &new, observer, stop, |shared, _, id, block| {
+            known.push((shared.tree.node(id).height, block.view().len() as u64));
+            Ok(())
+        })?,
+    };
+    for id in sample {
+        if let Some(pos) = node.record(id).block_pos()
+            && let Ok(bytes) = node.files.read_block(pos)
+        {
+            known.push((node.tree.node(id).height, bytes.len() as u64));
+        }
+    }
+    known.sort_unstable();
+    node.sizes = Sizes::new(known);
+    Ok(ended)
+}

@@ -1,0 +1,93 @@
+//! Checks that wait until all that they are about is hashed.
+
+use std::ops::Range;
+
+use apus_hash::hash160_many;
+
+use crate::script::Check;
+use crate::sighash::Message;
+
+/// Checks with copies of what they are about, each with the index of its input.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Keys, redeem scripts and signatures.
+    pub bytes: Vec<u8>,
+    hashes: Vec<HeldHash>,
+    pub signatures: Vec<(usize, HeldSignature)>,
+    count: usize,
+}
+
+/// That HASH160 of some bytes is what it must be.
+struct HeldHash {
+    input: usize,
+    bytes: Range<usize>,
+    hash: [u8; 20],
+}
+
+/// A signature, CHECKMULTISIG or commitment, as in [`Check`]; ranges are of [`Held::bytes`].
+pub(super) enum HeldSignature {
+    Ecdsa { key: Range<usize>, signature: Range<usize>, message: Message },
+    Multisig { keys: Vec<Box<[u8]>>, signatures: Vec<(Box<[u8]>, Message)> },
+    Schnorr { key: [u8; 32], signature: [u8; 64], message: Message },
+    Tweak { internal: [u8; 32], tweak: [u8; 32], output: [u8; 32], odd: bool },
+}
+
+impl Held {
+    /// Number of hashes, signatures and commitments, with each signature of a CHECKMULTISIG.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Adds a check of an input.
+    pub fn push(&mut self, input: usize, check: Check) {
+        self.count += 1;
+        let held = match check {
+            Check::Hash160 { bytes, hash } => {
+                let bytes = self.copied(bytes);
+                self.hashes.push(HeldHash { input, bytes, hash: *hash });
+                return;
+            }
+            Check::Ecdsa { key, signature, message } => {
+                let (key, signature) = (self.copied(key), self.copied(signature));
+                HeldSignature::Ecdsa { key, signature, message }
+            }
+            Check::Multisig { keys, signatures } => {
+                self.count += signatures.len() - 1;
+                let keys = keys.into_iter().map(Box::from).collect();
+                let boxed = signatures.into_iter().map(|(der, message)| (Box::from(der), message));
+                HeldSignature::Multisig { keys, signatures: boxed.collect() }
+            }
+            Check::Schnorr { key, signature, message } => {
+                HeldSignature::Schnorr { key: *key, signature: *signature, message }
+            }
+            Check::Tweak { internal, tweak, output, odd } => {
+                HeldSignature::Tweak { internal: *internal, tweak, output: *output, odd }
+            }
+        };
+        self.signatures.push((input, held));
+    }
+
+    fn copied(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// Computes all hashes side by side. `each` is called with the input of each, and whether it is
+    /// what it must be.
+    pub fn decide_hashes(&self, mut each: impl FnMut(usize, bool)) {
+        let bytes = |i: usize| &self.bytes[self.hashes[i].bytes.clone()];
+        let found = hash160_many(self.hashes.len(), bytes);
+        for (held, found) in self.hashes.iter().zip(found) {
+            each(held.input, held.hash == found);
+        }
+    }
+
+    /// Drops all, for the next batch.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.hashes.clear();
+        self.signatures.clear();
+        self.count = 0;
+    }
+}

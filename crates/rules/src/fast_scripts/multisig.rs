@@ -1,0 +1,186 @@
+//! CHECKMULTISIG, for whose signatures keys are looked for.
+
+/// A CHECKMULTISIG: an assignment of keys to its signatures is looked for, in which both are in the
+/// same order.
+///
+/// The lower half of the signatures try their keys from the first one on, the others from the last
+/// one back. Signers being any of the keys, that takes fewer attempts than one direction for all,
+/// as Core has it: 8/3 for 2 of 3, which is the least possible, and 5 for 3 of 5, in place of 3 and
+/// 6. Of the pairs of a signature and a key that an attempt refutes, none is tried again.
+pub(super) struct Multisig {
+    /// The input that it is in.
+    pub input: usize,
+    /// The keys; empty where there is none of a form that is read here.
+    pub keys: Vec<Box<[u8]>>,
+    /// The signatures, with the keys that they are tried with.
+    pub signatures: Vec<Signature>,
+    /// Whether its result is counted.
+    pub is_done: bool,
+}
+
+/// A signature of a CHECKMULTISIG.
+pub(super) struct Signature {
+    /// Without the byte for its type.
+    pub der: Box<[u8]>,
+    /// What it signs.
+    pub message: [u8; 32],
+    /// The index of the key that it is tried with.
+    pub key: usize,
+    /// Whether it was found to be by that key.
+    pub is_valid: bool,
+    /// The first key that it may be by.
+    first: usize,
+    /// The end of the keys that it may be by.
+    end: usize,
+}
+
+impl Multisig {
+    /// No key has been tried. Each signature comes without the byte for its type and with what it
+    /// signs.
+    pub fn new(
+        input: usize,
+        keys: Vec<Box<[u8]>>,
+        signatures: impl Iterator<Item = (Box<[u8]>, [u8; 32])>,
+    ) -> Self {
+        let end = keys.len();
+        let untried =
+            |(der, message)| Signature { der, message, key: 0, is_valid: false, first: 0, end };
+        Self { input, keys, signatures: signatures.map(untried).collect(), is_done: false }
+    }
+
+    /// Has no other key tried.
+    pub fn give_up(&mut self) {
+        self.keys.clear();
+    }
+
+    /// Takes note whether a signature is by the key that it was tried with.
+    pub fn answer(&mut self, signature: usize, is_valid: bool) {
+        let goes_up = self.goes_up(signature);
+        let signature = &mut self.signatures[signature];
+        signature.is_valid = is_valid;
+        match (is_valid, goes_up) {
+            (true, _) => (signature.first, signature.end) = (signature.key, signature.key + 1),
+            (false, true) => signature.first = signature.key + 1,
+            (false, false) => signature.end = signature.key,
+        }
+    }
+
+    /// Whether each signature is by a key, and these are in the order of the signatures.
+    pub fn holds(&self) -> bool {
+        let is_in_order = self.signatures.is_sorted_by(|one, next| one.key < next.key);
+        is_in_order && self.signatures.iter().all(|signature| signature.is_valid)
+    }
+
+    /// Chooses a key for each signature that is not known to be valid. Returns whether there are
+    /// keys enough.
+    pub fn advance(&mut self) -> bool {
+        let Self { keys, signatures, .. } = self;
+        let is_key = |key: &usize| keys.get(*key).is_some_and(|key| !key.is_empty());
+        let mut first = 0;
+        for signature in signatures.iter_mut() {
+            let mut left = first.max(signature.first)..signature.end;
+            let Some(key) = left.find(is_key) else { return false };
+            (signature.first, first) = (key, key + 1);
+        }
+        let mut end = keys.len();
+        for signature in signatures.iter_mut().rev() {
+            let left = signature.first..signature.end.min(end);
+            let Some(key) = left.rev().find(is_key) else { return false };
+            (signature.end, end) = (key + 1, key);
+        }
+        for index in 0..self.signatures.len() {
+            let goes_up = self.goes_up(index);
+            let signature = &mut self.signatures[index];
+            signature.key = if goes_up { signature.first } else { signature.end - 1 };
+        }
+        true
+    }
+
+    fn goes_up(&self, signature: usize) -> bool {
+        signature < self.signatures.len() / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_testdata::Random;
+
+    use super::*;
+
+    /// Looks for an assignment, where `is_by` says which signature is by which key, and returns
+    /// whether there is one and how many pairs were tried.
+    fn search(needed: usize, keys: &[bool], is_by: impl Fn(usize, usize) -> bool) -> (bool, usize) {
+        let key = |is_key: &bool| Box::from(if *is_key { &[2][..] } else { &[] });
+        let signatures = (0..needed).map(|_| (Box::from(&[][..]), [0; 32]));
+        let mut multisig = Multisig::new(0, keys.iter().map(key).collect(), signatures);
+        let mut pairs = 0;
+        while !multisig.holds() {
+            if !multisig.advance() {
+                return (false, pairs);
+            }
+            for signature in 0..needed {
+                let Signature { key, is_valid, .. } = multisig.signatures[signature];
+                assert!(keys[key]);
+                if !is_valid {
+                    pairs += 1;
+                    multisig.answer(signature, is_by(signature, key));
+                }
+            }
+        }
+        (true, pairs)
+    }
+
+    /// Each choice of signers: the bits of a number.
+    fn choices(needed: usize, keys: usize) -> impl Iterator<Item = Vec<usize>> {
+        let signers = move |bits: u32| (0..keys).filter(|key| bits >> key & 1 == 1).collect();
+        (0..1 << keys).map(signers).filter(move |signers: &Vec<usize>| signers.len() == needed)
+    }
+
+    #[test]
+    fn each_choice_of_signers_is_found() {
+        for (keys, needed) in (1..=9).flat_map(|keys| (1..=keys).map(move |needed| (keys, needed)))
+        {
+            for signers in choices(needed, keys) {
+                let (found, pairs) = search(needed, &vec![true; keys], |s, key| signers[s] == key);
+                assert!(found, "{signers:?} of {keys}");
+                assert!(pairs <= needed * (keys - needed + 1), "{signers:?} of {keys}: {pairs}");
+            }
+        }
+    }
+
+    #[test]
+    fn attempts_on_average() {
+        for (needed, keys, expected) in
+            [(1, 1, 1), (1, 2, 3), (2, 2, 2), (2, 3, 8), (3, 4, 16), (3, 5, 50), (4, 7, 266)]
+        {
+            let pairs = choices(needed, keys)
+                .map(|signers| search(needed, &vec![true; keys], |s, key| signers[s] == key).1);
+            assert_eq!(pairs.sum::<usize>(), expected, "{needed} of {keys}");
+        }
+    }
+
+    /// Which signature is by which key is random, so that signatures are by several keys or none.
+    #[test]
+    fn what_is_found_is_an_assignment() {
+        let mut random = Random(1);
+        let (mut both, mut neither, mut missed) = (0, 0, 0);
+        for _ in 0..100_000 {
+            let keys = 1 + random.below(6_usize);
+            let needed = 1 + random.below(keys);
+            let is_key: Vec<bool> = (0..keys).map(|_| random.below(8_u8) > 0).collect();
+            let (bits, rare) = (random.next(), random.next());
+            let is_by = |s: usize, key: usize| (bits | rare) >> (8 * s + key) & 1 == 1;
+            let is_by = |s: usize, key: usize| is_key[key] && is_by(s, key);
+            let fits =
+                |signers: Vec<usize>| signers.iter().enumerate().all(|(s, key)| is_by(s, *key));
+            let exists = choices(needed, keys).any(fits);
+            let (found, _) = search(needed, &is_key, is_by);
+            assert!(exists || !found);
+            both += u32::from(found);
+            neither += u32::from(!exists);
+            missed += u32::from(exists && !found);
+        }
+        // One that is missed costs the time of the engine.
+        assert!(both > 20_000 && neither > 20_000 && missed < 5_000, "{both} {neither} {missed}");
+    }
+}

@@ -1,0 +1,231 @@
+use apus_hash::Hash;
+use apus_wire::{Header, Network};
+
+use super::arith::U256;
+use super::error::{RuleClass, RuleError};
+
+/// A block and its ancestors, as far as the rules for a header that builds on it need them.
+pub trait Ancestry {
+    /// The height of the block itself.
+    fn height(&self) -> u32;
+
+    /// The facts about the ancestor at `height`; at [`Ancestry::height`], which `height` does not
+    /// exceed, those about the block itself.
+    fn at(&self, height: u32) -> HeaderFacts;
+
+    /// The median time past of the block ([`median_time_past`]).
+    fn median_time_past(&self) -> i64 {
+        median_time_past(self)
+    }
+}
+
+/// The parts of a header that the rules of difficulty and time need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeaderFacts {
+    /// The target in compact form.
+    pub bits: u32,
+    /// The time in seconds since 1970.
+    pub time: u32,
+}
+
+/// Seconds that a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
+pub const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
+
+/// Seconds that the first block of a difficulty period may be earlier than the last block of the
+/// period before under BIP94 (Core's `MAX_TIMEWARP`).
+const TIMEWARP_SECONDS_MAX: i64 = 600;
+
+/// The number of blocks over whose times the median time past is taken (Core's `nMedianTimeSpan`).
+const MEDIAN_TIME_SPAN: u32 = 11;
+
+/// A header's hash MUST meet the target that it claims (Core's `CheckBlockHeader`).
+///
+/// # Errors
+/// `high-hash`
+pub fn check_header(header: &Header, hash: &Hash, network: &Network) -> Result<(), RuleError> {
+    if proof_of_work(hash, header.bits, network) {
+        Ok(())
+    } else {
+        Err(RuleError::header("high-hash", "proof of work failed"))
+    }
+}
+
+/// Checks the rules that need a header's ancestors and our clock, in order (Core's
+/// `ContextualCheckBlockHeader`). `now` is in seconds since 1970.
+///
+/// # Errors
+/// `bad-diffbits`, `time-too-old`, `time-timewarp-attack`, `time-too-new`, `bad-version(…)`
+pub fn check_header_in_context(
+    header: &Header,
+    network: &Network,
+    parent: &impl Ancestry,
+    now: i64,
+) -> Result<(), RuleError> {
+    difficulty(header, network, parent)?;
+    time_after_median(header, parent)?;
+    no_timewarp(header, network, parent)?;
+    time_not_in_future(header, now)?;
+    version(header, network, parent.height() + 1)
+}
+
+/// A header's target MUST be the one that follows from its ancestors.
+fn difficulty(header: &Header, network: &Network, parent: &impl Ancestry) -> Result<(), RuleError> {
+    if header.bits == next_work_required(network, parent, header.time) {
+        Ok(())
+    } else {
+        Err(RuleError::header("bad-diffbits", "incorrect proof of work"))
+    }
+}
+
+/// A header's time MUST be later than the median time of the eleven blocks before it.
+fn time_after_median(header: &Header, parent: &impl Ancestry) -> Result<(), RuleError> {
+    if i64::from(header.time) > parent.median_time_past() {
+        Ok(())
+    } else {
+        Err(RuleError::header("time-too-old", "block's timestamp is too early"))
+    }
+}
+
+/// Under BIP94, the first header of a difficulty period MUST NOT be more than ten minutes earlier
+/// than its parent.
+fn no_timewarp(
+    header: &Header,
+    network: &Network,
+    parent: &impl Ancestry,
+) -> Result<(), RuleError> {
+    if !network.enforce_bip94
+        || !(parent.height() + 1).is_multiple_of(network.difficulty_adjustment_interval())
+    {
+        return Ok(());
+    }
+    let earliest = i64::from(parent.at(parent.height()).time) - TIMEWARP_SECONDS_MAX;
+    if i64::from(header.time) < earliest {
+        return Err(RuleError::header(
+            "time-timewarp-attack",
+            "block's timestamp is too early on diff adjustment block",
+        ));
+    }
+    Ok(())
+}
+
+/// A header's time MUST NOT be more than two hours ahead of our clock. The header may become valid
+/// later.
+fn time_not_in_future(header: &Header, now: i64) -> Result<(), RuleError> {
+    if i64::from(header.time) > now.saturating_add(FUTURE_SECONDS_MAX) {
+        return Err(RuleError::new(
+            RuleClass::TimeFuture,
+            "time-too-new",
+            "block timestamp too far in the future",
+        ));
+    }
+    Ok(())
+}
+
+/// A header's version MUST be at least 2 once BIP34 is active, 3 once BIP66 is, 4 once BIP65 is.
+fn version(header: &Header, network: &Network, height: u32) -> Result<(), RuleError> {
+    let least = [(2, network.bip34_height), (3, network.bip66_height), (4, network.bip65_height)];
+    if least.iter().any(|&(least, from)| header.version < least && height >= from) {
+        let version = header.version;
+        return Err(RuleError::header(
+            format!("bad-version(0x{version:08x})"),
+            format!("rejected nVersion=0x{version:08x} block"),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether `hash` meets the compact target, which must itself be positive, fit 256 bits and be no
+/// easier than the network's limit (Core's `CheckProofOfWork`).
+pub fn proof_of_work(hash: &Hash, bits: u32, network: &Network) -> bool {
+    let target = U256::from_compact(bits);
+    !target.negative
+        && !target.overflow
+        && target.value != U256::ZERO
+        && target.value <= U256::from_le_bytes(&network.pow_limit)
+        && U256::from_le_bytes(&hash.0) <= target.value
+}
+
+/// The compact target that a child of `parent` with the time `header_time` must have (Core's
+/// `GetNextWorkRequired`).
+pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time: u32) -> u32 {
+    let interval = network.difficulty_adjustment_interval();
+    let last = parent.at(parent.height());
+    if (parent.height() + 1).is_multiple_of(interval) {
+        return retarget(network, parent, interval);
+    }
+    if !network.pow_allow_min_difficulty {
+        return last.bits;
+    }
+    let limit_bits = U256::from_le_bytes(&network.pow_limit).to_compact();
+    if i64::from(header_time) > i64::from(last.time) + 2 * i64::from(network.pow_target_spacing) {
+        return limit_bits;
+    }
+    let mut height = parent.height();
+    let mut bits = last.bits;
+    while height > 0 && !height.is_multiple_of(interval) && bits == limit_bits {
+        height -= 1;
+        bits = parent.at(height).bits;
+    }
+    bits
+}
+
+/// Whether a block at `height` may have the compact target `bits` if that of its parent is
+/// `parent_bits`, whatever the times of all blocks are (Core's `PermittedDifficultyTransition`).
+pub fn permitted_difficulty_transition(
+    network: &Network,
+    height: u32,
+    parent_bits: u32,
+    bits: u32,
+) -> bool {
+    if network.pow_allow_min_difficulty {
+        return true;
+    }
+    if !height.is_multiple_of(network.difficulty_adjustment_interval()) {
+        return bits == parent_bits;
+    }
+    let timespan = network.pow_target_timespan;
+    let after = |actual: u32| retargeted(network, parent_bits, actual);
+    let target = U256::from_compact(bits).value;
+    let [least, most] =
+        [timespan / 4, timespan * 4].map(|actual| U256::from_compact(after(actual)).value);
+    (least..=most).contains(&target)
+}
+
+/// The compact target after a difficulty period that took `actual` seconds at the target `bits`.
+fn retargeted(network: &Network, bits: u32, actual: u32) -> u32 {
+    let limit = U256::from_le_bytes(&network.pow_limit);
+    let scaled = U256::from_compact(bits).value.wrapping_mul(actual);
+    let target = scaled.checked_div(U256::from(network.pow_target_timespan)).unwrap_or(limit);
+    target.min(limit).to_compact()
+}
+
+/// The compact target of the first block after a difficulty period, of which `parent` is the last
+/// block (Core's `CalculateNextWorkRequired`).
+fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
+    let last = parent.at(parent.height());
+    if network.pow_no_retargeting {
+        return last.bits;
+    }
+    let first = parent.at(parent.height() + 1 - interval);
+    let timespan = network.pow_target_timespan;
+    let actual = (i64::from(last.time) - i64::from(first.time))
+        .clamp(i64::from(timespan / 4), i64::from(timespan) * 4) as u32;
+    // The first block of a period cannot use the exception for minimum difficulty, so that its
+    // target is the real one (BIP94).
+    let bits = if network.enforce_bip94 { first.bits } else { last.bits };
+    retargeted(network, bits, actual)
+}
+
+/// The median of the times of a block and its last ten ancestors, or as many as there are (BIP113;
+/// Core's `GetMedianTimePast`).
+pub fn median_time_past<A: Ancestry + ?Sized>(block: &A) -> i64 {
+    let height = block.height();
+    let count = (height + 1).min(MEDIAN_TIME_SPAN);
+    let mut times = [0; MEDIAN_TIME_SPAN as usize];
+    let times = &mut times[..count as usize];
+    for (time, back) in times.iter_mut().zip(0..count) {
+        *time = block.at(height - back).time;
+    }
+    times.sort_unstable();
+    i64::from(times[times.len() / 2])
+}

@@ -1,0 +1,151 @@
+//! What a script runs on: the stacks, the branches that it is in, and what it counts.
+
+use apus_wire::ScriptFlags;
+use smallvec::SmallVec;
+
+use super::item::Item;
+use super::{Checks, Left};
+use crate::sighash::{Message, Preimages, TxSighash};
+
+/// The most bytes of an element (Core's `MAX_SCRIPT_ELEMENT_SIZE`).
+pub(super) const ELEMENT_BYTES_MAX: usize = 520;
+/// The most elements on both stacks together (Core's `MAX_STACK_SIZE`).
+pub(super) const STACK_MAX: usize = 1000;
+/// The most opcodes but pushes in a script, with the keys of its CHECKMULTISIGs (Core's
+/// `MAX_OPS_PER_SCRIPT`).
+const OPERATIONS_MAX: usize = 201;
+
+/// The most messages that are made for one input; one of a usual spend has one or two.
+const MESSAGES_MAX: usize = 16;
+
+/// Under which rules a script runs (Core's `SigVersion`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Bare scripts, scriptSigs and P2SH.
+    Base,
+    /// Witness scripts of version 0.
+    V0,
+    /// Leaves of Taproot.
+    Tapscript,
+}
+
+/// Runs scripts of one input, one after the other, on the same stack.
+pub(super) struct Interpreter<'r, 'a> {
+    pub messages: &'r mut TxSighash<'a>,
+    pub input: usize,
+    pub flags: ScriptFlags,
+    pub preimages: &'r mut Preimages,
+    pub checks: &'r mut Checks<'a>,
+    /// Most scripts need no more than a few.
+    pub stack: SmallVec<[Item<'a>; 6]>,
+    pub altstack: Vec<Item<'a>>,
+    pub branches: Branches,
+    /// Opcodes but pushes so far, with the keys of CHECKMULTISIGs.
+    pub operations: usize,
+    pub leaf: Leaf,
+    /// The messages that the script has asked for so far, by the type of their signatures.
+    pub signed: SmallVec<[(u8, Message); 2]>,
+    /// How many messages all scripts of the input have asked for.
+    messages_made: usize,
+}
+
+/// The branches that a script is in, the outermost first (Core's `ConditionStack`).
+#[derive(Default)]
+pub(super) struct Branches {
+    /// Whether each is taken.
+    all: Vec<bool>,
+    /// How many are not. A script of 4 MB may be in a million.
+    not_taken: usize,
+}
+
+impl Branches {
+    /// Whether opcodes are executed here.
+    pub fn is_taken(&self) -> bool {
+        self.not_taken == 0
+    }
+
+    /// Whether the script is in none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn begin(&mut self, taken: bool) {
+        self.all.push(taken);
+        self.not_taken += usize::from(!taken);
+    }
+
+    pub fn end(&mut self) -> Result<bool, Left> {
+        let taken = self.all.pop().ok_or(Left::Limit)?;
+        self.not_taken -= usize::from(!taken);
+        Ok(taken)
+    }
+}
+
+/// What is known of a leaf of Taproot that is run.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Leaf {
+    pub hash: [u8; 32],
+    pub annex: Option<[u8; 32]>,
+    /// The weight that is left for signatures (BIP342).
+    pub weight_left: i64,
+}
+
+impl<'r, 'a> Interpreter<'r, 'a> {
+    pub fn new(
+        messages: &'r mut TxSighash<'a>,
+        input: usize,
+        flags: ScriptFlags,
+        preimages: &'r mut Preimages,
+        checks: &'r mut Checks<'a>,
+    ) -> Self {
+        Self {
+            messages,
+            input,
+            flags,
+            preimages,
+            checks,
+            stack: SmallVec::new(),
+            altstack: Vec::new(),
+            branches: Branches::default(),
+            operations: 0,
+            leaf: Leaf::default(),
+            signed: SmallVec::new(),
+            messages_made: 0,
+        }
+    }
+
+    /// The message for signatures of this type: the one that the script has asked for before, or
+    /// what `make` makes. A script may ask for as many messages of a megabyte as it has signatures,
+    /// of which Core makes no more than one for each kind of type.
+    pub fn message(
+        &mut self,
+        hash_type: u8,
+        make: impl FnOnce(&mut Self) -> Option<Message>,
+    ) -> Result<Message, Left> {
+        if let Some((_, message)) = self.signed.iter().find(|(known, _)| *known == hash_type) {
+            return Ok(*message);
+        }
+        self.messages_made += 1;
+        if self.messages_made > MESSAGES_MAX {
+            return Err(Left::Limit);
+        }
+        let message = make(self).ok_or(Left::Encoding)?;
+        self.signed.push((hash_type, message));
+        Ok(message)
+    }
+
+    pub fn count_operations(&mut self, count: usize) -> Result<(), Left> {
+        self.operations += count;
+        if self.operations > OPERATIONS_MAX { Err(Left::Limit) } else { Ok(()) }
+    }
+
+    pub fn pop(&mut self) -> Result<Item<'a>, Left> {
+        self.stack.pop().ok_or(Left::Limit)
+    }
+
+    /// The element so many below the top.
+    pub fn peek(&self, depth: usize) -> Result<Item<'a>, Left> {
+        let index = self.stack.len().checked_sub(depth + 1).ok_or(Left::Limit)?;
+        Ok(self.stack[index])
+    }
+}

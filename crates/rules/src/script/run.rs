@@ -1,0 +1,118 @@
+//! Runs one script (Core's `EvalScript`).
+
+use apus_wire::opcodes::*;
+use apus_wire::{MAX_SCRIPT_BYTES, Op, Ops};
+
+use super::Left;
+use super::interpreter::{ELEMENT_BYTES_MAX, Interpreter, STACK_MAX, Version};
+use super::item::Item;
+
+impl<'a> Interpreter<'_, 'a> {
+    /// Runs a script on the stack as it is.
+    pub fn run(&mut self, script: &'a [u8], version: Version) -> Result<(), Left> {
+        let is_limited = version != Version::Tapscript;
+        if is_limited && script.len() > MAX_SCRIPT_BYTES {
+            return Err(Left::Limit);
+        }
+        self.operations = 0;
+        self.signed.clear();
+        let mut ops = Ops::new(script);
+        for op in &mut ops {
+            if op.data.len() > ELEMENT_BYTES_MAX {
+                return Err(Left::Limit);
+            }
+            if is_limited && op.code > OP_16 {
+                self.count_operations(1)?;
+            }
+            self.step(op, script, version)?;
+            if self.stack.len() + self.altstack.len() > STACK_MAX {
+                return Err(Left::Limit);
+            }
+        }
+        // Each script has a stack for the opcodes that set aside of its own.
+        self.altstack.clear();
+        match ops.truncated || !self.branches.is_empty() {
+            true => Err(Left::Limit),
+            false => Ok(()),
+        }
+    }
+
+    /// One opcode. What is not named here is left to the engine even in a branch that is not taken:
+    /// some of it fails there, some makes every script valid that contains it (OP_SUCCESS of
+    /// BIP342), and OP_CODESEPARATOR changes what signatures sign.
+    fn step(&mut self, op: Op<'a>, script: &'a [u8], version: Version) -> Result<(), Left> {
+        let is_taken = self.branches.is_taken();
+        match op.code {
+            OP_0..=OP_PUSHDATA4 => {
+                if is_taken {
+                    self.stack.push(Item::Found(op.data));
+                }
+                Ok(())
+            }
+            OP_IF | OP_NOTIF => self.begin_branch(op.code, is_taken, version),
+            OP_ELSE => {
+                let taken = self.branches.end()?;
+                self.branches.begin(!taken);
+                Ok(())
+            }
+            OP_ENDIF => self.branches.end().map(|_| ()),
+            OP_CHECKSIG..=OP_CHECKMULTISIGVERIFY | OP_CHECKSIGADD => {
+                let is_tapscript = version == Version::Tapscript;
+                let is_known = match op.code {
+                    OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY => !is_tapscript,
+                    OP_CHECKSIGADD => is_tapscript,
+                    _ => true,
+                };
+                match (is_known, is_taken) {
+                    (false, _) => Err(Left::Opcode(op.code)),
+                    (true, false) => Ok(()),
+                    (true, true) => self.signature_operation(op.code, script, version),
+                }
+            }
+            code if is_operation(code) => {
+                if is_taken {
+                    self.operation(code)
+                } else {
+                    Ok(())
+                }
+            }
+            code => Err(Left::Opcode(code)),
+        }
+    }
+
+    fn begin_branch(&mut self, code: u8, is_taken: bool, version: Version) -> Result<(), Left> {
+        let mut taken = false;
+        if is_taken {
+            let condition = self.pop()?;
+            let bytes = condition.bytes();
+            let is_minimal = bytes.is_empty() || bytes == [1];
+            if version == Version::Tapscript && !is_minimal {
+                return Err(Left::Limit);
+            }
+            taken = condition.is_true() == (code == OP_IF);
+        }
+        self.branches.begin(taken);
+        Ok(())
+    }
+}
+
+/// The opcodes that work on the stack alone, and the two that look at times.
+fn is_operation(code: u8) -> bool {
+    matches!(
+        code,
+        OP_1NEGATE
+            | OP_1..=OP_16
+            | OP_NOP
+            | OP_VERIFY
+            | OP_TOALTSTACK..=OP_TUCK
+            | OP_SIZE
+            | OP_EQUAL
+            | OP_EQUALVERIFY
+            | OP_1ADD
+            | OP_1SUB
+            | OP_NEGATE..=OP_SUB
+            | OP_BOOLAND..=OP_HASH256
+            | OP_CHECKLOCKTIMEVERIFY
+            | OP_CHECKSEQUENCEVERIFY
+    )
+}

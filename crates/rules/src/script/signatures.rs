@@ -1,0 +1,187 @@
+//! The opcodes that check signatures.
+
+use apus_wire::flags;
+use apus_wire::opcodes::*;
+
+use super::interpreter::{Interpreter, Version};
+use super::item::Item;
+use super::{Check, Left};
+use crate::sighash::{Message, TaprootExtra};
+
+/// The most keys of a CHECKMULTISIG (Core's `MAX_PUBKEYS_PER_MULTISIG`).
+const MULTISIG_KEYS_MAX: i64 = 20;
+/// Bytes of the shortest and the longest signature in strict DER (BIP66), without its type.
+const DER_BYTES_MIN: usize = 8;
+const DER_BYTES_MAX: usize = 72;
+/// The weight that a signature in a leaf takes of its budget (BIP342's
+/// `VALIDATION_WEIGHT_PER_SIGOP_PASSED`).
+const SIGNATURE_WEIGHT: i64 = 50;
+
+impl<'a> Interpreter<'_, 'a> {
+    /// An opcode of a branch that is taken. A signature that is not empty counts as valid.
+    pub(super) fn signature_operation(
+        &mut self,
+        code: u8,
+        script: &'a [u8],
+        version: Version,
+    ) -> Result<(), Left> {
+        match code {
+            OP_CHECKSIGADD => {
+                let (key, count, signature) = (self.pop()?, self.pop()?.number()?, self.pop()?);
+                let valid = self.leaf_signature(signature, key)?;
+                self.stack.push(Item::of_number(count + i64::from(valid)));
+                return Ok(());
+            }
+            OP_CHECKSIG | OP_CHECKSIGVERIFY => {
+                let (key, signature) = (self.pop()?, self.pop()?);
+                let valid = match version {
+                    Version::Tapscript => self.leaf_signature(signature, key)?,
+                    _ => self.ecdsa(signature, key, script, version)?,
+                };
+                self.stack.push(Item::of_bool(valid));
+            }
+            _ => {
+                let valid = self.multisig(script, version)?;
+                self.stack.push(Item::of_bool(valid));
+            }
+        }
+        if matches!(code, OP_CHECKSIGVERIFY | OP_CHECKMULTISIGVERIFY) {
+            return self.verify();
+        }
+        Ok(())
+    }
+
+    /// A signature of a legacy script or a witness script of version 0.
+    pub(super) fn ecdsa(
+        &mut self,
+        signature: Item<'a>,
+        key: Item<'a>,
+        script: &[u8],
+        version: Version,
+    ) -> Result<bool, Left> {
+        if signature.bytes().is_empty() {
+            return Ok(false);
+        }
+        let key = ecdsa_key(key)?;
+        let (signature, message) = self.signed(signature, script, version)?;
+        self.checks.push(Check::Ecdsa { key, signature, message });
+        Ok(true)
+    }
+
+    /// An ECDSA signature without its type, and the message of that type.
+    fn signed(
+        &mut self,
+        signature: Item<'a>,
+        script: &[u8],
+        version: Version,
+    ) -> Result<(&'a [u8], Message), Left> {
+        let whole = signature.found().ok_or(Left::Encoding)?;
+        let (hash_type, signature) = whole.split_last().ok_or(Left::EmptySignature)?;
+        // Core hashes no message for what cannot be a signature.
+        if !(DER_BYTES_MIN..=DER_BYTES_MAX).contains(&signature.len()) {
+            return Err(Left::Encoding);
+        }
+        // Core deletes the push of the signature from the script that is signed.
+        if version == Version::Base && contains(script, whole) {
+            return Err(Left::SignatureInScript);
+        }
+        let message = self.message(*hash_type, |run| {
+            let Self { messages, input, preimages, .. } = run;
+            match version {
+                Version::V0 => Some(messages.v0(*input, script, *hash_type, preimages)),
+                _ => messages.legacy(*input, script, *hash_type, preimages),
+            }
+        })?;
+        Ok((signature, message))
+    }
+
+    fn multisig(&mut self, script: &[u8], version: Version) -> Result<bool, Left> {
+        let key_count = self.pop()?.number()?;
+        if !(0..=MULTISIG_KEYS_MAX).contains(&key_count) {
+            return Err(Left::Limit);
+        }
+        self.count_operations(key_count as usize)?;
+        let keys = self.pop_many(key_count as usize)?;
+        let signature_count = self.pop()?.number()?;
+        if !(0..=key_count).contains(&signature_count) {
+            return Err(Left::Limit);
+        }
+        let signatures = self.pop_many(signature_count as usize)?;
+        let dummy = self.pop()?;
+        if self.flags & flags::NULLDUMMY != 0 && !dummy.bytes().is_empty() {
+            return Err(Left::Limit);
+        }
+        let empty = signatures.iter().filter(|signature| signature.bytes().is_empty()).count();
+        if empty > 0 {
+            let all_are = empty == signatures.len();
+            return if all_are { Ok(false) } else { Err(Left::EmptySignature) };
+        }
+        // No signature is by what is not a key.
+        let keys = keys.into_iter().map(|key| ecdsa_key(key).unwrap_or(&[])).collect();
+        let signatures = signatures.iter().map(|item| self.signed(*item, script, version));
+        let signatures = signatures.collect::<Result<Vec<_>, _>>()?;
+        if !signatures.is_empty() {
+            self.checks.push(Check::Multisig { keys, signatures });
+        }
+        Ok(true)
+    }
+
+    /// The `count` elements at the top, the lowest first.
+    fn pop_many(&mut self, count: usize) -> Result<Vec<Item<'a>>, Left> {
+        let from = self.stack.len().checked_sub(count).ok_or(Left::Limit)?;
+        Ok(self.stack.drain(from..).collect())
+    }
+
+    /// A signature of a leaf of Taproot (Core's `EvalChecksigTapscript`).
+    fn leaf_signature(&mut self, signature: Item<'a>, key: Item<'a>) -> Result<bool, Left> {
+        let key: &[u8; 32] = match key {
+            Item::Found(key) => key.try_into().map_err(|_| Left::Encoding)?,
+            Item::Made { .. } => return Err(Left::Encoding),
+        };
+        if signature.bytes().is_empty() {
+            return Ok(false);
+        }
+        self.leaf.weight_left -= SIGNATURE_WEIGHT;
+        if self.leaf.weight_left < 0 {
+            return Err(Left::Limit);
+        }
+        let signature = signature.found().ok_or(Left::Encoding)?;
+        let extra = TaprootExtra { annex: self.leaf.annex, leaf: Some(self.leaf.hash) };
+        self.schnorr(signature, key, extra)?;
+        Ok(true)
+    }
+
+    /// A BIP340 signature, of 64 bytes or with a byte for its type.
+    pub(super) fn schnorr(
+        &mut self,
+        signature: &'a [u8],
+        key: &'a [u8; 32],
+        extra: TaprootExtra,
+    ) -> Result<(), Left> {
+        let (signature, rest) = signature.split_first_chunk::<64>().ok_or(Left::Encoding)?;
+        let hash_type = match rest {
+            [] => 0,
+            [hash_type] if *hash_type != 0 => *hash_type,
+            _ => return Err(Left::Encoding),
+        };
+        let message = self.message(hash_type, |run| {
+            run.messages.taproot(run.input, hash_type, extra, run.preimages)
+        })?;
+        self.checks.push(Check::Schnorr { key, signature, message });
+        Ok(())
+    }
+}
+
+/// A key of a form that is read here: compressed or uncompressed, and not a result.
+fn ecdsa_key(key: Item<'_>) -> Result<&[u8], Left> {
+    let key = key.found().ok_or(Left::Encoding)?;
+    match (key.first(), key.len()) {
+        (Some(2 | 3), 33) | (Some(4), 65) => Ok(key),
+        _ => Err(Left::Encoding),
+    }
+}
+
+/// Whether the bytes occur anywhere in a script, which they do wherever Core would find their push.
+fn contains(script: &[u8], bytes: &[u8]) -> bool {
+    script.windows(bytes.len()).any(|window| window == bytes)
+}

@@ -1,0 +1,78 @@
+//! What messages are made of: types, scripts, and the inputs of legacy messages.
+
+use apus_hash::Sha256d;
+use apus_wire::{TxView, compact_size, put_compact_size};
+
+/// Signs all inputs and all outputs.
+pub(super) const SIGHASH_ALL: u8 = 1;
+/// Signs no output.
+pub(super) const SIGHASH_NONE: u8 = 2;
+/// Signs the output with the index of the input.
+pub(super) const SIGHASH_SINGLE: u8 = 3;
+/// Added to the others: signs no other input.
+pub(super) const SIGHASH_ANYONECANPAY: u8 = 0x80;
+/// The bits that tell which outputs are signed, in legacy and version 0 messages.
+pub(super) const OUTPUT_MASK: u8 = 0x1f;
+
+/// Bytes of an input whose script is left out.
+pub(super) const BLANK_INPUT_BYTES: usize = 36 + 1 + 4;
+
+/// What the messages that sign all inputs and outputs have in common.
+pub(super) struct Blank {
+    /// All inputs, their scripts left out.
+    pub inputs: Vec<u8>,
+    /// The number of outputs, and its length.
+    pub output_count: ([u8; 9], usize),
+    /// The message up to the input of this index.
+    start: Sha256d,
+    before: usize,
+}
+
+impl Blank {
+    pub fn new(tx: &TxView) -> Self {
+        let mut inputs = Vec::with_capacity(tx.input_count() * BLANK_INPUT_BYTES);
+        for input in tx.inputs() {
+            inputs.extend_from_slice(input.outpoint_bytes());
+            inputs.push(0);
+            inputs.extend(input.sequence().to_le_bytes());
+        }
+        let output_count = compact_size(tx.output_count() as u64);
+        Self { inputs, output_count, start: Self::first(tx), before: 0 }
+    }
+
+    fn first(tx: &TxView) -> Sha256d {
+        let mut start = Sha256d::default();
+        start.update(&tx.version().to_le_bytes());
+        update_compact_size(&mut |bytes| start.update(bytes), tx.input_count());
+        start
+    }
+
+    /// The state of the message before the input at `index`. Inputs that ask in their order hash
+    /// each of those before them once, and not again for each.
+    pub fn before(&mut self, tx: &TxView, index: usize) -> Sha256d {
+        if self.before > index {
+            (self.start, self.before) = (Self::first(tx), 0);
+        }
+        let between = self.before * BLANK_INPUT_BYTES..index * BLANK_INPUT_BYTES;
+        self.start.update(&self.inputs[between]);
+        self.before = index;
+        self.start.clone()
+    }
+}
+
+/// Hashes a script as it is serialised: after its length.
+pub(super) fn update_script(update: &mut impl FnMut(&[u8]), script: &[u8]) {
+    update_compact_size(update, script.len());
+    update(script);
+}
+
+/// Appends a script as it is serialised.
+pub(super) fn put_script(out: &mut Vec<u8>, script: &[u8]) {
+    put_compact_size(out, script.len() as u64);
+    out.extend_from_slice(script);
+}
+
+fn update_compact_size(update: &mut impl FnMut(&[u8]), value: usize) {
+    let (bytes, len) = compact_size(value as u64);
+    update(&bytes[..len]);
+}

@@ -1,0 +1,113 @@
+//! Preimages that are hashed side by side.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use apus_hash::{Hash, Midstate, Pieces, sha256d, sha256d_many};
+
+/// The longest preimage that waits, in bytes. That of a usual spend has 150 to 300; longer ones are
+/// hashed at once, so that little memory is needed whatever a block contains.
+pub(super) const WAITING_BYTES_MAX: usize = 512;
+
+/// The start of Taproot's messages.
+static TAPROOT: LazyLock<Midstate> = LazyLock::new(|| Midstate::tagged("TapSighash"));
+
+/// Messages that signatures sign, most of which wait to be hashed: one after the other they would
+/// leave most of the processor idle.
+#[derive(Default)]
+pub struct Preimages {
+    /// The preimages that wait.
+    bytes: Vec<u8>,
+    /// Those that are hashed twice: legacy ones and BIP143's.
+    twice: Vec<Waiting>,
+    /// Those that are hashed once, after the tag of BIP341.
+    tagged: Vec<Waiting>,
+    /// The messages. Those of preimages that wait have no meaning.
+    messages: Vec<Hash>,
+}
+
+/// A message by its index among all since [`Preimages::clear`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message(usize);
+
+/// Messages, all of which are hashed.
+#[derive(Clone, Copy)]
+pub struct Messages<'a>(&'a [Hash]);
+
+/// A preimage that waits.
+struct Waiting {
+    message: usize,
+    bytes: Range<usize>,
+}
+
+impl Preimages {
+    /// Number of messages since they were last dropped.
+    pub fn count(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Drops all, for the next batch.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.twice.clear();
+        self.tagged.clear();
+        self.messages.clear();
+    }
+
+    /// Hashes the preimages that wait, and returns all messages.
+    pub fn hash_all(&mut self) -> Messages<'_> {
+        let Self { bytes, twice, tagged, messages } = self;
+        let of = |waiting: &Waiting| -> Pieces { [&bytes[waiting.bytes.clone()], &[], &[]] };
+        let hashes = sha256d_many(twice.len(), |i| of(&twice[i]));
+        let tagged_hashes = TAPROOT.hashes(tagged.len(), |i| of(&tagged[i]));
+        for (waiting, hash) in twice.drain(..).zip(hashes) {
+            messages[waiting.message] = hash;
+        }
+        for (waiting, hash) in tagged.drain(..).zip(tagged_hashes) {
+            messages[waiting.message] = hash;
+        }
+        bytes.clear();
+        Messages(messages)
+    }
+
+    /// Adds a message that is hashed already.
+    pub(super) fn push_hashed(&mut self, message: Hash) -> Message {
+        self.messages.push(message);
+        Message(self.messages.len() - 1)
+    }
+
+    /// Adds a message, the double SHA-256 of what `write` appends.
+    pub(super) fn push_twice(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Message {
+        let bytes = self.written(write);
+        if bytes.len() > WAITING_BYTES_MAX {
+            let message = sha256d(&self.bytes[bytes.clone()]);
+            self.bytes.truncate(bytes.start);
+            return self.push_hashed(message);
+        }
+        let message = self.push_hashed(Hash::ZERO);
+        self.twice.push(Waiting { message: message.0, bytes });
+        message
+    }
+
+    /// Adds a message, the SHA-256 of BIP341's tag and what `write` appends. That is always short.
+    pub(super) fn push_tagged(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Message {
+        let bytes = self.written(write);
+        let message = self.push_hashed(Hash::ZERO);
+        self.tagged.push(Waiting { message: message.0, bytes });
+        message
+    }
+
+    /// Where what `write` appends is.
+    fn written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        start..self.bytes.len()
+    }
+}
+
+impl Messages<'_> {
+    /// One of them.
+    pub fn of(&self, message: Message) -> &[u8; 32] {
+        &self.0[message.0].0
+    }
+}

@@ -1,0 +1,78 @@
+//! What the messages of a transaction have in common.
+
+use apus_hash::Sha256Pieces;
+use apus_wire::{Prevout, TxView};
+
+use super::parts::{Blank, update_script};
+use super::shared::SharedHashes;
+
+/// The messages of one transaction.
+pub struct TxSighash<'a> {
+    pub(super) tx: TxView<'a>,
+    pub(super) prevouts: &'a [Prevout<'a>],
+    shared: Option<SharedHashes>,
+    spent: Option<Spent>,
+    pub(super) blank: Option<Blank>,
+}
+
+/// SHA-256 of what Taproot's messages say of the outputs that are spent.
+#[derive(Clone, Copy)]
+pub(super) struct Spent {
+    pub amounts: [u8; 32],
+    pub scripts: [u8; 32],
+}
+
+/// What a signature in a Taproot input signs besides the transaction.
+#[derive(Clone, Copy, Default)]
+pub struct TaprootExtra {
+    /// SHA-256 of the annex, as [`annex_hash`] computes it.
+    pub annex: Option<[u8; 32]>,
+    /// The hash of the leaf that is executed; `None` where the output's key signs.
+    pub leaf: Option<[u8; 32]>,
+}
+
+/// What messages say of an annex, which has its first byte still.
+pub fn annex_hash(annex: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256Pieces::default();
+    update_script(&mut |bytes| hash.update(bytes), annex);
+    hash.finish()
+}
+
+impl<'a> TxSighash<'a> {
+    /// The messages of a transaction that spends `prevouts`, in the order of its inputs. What the
+    /// inputs share may be hashed already.
+    ///
+    /// # Panics
+    /// The others do, if there are not as many outputs as inputs.
+    pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>], shared: Option<SharedHashes>) -> Self {
+        Self { tx, prevouts, shared, spent: None, blank: None }
+    }
+
+    /// The transaction.
+    pub fn tx(&self) -> &TxView<'a> {
+        &self.tx
+    }
+
+    /// The outputs that it spends.
+    pub fn prevouts(&self) -> &'a [Prevout<'a>] {
+        self.prevouts
+    }
+
+    pub(super) fn shared(&mut self) -> SharedHashes {
+        let tx = std::slice::from_ref(&self.tx);
+        let hash = || SharedHashes::of_all(tx).next().expect("one for each transaction");
+        *self.shared.get_or_insert_with(hash)
+    }
+
+    pub(super) fn spent(&mut self) -> Spent {
+        let prevouts = self.prevouts;
+        *self.spent.get_or_insert_with(|| {
+            let (mut amounts, mut scripts) = (Sha256Pieces::default(), Sha256Pieces::default());
+            for prevout in prevouts {
+                amounts.update(&prevout.amount.to_le_bytes());
+                update_script(&mut |bytes| scripts.update(bytes), prevout.script);
+            }
+            Spent { amounts: amounts.finish(), scripts: scripts.finish() }
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! The rules on spends for a block whose coins come later than its bytes: what the rules ask of the
+//! bytes is noted, and checked with the coins when the bytes are no longer in memory.
+
+use apus_hash::Hash;
+use apus_wire::ScriptFlags;
+
+use super::block::{BlockContext, CheckedBlock};
+use super::error::RuleError;
+use super::script_flags::script_flags;
+use super::sequence_locks::{has_sequence_locks, sequence_lock_passed};
+use super::sigops::{SigopCosts, SpentAs};
+use super::spend::{BlockSums, ValueIn, legacy_sigop_cost, value_out};
+
+/// What [`BlockSpends`](super::BlockSpends) asks of one transaction's bytes, next to its inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxFacts {
+    /// The sum of its outputs, in satoshi; of a coinbase, what it claims.
+    pub value_out: i64,
+    /// The cost of the signature operations in scriptSigs and scriptPubKeys.
+    pub sigop_cost: u64,
+    /// Whether the sequence number of any input is a lock in this block (BIP68).
+    pub has_locks: bool,
+}
+
+impl TxFacts {
+    /// The facts of the transaction at `index` of a block.
+    pub fn of<B: AsRef<[u8]>>(
+        block: &CheckedBlock<B>,
+        index: usize,
+        context: &BlockContext,
+    ) -> Self {
+        let tx = block.view().tx(index);
+        Self {
+            value_out: value_out(&tx),
+            sigop_cost: legacy_sigop_cost(block, index),
+            has_locks: index > 0 && has_sequence_locks(&tx, context),
+        }
+    }
+}
+
+/// What the rules ask of an input's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InputFacts {
+    /// The sequence number, where [`TxFacts::has_locks`]; else it does not count.
+    pub sequence: u32,
+    /// The cost of the signature operations in P2SH and witness scripts.
+    pub sigops: SigopCosts,
+}
+
+/// What the rules ask of a coin that is spent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpentCoin {
+    /// Amount in satoshi.
+    pub amount: i64,
+    /// Height of the block that created it.
+    pub height: u32,
+    /// Whether a coinbase created it.
+    pub is_coinbase: bool,
+    /// How its script is spent.
+    pub spent_as: SpentAs,
+}
+
+/// The rules of [`BlockSpends`](super::BlockSpends), checked with facts: the same blocks pass, and
+/// errors do not name transactions.
+pub struct FactSpends<'a> {
+    context: BlockContext<'a>,
+    flags: ScriptFlags,
+    sums: BlockSums,
+    claimed: i64,
+}
+
+impl<'a> FactSpends<'a> {
+    /// Starts with the coinbase of the block with this hash; the other transactions follow with
+    /// [`FactSpends::tx`].
+    pub fn new(hash: &Hash, context: BlockContext<'a>, coinbase: &TxFacts) -> Self {
+        let flags = script_flags(context.network, context.height, hash);
+        let (sums, claimed) = (BlockSums::new(coinbase.sigop_cost), coinbase.value_out);
+        Self { context, flags, sums, claimed }
+    }
+
+    /// Checks the next transaction, whose inputs come in order, each with its coin.
+    /// `median_time_past_at` is as for [`BlockSpends::tx`](super::BlockSpends::tx).
+    ///
+    /// # Errors
+    /// Those of [`BlockSpends::tx`](super::BlockSpends::tx), if the transaction breaks several
+    /// rules perhaps another one of them.
+    pub fn tx(
+        &mut self,
+        tx: &TxFacts,
+        inputs: impl Iterator<Item = (InputFacts, SpentCoin)>,
+        median_time_past_at: impl Fn(u32) -> i64,
+    ) -> Result<(), RuleError> {
+        let (mut value_in, mut sigop_cost) = (ValueIn::default(), tx.sigop_cost);
+        for (input, coin) in inputs {
+            value_in.add(coin.amount, coin.height, coin.is_coinbase, self.context.height)?;
+            let (sequence, created_at) = (input.sequence, coin.height);
+            if tx.has_locks
+                && !sequence_lock_passed(sequence, created_at, &self.context, &median_time_past_at)
+            {
+                return Err(RuleError::consensus("bad-txns-nonfinal", ""));
+            }
+            sigop_cost += u64::from(input.sigops.cost(coin.spent_as, self.flags));
+        }
+        self.sums.add_fee(value_in.fee(tx.value_out)?)?;
+        self.sums.add_sigops(sigop_cost)
+    }
+
+    /// Checks what the coinbase claims, after the last transaction.
+    ///
+    /// # Errors
+    /// `bad-blk-sigops`, `bad-cb-amount`
+    pub fn finish(self) -> Result<(), RuleError> {
+        self.sums.finish(self.claimed, &self.context).map(|_| ())
+    }
+}

@@ -1,0 +1,468 @@
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use apus_disk::{Disk, File, Result, StoreError};
+use apus_hash::Hash;
+
+use super::flat_file::{
+    BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, block_record,
+    read_undo_payload, undo_record,
+};
+use super::writer::{Lane, Writer};
+use super::{
+    BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, IndexRecord, Obfuscation,
+};
+
+/// Core's `MAX_SIZE`: the most bytes that a block in a file may state as its length.
+const MAX_SIZE: u32 = 0x0200_0000;
+/// Number of files that are kept open for reading; below every usual limit on open files.
+const READERS_MAX: usize = 16;
+
+/// The blk and rev files of a data directory (the part of Core's `BlockManager` that handles
+/// bytes).
+///
+/// Any number of threads read at the same time. Threads that append take turns at a lock, for one
+/// pass of obfuscation and one write; framing and hashing are done before. A block can be read as
+/// soon as it is appended, and is durable after [`BlockFiles::flush`].
+pub struct BlockFiles {
+    disk: Disk,
+    directory: PathBuf,
+    magic: [u8; 4],
+    obfuscation: Obfuscation,
+    writer: Mutex<Writer>,
+    readers: Mutex<VecDeque<Reader>>,
+}
+
+/// A file that is open for reading.
+struct Reader {
+    id: FlatFile,
+    file: Arc<File>,
+}
+
+/// Undo data to be stored.
+#[derive(Clone, Copy)]
+pub struct UndoRecord<'a> {
+    /// Number of the blk file that holds the block, and of the rev file.
+    pub file: u32,
+    /// Height of the block.
+    pub height: u32,
+    /// Hash of the parent of the block, which the checksum covers.
+    pub prev: &'a Hash,
+    /// Core's `CBlockUndo`, serialised.
+    pub payload: &'a [u8],
+}
+
+/// The record of undo data, before it is obfuscated for its place in a file.
+pub struct EncodedUndo {
+    record: Vec<u8>,
+}
+
+impl EncodedUndo {
+    /// The bytes that it takes in the file.
+    pub fn bytes(&self) -> usize {
+        self.record.len()
+    }
+}
+
+/// What a flush that has begun is to make durable, and what the block index may say of it then.
+#[must_use = "the next flush leaves these files out"]
+pub struct Unflushed {
+    files: BTreeSet<FlatFile>,
+    changes: FileChanges,
+}
+
+impl BlockFiles {
+    /// The files in `directory` (Core's `blocks`), which the block index describes with `infos`.
+    pub fn new(
+        disk: &Disk,
+        directory: &Path,
+        magic: [u8; 4],
+        obfuscation: Obfuscation,
+        infos: Vec<FileInfo>,
+        options: BlockFilesOptions,
+    ) -> Self {
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        let writer = Writer::new(disk.clone(), directory.clone(), obfuscation, options, infos);
+        Self {
+            disk,
+            directory,
+            magic,
+            obfuscation,
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+        }
+    }
+
+    /// Path of the blk file of this number.
+    pub fn block_path(&self, file: u32) -> PathBuf {
+        Kind::Block.path(&self.directory, file)
+    }
+
+    /// Path of the rev file of this number.
+    pub fn undo_path(&self, file: u32) -> PathBuf {
+        Kind::Undo.path(&self.directory, file)
+    }
+
+    /// Appends the bytes of a block, and returns where they are. `time` is that of the header.
+    pub fn append_block(&self, block: &[u8], height: u32, time: u32) -> Result<FlatFilePos> {
+        self.append(None, block, height, time)
+    }
+
+    /// Appends the bytes of a block to the files of `lane`, which hold no other blocks, and returns
+    /// where they are. `time` is that of the header. Different lanes may be appended to at the
+    /// same time.
+    pub fn append_block_in(
+        &self,
+        lane: &mut Lane,
+        block: &[u8],
+        height: u32,
+        time: u32,
+    ) -> Result<FlatFilePos> {
+        self.append(Some(lane), block, height, time)
+    }
+
+    /// Ends a lane: the room that is reserved at the end of its file is released. The files of a
+    /// lane that is dropped instead keep it, and get no more blocks before they are opened again.
+    pub fn end_lane(&self, lane: Lane) -> Result<()> {
+        self.writer().end_lane(lane)
+    }
+
+    /// Appends undo data, and returns its offset in its rev file.
+    pub fn append_undo(&self, undo: UndoRecord) -> Result<u32> {
+        let encoded = self.encode_undo(undo.payload, undo.prev);
+        self.append_encoded_undo(undo.file, undo.height, encoded)
+    }
+
+    /// The record of undo data, with its checksum, for [`BlockFiles::append_encoded_undo`].
+    /// `payload` is Core's `CBlockUndo`, serialised; `prev` is the hash of the parent of the block.
+    pub fn encode_undo(&self, payload: &[u8], prev: &Hash) -> EncodedUndo {
+        EncodedUndo { record: undo_record(self.magic, payload, prev) }
+    }
+
+    /// Appends the record of the undo data of the block at `height`, which is in the blk file of
+    /// number `file`, and returns the offset of the undo data in the rev file of that number.
+    pub fn append_encoded_undo(&self, file: u32, height: u32, undo: EncodedUndo) -> Result<u32> {
+        let mut record = undo.record;
+        let start = self.writer().append_undo(&mut record, file, height)?;
+        Ok(start + STORAGE_HEADER_BYTES)
+    }
+
+    /// Appends the undo data of a stored block and notes it in `entry`, unless the entry says that
+    /// it is stored already. Returns whether it was appended (Core's `WriteBlockUndo`).
+    pub fn write_undo(
+        &self,
+        record: &mut IndexRecord,
+        height: u32,
+        prev: &Hash,
+        payload: &[u8],
+    ) -> Result<bool> {
+        if record.status.has(BlockStatus::BLOCK_HAVE_UNDO) {
+            return Ok(false);
+        }
+        let file = record.file;
+        record.undo_pos = self.append_undo(UndoRecord { file, height, prev, payload })?;
+        record.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+        Ok(true)
+    }
+
+    /// Cuts the rev files back to the undo data at the positions `named`, those of all entries of
+    /// the block index: what was appended after the last of them in each file is gone. Files that
+    /// end there stay untouched, as do those that somebody has removed.
+    ///
+    /// # Errors
+    /// No record of undo data is where an entry names one, or the disk fails.
+    pub fn cut_undo(&self, named: impl IntoIterator<Item = FlatFilePos>) -> Result<()> {
+        let mut last_of = BTreeMap::new();
+        for FlatFilePos { file, pos } in named {
+            let last = last_of.entry(file).or_insert(pos);
+            *last = pos.max(*last);
+        }
+        for (number, info) in (0..).zip(self.infos()) {
+            if info.undo_size == 0 || !self.undo_path(number).exists() {
+                continue;
+            }
+            let end = match last_of.get(&number) {
+                Some(last) => self.undo_end(FlatFilePos { file: number, pos: *last })?,
+                None => 0,
+            };
+            if end < info.undo_size {
+                self.writer().cut_undo(number, end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a block of `len` bytes that is at `pos` already, while the index is rebuilt from the
+    /// files (Core's `UpdateBlockInfo`).
+    ///
+    /// # Errors
+    /// The number of the file is higher than any chain needs.
+    pub fn note_block(&self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
+        self.writer().note_block(pos, len, height, time)
+    }
+
+    /// Reserves a file up to its byte `end`, while the index is rebuilt: what it holds there is not
+    /// written over.
+    ///
+    /// # Errors
+    /// The number of the file is higher than any chain needs.
+    pub fn note_used(&self, file: u32, end: u32) -> Result<()> {
+        self.writer().note_used(file, end)
+    }
+
+    /// Reads the bytes of the block at `pos` (Core's `ReadRawBlock`), which the caller parses.
+    ///
+    /// # Errors
+    /// The file is missing or cannot be read; another magic or an impossible length stands before
+    /// the block; the file ends within the block.
+    pub fn read_block(&self, pos: FlatFilePos) -> Result<Vec<u8>> {
+        let mut block = Vec::new();
+        self.read_block_into(pos, &mut block)?;
+        Ok(block)
+    }
+
+    /// [`BlockFiles::read_block`] into a buffer, whose content is replaced.
+    pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
+        block.clear();
+        let (file, len) = self.open_record(Kind::Block, pos)?;
+        if len > MAX_SIZE {
+            let what =
+                format!("the length before this block is {len} bytes, more than any block has");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
+        }
+        self.read_revealed(&file, block, len as usize, pos)
+    }
+
+    /// Reads the undo data at `pos` of a rev file (Core's `ReadBlockUndo`, before deserialisation).
+    /// `prev` is the hash of the parent of its block, which the checksum covers.
+    ///
+    /// # Errors
+    /// As for [`BlockFiles::read_block`], or the checksum does not match.
+    pub fn read_undo(&self, pos: FlatFilePos, prev: &Hash) -> Result<Vec<u8>> {
+        let mut payload = Vec::new();
+        self.read_undo_into(pos, prev, &mut payload)?;
+        Ok(payload)
+    }
+
+    /// [`BlockFiles::read_undo`] into a buffer, whose content is replaced.
+    pub fn read_undo_into(
+        &self,
+        pos: FlatFilePos,
+        prev: &Hash,
+        payload: &mut Vec<u8>,
+    ) -> Result<()> {
+        payload.clear();
+        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        let offset = u64::from(pos.pos);
+        if !read_undo_payload(&file, self.obfuscation, offset, len, prev, payload)? {
+            let what = "the checksum of the undo data does not match";
+            return Err(StoreError::corrupt(file.path(), offset, what));
+        }
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable: the files, then their directory. What is appended
+    /// meanwhile is left to the next flush.
+    ///
+    /// # Errors
+    /// The disk fails, or it did in an earlier flush: what was to be synced then may be lost.
+    pub fn flush(&self) -> Result<FileChanges> {
+        self.end_flush(self.begin_flush()?)
+    }
+
+    /// Begins to make everything appended so far durable; [`BlockFiles::end_flush`] does it. What
+    /// is appended from now on is left to the next flush, and does not count in this one.
+    ///
+    /// # Errors
+    /// The disk failed in an earlier flush: what was to be synced then may be lost.
+    pub fn begin_flush(&self) -> Result<Unflushed> {
+        let (files, changes) = self.writer().take_changes()?;
+        Ok(Unflushed { files, changes })
+    }
+
+    /// Makes durable what was appended before [`BlockFiles::begin_flush`].
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn end_flush(&self, unflushed: Unflushed) -> Result<FileChanges> {
+        let Unflushed { files: unsynced, changes } = unflushed;
+        let synced = unsynced
+            .iter()
+            .try_for_each(|file| self.disk.open_read(file.path(&self.directory))?.sync());
+        let synced = match unsynced.is_empty() {
+            true => synced,
+            false => synced.and_then(|()| self.disk.sync_dir(&self.directory)),
+        };
+        synced.inspect_err(|error| self.writer().lose(error))?;
+        Ok(changes)
+    }
+
+    /// Leaves so many bytes of the disk free whenever more room is reserved, for what else is to be
+    /// written there; never fewer than [`super::MIN_DISK_SPACE_BYTES`].
+    pub fn keep_free(&self, bytes: u64) {
+        self.writer().keep_free(bytes);
+    }
+
+    /// What each file holds, by its number.
+    pub fn infos(&self) -> Vec<FileInfo> {
+        self.writer().infos().to_vec()
+    }
+
+    /// What each file holds that may be pruned, by its number; those that lanes append to count as
+    /// empty.
+    pub fn prunable_infos(&self) -> Vec<FileInfo> {
+        self.writer().infos_but_lanes()
+    }
+
+    /// Begins to prune the files of these numbers, by clearing their infos. The caller then clears
+    /// the positions in the entries of their blocks ([`forget_data`]), flushes, writes the changes
+    /// and the entries to the index, and after that calls [`BlockFiles::remove`].
+    ///
+    /// [`forget_data`]: crate::IndexRecord::forget_data
+    ///
+    /// # Panics
+    /// One is the last file, which is still written to, or one that does not exist.
+    pub fn prune(&self, numbers: &[u32]) -> Result<()> {
+        self.readers().retain(|reader| !numbers.contains(&reader.id.number));
+        let mut writer = self.writer();
+        numbers.iter().try_for_each(|number| writer.prune(*number))
+    }
+
+    /// Deletes the files of these numbers, which are pruned. It may be called only if the block
+    /// index holds the flag `prunedblockfiles`.
+    pub fn remove(&self, numbers: &[u32]) -> Result<()> {
+        for number in numbers {
+            for kind in [Kind::Block, Kind::Undo] {
+                let path = kind.path(&self.directory, *number);
+                if path.exists() {
+                    self.disk.remove(path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all files that were pruned and that a crash has left (Core's
+    /// `ScanAndUnlinkAlreadyPrunedFiles`): the ones whose info is empty, but not the last. As for
+    /// [`BlockFiles::remove`].
+    pub fn remove_pruned(&self) -> Result<()> {
+        let infos = self.infos();
+        let old = infos.split_last().map_or(&[][..], |(_, old)| old);
+        let pruned = (0..).zip(old).filter(|(_, info)| info.size == 0);
+        self.remove(&pruned.map(|(number, _)| number).collect::<Vec<u32>>())
+    }
+
+    /// Checks that every blk file that `entries` name exists, as Core does when it starts.
+    ///
+    /// # Errors
+    /// A file is missing.
+    pub fn check_present(&self, entries: &[IndexEntry]) -> Result<()> {
+        let stored = entries.iter().filter_map(IndexEntry::block_pos);
+        let numbers: std::collections::BTreeSet<u32> = stored.map(|pos| pos.file).collect();
+        for number in numbers {
+            let path = Kind::Block.path(&self.directory, number);
+            if !path.is_file() {
+                return Err(StoreError::new(
+                    path,
+                    "the file is missing, although the block index names it",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn append(
+        &self,
+        lane: Option<&mut Lane>,
+        block: &[u8],
+        height: u32,
+        time: u32,
+    ) -> Result<FlatFilePos> {
+        let mut record = block_record(self.magic, block);
+        let start = self.writer().append_block(lane, &mut record, height, time)?;
+        Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
+    }
+
+    /// The file of the record at `pos`, and the length of the record. Every record takes two reads,
+    /// since the index holds no lengths; this one takes 0.3 µs, and that of a block 50 µs.
+    fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
+        let file = self.reader(FlatFile { kind, number: pos.file })?;
+        let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
+            let what = "the block index names this offset, and no record can start before byte 8";
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        };
+        let mut header = [0; STORAGE_HEADER_BYTES as usize];
+        file.read_exact_at(&mut header, start)?;
+        self.obfuscation.apply(&mut header, start);
+        let [m0, m1, m2, m3, len @ ..] = header;
+        if [m0, m1, m2, m3] != self.magic {
+            let what = format!(
+                "no record starts here: the bytes are {m0:02x}{m1:02x}{m2:02x}{m3:02x} instead of \
+                 the magic of the network"
+            );
+            return Err(StoreError::corrupt(file.path(), start, what));
+        }
+        let len = u32::from_le_bytes(len);
+        let end = u64::from(pos.pos) + u64::from(len);
+        // Checked before memory is allocated for that length.
+        if end > file.len()? {
+            let what = format!("the file ends within the {len} bytes that start here");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        }
+        Ok((file, len))
+    }
+
+    /// The end of the record of the undo data at `pos`, after its checksum.
+    fn undo_end(&self, pos: FlatFilePos) -> Result<u32> {
+        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        let end = [len, UNDO_DATA_DISK_OVERHEAD - STORAGE_HEADER_BYTES]
+            .into_iter()
+            .try_fold(pos.pos, u32::checked_add);
+        end.ok_or_else(|| {
+            let what = format!("undo data of {len} bytes starts here, and no rev file has 4 GiB");
+            StoreError::corrupt(file.path(), u64::from(pos.pos), what)
+        })
+    }
+
+    fn read_revealed(
+        &self,
+        file: &File,
+        out: &mut Vec<u8>,
+        len: usize,
+        pos: FlatFilePos,
+    ) -> Result<()> {
+        let offset = u64::from(pos.pos);
+        file.append_to(out, len, offset)?;
+        self.obfuscation.apply(out, offset);
+        Ok(())
+    }
+
+    /// The file, open for reading. All readers share one handle, so that the kernel notices when
+    /// they read in sequence.
+    fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
+        let mut readers = self.readers();
+        if let Some(known) = readers.iter().find(|reader| reader.id == id) {
+            return Ok(Arc::clone(&known.file));
+        }
+        let file = Arc::new(self.disk.open_read(id.path(&self.directory))?);
+        if readers.len() == READERS_MAX {
+            readers.pop_front();
+        }
+        readers.push_back(Reader { id, file: Arc::clone(&file) });
+        Ok(file)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // What a writer that panicked has left in the files is unknown.
+        self.writer.lock().unwrap_or_else(|poisoned| {
+            let mut writer = poisoned.into_inner();
+            writer.fail(&StoreError::new(&self.directory, "a thread that wrote has panicked"));
+            writer
+        })
+    }
+
+    fn readers(&self) -> MutexGuard<'_, VecDeque<Reader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

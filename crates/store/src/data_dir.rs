@@ -1,0 +1,257 @@
+use std::path::{Path, PathBuf};
+
+use apus_disk::{Disk, Result, StoreError};
+use apus_wire::Network;
+
+use super::blocks_dir::{block_files, read_xor_key};
+use super::flat_file::Kind;
+use super::{
+    BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation,
+    SourceFile,
+};
+
+/// How a data directory is opened.
+#[derive(Clone, Debug)]
+pub struct DataDirOptions {
+    /// Whether a new directory gets a random key for its block files (Core's `-blocksxor`). Without
+    /// it, to open a directory that has a random key already is an error.
+    pub use_xor: bool,
+    /// Whether a directory with pruned block files can be opened (Core's `-prune`).
+    pub prune: bool,
+    /// The directory of the block files, if that is not the data directory (Core's `-blocksdir`).
+    /// It must exist. The block index is in the data directory all the same.
+    pub blocks_dir: Option<PathBuf>,
+    /// How block files are laid out.
+    pub files: BlockFilesOptions,
+    /// Whether nothing may be created or changed. Other programs may read at the same time;
+    /// programs that write are kept away, if there is a lock file.
+    pub read_only: bool,
+}
+
+impl Default for DataDirOptions {
+    fn default() -> Self {
+        let files = BlockFilesOptions::default();
+        Self { use_xor: true, prune: false, blocks_dir: None, files, read_only: false }
+    }
+}
+
+/// Bitcoin Core's data directory for one network. It is locked until this is dropped, so this must
+/// outlive what [`DataDir::open_blocks`] returns, and the chainstate.
+///
+/// In the root is the network's subdirectory (for main it is the root itself), and in that are
+/// `.lock`, `blocks/` (with `.lock`, `xor.dat`, blk and rev files, and `index/`) and `chainstate/`.
+pub struct DataDir {
+    disk: Disk,
+    network: Network,
+    path: PathBuf,
+    blocks: PathBuf,
+    obfuscation: Obfuscation,
+    options: DataDirOptions,
+    _locks: [DirLock; 2],
+}
+
+impl DataDir {
+    /// Opens the data directory `root` for `network`; what is missing is created.
+    ///
+    /// # Errors
+    /// Another program holds the lock; the directory cannot be written; its block files are
+    /// missing, or those of another network; its `xor.dat` is too short, or holds a key although
+    /// [`DataDirOptions::use_xor`] is off.
+    pub fn open(
+        disk: &Disk,
+        root: &Path,
+        network: &Network,
+        options: DataDirOptions,
+    ) -> Result<Self> {
+        refuse_nested_root(root, network)?;
+        let path = root.join(network.subdirectory);
+        let blocks = match &options.blocks_dir {
+            Some(base) if !base.is_dir() => {
+                return Err(StoreError::new(
+                    base,
+                    "the directory for block files (--blocksdir) does not exist",
+                ));
+            }
+            Some(base) => base.join(network.subdirectory).join("blocks"),
+            None => path.join("blocks"),
+        };
+        refuse_missing_blocks(disk, &path, &blocks, network)?;
+        let locks = match options.read_only {
+            true => lock_shared(disk, &path, &blocks)?,
+            false => {
+                disk.create_dir_all(&path)?;
+                disk.create_dir_all(&blocks)?;
+                [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?]
+            }
+        };
+        let obfuscation = match options.read_only {
+            true => read_xor_key(&blocks)?.unwrap_or(Obfuscation::NONE),
+            false => init_xor_key(disk, &blocks, options.use_xor)?,
+        };
+        check_first_file(&blocks, obfuscation, network)?;
+        if !options.read_only {
+            // Only after the key: for Core, a directory of blocks that holds anything is not new.
+            disk.create_dir_all(path.join("blocks").join("index"))?;
+            disk.create_dir_all(path.join("chainstate"))?;
+            disk.sync_dir(path.join("blocks"))?;
+            disk.sync_dir(&path)?;
+            disk.sync_dir(root)?;
+        }
+        let network = network.clone();
+        let disk = disk.clone();
+        Ok(Self { disk, network, path, blocks, obfuscation, options, _locks: locks })
+    }
+
+    /// Opens and loads the block index, and opens the block files that it describes.
+    ///
+    /// # Errors
+    /// The index cannot be read, is that of another network, or names blk files that are missing;
+    /// or files were pruned, and [`DataDirOptions::prune`] is off.
+    pub fn open_blocks(&self) -> Result<(IndexDb, BlockIndex, BlockFiles)> {
+        let db = match self.options.read_only {
+            true => IndexDb::open_read_only(&self.disk, &self.index_path())?,
+            false => IndexDb::open(&self.disk, &self.index_path())?,
+        };
+        let index = db.load(&self.network)?;
+        if index.pruned && !self.options.prune {
+            let what = "block files of this directory were pruned: `apus sync` carries on with \
+                --prune=MIB, as bitcoind does; a rebuild needs them all (--from a directory that \
+                holds them all, --datadir another); `apus txoutset info` reads this one";
+            return Err(StoreError::new(&self.blocks, what));
+        }
+        let files = self.block_files(&index);
+        files.check_present(&index.entries)?;
+        if index.pruned && !self.options.read_only {
+            files.remove_pruned()?;
+        }
+        Ok((db, index, files))
+    }
+
+    /// The directory of the network.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory of blk and rev files.
+    pub fn blocks_path(&self) -> &Path {
+        &self.blocks
+    }
+
+    /// The directory of the block index.
+    pub fn index_path(&self) -> PathBuf {
+        self.path.join("blocks").join("index")
+    }
+
+    /// The directory of the coins.
+    pub fn chainstate_path(&self) -> PathBuf {
+        self.path.join("chainstate")
+    }
+
+    /// The obfuscation of the block files.
+    pub fn obfuscation(&self) -> Obfuscation {
+        self.obfuscation
+    }
+
+    /// The disk that the directory was opened on.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    fn block_files(&self, index: &BlockIndex) -> BlockFiles {
+        let (magic, infos) = (self.network.magic, index.files.clone());
+        let options = self.options.files;
+        BlockFiles::new(&self.disk, &self.blocks, magic, self.obfuscation, infos, options)
+    }
+}
+
+/// Takes shared locks on a directory and its blocks, with a warning where none can be taken.
+fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> {
+    let locks = [DirLock::take_shared(disk, path)?, DirLock::take_shared(disk, blocks)?];
+    if !locks.iter().all(DirLock::is_held) {
+        tracing::warn!(
+            "{}: reading without a lock (there is no lock file, or the file system has no locks): \
+             keep bitcoind from writing here meanwhile",
+            path.display()
+        );
+    }
+    Ok(locks)
+}
+
+/// Checks that a directory that was used before has block files. They may be missing because their
+/// disk is not mounted; to create new ones would hide that, and the next reindex would lose the
+/// coins.
+fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Network) -> Result<()> {
+    if !block_files(blocks)?.is_empty() {
+        return Ok(());
+    }
+    let index = path.join("blocks").join("index");
+    let has_index = index.join("CURRENT").is_file();
+    let what = if has_index {
+        let index = IndexDb::open_read_only(disk, &index)?.load(network)?;
+        let stored = index.entries.iter().filter_map(IndexEntry::block_pos);
+        let Some(first) = stored.map(|pos| pos.file).min() else { return Ok(()) };
+        let name = Kind::Block.path(Path::new(""), first);
+        format!("the block index names {}, and there are no block files here", name.display())
+    } else if path.join("chainstate").join("CURRENT").is_file() {
+        "there is a chainstate, and neither a block index nor block files".to_string()
+    } else {
+        return Ok(());
+    };
+    let what = format!(
+        "{what}: is their disk mounted? If they are elsewhere (bitcoind's -blocksdir), name that \
+         directory with --blocksdir; if they are lost, read the blocks into another directory \
+         (`apus sync --from` a node that has them `--datadir` new)"
+    );
+    Err(StoreError::new(blocks, what))
+}
+
+/// The key in `xor.dat`, which is created if it does not exist (Core's `InitBlocksdirXorKey`): with
+/// a random key in a new directory, and with zeros where there is anything but hidden files
+/// already.
+fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation> {
+    let path = blocks.join("xor.dat");
+    if let Some(obfuscation) = read_xor_key(blocks)? {
+        if !use_xor && !obfuscation.is_none() {
+            let what = "block files without obfuscation were asked for (-blocksxor=0), and \
+                those in this directory have a random key already";
+            return Err(StoreError::new(path, what));
+        }
+        return Ok(obfuscation);
+    }
+    // What a crash left of this very write does not count as content.
+    disk.remove_temporary(&path)?;
+    let names = disk.list(blocks)?;
+    let first_run = names.iter().all(|name| name.starts_with('.') && blocks.join(name).is_file());
+    let mut key = [0; Obfuscation::KEY_SIZE];
+    if use_xor && first_run {
+        getrandom::fill(&mut key)
+            .map_err(|e| StoreError::new(&path, format!("no randomness for a key: {e}")))?;
+    }
+    disk.write_atomically(&path, &key)?;
+    Ok(Obfuscation::new(key))
+}
+
+/// Checks that the first block file that is not empty is one of this network.
+fn check_first_file(blocks: &Path, obfuscation: Obfuscation, network: &Network) -> Result<()> {
+    let files = block_files(blocks)?.into_iter();
+    let mut files = files.map(|(number, path)| {
+        let len = path.metadata().map_or(0, |metadata| metadata.len());
+        SourceFile { path: path.into(), len, obfuscation, number: Some(number) }
+    });
+    match files.find(|file| file.len > 0) {
+        Some(first) => first.check_network(network),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a root that is the network's subdirectory itself: another one would be created inside
+/// it.
+fn refuse_nested_root(root: &Path, network: &Network) -> Result<()> {
+    let subdirectory = Path::new(network.subdirectory);
+    let named_so = !network.subdirectory.is_empty() && root.file_name() == subdirectory.file_name();
+    if named_so && root.join("blocks").is_dir() && !root.join(subdirectory).exists() {
+        let what = "this is the network's own directory; give the one that it lies in";
+        return Err(StoreError::new(root, what));
+    }
+    Ok(())
+}

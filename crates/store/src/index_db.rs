@@ -1,0 +1,288 @@
+use std::path::{Path, PathBuf};
+
+use apus_disk::{Disk, Result, StoreError};
+use apus_hash::hex;
+use apus_leveldb::{Db, Options};
+use apus_wire::{Cursor, Network, put_compact_size};
+use rayon::prelude::*;
+
+use super::flat_file::FILES_MAX;
+use super::obfuscation::OBFUSCATION_KEY;
+use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation};
+
+/// First byte of the key of a block; its hash follows.
+pub const DB_BLOCK_INDEX: u8 = b'b';
+/// First byte of the key of the info on a file; its number follows, in 4 bytes, little endian.
+pub const DB_BLOCK_FILES: u8 = b'f';
+/// First byte of the key of a flag; the length of its name follows as a CompactSize, then the name.
+pub const DB_FLAG: u8 = b'F';
+/// The key of the number of the last file.
+pub const DB_LAST_BLOCK: u8 = b'l';
+/// The key of a record that exists while the index is being rebuilt.
+pub const DB_REINDEX_FLAG: u8 = b'R';
+/// The flag of a directory whose files were pruned at any time.
+pub const PRUNED_FLAG: &str = "prunedblockfiles";
+
+/// The flag of an index that Apus has rebuilt from the block files, until the chainstate is rebuilt
+/// too. Core does not read it.
+pub const REBUILT_FLAG: &str = "apusindexrebuilt";
+
+/// The block index on disk: `blocks/index` (Core's `BlockTreeDB`).
+pub struct IndexDb {
+    db: Db,
+    path: PathBuf,
+    obfuscation: Obfuscation,
+}
+
+/// Everything the block index holds.
+#[derive(Clone, Debug, Default)]
+pub struct BlockIndex {
+    /// The entry of every block and header, in the order of their hashes.
+    pub entries: Vec<IndexEntry>,
+    /// What each blk and rev file holds, by its number; empty in a new index.
+    pub files: Vec<FileInfo>,
+    /// Whether files of the directory were pruned at any time.
+    pub pruned: bool,
+    /// Whether a program was rebuilding the index from the files and has not finished.
+    pub reindexing: bool,
+}
+
+/// A key and its new value; `None` deletes the key.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+impl IndexDb {
+    /// Opens the index in the directory `path`, or creates it.
+    pub fn open(disk: &Disk, path: &Path) -> Result<Self> {
+        Self::open_with(disk, path, Options { create_if_missing: true, ..Options::default() })
+    }
+
+    /// Opens the index in the directory `path` for reading only.
+    pub fn open_read_only(disk: &Disk, path: &Path) -> Result<Self> {
+        Self::open_with(disk, path, Options { read_only: true, ..Options::default() })
+    }
+
+    /// Opens the index in the directory `path` for reading only and without a lock. Another program
+    /// may be changing it, so that after an error the content of the index is unknown.
+    pub fn open_unlocked(disk: &Disk, path: &Path) -> Result<Self> {
+        let options = Options { read_only: true, lock: false, ..Options::default() };
+        Self::open_with(disk, path, options)
+    }
+
+    /// Replaces the content of the index in the directory `path` by these entries, these file infos
+    /// and the flag [`REBUILT_FLAG`].
+    ///
+    /// The old content is replaced in one step, if the database can be opened. If it is too damaged
+    /// for that, it is removed first, and a crash may leave no index.
+    pub fn rebuild(
+        disk: &Disk,
+        path: &Path,
+        changes: &FileChanges,
+        entries: &[IndexEntry],
+    ) -> Result<()> {
+        let options = || Options { create_if_missing: true, ..Options::default() };
+        let db = match Db::open(disk.clone(), path, options()) {
+            Err(error) if error.source.is_none() => {
+                tracing::debug!(target: "reindex", "removing the damaged index: {error}");
+                Db::destroy(disk, path)?;
+                Db::open(disk.clone(), path, options())?
+            }
+            opened => opened?,
+        };
+        let index = Self { db, path: path.to_path_buf(), obfuscation: Obfuscation::NONE };
+        let mut batch = index.batch(changes, entries);
+        batch.push((flag_key(REBUILT_FLAG), Some(vec![b'1'])));
+        batch.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let run = index.db.bulk()?;
+        let mut writer = run.writer();
+        for (key, value) in batch {
+            writer.put(&key, &value.unwrap_or_default())?;
+        }
+        writer.finish()?;
+        run.commit()
+    }
+
+    fn open_with(disk: &Disk, path: &Path, options: Options) -> Result<Self> {
+        let db = Db::open(disk.clone(), path, options)?;
+        let path = path.to_path_buf();
+        let obfuscation = match db.get(OBFUSCATION_KEY)? {
+            None => Obfuscation::NONE,
+            Some(record) => Obfuscation::from_record(&record).ok_or_else(|| {
+                StoreError::new(
+                    &path,
+                    "the record of the obfuscation key does not hold a key of 8 bytes",
+                )
+            })?,
+        };
+        Ok(Self { db, path, obfuscation })
+    }
+
+    /// Reads the whole index (Core's `LoadBlockIndexDB`). Entries are parsed, and their headers
+    /// hashed, on the thread pool of the caller, who also checks the work and the parents of the
+    /// headers.
+    ///
+    /// # Errors
+    /// A record cannot be read, or is not that of the block whose hash is its key; there are
+    /// entries, but none of the genesis block of `network`.
+    pub fn load(&self, network: &Network) -> Result<BlockIndex> {
+        let raw = self.raw_entries()?;
+        let parse = |(key, value): &(Vec<u8>, Vec<u8>)| self.parse_entry(key, value);
+        let entries = raw.par_iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let known = entries.binary_search_by(|entry| entry.hash.cmp(&network.genesis_hash));
+        if !entries.is_empty() && known.is_err() {
+            let what = format!(
+                "this block index is that of another network: it does not hold the genesis block \
+                 of chain {}",
+                network.chain.name()
+            );
+            return Err(StoreError::new(&self.path, what));
+        }
+        Ok(BlockIndex {
+            entries,
+            files: self.load_files()?,
+            pruned: self.read_flag(PRUNED_FLAG)?.unwrap_or(false),
+            reindexing: self.db.get(&[DB_REINDEX_FLAG])?.is_some(),
+        })
+    }
+
+    /// Writes entries, in any order and each block once, and the changes that a flush of the files
+    /// returned. They become durable in one step (Core's `WriteBatchSync`).
+    pub fn write(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Result<()> {
+        self.apply(self.batch(changes, entries))?;
+        // Otherwise every write would leave a run, and Core would have to compact them.
+        self.db.merge().map(|_| ())
+    }
+
+    fn batch(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Vec<Change> {
+        let block =
+            |entry: &IndexEntry| (hash_key(&entry.hash.0), Some(self.hidden(entry.to_bytes())));
+        let mut batch: Vec<Change> = entries.par_iter().map(block).collect();
+        for (number, info) in &changes.infos {
+            batch.push((file_key(*number), Some(self.hidden(info.to_bytes()))));
+        }
+        let last = changes.last_file.to_le_bytes().to_vec();
+        batch.push((vec![DB_LAST_BLOCK], Some(self.hidden(last))));
+        batch
+    }
+
+    /// Deletes the flag [`REBUILT_FLAG`].
+    pub fn forget_rebuilt(&self) -> Result<()> {
+        self.apply(vec![(flag_key(REBUILT_FLAG), None)])?;
+        self.db.merge().map(|_| ())
+    }
+
+    /// The value of a flag; `None` if it was never set (Core's `ReadFlag`).
+    pub fn read_flag(&self, name: &str) -> Result<Option<bool>> {
+        let value = self.db.get(&flag_key(name))?;
+        Ok(value.map(|value| self.revealed(value) == [b'1']))
+    }
+
+    /// Sets a flag (Core's `WriteFlag`).
+    pub fn write_flag(&self, name: &str, value: bool) -> Result<()> {
+        let value = if value { b'1' } else { b'0' };
+        self.apply(vec![(flag_key(name), Some(self.hidden(vec![value])))])
+    }
+
+    /// Sets the flag of pruned files, which is done before the first file is pruned.
+    pub fn write_pruned(&self) -> Result<()> {
+        self.write_flag(PRUNED_FLAG, true)
+    }
+
+    /// Records whether the index is being rebuilt (Core's `WriteReindexing`).
+    pub fn write_reindexing(&self, reindexing: bool) -> Result<()> {
+        let value = reindexing.then(|| self.hidden(vec![b'1']));
+        self.apply(vec![(vec![DB_REINDEX_FLAG], value)])
+    }
+
+    /// Merges everything into one level of tables, before the directory is handed to another
+    /// program. Otherwise this is not needed: every write merges tables when there are too many.
+    pub fn merge_all(&self) -> Result<()> {
+        self.db.merge_all()
+    }
+
+    fn apply(&self, mut batch: Vec<Change>) -> Result<()> {
+        batch.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        self.db.apply(batch)
+    }
+
+    fn raw_entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut raw = Vec::new();
+        let mut cursor = self.db.scan(&[DB_BLOCK_INDEX], Some(&[DB_BLOCK_INDEX + 1]))?;
+        while let Some((key, value)) = cursor.next_entry()? {
+            raw.push((key.to_vec(), value.to_vec()));
+        }
+        Ok(raw)
+    }
+
+    fn parse_entry(&self, key: &[u8], value: &[u8]) -> Result<IndexEntry> {
+        let value = self.revealed(value.to_vec());
+        let mut entry = IndexEntry::parse(&value)
+            .map_err(|e| self.corrupt(key, format!("is no entry of a block: {e}")))?;
+        if key[1..] != entry.hash.0 {
+            return Err(self.corrupt(key, format!("holds the header of block {}", entry.hash)));
+        }
+        if entry.record.status.has(BlockStatus::BLOCK_FAILED_CHILD) {
+            entry.record.status.0 &= !BlockStatus::BLOCK_FAILED_CHILD;
+            entry.record.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+        }
+        Ok(entry)
+    }
+
+    /// The infos of all files up to the last, where missing ones are empty, and of the files after
+    /// it up to the first without an info.
+    fn load_files(&self) -> Result<Vec<FileInfo>> {
+        let mut files = Vec::new();
+        let last = self.load_last_file()?;
+        for number in 0..FILES_MAX {
+            let key = file_key(number);
+            match self.db.get(&key)? {
+                Some(value) => {
+                    let info = FileInfo::parse(&self.revealed(value));
+                    let bad = |e| self.corrupt(&key, format!("is no info on a file: {e}"));
+                    files.push(info.map_err(bad)?);
+                }
+                None if last.is_some_and(|last| number <= last) => files.push(FileInfo::default()),
+                None => break,
+            }
+        }
+        Ok(files)
+    }
+
+    fn load_last_file(&self) -> Result<Option<u32>> {
+        let Some(value) = self.db.get(&[DB_LAST_BLOCK])? else {
+            return Ok(None);
+        };
+        let value = self.revealed(value);
+        match Cursor::new(&value).u32() {
+            Ok(last) if last < FILES_MAX => Ok(Some(last)),
+            _ => Err(self.corrupt(&[DB_LAST_BLOCK], "is no number of a file".to_string())),
+        }
+    }
+
+    fn hidden(&self, mut value: Vec<u8>) -> Vec<u8> {
+        self.obfuscation.apply(&mut value, 0);
+        value
+    }
+
+    fn revealed(&self, value: Vec<u8>) -> Vec<u8> {
+        self.hidden(value)
+    }
+
+    fn corrupt(&self, key: &[u8], what: String) -> StoreError {
+        StoreError::new(&self.path, format!("the record under key {} {what}", hex(key)))
+    }
+}
+
+fn hash_key(hash: &[u8; 32]) -> Vec<u8> {
+    [&[DB_BLOCK_INDEX], &hash[..]].concat()
+}
+
+fn file_key(number: u32) -> Vec<u8> {
+    [&[DB_BLOCK_FILES], &number.to_le_bytes()[..]].concat()
+}
+
+fn flag_key(name: &str) -> Vec<u8> {
+    let mut key = vec![DB_FLAG];
+    put_compact_size(&mut key, name.len() as u64);
+    key.extend_from_slice(name.as_bytes());
+    key
+}

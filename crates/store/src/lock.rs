@@ -1,0 +1,49 @@
+use std::path::Path;
+
+use apus_disk::{Disk, FileLock, Result, StoreError};
+
+/// A lock on a directory, which keeps away other instances of Bitcoin Core and Apus, or those that
+/// write: a record lock (`fcntl`) on the file `.lock` in it (Core's `LockDirectory`). It is
+/// released when this is dropped.
+pub struct DirLock {
+    /// `None` for a reader where no lock can be taken.
+    lock: Option<FileLock>,
+}
+
+impl DirLock {
+    /// Takes the exclusive lock on `directory`, which must exist.
+    ///
+    /// # Errors
+    /// Another program or this one holds a lock on the directory, or the file cannot be written.
+    pub fn take(disk: &Disk, directory: &Path) -> Result<Self> {
+        Ok(Self {
+            lock: Some(disk.lock(directory.join(".lock")).map_err(|e| refused(directory, e))?),
+        })
+    }
+
+    /// Takes the lock on `directory` that readers share; nothing is created. Where there is no lock
+    /// file, or its file system has no locks, no lock is held: see [`DirLock::is_held`].
+    ///
+    /// # Errors
+    /// A program that writes holds the exclusive lock.
+    pub fn take_shared(disk: &Disk, directory: &Path) -> Result<Self> {
+        let lock = disk.lock_shared(directory.join(".lock"));
+        Ok(Self { lock: lock.map_err(|e| refused(directory, e))? })
+    }
+
+    /// Whether a lock is held.
+    pub fn is_held(&self) -> bool {
+        self.lock.is_some()
+    }
+}
+
+fn refused(directory: &Path, error: StoreError) -> StoreError {
+    match error.source {
+        None => {
+            let what = "cannot obtain a lock on this directory; \
+                Bitcoin Core or apus is probably already running";
+            StoreError::new(directory, what)
+        }
+        Some(_) => error,
+    }
+}

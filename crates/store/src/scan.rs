@@ -1,0 +1,371 @@
+use std::fmt;
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use apus_disk::{Disk, File, Result};
+use apus_wire::{BlockView, HEADER_BYTES};
+use rustix::fs::{Advice, fadvise};
+
+use super::Obfuscation;
+use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
+
+/// Bytes of the window of the file that is held in memory. Small blocks are copied out of it; what
+/// a large block has beyond it is read straight into the memory of the block, so that nothing large
+/// is copied twice.
+const WINDOW_BYTES: usize = 64 << 10;
+/// Bytes of the window in a scan for headers.
+const HEADERS_WINDOW_BYTES: usize = 4 << 10;
+/// Bytes of the window while the rest of the file seems never to have been written.
+const TAIL_WINDOW_BYTES: usize = 1 << 20;
+/// Bytes that the kernel is asked to read ahead, so that the disk sees large sequential reads.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// Bytes of junk after which a warning is given, so that the caller can stop a senseless search.
+const JUNK_STEP_BYTES: u64 = 64 << 20;
+/// Bytes of magic, length and the header of a block.
+const HEAD_BYTES: usize = 8 + HEADER_BYTES;
+
+/// What a scan finds next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scanned {
+    /// A block, or its header alone where only headers are wanted.
+    Block {
+        /// Offset of the block in the file, after magic and length.
+        offset: u64,
+        /// Length of the block in bytes.
+        len: u32,
+        /// The bytes of the block; in a scan for headers, the first 80 of them.
+        bytes: Vec<u8>,
+    },
+    /// Something that is not a block, after which the scan goes on.
+    Warning(ScanWarning),
+}
+
+/// Something in a file that is not a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanWarning {
+    /// The file ends inside the block whose magic is at `offset`.
+    Truncated {
+        /// Offset of the magic before the block.
+        offset: u64,
+        /// Number of bytes of the block that the file lacks.
+        missing: u64,
+    },
+    /// What follows the magic and the length at `offset` cannot be deserialised, and no block
+    /// follows it.
+    Damaged {
+        /// Offset of the magic.
+        offset: u64,
+    },
+    /// Bytes that belong to no block.
+    Junk {
+        /// Offset of the first of them.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+}
+
+/// The iterator over the blocks of one file, in order, like Core's `LoadExternalBlockFile`: it
+/// looks for the magic of the network and a length that a block can have, steps over everything
+/// else, and carries on after a bad block. Space that was reserved and never written is no junk.
+///
+/// It holds one window of the file in memory, and the block that it returns.
+pub struct FileScan {
+    file: File,
+    len: u64,
+    magic: [u8; 4],
+    obfuscation: Obfuscation,
+    headers_only: bool,
+    /// Revealed bytes of the file from `window_start`.
+    window: Vec<u8>,
+    window_start: u64,
+    window_bytes: usize,
+    /// Offset up to which the kernel was asked to read ahead.
+    advised: u64,
+    /// Offset at which to look next.
+    at: u64,
+    /// Offset of the first of the junk bytes before `at`, if there are any.
+    junk_start: Option<u64>,
+    /// Whether a bad block was reported, whose remaining bytes need no second warning.
+    quiet: bool,
+    done: bool,
+}
+
+impl FileScan {
+    /// A scan of the file `path` from its start.
+    pub fn open(path: &Path, magic: [u8; 4], obfuscation: Obfuscation) -> Result<Self> {
+        let file = Disk::new().open_read(path)?;
+        let len = file.len()?;
+        Ok(Self {
+            file,
+            len,
+            magic,
+            obfuscation,
+            headers_only: false,
+            window: Vec::new(),
+            window_start: 0,
+            window_bytes: WINDOW_BYTES,
+            advised: 0,
+            at: 0,
+            junk_start: None,
+            quiet: false,
+            done: false,
+        })
+    }
+
+    /// The same scan for headers: of each block only the header is read, which takes some gigabytes
+    /// of reading for a whole chain.
+    pub fn headers_only(mut self) -> Self {
+        self.headers_only = true;
+        self.window_bytes = HEADERS_WINDOW_BYTES;
+        let _ = fadvise(self.file.raw(), 0, None, Advice::Random);
+        self
+    }
+
+    /// Number of bytes of the file that were scanned.
+    pub fn position(&self) -> u64 {
+        self.at.min(self.len)
+    }
+
+    fn step(&mut self) -> Result<Option<Scanned>> {
+        loop {
+            self.fill(HEAD_BYTES)?;
+            let head = self.ahead();
+            if head.len() < HEAD_BYTES {
+                return Ok(self.finish());
+            }
+            if head[..4] == self.magic {
+                let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+                if (MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&len) {
+                    if let Some(junk) = self.end_junk() {
+                        return Ok(Some(junk));
+                    }
+                    return self.block(len).map(Some);
+                }
+            }
+            if self.rest_is_unwritten()? {
+                self.at = self.len;
+                return Ok(self.finish());
+            }
+            if let Some(junk) = self.skip_junk() {
+                return Ok(Some(junk));
+            }
+        }
+    }
+
+    /// The block whose magic is at `at`, or a warning about it.
+    fn block(&mut self, len: u32) -> Result<Scanned> {
+        let start = self.at;
+        let offset = start + 8;
+        let end = offset + u64::from(len);
+        if end > self.len {
+            self.skip_bad();
+            let missing = end - self.len;
+            return Ok(Scanned::Warning(ScanWarning::Truncated { offset: start, missing }));
+        }
+        self.at = offset;
+        let wanted = if self.headers_only { HEADER_BYTES } else { len as usize };
+        let mut bytes = self.cut(wanted)?;
+        self.at = end;
+        let mut len = len;
+        if !self.frame_follows()? {
+            // Only now is the block parsed: a frame after it would have shown that the length is
+            // right.
+            self.at = offset;
+            let parsed = match self.headers_only {
+                true => BlockView::parse(self.cut(len as usize)?).map(|view| view.len()),
+                false => BlockView::parse(&bytes).map(|view| view.len()),
+            };
+            let Ok(parsed) = parsed else {
+                self.at = start;
+                self.skip_bad();
+                return Ok(Scanned::Warning(ScanWarning::Damaged { offset: start }));
+            };
+            // A block may be shorter than its frame says, and the next one start right after it.
+            len = parsed as u32;
+            bytes.truncate(parsed);
+            self.at = offset + u64::from(len);
+        }
+        self.quiet = false;
+        Ok(Scanned::Block { offset, len, bytes })
+    }
+
+    /// Whether the file ends at `at`, or another block or unwritten space starts there.
+    fn frame_follows(&mut self) -> Result<bool> {
+        self.fill(HEAD_BYTES)?;
+        let next = self.ahead();
+        // As many zeros as a head has count as unwritten space; blocks hold some zeros too.
+        let next = &next[..next.len().min(HEAD_BYTES)];
+        let torn_magic = !next.is_empty() && self.magic.starts_with(next);
+        Ok(next.starts_with(&self.magic)
+            || torn_magic
+            || self.obfuscation.is_unwritten(next, self.at))
+    }
+
+    /// Moves one byte into a bad block, since good ones may start inside.
+    fn skip_bad(&mut self) {
+        self.at += 1;
+        self.quiet = true;
+    }
+
+    /// Moves to the next byte in the window that may start a magic.
+    fn skip_junk(&mut self) -> Option<Scanned> {
+        let start = *self.junk_start.get_or_insert(self.at);
+        let magic = self.magic[0];
+        let ahead = self.ahead();
+        // The last bytes are left for the next window, so that no magic is cut in two.
+        let end = ahead.len().saturating_sub(HEAD_BYTES);
+        let searched = ahead.get(1..=end).unwrap_or(&[]);
+        let found = searched.iter().position(|byte| *byte == magic);
+        self.at += 1 + found.unwrap_or(searched.len()) as u64;
+        if self.at - start >= JUNK_STEP_BYTES { self.end_junk() } else { None }
+    }
+
+    /// A warning about the junk before `at`, if there is some that was not reported.
+    fn end_junk(&mut self) -> Option<Scanned> {
+        let offset = self.junk_start.take().filter(|_| !self.quiet)?;
+        Some(Scanned::Warning(ScanWarning::Junk { offset, len: self.at - offset }))
+    }
+
+    /// Ends the scan, with a warning if the last bytes, too few for a block, are something.
+    fn finish(&mut self) -> Option<Scanned> {
+        self.done = true;
+        let start = self.at;
+        let left = self.ahead().to_vec();
+        let left = &left[..];
+        self.at = self.len;
+        if let Some(found) = find_frame(left, self.magic) {
+            let stated = u32::from_le_bytes([0, 1, 2, 3].map(|i| left[found + 4 + i]));
+            let offset = start + found as u64;
+            let missing = (offset + 8 + u64::from(stated)).saturating_sub(self.len);
+            return Some(Scanned::Warning(ScanWarning::Truncated { offset, missing }));
+        }
+        if !left.is_empty() && !self.obfuscation.is_unwritten(left, start) {
+            self.junk_start.get_or_insert(start);
+        }
+        self.end_junk()
+    }
+
+    /// Whether nothing was ever written from `at` on. The first bytes mostly suffice to know.
+    fn rest_is_unwritten(&mut self) -> Result<bool> {
+        if self.ahead().first().is_some_and(|b| !self.obfuscation.is_unwritten(&[*b], self.at)) {
+            return Ok(false);
+        }
+        let start = self.at;
+        let mut unwritten = true;
+        let window_bytes = std::mem::replace(&mut self.window_bytes, TAIL_WINDOW_BYTES);
+        while unwritten && self.at < self.len {
+            self.fill(1)?;
+            let ahead = self.ahead();
+            unwritten = !ahead.is_empty() && self.obfuscation.is_unwritten(ahead, self.at);
+            self.at += ahead.len() as u64;
+        }
+        self.window_bytes = window_bytes;
+        if !unwritten {
+            self.skip_unwritten(start)?;
+        }
+        Ok(unwritten)
+    }
+
+    /// Counts all the unwritten bytes from `start` on as junk, at once: to search them again from
+    /// every byte would take quadratic time.
+    fn skip_unwritten(&mut self, start: u64) -> Result<()> {
+        self.junk_start.get_or_insert(start);
+        let window_start = self.window_start.max(start);
+        self.at = window_start;
+        let ahead = self.ahead();
+        let zeros = (0..ahead.len())
+            .take_while(|i| {
+                self.obfuscation.is_unwritten(&ahead[*i..=*i], window_start + *i as u64)
+            })
+            .count();
+        // One less, since the caller moves on by one.
+        self.at = (window_start + zeros as u64).saturating_sub(1).max(start);
+        self.fill(HEAD_BYTES)
+    }
+
+    /// Copies or reads the `len` bytes at `at`, which the file has.
+    fn cut(&mut self, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        let ahead = self.ahead();
+        bytes.extend_from_slice(&ahead[..ahead.len().min(len)]);
+        let had = bytes.len();
+        if had < len {
+            let from = self.at + had as u64;
+            self.advise(from);
+            self.file.append_to(&mut bytes, len - had, from)?;
+            self.obfuscation.apply(&mut bytes[had..], from);
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes of the window from `at` on.
+    fn ahead(&self) -> &[u8] {
+        let from = self.at.checked_sub(self.window_start).unwrap_or(u64::MAX);
+        usize::try_from(from).ok().and_then(|from| self.window.get(from..)).unwrap_or(&[])
+    }
+
+    /// Makes the window hold at least `wanted` bytes from `at` on, as far as the file has them.
+    fn fill(&mut self, wanted: usize) -> Result<()> {
+        let left = self.len.saturating_sub(self.at);
+        if self.ahead().len() as u64 >= left.min(wanted as u64) {
+            return Ok(());
+        }
+        self.advise(self.at);
+        self.window.clear();
+        self.window_start = self.at;
+        let len = left.min(self.window_bytes as u64) as usize;
+        self.file.append_to(&mut self.window, len, self.at)?;
+        self.obfuscation.apply(&mut self.window, self.at);
+        Ok(())
+    }
+
+    /// Asks the kernel to read ahead from `at`, if it was not asked already.
+    fn advise(&mut self, at: u64) {
+        if self.headers_only || at + READ_AHEAD_BYTES / 2 < self.advised {
+            return;
+        }
+        let from = self.advised.max(at);
+        let until = at + READ_AHEAD_BYTES;
+        // This is advice, so it does not matter if the kernel refuses it.
+        let _ = fadvise(self.file.raw(), from, NonZeroU64::new(until - from), Advice::WillNeed);
+        self.advised = until;
+    }
+}
+
+impl Iterator for FileScan {
+    type Item = Result<Scanned>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let step = self.step();
+        self.done |= step.is_err();
+        step.transpose()
+    }
+}
+
+impl ScanWarning {
+    /// Offset in the file of what the warning is about.
+    pub fn offset(&self) -> u64 {
+        match *self {
+            Self::Truncated { offset, .. }
+            | Self::Damaged { offset }
+            | Self::Junk { offset, .. } => offset,
+        }
+    }
+}
+
+/// The warning in words, without file and offset.
+impl fmt::Display for ScanWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { missing, .. } => {
+                write!(f, "the file ends inside a block, {missing} bytes are missing")
+            }
+            Self::Damaged { .. } => f.write_str("this is not a block, and is left out"),
+            Self::Junk { len, .. } => write!(f, "{len} bytes belong to no block"),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+use std::path::{Path, PathBuf};
+
+use apus_disk::{Result, StoreError};
+use apus_wire::Network;
+
+use super::blocks_dir::{block_files, read_xor_key};
+use super::magic::{display_name, other_networks};
+use super::{Obfuscation, SourceFile, SourceScan};
+
+/// Blocks to be read from files: a file of framed blocks (`bootstrap.dat`, `blk*.dat`), a directory
+/// of block files, or a data directory. Nothing is locked and nothing is written.
+#[derive(Clone, Debug)]
+pub struct BlockSource {
+    path: PathBuf,
+    files: Vec<SourceFile>,
+    magic: [u8; 4],
+}
+
+impl BlockSource {
+    /// Finds the block files that `path` names. It is a file; or a directory with files `blk*.dat`;
+    /// or a directory in which such files are in `blocks/`, or in `blocks/` of the network's
+    /// subdirectory. Numbered files are in the order of their numbers.
+    ///
+    /// # Errors
+    /// `path` does not exist, holds no block file, or holds blocks of another network. The message
+    /// says which, and what to do.
+    pub fn open(path: &Path, network: &Network) -> Result<Self> {
+        let metadata = path.metadata().map_err(|e| StoreError::io(path, "find this path", e))?;
+        let (magic, named) = (network.magic, path.to_path_buf());
+        if !metadata.is_dir() && !metadata.is_file() {
+            return Err(StoreError::new(path, "this is neither a file nor a directory"));
+        }
+        if metadata.is_file() {
+            let file = SourceFile::probe(path, network)?;
+            return Ok(Self { path: named, files: vec![file], magic });
+        }
+        let directory = blocks_directory(path, network)?;
+        let obfuscation = read_xor_key(&directory)?.unwrap_or(Obfuscation::NONE);
+        let files = block_files(&directory)?
+            .into_iter()
+            .map(|(number, path)| SourceFile::of_directory(number, &path, obfuscation))
+            .collect::<Result<Vec<_>>>()?;
+        if let Some(first) = files.iter().find(|file| file.len > 0) {
+            first.check_network(network)?;
+        }
+        Ok(Self { path: named, files, magic })
+    }
+
+    /// The file or directory that the user named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a user means by `path`: the blocks of [`BlockSource::open`], and those of a
+    /// `bootstrap.dat` in the directory.
+    ///
+    /// # Errors
+    /// As for [`BlockSource::open`].
+    pub fn open_all(path: &Path, network: &Network) -> Result<Vec<Self>> {
+        let bootstrap = path.join("bootstrap.dat");
+        if !bootstrap.is_file() {
+            return Ok(vec![Self::open(path, network)?]);
+        }
+        let has_block_files = find_blocks_directory(path, network)?.is_some();
+        let named = [has_block_files.then_some(path), Some(bootstrap.as_path())];
+        named.into_iter().flatten().map(|path| Self::open(path, network)).collect()
+    }
+
+    /// The files, in the order in which they are scanned.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    /// Bytes of all files.
+    pub fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.len).sum()
+    }
+
+    /// Whether all files are empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Scans all blocks, file after file.
+    pub fn scan(&self) -> SourceScan<'_> {
+        SourceScan::new(&self.files, self.magic)
+    }
+
+    /// Scans the headers of all blocks, file after file, which reads a small part of the files.
+    pub fn scan_headers(&self) -> SourceScan<'_> {
+        self.scan().headers_only()
+    }
+}
+
+/// The directory of block files that a user names by `path`; `None` if there are none.
+fn find_blocks_directory(path: &Path, network: &Network) -> Result<Option<PathBuf>> {
+    let below = path.join(network.subdirectory).join("blocks");
+    for candidate in [path.to_path_buf(), below, path.join("blocks")] {
+        if !block_files(&candidate)?.is_empty() {
+            return Ok(Some(candidate));
+        }
+    }
+    Ok(None)
+}
+
+/// The directory of block files that a user names by `path`.
+///
+/// # Errors
+/// There is none, or one of another network.
+fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
+    if let Some(found) = find_blocks_directory(path, network)? {
+        return Ok(found);
+    }
+    let below = |network: &Network| path.join(network.subdirectory).join("blocks");
+    for other in other_networks(network) {
+        if !block_files(&below(&other))?.is_empty() {
+            let (name, chain) = (display_name(&other), other.chain.name());
+            let what = format!("this directory holds {name} blocks; use --chain {chain}");
+            return Err(StoreError::new(path, what));
+        }
+    }
+    let what = "there are no block files (blk00000.dat, …) and no bootstrap.dat in this directory";
+    Err(StoreError::new(path, what))
+}

@@ -1,0 +1,122 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use apus_disk::{Disk, File, Result, StoreError};
+use apus_wire::{Network, packed};
+
+use super::blocks_dir::read_xor_key;
+use super::flat_file::block_file_number;
+use super::magic::{MAX_BLOCK_BYTES, display_name, find_frame, other_networks};
+use super::{FileScan, Obfuscation};
+
+/// Bytes of a file that are searched for a first block before the file is refused.
+const PROBE_BYTES: u64 = 16 << 20;
+/// Bytes that a disk writes in one step.
+const SECTOR_BYTES: usize = 512;
+
+/// A file of a [`super::BlockSource`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceFile {
+    /// Path of the file.
+    pub path: Arc<Path>,
+    /// Length of the file in bytes, when the source was opened.
+    pub len: u64,
+    /// The obfuscation of the file.
+    pub obfuscation: Obfuscation,
+    /// The number of the file, if it is one of Core's `blk*.dat`.
+    pub number: Option<u32>,
+}
+
+impl SourceFile {
+    /// Reads the `len` bytes of a block that a scan found at `offset`.
+    pub fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>> {
+        let file = Disk::new().open_read(&self.path)?;
+        let mut bytes = Vec::new();
+        file.append_to(&mut bytes, len.min(MAX_BLOCK_BYTES) as usize, offset)?;
+        self.obfuscation.apply(&mut bytes, offset);
+        Ok(bytes)
+    }
+
+    /// Scans the blocks of this file, which are of the network with this magic.
+    pub(super) fn scan(&self, magic: [u8; 4]) -> Result<FileScan> {
+        FileScan::open(&self.path, magic, self.obfuscation)
+    }
+
+    /// The file `path` with this number, in a directory with this obfuscation.
+    pub(super) fn of_directory(number: u32, path: &Path, obfuscation: Obfuscation) -> Result<Self> {
+        let len = Disk::new().open_read(path)?.len()?;
+        Ok(Self { path: path.into(), len, obfuscation, number: Some(number) })
+    }
+
+    /// The file at `path`, which the user named. If it is named like one of Core's files, and there
+    /// is a key next to it, the key is used if it reveals blocks.
+    pub(super) fn probe(path: &Path, network: &Network) -> Result<Self> {
+        let len = Disk::new().open_read(path)?.len()?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = block_file_number(&name);
+        let plain = Self { path: path.into(), len, obfuscation: Obfuscation::NONE, number };
+        if plain.len == 0 {
+            return Err(StoreError::new(path, "this file is empty"));
+        }
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let key = read_xor_key(directory)?.filter(|key| number.is_some() && !key.is_none());
+        let Some(obfuscation) = key else {
+            plain.check_network(network)?;
+            return Ok(plain);
+        };
+        let hidden = Self { obfuscation, ..plain.clone() };
+        match (hidden.check_network(network), plain.check_network(network)) {
+            (Ok(()), _) => Ok(hidden),
+            (Err(_), Ok(())) => Ok(plain),
+            (Err(e), Err(_)) => Err(e),
+        }
+    }
+
+    /// Checks that the file holds blocks of `network`, or nothing yet.
+    ///
+    /// # Errors
+    /// The file holds blocks of another network, or no blocks.
+    pub(super) fn check_network(&self, network: &Network) -> Result<()> {
+        let file = Disk::new().open_read(&self.path)?;
+        if self.head(&file, 4)? == network.magic {
+            return Ok(());
+        }
+        let head = self.head(&file, PROBE_BYTES)?;
+        let ours = find_frame(&head, network.magic);
+        let other = other_networks(network)
+            .filter_map(|other| Some((find_frame(&head, other.magic)?, other)))
+            .min_by_key(|(found, _)| *found)
+            .filter(|(found, _)| ours.is_none_or(|ours| *found < ours));
+        if let Some((_, other)) = other {
+            let (name, chain) = (display_name(&other), other.chain.name());
+            let what = format!(
+                "this file holds {name} blocks, not {}; use --chain {chain}",
+                display_name(network)
+            );
+            return Err(StoreError::new(&self.path, what));
+        }
+        // Of a new file, a power cut may have left everything but the first sector.
+        let start = &head[..head.len().min(SECTOR_BYTES)];
+        let reserved = self.number.is_some() && self.obfuscation.is_unwritten(start, 0);
+        if ours.is_some() || reserved {
+            return Ok(());
+        }
+        let what = match packed(&head) {
+            Some(packed) => packed.advice(),
+            None => format!(
+                "this is not a file of {} blocks: give a bootstrap.dat, blk*.dat files, or the \
+                 directory of a node",
+                display_name(network)
+            ),
+        };
+        Err(StoreError::new(&self.path, what))
+    }
+
+    /// The first bytes of the file, revealed: as many as wanted, or the whole file.
+    fn head(&self, file: &File, wanted: u64) -> Result<Vec<u8>> {
+        let mut head = Vec::new();
+        file.append_to(&mut head, file.len()?.min(wanted) as usize, 0)?;
+        self.obfuscation.apply(&mut head, 0);
+        Ok(head)
+    }
+}

@@ -1,0 +1,182 @@
+use std::fs;
+use std::process::{Command, Stdio};
+
+use apus_disk::{Disk, StoreError};
+
+use super::*;
+
+fn open(root: &Path, network: &Network, options: DataDirOptions) -> Result<DataDir> {
+    DataDir::open(&Disk::new(), root, network, options)
+}
+
+fn refusal(result: Result<DataDir>) -> String {
+    result.err().map(|e: StoreError| e.to_string()).expect("it must be refused")
+}
+
+#[test]
+fn everything_missing_is_made() {
+    for (chain, below) in [(Chain::Main, ""), (Chain::Signet, "signet")] {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("new");
+        let data = open(&root, &Network::new(chain), DataDirOptions::default()).unwrap();
+        let net = root.join(below);
+        for name in ["blocks/index", "chainstate"] {
+            assert!(net.join(name).is_dir(), "{name}");
+        }
+        for name in [".lock", "blocks/.lock"] {
+            assert_eq!(fs::metadata(net.join(name)).unwrap().len(), 0, "{name}");
+        }
+        assert_eq!(fs::read(net.join("blocks/xor.dat")).unwrap(), data.obfuscation().key());
+        assert!(!data.obfuscation().is_none());
+        let (db, index, files) = data.open_blocks().unwrap();
+        assert!(index.entries.is_empty());
+        files.append_block(&[0; 80], 0, 0).unwrap();
+        db.write(&files.flush().unwrap(), &[]).unwrap();
+        let key = data.obfuscation();
+        drop((data, db));
+        let data = open(&root, &Network::new(chain), DataDirOptions::default()).unwrap();
+        assert_eq!(data.obfuscation(), key);
+        assert_eq!(data.open_blocks().unwrap().1.files[0].size, 88);
+    }
+}
+
+#[test]
+fn the_key_follows_cores_rules() {
+    let key_after = |prepare: &dyn Fn(&Path), use_xor| {
+        let dir = tempfile::tempdir().unwrap();
+        let blocks = dir.path().join("blocks");
+        fs::create_dir_all(&blocks).unwrap();
+        prepare(&blocks);
+        let options = DataDirOptions { use_xor, ..DataDirOptions::default() };
+        open(dir.path(), &mainnet(), options).map(|data| data.obfuscation())
+    };
+    assert!(!key_after(&|_| {}, true).unwrap().is_none());
+    assert!(key_after(&|_| {}, false).unwrap().is_none());
+    assert!(
+        !key_after(&|blocks| fs::write(blocks.join(".hidden"), []).unwrap(), true)
+            .unwrap()
+            .is_none()
+    );
+    let old = |blocks: &Path| fs::write(blocks.join("blk00000.dat"), [0; 100]).unwrap();
+    assert!(key_after(&old, true).unwrap().is_none());
+    let index = |blocks: &Path| fs::create_dir(blocks.join("index")).unwrap();
+    assert!(key_after(&index, true).unwrap().is_none());
+    let stored = |blocks: &Path| fs::write(blocks.join("xor.dat"), [7; 8]).unwrap();
+    assert_eq!(key_after(&stored, true).unwrap().key(), [7; 8]);
+    assert!(key_after(&stored, false).is_err());
+    let short = |blocks: &Path| fs::write(blocks.join("xor.dat"), [7; 5]).unwrap();
+    assert!(key_after(&short, true).is_err());
+}
+
+#[test]
+fn mistakes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let record = flat_file::block_record(Network::new(Chain::Testnet4).magic, &[0; 80]);
+    fs::create_dir_all(root.join("blocks")).unwrap();
+    fs::write(root.join("blocks/blk00000.dat"), record).unwrap();
+    let error = refusal(open(root, &mainnet(), DataDirOptions::default()));
+    assert!(error.contains("testnet4") && error.contains("--chain testnet4"), "{error}");
+
+    fs::remove_file(root.join("blocks/blk00000.dat")).unwrap();
+    let elsewhere = Some(root.join("missing"));
+    let options = DataDirOptions { blocks_dir: elsewhere, ..DataDirOptions::default() };
+    assert!(refusal(open(root, &mainnet(), options)).contains("does not exist"));
+
+    let regtest = Network::new(Chain::Regtest);
+    drop(open(root, &regtest, DataDirOptions::default()).unwrap());
+    let error = refusal(open(&root.join("regtest"), &regtest, DataDirOptions::default()));
+    assert!(error.contains("give the one that it lies in"), "{error}");
+
+    let data = open(root, &mainnet(), DataDirOptions::default()).unwrap();
+    let (db, _, _) = data.open_blocks().unwrap();
+    db.write_pruned().unwrap();
+    drop(db);
+    let refused = data.open_blocks().err().unwrap().to_string();
+    assert!(refused.contains("were pruned") && refused.contains("--datadir"), "{refused}");
+    drop(data);
+    let options = DataDirOptions { prune: true, ..DataDirOptions::default() };
+    assert!(open(root, &mainnet(), options).unwrap().open_blocks().unwrap().1.pruned);
+}
+
+/// A power cut soon after a directory was made may leave a block file whose first sector was never
+/// written.
+#[test]
+fn a_torn_first_file_is_no_foreign_file() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+    let path = dir.path().join("blocks/blk00000.dat");
+    let mut bytes = noise(1, 2048);
+    fs::write(&path, &bytes).unwrap();
+    let refused = refusal(open(dir.path(), &mainnet(), DataDirOptions::default()));
+    assert!(refused.contains("not a file of mainnet blocks"), "{refused}");
+    bytes[..512].fill(0);
+    fs::write(&path, &bytes).unwrap();
+    open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+}
+
+#[test]
+fn blocks_may_be_elsewhere() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let blocks_dir = Some(other.path().to_path_buf());
+    let options = DataDirOptions { blocks_dir, ..DataDirOptions::default() };
+    let data = open(dir.path(), &Network::new(Chain::Regtest), options).unwrap();
+    let (_, _, files) = data.open_blocks().unwrap();
+    files.append_block(&[0; 80], 0, 0).unwrap();
+    assert!(other.path().join("regtest/blocks/blk00000.dat").exists());
+    assert!(other.path().join("regtest/blocks/.lock").exists());
+    assert!(dir.path().join("regtest/blocks/index/CURRENT").exists());
+}
+
+#[test]
+fn one_holder_at_a_time_in_this_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+    for _ in 0..2 {
+        let error = refusal(open(dir.path(), &mainnet(), DataDirOptions::default()));
+        assert!(error.contains("cannot obtain a lock on this directory"), "{error}");
+        assert!(error.contains(&dir.path().display().to_string()), "{error}");
+    }
+    // Another network in the same root is another directory.
+    open(dir.path(), &Network::new(Chain::Regtest), DataDirOptions::default()).unwrap();
+    drop(data);
+    open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+}
+
+/// Holds the lock for `one_holder_at_a_time_among_processes`, which runs this in another process.
+#[test]
+#[ignore = "run by one_holder_at_a_time_among_processes in another process"]
+fn hold_the_lock() {
+    let Some(root) = std::env::var_os("APUS_TEST_LOCK_ROOT") else { return };
+    let data = open(Path::new(&root), &mainnet(), DataDirOptions::default()).unwrap();
+    fs::write(Path::new(&root).join("held"), []).unwrap();
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    drop(data);
+}
+
+#[test]
+fn one_holder_at_a_time_among_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", &format!("{module}::hold_the_lock")])
+        .env("APUS_TEST_LOCK_ROOT", dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..1_000 {
+        if dir.path().join("held").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for _ in 0..2 {
+        let error = refusal(open(dir.path(), &mainnet(), DataDirOptions::default()));
+        assert!(error.contains("probably already running"), "{error}");
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
+}

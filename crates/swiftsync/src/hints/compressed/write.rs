@@ -1,0 +1,157 @@
+//! Writing compressed hints, in two steps: a survey of all blocks, and their encoding with the
+//! model that the survey leads to.
+
+use std::ops::Range;
+
+use super::entry::FrameEntry;
+use super::frame::{FRAME_BLOCKS_MAX, Frame};
+use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
+use super::model::{Census, Model};
+use super::rans::Share;
+use super::token::TOKENS;
+use crate::hints::blocks::{OUTPUTS_MAX, check_block};
+use crate::hints::{Hints, HintsError, Numbering};
+
+/// The ranges of heights that are compressed together. No frame reaches from one range into the
+/// next, so that ranges can be compressed independently.
+pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
+    let blocks = FRAME_BLOCKS_MAX as u32;
+    (0..height.div_ceil(blocks)).map(move |i| {
+        let start = i * blocks;
+        start + 1..(start + blocks.min(height - start)).saturating_add(1)
+    })
+}
+
+/// The first step of writing: counts how often each number occurs.
+#[derive(Default)]
+pub struct Survey(Census);
+
+impl Survey {
+    /// Adds the blocks of one of the [`ranges`].
+    ///
+    /// # Errors
+    /// The hints cannot be right, or their format counts outputs that cannot be spent.
+    pub fn add(&mut self, hints: &dyn Hints, range: Range<u32>) -> Result<(), HintsError> {
+        for_each_frame(hints, range, |frame| frame.count(&mut self.0))
+    }
+
+    /// Adds the counts of another survey.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
+}
+
+/// The second step of writing: encodes the blocks. The file is the head, the ranges in the order of
+/// height, and the tail.
+pub struct Compressor {
+    model: Model,
+    shares: Vec<[Share; TOKENS]>,
+}
+
+/// The part of the file for one range of heights.
+#[derive(Default)]
+pub struct CompressedRange {
+    /// The code, which follows that of the range before.
+    pub bytes: Vec<u8>,
+    /// The entries for the file's index.
+    pub entries: Vec<FrameEntry>,
+    /// The number of unspent outputs.
+    pub unspent: u64,
+}
+
+impl Compressor {
+    /// A compressor of the hints that were surveyed, all ranges of them.
+    pub fn new(survey: &Survey) -> Self {
+        let model = Model::new(&survey.0);
+        Self { shares: model.shares(), model }
+    }
+
+    /// The part of the file before the frames.
+    pub fn head(&self, height: u32) -> Vec<u8> {
+        let mut model = Vec::new();
+        self.model.write(&mut model);
+        let mut head = COMPRESSED_MAGIC.to_vec();
+        head.push(COMPRESSED_VERSION);
+        head.extend_from_slice(&height.to_le_bytes());
+        head.extend_from_slice(&(model.len() as u32).to_le_bytes());
+        head.extend_from_slice(&model);
+        head
+    }
+
+    /// Compresses one of the [`ranges`].
+    ///
+    /// # Errors
+    /// As for [`Survey::add`].
+    pub fn range(
+        &self,
+        hints: &dyn Hints,
+        range: Range<u32>,
+    ) -> Result<CompressedRange, HintsError> {
+        let mut done = CompressedRange::default();
+        for_each_frame(hints, range, |frame| {
+            let start = done.bytes.len();
+            frame.encode(&self.model, &self.shares, &mut done.bytes);
+            done.unspent += frame.indices() as u64;
+            let code = &done.bytes[start..];
+            let (blocks, len) = (frame.blocks() as u16, code.len() as u32);
+            done.entries.push(FrameEntry { blocks, len, crc: crc32c::crc32c(code) });
+        })?;
+        Ok(done)
+    }
+
+    /// The part of the file after the frames. `entries` are those of all ranges, in order.
+    pub fn tail(&self, height: u32, entries: &[FrameEntry]) -> Vec<u8> {
+        let mut tail = Vec::new();
+        entries.iter().for_each(|entry| entry.write(&mut tail));
+        tail.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&self.head(height)), &tail);
+        tail.extend_from_slice(&crc.to_le_bytes());
+        tail
+    }
+}
+
+/// Compresses hints into a whole file, on one thread.
+///
+/// # Errors
+/// As for [`Survey::add`].
+pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
+    let (height, mut survey) = (hints.height(), Survey::default());
+    ranges(height).try_for_each(|range| survey.add(hints, range))?;
+    let compressor = Compressor::new(&survey);
+    let (mut file, mut entries) = (compressor.head(height), Vec::new());
+    for range in ranges(height) {
+        let mut done = compressor.range(hints, range)?;
+        file.append(&mut done.bytes);
+        entries.append(&mut done.entries);
+    }
+    file.extend(compressor.tail(height, &entries));
+    Ok(file)
+}
+
+/// Divides a range of heights into frames, and calls `work` for each.
+fn for_each_frame(
+    hints: &dyn Hints,
+    range: Range<u32>,
+    mut work: impl FnMut(&Frame),
+) -> Result<(), HintsError> {
+    if hints.format().numbering() != Numbering::Spendable {
+        let what =
+            "the format counts outputs that nobody can spend: convert the file to bip456 first";
+        return Err(HintsError::new(what));
+    }
+    let (mut frame, mut unspent) = (Frame::default(), Vec::new());
+    for height in range {
+        hints.unspent(height, &mut unspent)?;
+        let checked = check_block(&unspent, OUTPUTS_MAX);
+        checked.map_err(|error| HintsError::at(height, error.what))?;
+        if frame.is_full(unspent.len()) {
+            work(&frame);
+            frame.clear();
+        }
+        frame.push(&unspent);
+    }
+    if frame.blocks() > 0 {
+        work(&frame);
+    }
+    Ok(())
+}

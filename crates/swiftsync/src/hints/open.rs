@@ -1,0 +1,73 @@
+use apus_wire::packed;
+
+use super::error::HintsError;
+use super::format::{Format, Hints, HintsEncoder};
+use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, compressed};
+
+/// The format of a hints file, by its first bytes.
+///
+/// A magic is looked for first: bip456 and bitset share one, and what follows their head tells them
+/// apart. Booster's files have none, and are recognised by their first block, so they come last.
+///
+/// # Errors
+/// No format begins with these bytes.
+pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
+    if bytes.starts_with(&bip456::MAGIC) {
+        return Ok(if bitset::is_bitset(bytes) { Format::Bitset } else { Format::Bip456 });
+    }
+    if bytes.starts_with(&compressed::layout::COMPRESSED_MAGIC) {
+        return Ok(Format::Compressed);
+    }
+    if bytes.starts_with(&booster::GENESIS) {
+        return Ok(Format::Booster);
+    }
+    Err(HintsError::new(match packed(bytes) {
+        Some(packed) => packed.advice(),
+        None => "this is not a hints file: `apus hints create` makes one from a synced directory"
+            .to_string(),
+    }))
+}
+
+/// Opens a hints file of any format. `bytes` are those of the whole file, in a memory map or on the
+/// heap.
+///
+/// # Errors
+/// The file is not a hints file, is cut short, has bytes after its end, or has a block that cannot
+/// be right. Mistakes that only decoding can find are left to [`Hints::unspent`].
+pub fn open<B>(bytes: B) -> Result<Box<dyn Hints>, HintsError>
+where
+    B: AsRef<[u8]> + Send + Sync + 'static,
+{
+    Ok(match recognise(bytes.as_ref())? {
+        Format::Bip456 => Box::new(Bip456::open(bytes)?),
+        Format::Booster => Box::new(Booster::open(bytes)?),
+        Format::Bitset => Box::new(Bitset::open(bytes)?),
+        Format::Compressed => Box::new(Compressed::open(bytes)?),
+    })
+}
+
+/// The encoder of a format. Compressed hints are written by [`compressed::Compressor`], and not
+/// block by block: the encoder that this gives for them writes nothing and refuses each block.
+pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
+    match format {
+        Format::Bip456 => Box::new(bip456::Encoder),
+        Format::Booster => Box::new(booster::Encoder),
+        Format::Bitset => Box::new(bitset::Encoder),
+        Format::Compressed => Box::new(NoEncoder),
+    }
+}
+
+const NO_BLOCKS: &str = "compressed hints are not written block by block";
+
+/// Stands for the encoder of compressed hints: it has no head and no tail, and refuses each block.
+struct NoEncoder;
+
+impl HintsEncoder for NoEncoder {
+    fn put_head(&self, _height: u32, _out: &mut Vec<u8>) {}
+
+    fn put_block(&self, _: &[u32], _: u32, _: &mut Vec<u8>) -> Result<(), HintsError> {
+        Err(HintsError::new(NO_BLOCKS))
+    }
+
+    fn put_tail(&self, _out: &mut Vec<u8>) {}
+}

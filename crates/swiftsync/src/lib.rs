@@ -1,0 +1,9 @@
+//! The data of SwiftSync: hints say which outputs are unspent at a height, and the aggregate proves
+//! that all others were spent, exactly once (draft BIPs 455 to 457). This crate knows neither the
+//! order of blocks nor files: however blocks are distributed over workers, the sum is the same.
+
+mod aggregate;
+pub mod hints;
+
+pub use aggregate::{Aggregate, MuHashAggregate, Salt, SumAggregate};
+pub use hints::{Format, Hints, HintsEncoder, HintsError, Numbering, open};

@@ -1,0 +1,108 @@
+//! Disconnecting the tip: its outputs are removed, and the coins that it spent are restored from
+//! its undo data (Core's `DisconnectBlock`).
+
+use apus_chain::BlockId;
+use apus_coins::{Coin, for_each_spending_tx};
+use apus_disk::StoreError;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::{BlockFault, Step};
+use apus_node::commit::Ledger;
+use apus_node::sources::Place;
+use apus_rules::{is_bip30_repeat, is_bip30_unspendable};
+use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
+
+/// What became of the tip.
+pub(super) enum Disconnected {
+    /// It is disconnected.
+    Done,
+    /// It is still the tip: the bytes that this step reads are not the block, for this reason.
+    Damaged(Step, String),
+}
+
+/// Disconnects the tip. No block may be in flight.
+///
+/// # Errors
+/// The block is not stored, or its undo data cannot be read or does not fit it.
+pub(super) fn disconnect_tip(
+    shared: &Shared,
+    ledger: &mut Ledger,
+) -> Result<Disconnected, StoreError> {
+    let Some(tip) = ledger.active.tip() else { return Ok(Disconnected::Done) };
+    let entry = *ledger.record(tip);
+    let missing = |what: &str| {
+        let path = shared.files.block_path(entry.file);
+        StoreError::new(
+            path,
+            format!("block {} is to be disconnected, but {what}", shared.tree.node(tip).hash),
+        )
+    };
+    let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;
+    let undo_pos = entry
+        .undo_pos()
+        .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
+    let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
+    // The block is checked to its last byte, since it says which coins it created and spent.
+    let block = match shared.checked(step) {
+        Ok(block) => block,
+        Err(BlockFault::Store(error)) => return Err(error),
+        Err(BlockFault::Damaged(what)) => return Ok(Disconnected::Damaged(step, what)),
+        Err(BlockFault::Rule(error)) => return Ok(Disconnected::Damaged(step, error.to_string())),
+        Err(BlockFault::Stopped | BlockFault::Gone) => unreachable!("a stored block has no peer"),
+    };
+    let undo = shared.files.read_undo(undo_pos, &shared.tree.prev_hash(tip))?;
+    let mut spent = Vec::new();
+    for_each_spending_tx(&undo, block.view(), |_, coins| spent.push(std::mem::take(coins)))
+        .map_err(|error| {
+            let path = shared.files.undo_path(undo_pos.file);
+            StoreError::corrupt(path, u64::from(undo_pos.pos), format!("undo data: {error}"))
+        })?;
+    undo_block(shared, ledger, tip, block.view(), spent);
+    ledger.active.pop();
+    ledger.disconnected += 1;
+    Ok(Disconnected::Done)
+}
+
+fn undo_block<B: AsRef<[u8]>>(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    id: BlockId,
+    block: &BlockView<B>,
+    mut spent: Vec<Vec<Coin>>,
+) {
+    let node = shared.tree.node(id);
+    // A coinbase that came twice was one coin: whether it is still there, and so how many coins
+    // there are, depends on which of the two blocks are connected.
+    let (height, hash) = (node.height, &node.hash);
+    if is_bip30_unspendable(height, hash) || is_bip30_repeat(height, hash) {
+        ledger.coins = None;
+    }
+    let txs: Vec<TxView> = block.txs().collect();
+    for (index, tx) in txs.iter().enumerate().rev() {
+        let outpoints = spendable(tx);
+        change_coins(&mut ledger.coins, -(outpoints.len() as i64));
+        shared.cache.remove_batch(&outpoints);
+        if index == 0 {
+            continue;
+        }
+        let coins = spent.pop().unwrap_or_default();
+        change_coins(&mut ledger.coins, coins.len() as i64);
+        for (input, coin) in tx.inputs().zip(&coins) {
+            shared.cache.restore(&input.outpoint(), coin);
+        }
+    }
+}
+
+fn change_coins(coins: &mut Option<i64>, by: i64) {
+    if let Some(coins) = coins {
+        *coins += by;
+    }
+}
+
+fn spendable(tx: &TxView) -> Vec<OutPoint> {
+    let txid = tx.txid();
+    let outputs = tx.outputs().enumerate();
+    outputs
+        .filter(|(_, output)| !is_unspendable(output.script()))
+        .map(|(vout, _)| OutPoint { txid, vout: vout as u32 })
+        .collect()
+}

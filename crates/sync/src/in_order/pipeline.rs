@@ -1,0 +1,590 @@
+//! The threads of in-order sync, and the queues between them.
+//!
+//! ```text
+//!            tickets            events             jobs
+//! connector ───────► workers ───────────► connector ──────► workers
+//!           "block i"   read, parse, check,   take coins,     rules, scripts, undo,
+//!                       look coins up         add coins       a chunk at a time
+//! ```
+//!
+//! The connector (`connect.rs`) does what has to be done in order, and nothing else. Workers prefer
+//! jobs to tickets, so that the oldest block is finished first. Two more threads write commits and
+//! merge tables meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use apus_coins::Coin;
+use apus_disk::{StoreError, Watch};
+use apus_node::block::prepare::Prepared;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::validate::Validation;
+use apus_node::clock::Stage;
+use apus_node::commit_job::CommitJob;
+use apus_node::threads;
+use apus_wire::OutPoint;
+use crossbeam_channel::{
+    Receiver, RecvTimeoutError, Sender, TrySendError, bounded, never, select, unbounded,
+};
+
+/// The most blocks by which workers may be ahead of the connector: at 2 MB each with their offsets,
+/// 64 MB.
+const AHEAD_MAX: usize = 32;
+/// The fewest, whatever they spend: one is made ready while another is connected.
+const AHEAD_MIN: usize = 2;
+/// The bytes of the cache for each coin that blocks ahead spend. The cache keeps these until their
+/// block is connected, so they may take about an eighth of it: 106 bytes each, and more where
+/// scripts are long. The rest is for coins that blocks create while others are written.
+const CACHE_BYTES_AHEAD: usize = 8 * 106;
+
+/// The largest number of blocks in flight: connected, but not finished with their checks. Enough
+/// that every core has work while the connector is at another block, and few enough that taking
+/// them back is quick.
+const IN_FLIGHT_MAX: usize = 16;
+
+/// How long the connector waits for news before it looks at whether to stop.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// What other threads report to the connector.
+enum Event {
+    /// The block of this step is ready to be connected, or cannot be made ready.
+    Prepared(usize, Box<Result<Prepared, BlockFault>>),
+    /// All checks of some block are finished.
+    Checked,
+    /// A commit was written, or could not be.
+    Committed(Result<(), StoreError>),
+    /// Tables could not be merged.
+    MergeFailed(StoreError),
+    /// A worker has panicked: what it was working on will never be finished.
+    Panicked,
+}
+
+/// The connector's ends of the queues.
+pub struct Workers<'w, 'a> {
+    shared: &'w Shared<'a>,
+    tickets: Sender<usize>,
+    jobs: Sender<Arc<Validation>>,
+    job_queue: Receiver<Arc<Validation>>,
+    events: Receiver<Event>,
+    threads: usize,
+    next_ticket: usize,
+    /// Tickets whose block was made ready, or could not be.
+    answered: usize,
+    halt: &'w AtomicBool,
+    steps: usize,
+    ready: BTreeMap<usize, Result<Prepared, BlockFault>>,
+    /// The number of coins that the blocks in `ready` spend.
+    coins_ready: usize,
+    /// The number of coins that a block which is not ready yet is expected to spend: the most that
+    /// one of the last did, less an eighth for each block since.
+    coins_expected: usize,
+    commits: Sender<CommitJob<'a>>,
+    committed: Option<Result<(), StoreError>>,
+    merges: Sender<()>,
+    failed: Option<StoreError>,
+}
+
+/// Runs `connect` with workers that make the blocks of `steps` ready ahead of it. All threads end
+/// with it; a merge of tables ends early when `stop` is raised.
+pub fn with_workers<'a, T>(
+    shared: &Shared<'a>,
+    steps: &[Step],
+    threads: usize,
+    stop: &AtomicBool,
+    connect: impl FnOnce(&mut Workers<'_, 'a>) -> T,
+) -> T {
+    let (tickets, ticket_queue) = bounded(AHEAD_MAX);
+    // Every worker may take part in every block that is in flight.
+    let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
+    // Unbounded, since a worker must never wait here: the connector may be at a job itself. The
+    // numbers of tickets and of blocks in flight bound what can be queued.
+    let (event_queue, events) = unbounded();
+    // One request is enough: a merge goes on until nothing is left to merge.
+    let (merges, merge_queue) = bounded(1);
+    // One commit is written at a time.
+    let (commits, commit_queue) = bounded(1);
+    // Once nothing more is connected, nobody waits for blocks of peers.
+    let halt = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = threads::RaiseOnDrop(&halt);
+        let (events_of_merger, events_of_writer) = (event_queue.clone(), event_queue.clone());
+        threads::spawn(scope, "apus-commit", move || {
+            write_on_request(shared, &commit_queue, &events_of_writer);
+        });
+        threads::spawn(scope, "apus-merge", move || {
+            merge_on_request(shared, &merge_queue, &events_of_merger, stop);
+        });
+        for number in 0..threads {
+            let worker = Worker {
+                shared,
+                steps,
+                halt: &halt,
+                tickets: ticket_queue.clone(),
+                jobs: job_queue.clone(),
+                events: event_queue.clone(),
+            };
+            threads::spawn(scope, format!("apus-work-{number}"), move || worker.run());
+        }
+        drop((ticket_queue, event_queue));
+        let ready = BTreeMap::new();
+        let (coins_ready, coins_expected) = (0, 0);
+        let (next_ticket, steps) = (0, steps.len());
+        let (committed, failed) = (None, None);
+        connect(&mut Workers {
+            shared,
+            tickets,
+            jobs,
+            job_queue,
+            commits,
+            committed,
+            merges,
+            events,
+            threads,
+            next_ticket,
+            answered: 0,
+            halt: &halt,
+            steps,
+            ready,
+            coins_ready,
+            coins_expected,
+            failed,
+        })
+    })
+}
+
+impl<'a> Workers<'_, 'a> {
+    /// Lets workers prepare blocks beyond `connected`: as many as a cache of so many bytes has room
+    /// for the coins of.
+    pub fn let_ahead(&mut self, connected: usize, cache_bytes: usize) {
+        let coins_max = cache_bytes / CACHE_BYTES_AHEAD;
+        while self.next_ticket < self.steps.min(connected + AHEAD_MAX) {
+            let is_full = self.coins_ahead() + self.coins_expected > coins_max;
+            // What blocks spend is not known before one is ready.
+            if self.next_ticket >= connected + AHEAD_MIN && (is_full || self.answered == 0) {
+                return;
+            }
+            if self.tickets.send(self.next_ticket).is_err() {
+                return;
+            }
+            self.next_ticket += 1;
+        }
+    }
+
+    /// The number of coins that the blocks spend which are ready, or are made ready.
+    fn coins_ahead(&self) -> usize {
+        self.coins_ready + (self.next_ticket - self.answered) * self.coins_expected
+    }
+
+    /// Whether another connected block may wait for its checks.
+    pub fn has_room(&self, in_flight: usize) -> bool {
+        in_flight < IN_FLIGHT_MAX
+    }
+
+    /// The block of step `index`, if it is ready.
+    pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, BlockFault>> {
+        let ready = self.ready.remove(&index)?;
+        self.coins_ready -= coins_of(&ready);
+        Some(ready)
+    }
+
+    /// How many blocks are ready.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether the block of step `index` is ready.
+    pub fn is_ready(&self, index: usize) -> bool {
+        self.ready.contains_key(&index)
+    }
+
+    /// Gives a connected block to all workers. While the queue is full, which it is of blocks that
+    /// are checked already where all workers wait for blocks of peers, this thread takes jobs, too.
+    pub fn check(&self, block: &Arc<Validation>) {
+        for _ in 0..self.threads {
+            let mut job = Arc::clone(block);
+            while let Err(TrySendError::Full(back)) = self.jobs.try_send(job) {
+                job = back;
+                if let Ok(oldest) = self.job_queue.try_recv() {
+                    oldest.work(self.shared.network, self.shared.scripts);
+                }
+            }
+        }
+    }
+
+    /// Has a commit written in the background.
+    pub fn commit(&self, job: CommitJob<'a>) {
+        // The thread ends only after this has, or by a panic, of which an event tells.
+        let _ = self.commits.send(job);
+    }
+
+    /// What came of the commit, once it was written.
+    pub fn take_committed(&mut self) -> Option<Result<(), StoreError>> {
+        self.committed.take()
+    }
+
+    /// Has tables merged in the background, if there are too many for quick look-ups.
+    pub fn merge(&self) {
+        // If the queue is full, a request is waiting already.
+        let _ = self.merges.try_send(());
+    }
+
+    /// The error of the disk that ended a merge in the background, if one did.
+    pub fn take_failure(&mut self) -> Option<StoreError> {
+        self.failed.take()
+    }
+
+    /// Has no worker wait for a block of a peer any more.
+    pub fn let_go(&self) {
+        self.halt.store(true, Relaxed);
+    }
+
+    /// Ends the work on blocks that are made ready, and returns those that are, with the index of
+    /// their step.
+    pub fn end(&mut self) -> impl Iterator<Item = (usize, Prepared)> + use<> {
+        self.let_go();
+        while self.answered < self.next_ticket {
+            self.wait();
+        }
+        let ready = std::mem::take(&mut self.ready).into_iter();
+        ready.filter_map(|(index, prepared)| Some((index, prepared.ok()?)))
+    }
+
+    /// Waits for news, at most [`WAIT`] long.
+    ///
+    /// # Panics
+    /// If a worker has ended, which only a panic does.
+    pub fn wait(&mut self) {
+        match self.events.recv_timeout(WAIT) {
+            Ok(event) => self.note(event),
+            Err(RecvTimeoutError::Timeout) => return,
+            Err(RecvTimeoutError::Disconnected) => panic!("all workers have ended"),
+        }
+        while let Ok(event) = self.events.try_recv() {
+            self.note(event);
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Prepared(index, prepared) => {
+                let coins = coins_of(&prepared);
+                self.answered += 1;
+                self.coins_ready += coins;
+                self.coins_expected = coins.max(self.coins_expected - self.coins_expected / 8);
+                self.ready.insert(index, *prepared);
+            }
+            Event::Checked => {}
+            Event::Committed(written) => self.committed = Some(written),
+            Event::MergeFailed(error) => self.failed = Some(error),
+            Event::Panicked => panic!("a worker has panicked"),
+        }
+    }
+}
+
+/// The number of coins that a block spends and does not create.
+fn coins_of(prepared: &Result<Prepared, BlockFault>) -> usize {
+    prepared.as_ref().map_or(0, |prepared| prepared.external.len())
+}
+
+struct Worker<'w, 'a> {
+    shared: &'w Shared<'a>,
+    steps: &'w [Step],
+    halt: &'w AtomicBool,
+    tickets: Receiver<usize>,
+    jobs: Receiver<Arc<Validation>>,
+    events: Sender<Event>,
+}
+
+/// The next thing for a worker to do.
+enum Task {
+    /// Take part in the checks of a connected block.
+    Check(Arc<Validation>),
+    /// Make the block of this step ready to be connected.
+    Prepare(usize),
+    /// Nothing will follow.
+    End,
+}
+
+impl Worker<'_, '_> {
+    fn run(mut self) {
+        let events = self.events.clone();
+        let _tell = TellOfPanic(&events);
+        loop {
+            let event = match self.next() {
+                Task::Check(block) => self.check(&block),
+                Task::Prepare(step) => Some(self.prepare(step)),
+                Task::End => return,
+            };
+            if event.is_some_and(|event| self.events.send(event).is_err()) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the next task; checks come before blocks to be made ready.
+    fn next(&mut self) -> Task {
+        if let Ok(block) = self.jobs.try_recv() {
+            return Task::Check(block);
+        }
+        loop {
+            select! {
+                recv(self.jobs) -> block => return block.map_or(Task::End, Task::Check),
+                recv(self.tickets) -> ticket => match ticket {
+                    Ok(step) => return Task::Prepare(step),
+                    Err(_) => self.tickets = never(),
+                },
+            }
+        }
+    }
+
+    fn check(&self, block: &Validation) -> Option<Event> {
+        let _timer = self.shared.clock.start(Stage::Validate);
+        block.work(self.shared.network, self.shared.scripts).then_some(Event::Checked)
+    }
+
+    fn prepare(&self, step: usize) -> Event {
+        let prepared = prepare_with_coins(self.shared, self.steps[step], self.halt);
+        Event::Prepared(step, Box::new(prepared))
+    }
+}
+
+/// Tells of a panic of the thread that holds this.
+struct TellOfPanic<'a>(&'a Sender<Event>);
+
+impl Drop for TellOfPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.send(Event::Panicked);
+        }
+    }
+}
+
+/// Writes commits, until nobody can request one any more.
+fn write_on_request<'a>(
+    shared: &Shared<'a>,
+    requests: &Receiver<CommitJob<'a>>,
+    events: &Sender<Event>,
+) {
+    let _tell = TellOfPanic(events);
+    while let Ok(job) = requests.recv() {
+        let written = job.write(shared, &|_| {});
+        if events.send(Event::Committed(written)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Merges tables whenever it is requested, until nobody can request it any more.
+fn merge_on_request(
+    shared: &Shared,
+    requests: &Receiver<()>,
+    events: &Sender<Event>,
+    stop: &AtomicBool,
+) {
+    let _tell = TellOfPanic(events);
+    while requests.recv().is_ok() {
+        loop {
+            let _timer = shared.clock.start(Stage::Merge);
+            tracing::debug!(
+                target: "leveldb",
+                bytes = shared.chainstate.disk_bytes(), "merging tables"
+            );
+            match shared.pool.install(|| shared.chainstate.merge(Watch::until(stop))) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    let _ = events.send(Event::MergeFailed(error));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Prepares the block of a step, and brings the coins that it spends into the cache.
+fn prepare_with_coins(
+    shared: &Shared,
+    step: Step,
+    halt: &AtomicBool,
+) -> Result<Prepared, BlockFault> {
+    let prepared = shared.prepare_until(step, halt)?;
+    let _timer = shared.clock.start(Stage::LookUp);
+    prefetch(shared, &prepared).map_err(BlockFault::Store)?;
+    Ok(prepared)
+}
+
+/// Has the cache keep the coins that a block spends, and brings those into it that the tables have.
+fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
+    let Shared { chainstate, cache, clock, .. } = shared;
+    let unknown = cache.want(&prepared.external);
+    if unknown.is_empty() || chainstate.is_empty() {
+        return Ok(());
+    }
+    let generation = cache.generation();
+    let wanted: Vec<OutPoint> = unknown.into_iter().map(|index| prepared.external[index]).collect();
+    let found = chainstate.get_many(&wanted).inspect_err(|_| cache.release(&prepared.external))?;
+    let coins: Vec<(OutPoint, Coin)> = wanted
+        .into_iter()
+        .zip(found)
+        .filter_map(|(outpoint, coin)| Some((outpoint, coin?)))
+        .collect();
+    clock.note_looked_up(coins.len());
+    cache.fill_batch(generation, &coins);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use apus_chain::{BlockId, Tree};
+    use apus_disk::Disk;
+    use apus_node::Unobserved;
+    use apus_node::block::validate::BranchTimes;
+    use apus_node::block_peers::{BlockPeers, Wanted};
+    use apus_node::opened::{Coins, step};
+    use apus_node::options::{Method, Options};
+    use apus_node::progress::Observer;
+    use apus_node::scan::{open_sources, scan_into_node};
+    use apus_node::sources::{BlockBytes, Place, SourcePlace};
+    use apus_testchain::write::write_framed;
+    use apus_testchain::{Spends, Wide, WideSpec};
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+    use crate::in_order::activate::steps;
+    use crate::sync;
+    use crate::unfinished::open_node;
+
+    #[test]
+    fn blocks_ahead_have_their_coins_and_no_more_than_fit() {
+        let place = tempfile::tempdir().unwrap();
+        let source = place.path().join("source.dat");
+        let spec = WideSpec { busy_blocks: 40, txs: 100, ..WideSpec::of_size(1, 0, 0) };
+        let spec = WideSpec { empty_blocks_after: 0, spends: Spends::Old, ..spec };
+        write_framed(&source, Wide::new(spec)).unwrap();
+        let mut options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        options.method = Method::InOrder;
+        let stop = AtomicBool::new(false);
+        options.stop_at_height = Some(150);
+        sync(&options, std::slice::from_ref(&source), &Unobserved, &stop).unwrap();
+        options.stop_at_height = None;
+        for coins_max in [0, 3_000, 6_000, 1_000_000] {
+            let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let sources = open_sources(&options, std::slice::from_ref(&source)).unwrap();
+            scan_into_node(&mut node, &sources, &Unobserved, &stop).unwrap();
+            let best = node.tree.best_candidate().unwrap();
+            let steps = steps(&node, node.tip(), best);
+            assert_eq!(steps.len(), 40);
+            let (shared, _) = node.split();
+            with_workers(&shared, &steps, 2, &stop, |workers| {
+                for _ in 0..40 {
+                    workers.let_ahead(0, coins_max * CACHE_BYTES_AHEAD);
+                    while workers.answered < workers.next_ticket {
+                        workers.wait();
+                    }
+                }
+                let (blocks, coins) = (workers.ready(), workers.coins_ready);
+                match coins_max {
+                    0 => assert_eq!(blocks, AHEAD_MIN),
+                    1_000_000 => assert_eq!(blocks, AHEAD_MAX),
+                    _ => assert!(coins > coins_max / 2 && coins <= coins_max, "{coins}"),
+                }
+                (0..20).for_each(|_| shared.cache.shrink_to(0));
+                let Some(Ok(next)) = workers.take_ready(0) else { panic!("it is not ready") };
+                let unknown = shared.cache.unknown(&next.external).len();
+                assert_eq!(
+                    unknown, 0,
+                    "of {coins} coins some that the next block spends were dropped"
+                );
+            });
+        }
+    }
+
+    /// Peers who send nothing.
+    #[derive(Default)]
+    struct Silent {
+        /// The number of threads that wait for a block.
+        waiting: AtomicUsize,
+    }
+
+    impl BlockPeers for Silent {
+        fn fetch(
+            &self,
+            _: &Tree,
+            _: Step,
+            halt: &AtomicBool,
+            _: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
+        ) -> Result<(), BlockFault> {
+            self.waiting.fetch_add(1, Relaxed);
+            while !halt.load(Relaxed) {
+                thread::yield_now();
+            }
+            Err(BlockFault::Stopped)
+        }
+
+        fn next(&self, _: &AtomicBool) -> Option<BlockId> {
+            None
+        }
+
+        fn serve(&self, _: &Tree, _: Wanted, _: &dyn Observer, work: &mut dyn FnMut()) {
+            work();
+        }
+
+        fn take_left(&self) -> Vec<(BlockId, BlockBytes)> {
+            Vec::new()
+        }
+
+        fn set_height(&self, _: u32) {}
+    }
+
+    #[test]
+    fn blocks_are_checked_while_all_workers_wait_for_peers() {
+        const THREADS: usize = 2;
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let stored = step(&node, id).unwrap();
+        let (mut shared, _) = node.split();
+        let peers = Silent::default();
+        shared.peers = Some(&peers);
+        let of_peers = Step { place: Place::Peers, ..stored };
+        let (steps, stop) = ([of_peers; THREADS], AtomicBool::new(false));
+        with_workers(&shared, &steps, THREADS, &stop, |workers| {
+            workers.let_ahead(0, 0);
+            while peers.waiting.load(Relaxed) < THREADS {
+                thread::yield_now();
+            }
+            let times = BranchTimes::default();
+            for _ in 0..2 * IN_FLIGHT_MAX {
+                let prepared = shared.prepare_until(stored, &stop).ok().unwrap();
+                let block = Validation::new(shared.tree, id, prepared, Vec::new(), None, &times);
+                workers.check(&Arc::new(block));
+            }
+            workers.let_go();
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a worker has panicked")]
+    fn a_panic_in_one_worker_ends_the_connector() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let (shared, _) = node.split();
+        // No source has this number.
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        let (steps, stop) = ([Step { id, place: nowhere, weight: 0 }], AtomicBool::new(false));
+        with_workers(&shared, &steps, 2, &stop, |workers| {
+            workers.let_ahead(0, 0);
+            (0..50).for_each(|_| workers.wait());
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! Blocks of sources that are not part of the best chain.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_node::block::step::{BlockFault, Step};
+use apus_node::clock::Stage;
+use apus_node::mend::take_another_copy;
+use apus_node::opened::{Node, refusal};
+use apus_node::outcome::Activated;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::sources::{BlockBytes, Place};
+use apus_node::threads::CHECKED_AT_ONCE;
+use apus_rules::CheckedBlock;
+use rayon::prelude::*;
+
+/// Stores the blocks of sources that are on side branches, or behind a block that is missing, and
+/// break no rule that can be checked without coins, as Core does: a later block may make them part
+/// of the best chain. When it is stopped, those stored so far are in the index.
+///
+/// # Errors
+/// The disk fails.
+pub fn store_side_branches(
+    node: &mut Node,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, StoreError> {
+    let ids: Vec<BlockId> = node
+        .tree
+        .ids()
+        // One that was stored once is pruned, and not stored again.
+        .filter(|id| !node.tree.node(*id).failed && node.record(*id).tx_count == 0)
+        .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
+        .collect();
+    let steps: Vec<Step> = ids.into_iter().filter_map(|id| source_step(node, id)).collect();
+    let (bytes_all, save_every) = (weight(&steps), node.options.save_every);
+    let mut progress =
+        Progress { blocks_all: steps.len() as u64, ..Progress::of(Phase::StoringBranches) };
+    for steps in steps.chunks(CHECKED_AT_ONCE * node.pool.current_num_threads()) {
+        progress.fraction = progress.bytes as f64 / bytes_all.max(1) as f64;
+        observer.observe(&progress);
+        for (step, checked) in steps.iter().zip(check(node, steps, stop)) {
+            store(node, *step, checked, stop)?;
+        }
+        let (shared, ledger) = node.split();
+        if stop.load(Relaxed) {
+            ledger.write_index(shared.files, shared.tree)?;
+            return Ok(Activated::Stopped);
+        }
+        ledger.write_index_every(save_every, &shared)?;
+        progress.blocks += steps.len() as u64;
+        progress.bytes += weight(steps);
+    }
+    if progress.blocks > 0 {
+        observer.observe(&Progress { fraction: 1.0, ..progress });
+    }
+    let (shared, ledger) = node.split();
+    ledger.write_index(shared.files, shared.tree)?;
+    Ok(Activated::Best)
+}
+
+/// The first copy of a block in the sources, if there is one.
+fn source_step(node: &Node, id: BlockId) -> Option<Step> {
+    let place = node.sources.place(id)?;
+    Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
+}
+
+fn weight(steps: &[Step]) -> u64 {
+    steps.iter().map(|step| step.weight).sum()
+}
+
+type Checked = Result<CheckedBlock<BlockBytes>, BlockFault>;
+
+/// Reads and checks blocks on all threads.
+fn check(node: &mut Node, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
+    let (shared, _) = node.split();
+    let check = |step: &Step| match stop.load(Relaxed) {
+        true => Err(BlockFault::Stopped),
+        false => shared.checked(*step),
+    };
+    shared.pool.install(|| steps.par_iter().map(check).collect())
+}
+
+/// Stores a block that passed its checks, or another copy of one whose bytes are damaged. One that
+/// broke a rule is refused, and not stored, nor any that builds on it.
+fn store(
+    node: &mut Node,
+    mut step: Step,
+    mut checked: Checked,
+    stop: &AtomicBool,
+) -> Result<(), StoreError> {
+    while !node.tree.node(step.id).failed {
+        match checked {
+            Ok(block) => {
+                let (shared, ledger) = node.split();
+                let _timer = shared.clock.start(Stage::Store);
+                return ledger.store_block(&shared, step.id, block.view());
+            }
+            Err(BlockFault::Store(error)) => return Err(error),
+            Err(BlockFault::Damaged(what)) => {
+                take_another_copy(node, step, &what, stop)?;
+                let Some(next) = source_step(node, step.id) else { break };
+                step = next;
+                checked = node.split().0.checked(step);
+            }
+            Err(BlockFault::Rule(error)) => {
+                let refusal = refusal(node, &step, error.to_string());
+                node.refusals.push(refusal);
+                node.mark_failed(step.id);
+                break;
+            }
+            // Those that are gone have peers alone to wait for.
+            Err(BlockFault::Stopped | BlockFault::Gone) => break,
+        }
+    }
+    Ok(())
+}

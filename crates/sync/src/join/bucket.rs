@@ -1,0 +1,334 @@
+//! The spent coins of neighbouring blocks in memory, for the last pass, and the queue that threads
+//! take blocks from.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use apus_coins::prefetch;
+use apus_disk::{PartBuffer, StoreError};
+use apus_join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
+use apus_wire::Cursor;
+
+use super::fault::Fault;
+use super::job::Job;
+use super::pair::damaged_part;
+
+/// Buckets, or parts of them, in memory at a time: one that is worked on, and the next.
+const BUCKETS_IN_MEMORY: usize = 2;
+/// How many coins ahead of the one that is read memory is asked for: partitions have met them in no
+/// order.
+const AHEAD: usize = 8;
+/// How often a thread that waits looks at whether all are to end.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The spent coins of consecutive blocks.
+pub(super) struct Bucket {
+    heights: Range<u32>,
+    bytes: Vec<u8>,
+    /// What the first pass left of each block.
+    blocks: Vec<Option<FirstPass>>,
+    /// In the order of heights and places.
+    late: Vec<Late>,
+}
+
+/// The hash of a block, if it is to be read again, and where its list of coins is.
+type FirstPass = (Option<[u8; 16]>, Range<usize>);
+
+#[derive(Clone, Copy)]
+struct Late {
+    height: u32,
+    place: u32,
+    start: usize,
+    len: u32,
+}
+
+/// Heights whose spent coins are loaded together, and the bytes of their records.
+type Cut = (Range<u32>, u64);
+
+/// Calls `each` with every record of a bucket and its bytes, which end with the list or the coin.
+/// Records of the sources in `dropped` do not count.
+fn for_each_record(
+    job: &Job,
+    dropped: &HashSet<u32>,
+    bucket: usize,
+    mut each: impl FnMut(&BlockRecord, &[u8]) -> Result<(), Damaged>,
+) -> Result<(), StoreError> {
+    let part = job.layout.first_bucket() + bucket;
+    job.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
+        let read = for_each_batch(piece, 0..piece.len(), |source, records| {
+            let records = &piece[records];
+            let mut cursor = Cursor::new(records);
+            while cursor.remaining() > 0 && !dropped.contains(&source) {
+                let start = cursor.position();
+                let record = BlockRecord::read(&mut cursor)?;
+                each(&record, &records[start..cursor.position()])?;
+            }
+            Ok(())
+        });
+        read.map_err(|damaged: Damaged| damaged_part(job.parts.path(), &damaged))
+    })
+}
+
+/// Cuts the heights of a bucket where it has more coins than may be in memory at a time.
+fn cut(job: &Job, dropped: &HashSet<u32>, bucket: usize) -> Result<VecDeque<Cut>, StoreError> {
+    let heights = job.layout.heights(bucket);
+    let steps = job.plan.steps.iter().skip(job.plan.index(heights.start)).take(heights.len());
+    let most = job.memory.bucket_bytes(steps.map(|step| step.weight).sum());
+    let bytes = job.parts.bytes(job.layout.first_bucket() + bucket);
+    if bytes <= most {
+        return Ok(VecDeque::from([(heights, bytes)]));
+    }
+    let mut sizes = vec![0; heights.len()];
+    for_each_record(job, dropped, bucket, |record, bytes| {
+        let index = record.height().checked_sub(heights.start).ok_or(Damaged)?;
+        *sizes.get_mut(index as usize).ok_or(Damaged)? += bytes.len() as u64;
+        Ok(())
+    })?;
+    let mut cuts: VecDeque<Cut> = VecDeque::new();
+    for (height, size) in heights.zip(sizes) {
+        match cuts.back_mut() {
+            Some((heights, bytes)) if *bytes + size <= most => {
+                heights.end = height + 1;
+                *bytes += size;
+            }
+            _ => cuts.push_back((height..height + 1, size)),
+        }
+    }
+    let parts = cuts.len();
+    tracing::debug!(target: "validation", bucket, parts, "a bucket is larger than its memory");
+    Ok(cuts)
+}
+
+impl Bucket {
+    /// Reads those records of a bucket that are of these heights.
+    fn load(
+        job: &Job,
+        dropped: &HashSet<u32>,
+        bucket: usize,
+        (heights, bytes): Cut,
+    ) -> Result<Self, StoreError> {
+        let blocks = vec![None; heights.len()];
+        let bytes = Vec::with_capacity(bytes as usize);
+        let mut loaded = Self { heights, bytes, blocks, late: Vec::new() };
+        for_each_record(job, dropped, bucket, |record, bytes| {
+            loaded.add(record, bytes);
+            Ok(())
+        })?;
+        loaded.late.sort_unstable_by_key(|late| (late.height, late.place));
+        Ok(loaded)
+    }
+
+    /// Adds a record, if it is of these heights.
+    fn add(&mut self, record: &BlockRecord, bytes: &[u8]) {
+        if !self.heights.contains(&record.height()) {
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        let end = self.bytes.len();
+        match *record {
+            BlockRecord::Block(BlockCoins { height, digest, list }) => {
+                let index = height - self.heights.start;
+                self.blocks[index as usize] = Some((digest, end - list.len()..end));
+            }
+            BlockRecord::Late(LateCoin { height, place, coin }) => {
+                let (start, len) = (end - coin.len(), coin.len() as u32);
+                self.late.push(Late { height, place, start, len });
+            }
+        }
+    }
+
+    /// What the first pass left of the block at `height`.
+    pub fn block(&self, height: u32) -> Option<BlockCoins<'_>> {
+        let index = height.checked_sub(self.heights.start)?;
+        let (digest, list) = self.blocks.get(index as usize)?.as_ref()?;
+        Some(BlockCoins { height, digest: *digest, list: &self.bytes[list.clone()] })
+    }
+
+    /// The coins of the block at `height` that partitions have met, in the order of its inputs:
+    /// the place of each, and the coin in the form of the chainstate.
+    pub fn late(&self, height: u32) -> impl Iterator<Item = (u32, &[u8])> {
+        let first = self.late.partition_point(|late| late.height < height);
+        let late = self.late[first..].iter().take_while(move |late| late.height == height);
+        late.enumerate().map(move |(at, late)| {
+            if let Some(ahead) = self.late.get(first + at + AHEAD) {
+                prefetch(&self.bytes[ahead.start]);
+            }
+            (late.place, &self.bytes[late.start..][..late.len as usize])
+        })
+    }
+}
+
+/// Blocks in order of height, each with the bucket that its coins are in.
+pub(super) struct BlockQueue<'a> {
+    job: &'a Job<'a>,
+    dropped: &'a HashSet<u32>,
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+struct QueueState {
+    /// The next block, by index among the steps.
+    next: usize,
+    /// `None` while a thread loads.
+    loader: Option<Loader>,
+    loaded: VecDeque<Arc<Bucket>>,
+}
+
+/// What is to be loaded next.
+struct Loader {
+    /// The rest of the bucket before `next_bucket`.
+    cuts: VecDeque<Cut>,
+    next_bucket: usize,
+}
+
+impl Loader {
+    /// Loads the coins of the next blocks, none of which is below the height `from`.
+    fn load(&mut self, job: &Job, dropped: &HashSet<u32>, from: u32) -> Result<Bucket, StoreError> {
+        if self.cuts.is_empty() {
+            self.cuts = cut(job, dropped, self.next_bucket)?;
+            self.next_bucket += 1;
+        }
+        while self.cuts.len() > 1 && self.cuts[0].0.end <= from {
+            self.cuts.pop_front();
+        }
+        let next = self.cuts.pop_front().expect("a bucket has heights");
+        Bucket::load(job, dropped, self.next_bucket - 1, next)
+    }
+
+    fn is_done(&self, buckets: usize) -> bool {
+        self.cuts.is_empty() && self.next_bucket == buckets
+    }
+}
+
+impl<'a> BlockQueue<'a> {
+    /// The blocks from `next` on, by index among the steps.
+    pub fn new(job: &'a Job<'a>, dropped: &'a HashSet<u32>, next: usize) -> Self {
+        let next_bucket = job.layout.bucket_of(job.plan.height(next));
+        let loader = Some(Loader { cuts: VecDeque::new(), next_bucket });
+        let state = QueueState { next, loader, loaded: VecDeque::new() };
+        Self { job, dropped, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// The next block, by index among the steps; `None` if there is none, a lower one was refused,
+    /// or `halt` was raised.
+    pub fn take(&self, halt: &AtomicBool) -> Result<Option<(usize, Arc<Bucket>)>, Fault> {
+        let (job, plan) = (self.job, self.job.plan);
+        let mut state = self.lock();
+        loop {
+            let height = plan.height(state.next);
+            if state.next == plan.steps.len() || job.is_refused(height) || halt.load(Relaxed) {
+                return Ok(None);
+            }
+            if state.loaded.front().is_some_and(|bucket| bucket.heights.end <= height) {
+                state.loaded.pop_front();
+            }
+            let (has_room, buckets) =
+                (state.loaded.len() < BUCKETS_IN_MEMORY, job.layout.buckets());
+            let loads = |loader: &mut Loader| has_room && !loader.is_done(buckets);
+            if let Some(mut loader) = state.loader.take_if(loads) {
+                drop(state);
+                let loaded = loader.load(job, self.dropped, height);
+                state = self.lock();
+                state.loader = Some(loader);
+                self.changed.notify_all();
+                state.loaded.push_back(Arc::new(loaded?));
+                continue;
+            }
+            // Where this one's could not be loaded, those of later blocks may have been.
+            let front = state.loaded.front();
+            if let Some(bucket) = front.filter(|bucket| bucket.heights.contains(&height)) {
+                let taken = (state.next, Arc::clone(bucket));
+                state.next += 1;
+                return Ok(Some(taken));
+            }
+            let waited = self.changed.wait_timeout(state, WAIT);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_disk::{Caching, Disk, Parts};
+    use apus_hash::HashKey;
+    use apus_join::{Layout, Memory, put_block_coins, put_late_coin};
+    use apus_node::block::step::Step;
+    use apus_node::opened::Coins;
+    use apus_node::options::Options;
+    use apus_node::sources::Place;
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+    use crate::join::plan::Plan;
+    use crate::unfinished::open_node;
+
+    const BLOCKS: u32 = 10;
+    /// The bytes that a block spends of coins that were met early, and of each of three met late.
+    const EARLY: usize = 60_000;
+    const LATE: usize = 10_000;
+
+    /// Appends what the passes before leave of [`BLOCKS`] blocks, as batches of one record.
+    fn append_records(parts: &Parts, bucket: usize) {
+        let append = |source: u32, put: &dyn Fn(&mut Vec<u8>)| {
+            let mut batch = Vec::new();
+            put(&mut batch);
+            let head = [source, batch.len() as u32].map(u32::to_le_bytes).concat();
+            parts.append(bucket, &[head, batch].concat()).unwrap();
+        };
+        for height in (1..=BLOCKS).rev() {
+            for place in [7, 2, 5] {
+                let coin = vec![height as u8; LATE];
+                append(2, &|out| put_late_coin(out, height, place, 4, &coin));
+                // A source that was given up.
+                append(9, &|out| put_late_coin(out, height, place + 1, 4, &coin));
+            }
+            let list = vec![height as u8; EARLY];
+            let coins = BlockCoins { height, digest: Some([height as u8; 16]), list: &list };
+            append(1, &|out| put_block_coins(out, &coins));
+        }
+    }
+
+    #[test]
+    fn coins_that_exceed_memory_come_a_few_blocks_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let mut plan = Plan::new(&node, id);
+        plan.steps = vec![Step { id, place: Place::Peers, weight: 1_000 }; BLOCKS as usize];
+        let memory = Memory { bytes: 1 << 20, workers: 2 };
+        let layout = Layout::new(1, &[1_000; BLOCKS as usize], memory);
+        assert_eq!(layout.buckets(), 1);
+        let spill = place.path().join("spill");
+        let parts = Parts::new(&Disk::new(), spill, layout.parts(), 4096, Caching::PageCache);
+        append_records(&parts, layout.first_bucket());
+        let (shared, _) = node.split();
+        let hash_key = HashKey::new([4; 32]);
+        let job = Job::new(&shared, &plan, &layout, memory, &parts, &hash_key);
+        let (dropped, halt) = (HashSet::from([9]), AtomicBool::new(false));
+        let queue = BlockQueue::new(&job, &dropped, 0);
+        let (mut taken, mut largest) = (0, 0);
+        while let Ok(Some((index, bucket))) = queue.take(&halt) {
+            let height = index as u32 + 1;
+            let block = bucket.block(height).unwrap();
+            assert!(
+                block.digest == Some([height as u8; 16]) && block.list == vec![height as u8; EARLY]
+            );
+            let late: Vec<u32> = bucket.late(height).map(|(place, _)| place).collect();
+            assert_eq!(late, [2, 5, 7]);
+            assert!(bucket.late(height).all(|(_, coin)| coin[1..] == vec![height as u8; LATE]));
+            (taken, largest) = (taken + 1, largest.max(bucket.bytes.len()));
+        }
+        assert_eq!(taken, BLOCKS);
+        // What one block spends does not leave room for a second one.
+        assert!(largest < EARLY + 4 * LATE, "{largest} bytes at a time");
+    }
+}

@@ -1,0 +1,221 @@
+//! A join from its beginning to its commit, over blocks that turn out damaged or invalid.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::BlockId;
+use apus_coins::{Bulk, CoinsCache};
+use apus_disk::StoreError;
+use apus_leveldb::PendingTable;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::Step;
+use apus_node::block_peers::Wanted;
+use apus_node::error::SyncError;
+use apus_node::mend::take_another_copy;
+use apus_node::opened::Node;
+use apus_node::outcome::Counts;
+use apus_node::progress::Observer;
+use apus_peers::store_left;
+
+use super::commit::{assert_balance, commit};
+use super::coordinator::{Coordinator, Ended};
+use super::fault::Fault;
+use super::plan::Plan;
+use super::workspace::Workspace;
+use crate::sealed::begun_again;
+
+/// How a join ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined {
+    /// The target is the tip.
+    Done {
+        /// The satoshis of all outputs that the blocks of the join have made and not spent.
+        left_amount: u64,
+    },
+    /// Somebody asked to stop; what is done is saved.
+    Stopped,
+    /// The block at this height is damaged or invalid, or cannot be judged out of order. The block
+    /// below it is the tip.
+    Below(u32),
+}
+
+/// Joins the blocks after the tip of `node`, up to `target`, which descends from it, and makes that
+/// block the tip. Interrupted, it carries on when it is called again. The bytes that it writes to
+/// temporary files are added to `spilled`.
+///
+/// # Errors
+/// The disk fails. No coins are committed then; stored blocks are kept.
+pub fn build(
+    node: &mut Node,
+    target: BlockId,
+    spilled: &mut u64,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Joined, SyncError> {
+    empty_cache(node, observer)?;
+    let mut plan = Plan::new(node, target);
+    let mut below = None;
+    if plan.end_height() <= node.tree.node(target).height {
+        below = Some(plan.end_height());
+    }
+    if plan.steps.is_empty() {
+        Workspace::forget(node)?;
+        return Ok(below.map_or(Joined::Done { left_amount: 0 }, Joined::Below));
+    }
+    let mut work = Workspace::begin(node, &plan, observer)?;
+    let mut read_before = work.state.read().counts;
+    let mut is_second = false;
+    while !plan.steps.is_empty() {
+        let ended = attempt(node, &mut plan, &mut work, observer, stop);
+        store_left(node)?;
+        let height = match ended {
+            Ok(Ended::Finished) => break,
+            Ok(Ended::Stopped) => {
+                *spilled += work.spilled_bytes();
+                // Scripts are checked in the last pass.
+                let read = Counts { scripts: 0, ..work.state.read().counts };
+                node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
+                return Ok(Joined::Stopped);
+            }
+            Err(Fault::Stopped) => unreachable!("threads end with the coordinator"),
+            // A disk that damages them once more would do so forever.
+            Err(Fault::Store(error)) if work.is_damaged(&error) && !is_second => {
+                observer.note(&begun_again(&error, "the join"));
+                is_second = true;
+                *spilled += work.spilled_bytes();
+                work = begin_again(node, &mut plan, work, observer)?;
+                read_before = work.state.read().counts;
+                continue;
+            }
+            Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
+            Err(Fault::Block(height)) => height,
+            Err(Fault::Damaged(step, what)) => {
+                match another_copy(node, &mut plan, step, &what, stop) {
+                    None => continue,
+                    Some(height) => height,
+                }
+            }
+        };
+        tracing::debug!(target: "validation", height, "the join ends below this block");
+        below = Some(height);
+        plan.end_below(&node.tree, height);
+        work.state.end_at(plan.steps.len());
+    }
+    *spilled += work.spilled_bytes();
+    let left_amount = work.state.paired.counts.left_amount;
+    work.remove(&node.options)?;
+    Ok(below.map_or(Joined::Done { left_amount }, Joined::Below))
+}
+
+/// Gives up what the passes have done so far, and begins with the first one.
+fn begin_again(
+    node: &mut Node,
+    plan: &mut Plan,
+    work: Workspace,
+    observer: &dyn Observer,
+) -> Result<Workspace, StoreError> {
+    drop(work);
+    Workspace::forget(node)?;
+    plan.find_places_again(node);
+    Workspace::begin(node, plan, observer)
+}
+
+/// Empties the cache of coins, of which a join writes other versions to the tables.
+fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreError> {
+    let (shared, ledger) = node.split();
+    if shared.cache.changed() > 0 {
+        ledger.commit(&shared, observer)?;
+    }
+    node.cache = CoinsCache::new();
+    Ok(())
+}
+
+/// Sees to another copy of a damaged block; what was done so far is carried on from. Returns the
+/// height of the block that the join has to end below, if there is no copy.
+fn another_copy(
+    node: &mut Node,
+    plan: &mut Plan,
+    step: Step,
+    what: &str,
+    stop: &AtomicBool,
+) -> Option<u32> {
+    let mended = take_another_copy(node, step, what, stop);
+    tracing::debug!(target: "validation", what, is_mended = mended.is_ok(), "a block is damaged");
+    match (plan.find_places_again(node), mended) {
+        (None, Ok(())) => None,
+        (missing, _) => Some(missing.or(plan.height_of(step)).unwrap_or(plan.first_height)),
+    }
+}
+
+/// Takes the blocks of the plan through all passes and commits them.
+fn attempt(
+    node: &mut Node,
+    plan: &mut Plan,
+    work: &mut Workspace,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Ended, Fault> {
+    {
+        let (shared, ledger) = node.split();
+        let spans = work.state.spans.iter().map(|span| &plan.steps[span.next..span.end]);
+        let wanted = Wanted::of(spans);
+        let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
+        if shared.serve(wanted, observer, || coordinator.read_all())? == Ended::Stopped {
+            return Ok(Ended::Stopped);
+        }
+    }
+    plan.find_places_again(node);
+    let (shared, ledger) = node.split();
+    let bulk = begin_tables(&shared, work)?;
+    let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
+    // Peers are told that we are still there.
+    let ended = shared.serve(Wanted::default(), observer, || {
+        coordinator.pair_all(&bulk).and_then(|ended| match ended {
+            Ended::Finished => coordinator.check_all(&bulk),
+            Ended::Stopped => Ok(Ended::Stopped),
+        })
+    });
+    match ended {
+        Ok(Ended::Finished) => {}
+        // What the save has named is kept.
+        Ok(Ended::Stopped) => return Ok(Ended::Stopped),
+        Err(Fault::Block(height)) => {
+            bulk.discard();
+            return Err(Fault::Block(height));
+        }
+        Err(Fault::Damaged(step, what)) => {
+            work.state.paired.tables = bulk.suspend()?;
+            return Err(Fault::Damaged(step, what));
+        }
+        // Tables that no save has named are removed: nothing will carry on with them.
+        Err(fault @ (Fault::Store(_) | Fault::Stopped)) => return Err(fault),
+    }
+    assert_balance(&work.state, plan, &shared);
+    commit(&shared, ledger, plan, &work.state, bulk)?;
+    Ok(Ended::Finished)
+}
+
+/// The tables that unspent coins are written to: those of a new set, or changes of the present one.
+fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a>, StoreError> {
+    let (chainstate, tables) = (shared.chainstate, &work.state.paired.tables);
+    let resume = |tables: &[PendingTable]| match chainstate.is_empty() {
+        true => chainstate.resume_bulk(tables),
+        false => chainstate.resume_additions(tables),
+    };
+    match resume(tables) {
+        Err(error) if !tables.is_empty() && error.source.is_none() => {
+            tracing::warn!("partitions are matched again: {error}");
+            chainstate.remove_pending(tables)?;
+            work.state.begin_pairing(work.layout.partitions());
+            resume(&[])
+        }
+        result => result,
+    }
+}
+
+/// Gives up what an interrupted join has left.
+///
+/// # Errors
+/// The disk fails.
+pub fn forget(node: &mut Node) -> Result<(), StoreError> {
+    Workspace::forget(node)
+}

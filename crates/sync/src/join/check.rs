@@ -1,0 +1,124 @@
+//! The last pass: each block with the coins that it spends, whatever the order. Every rule on
+//! spends, scripts where they are not assumed valid, and undo data.
+
+use std::sync::Arc;
+
+use apus_coins::Coin;
+use apus_join::{BlockCoins, SpendSource};
+use apus_node::block::prepare::{CoinSource, Prepared};
+use apus_node::block::step::BlockFault;
+use apus_node::block::validate::check_spends;
+use apus_node::clock::Stage;
+use apus_node::sources::{BlockBytes, Place};
+use apus_node::threads::Crew;
+use apus_rules::CheckedBlock;
+use apus_wire::Cursor;
+
+use super::bucket::{BlockQueue, Bucket};
+use super::fault::Fault;
+use super::job::Job;
+use super::notes::{check_noted, next_coin};
+use super::sequencer::{Sequencer, Undo};
+
+/// What the threads of the last pass share.
+pub(super) struct Checking<'a> {
+    pub job: &'a Job<'a>,
+    pub queue: BlockQueue<'a>,
+    pub sequencer: Sequencer<'a>,
+    /// For each step, whether its undo data is stored already.
+    pub has_undo: Vec<bool>,
+}
+
+impl Checking<'_> {
+    /// One thread's run: checks blocks until there are none left, and reports the weight of each.
+    pub fn work(&self, crew: &Crew<u64>) -> Result<(), Fault> {
+        while let Some((index, bucket)) = self.queue.take(crew.halt())? {
+            match self.block(index, &bucket) {
+                Ok(undo) => {
+                    // After a halt, blocks that wait for a lower one are checked again. Where that
+                    // one is refused, this one no longer counts.
+                    let height = self.job.plan.height(index);
+                    let is_vain = || crew.is_halted() || self.job.is_refused(height);
+                    if !self.sequencer.wait_for_room(index, is_vain) {
+                        break;
+                    }
+                    let _timer = self.job.shared.clock.start(Stage::Undo);
+                    self.sequencer.finish(index, undo)?;
+                    crew.report(self.job.plan.steps[index].weight);
+                }
+                Err(Fault::Block(height)) => self.job.refuse(height),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&self, index: usize, bucket: &Arc<Bucket>) -> Result<Option<Undo>, Fault> {
+        let (shared, height) = (self.job.shared, self.job.plan.height(index));
+        let step = self.job.plan.steps[index];
+        let coins = bucket.block(height).expect("the first pass leaves a record of each block");
+        let payload = match coins.digest {
+            Some(digest) => self.read_again(index, digest, &coins, bucket)?,
+            None => {
+                let _timer = shared.clock.start(Stage::Validate);
+                let hash = &shared.tree.node(step.id).hash;
+                let (context, times) = (self.job.context(index), &self.job.plan.times);
+                check_noted(&coins, bucket.late(height), hash, context, times)
+                    .map_err(|_| Fault::Block(height))?
+            }
+        };
+        let _timer = shared.clock.start(Stage::Undo);
+        let undo = match step.place {
+            Place::Stored(pos) if !self.has_undo[index] => {
+                let prev = &shared.tree.prev_hash(step.id);
+                let record = shared.files.encode_undo(&payload, prev);
+                Some(Undo { file: pos.file, height, record })
+            }
+            _ => None,
+        };
+        Ok(undo)
+    }
+
+    /// Checks a block whose scripts are not assumed valid, and returns its undo data.
+    fn read_again(
+        &self,
+        index: usize,
+        digest: [u8; 16],
+        coins: &BlockCoins,
+        bucket: &Bucket,
+    ) -> Result<Vec<u8>, Fault> {
+        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (step, height) = (plan.steps[index], plan.height(index));
+        let of_block = |fault: BlockFault| Fault::of_block(step, height, fault);
+        let is_known = |bytes: &[u8]| self.job.hash_key.hash(bytes) == digest;
+        let block = shared.known(step, is_known).map_err(of_block)?;
+        let _timer = shared.clock.start(Stage::Validate);
+        let scripts = Some(shared.script_checks(step.id));
+        let (prepared, coins) = prepare(block, coins, bucket);
+        let checked = check_spends(shared, step.id, prepared, coins, scripts, &plan.times);
+        Ok(checked.map_err(|_| Fault::Block(height))?.into_undo())
+    }
+}
+
+/// Lays out the coins that a block spends.
+///
+/// # Panics
+/// A coin is missing, or one is too many: the passes before have met each spend exactly once.
+fn prepare(
+    block: CheckedBlock<BlockBytes>,
+    known: &BlockCoins,
+    bucket: &Bucket,
+) -> (Prepared, Vec<Coin>) {
+    let inputs = block.view().input_count() - 1;
+    let mut list = Cursor::new(known.list);
+    let mut late = bucket.late(known.height);
+    let coins = (0..inputs as u32).map(|place| {
+        let (code, output) = next_coin(SpendSource::read(&mut list), &mut late, place);
+        let coin = Coin::decode_output(&mut Cursor::new(output), code);
+        coin.expect("coins are encoded by this program")
+    });
+    let coins: Vec<Coin> = coins.collect();
+    assert!(list.remaining() == 0 && late.next().is_none(), "no spend has met two coins");
+    let sources = (0..inputs as u32).map(CoinSource::External).collect();
+    (Prepared::known(block, known.height, sources), coins)
+}

@@ -1,0 +1,472 @@
+//! The thread that runs the workers of each pass, and keeps account of what they have done.
+//!
+//! Between two saves all workers run inside one scope. When it is time to save, each finishes what
+//! it is at and hands over all that it holds, so that nothing changes while it is saved.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use apus_coins::Bulk;
+use apus_node::block::shared::Shared;
+use apus_node::commit::Ledger;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::threads;
+use apus_node::threads::Crew;
+
+use super::bucket::BlockQueue;
+use super::check::Checking;
+use super::fault::Fault;
+use super::job::Job;
+use super::pair::{PairedRange, Pairer};
+use super::plan::Plan;
+use super::read::{ReadBlock, Reader};
+use super::sequencer::Sequencer;
+use super::state::{SpanState, State};
+use super::workspace::Workspace;
+
+/// Ranges of partitions that each worker matches: enough that all end at about the same time, and
+/// few enough that tables reach their full length.
+const RANGES_PER_WORKER: usize = 4;
+
+/// How the work of a pass ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// Everything is done.
+    Finished,
+    /// Somebody asked to stop; what is done is saved, if anything is to be kept.
+    Stopped,
+}
+
+/// The thread that runs workers.
+pub(super) struct Coordinator<'a> {
+    shared: &'a Shared<'a>,
+    ledger: &'a mut Ledger,
+    plan: &'a Plan,
+    work: &'a mut Workspace,
+    observer: &'a dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Coordinator<'a> {
+    /// A coordinator of what is left to do after the state of `work`.
+    pub fn new(
+        shared: &'a Shared<'a>,
+        ledger: &'a mut Ledger,
+        plan: &'a Plan,
+        work: &'a mut Workspace,
+        observer: &'a dyn Observer,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        Self { shared, ledger, plan, work, observer, stop }
+    }
+
+    /// The first pass.
+    ///
+    /// # Errors
+    /// A block is damaged or refused, or the disk fails. What was read before counts.
+    pub fn read_all(&mut self) -> Result<Ended, Fault> {
+        let is_done = |state: &State| state.spans.iter().all(|span| span.next == span.end);
+        let ended = self.pass(None, is_done, Self::read_until_save)?;
+        tracing::debug!(
+            target: "validation",
+            read = ?self.work.state.read(), ?ended, "read blocks"
+        );
+        Ok(ended)
+    }
+
+    /// The second pass.
+    ///
+    /// # Errors
+    /// A block is refused, or the disk fails.
+    pub fn pair_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+        let is_done = |state: &State| {
+            state.paired.fault.is_none() && state.paired.done.iter().all(|done| *done)
+        };
+        let ended = self.pass(Some(bulk), is_done, |this| {
+            let fault = this.work.state.paired.fault;
+            fault.map_or_else(|| this.pair_until_save(bulk), |height| Err(Fault::Block(height)))
+        })?;
+        tracing::debug!(
+            target: "validation",
+            counts = ?self.work.state.paired.counts, ?ended, "matched spends"
+        );
+        Ok(ended)
+    }
+
+    /// The last pass.
+    ///
+    /// # Errors
+    /// A block is damaged or refused, or the disk fails. Blocks that were checked before count.
+    pub fn check_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+        let steps = self.plan.steps.len();
+        let ended = self.pass(
+            Some(bulk),
+            |state| state.checked == steps,
+            |this| {
+                if !this.plan.keeps {
+                    return this.check_until_save();
+                }
+                // The disk writes tables while blocks are checked.
+                std::thread::scope(|scope| {
+                    let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
+                    let checked = this.check_until_save();
+                    let synced = synced.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+                    checked.and(synced.map_err(Fault::Store))
+                })
+            },
+        )?;
+        tracing::debug!(
+            target: "validation",
+            checked = self.work.state.checked, ?ended, "checked blocks"
+        );
+        Ok(ended)
+    }
+
+    /// Runs workers again and again until everything is done, and saves in between if anything is
+    /// to be kept.
+    fn pass(
+        &mut self,
+        bulk: Option<&Bulk>,
+        is_done: impl Fn(&State) -> bool,
+        mut run_until_save: impl FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<Ended, Fault> {
+        while !is_done(&self.work.state) {
+            run_until_save(self)?;
+            let is_stopped = self.stop.load(Relaxed);
+            if self.plan.keeps && (is_stopped || !is_done(&self.work.state)) {
+                self.save(bulk)?;
+            }
+            if is_stopped {
+                return Ok(Ended::Stopped);
+            }
+        }
+        Ok(Ended::Finished)
+    }
+
+    /// Runs workers until all spans are read, one of them fails, or it is time to save.
+    fn read_until_save(&mut self) -> Result<(), Fault> {
+        let Self { shared, ledger, plan, work, observer, stop } = self;
+        let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
+        let spans: VecDeque<usize> =
+            (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
+        let read = state.spans.iter().flat_map(|span| span.first..span.next);
+        let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read);
+        let queue = Mutex::new((spans, &mut state.spans));
+        let take = || {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let index = queue.0.pop_front()?;
+            Some((index, queue.1[index].clone()))
+        };
+        let give_back = |index: usize, span: SpanState| {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.1[index] = span;
+        };
+        let run = |crew: &Crew<ReadBlock>| -> Result<(), Fault> {
+            let mut reader = Reader::new(&job);
+            while let Some((index, mut span)) = take() {
+                let result = reader.read(&mut span, crew.halt(), |block| crew.report(block));
+                give_back(index, span);
+                result?;
+                if crew.is_halted() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let mut until = Deadline::new(*save_every, stop);
+        let results = threads::work_until_halt("join", memory.workers, run, |block| {
+            let is_done = block.is_some();
+            if let Some(block) = block {
+                let id = plan.steps[block.index].id;
+                if let Some(pos) = block.stored {
+                    ledger.note_stored(shared.tree, id, pos, block.tx_count);
+                }
+                progress.add(plan.steps[block.index].weight, block.bytes);
+            }
+            progress.report();
+            until.is_due(is_done)
+        });
+        drop(queue);
+        gather(results, job.fault()).map(drop)
+    }
+
+    fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
+        let Self { shared, plan, work, observer, stop, .. } = self;
+        let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
+        let (paired, dropped) = (&mut state.paired, &state.dropped);
+        let ranges = ranges(&paired.done, memory.workers * RANGES_PER_WORKER);
+        let ranges = Mutex::new(VecDeque::from(ranges));
+        let take = || ranges.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let run = |crew: &Crew<u64>| -> Result<Vec<PairedRange>, Fault> {
+            let mut pairer = Pairer::new(&job, paired.source, dropped)?;
+            let mut done = Vec::new();
+            while let Some(range) = take() {
+                done.push(pairer.pair(range, bulk, crew.halt(), |bytes| crew.report(bytes))?);
+                if crew.is_halted() {
+                    break;
+                }
+            }
+            Ok(done)
+        };
+        let bytes_of = |partition: usize| parts.bytes(layout.outputs(partition));
+        let all: u64 = (0..layout.partitions()).map(bytes_of).sum();
+        let is_done = |partition: &usize| paired.done[*partition];
+        let mut matched: u64 = (0..layout.partitions()).filter(is_done).map(bytes_of).sum();
+        let height = plan.end_height() - 1;
+        let mut until = Deadline::new(*save_every, stop);
+        let results = threads::work_until_halt("pair", memory.workers, run, |bytes| {
+            matched += bytes.unwrap_or(0);
+            let fraction = matched as f64 / all.max(1) as f64;
+            let phase = Progress::of(Phase::JoinMatching);
+            observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
+            until.is_due(bytes.is_some())
+        });
+        for PairedRange { done, counts } in gather(results, None)?.into_iter().flatten() {
+            paired.counts.add(&counts);
+            paired.done[done].fill(true);
+        }
+        paired.fault = job.fault();
+        Ok(())
+    }
+
+    fn check_until_save(&mut self) -> Result<(), Fault> {
+        let Self { shared, ledger, plan, work, observer, stop } = self;
+        let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
+        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
+        let has_undo =
+            |step: &apus_node::block::step::Step| ledger.record(step.id).undo_pos().is_some();
+        let checking = Checking {
+            job: &job,
+            queue: BlockQueue::new(&job, &state.dropped, state.checked),
+            sequencer: Sequencer::new(shared.files, state.checked),
+            has_undo: plan.steps.iter().map(has_undo).collect(),
+        };
+        let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, 0..state.checked);
+        let mut until = Deadline::new(*save_every, stop);
+        let run = |crew: &Crew<u64>| checking.work(crew);
+        let results = threads::work_until_halt("check", memory.workers, run, |step| {
+            let is_done = step.is_some();
+            if let Some(weight) = step {
+                progress.add(weight, weight);
+            }
+            progress.report();
+            until.is_due(is_done)
+        });
+        let (checked, written) = checking.sequencer.into_written();
+        state.checked = checked;
+        state.undo.extend(written);
+        gather(results, job.fault()).map(drop)
+    }
+
+    /// Saves how far the join is: block and undo files and the index, the tables, and then the
+    /// rest.
+    fn save(&mut self, bulk: Option<&Bulk>) -> Result<(), Fault> {
+        self.ledger.write_index(self.shared.files, self.shared.tree)?;
+        if let Some(bulk) = bulk {
+            self.work.state.paired.tables = bulk.finished()?;
+        }
+        Ok(self.work.save(self.plan, self.shared.tree, self.ledger)?)
+    }
+}
+
+/// What all threads return, or the fault that counts: an error of the operating system, then those
+/// that it leads to in other threads, then the block that was refused at the height `refused`. The
+/// first pass goes on after such a block, which it reads again only if it hears of the refusal;
+/// damaged bytes, which count last, are found again.
+fn gather<T>(results: Vec<Result<T, Fault>>, refused: Option<u32>) -> Result<Vec<T>, Fault> {
+    let rank = |fault: &Fault| match fault {
+        Fault::Store(error) if error.source.is_some() => 0,
+        Fault::Store(_) => 1,
+        Fault::Block(_) => 2,
+        Fault::Damaged(..) | Fault::Stopped => 3,
+    };
+    let mut returned = Vec::new();
+    let mut faults: Vec<Fault> = refused.map(Fault::Block).into_iter().collect();
+    for result in results {
+        match result {
+            Ok(value) => returned.push(value),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults.into_iter().min_by_key(rank).map_or(Ok(returned), Err)
+}
+
+/// Cuts the partitions that are not done into about `count` consecutive ranges.
+fn ranges(done: &[bool], count: usize) -> Vec<Range<usize>> {
+    let left = done.iter().filter(|done| !**done).count();
+    let each = left.div_ceil(count.max(1)).max(1);
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for partition in (0..done.len()).filter(|partition| !done[*partition]) {
+        match ranges.last_mut() {
+            Some(last) if last.end == partition && last.len() < each => last.end += 1,
+            _ => ranges.push(partition..partition + 1),
+        }
+    }
+    ranges
+}
+
+/// When workers are to end.
+struct Deadline<'a> {
+    started: Instant,
+    every: Duration,
+    stop: &'a AtomicBool,
+    /// Whether any piece of work is done, so that there is something to save.
+    has_work: bool,
+}
+
+impl<'a> Deadline<'a> {
+    fn new(every: Duration, stop: &'a AtomicBool) -> Self {
+        Self { started: Instant::now(), every, stop, has_work: false }
+    }
+
+    /// Whether workers are to end now. `is_done` says that one has finished a piece of work: before
+    /// the first, a save would only be in the way, and the shortest time would let nobody begin.
+    fn is_due(&mut self, is_done: bool) -> bool {
+        self.has_work |= is_done;
+        self.stop.load(Relaxed) || (self.has_work && self.started.elapsed() > self.every)
+    }
+}
+
+/// The progress of a pass over blocks.
+struct Tracked<'a> {
+    observer: &'a dyn Observer,
+    phase: Phase,
+    height: u32,
+    blocks_all: u64,
+    weight_all: u64,
+    weight: u64,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl<'a> Tracked<'a> {
+    /// A pass over all blocks of the plan, of which those in `done` are done, by their index among
+    /// the steps.
+    fn new(
+        observer: &'a dyn Observer,
+        phase: Phase,
+        plan: &Plan,
+        done: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut progress = Self {
+            observer,
+            phase,
+            height: plan.end_height() - 1,
+            blocks_all: plan.steps.len() as u64,
+            weight_all: plan.steps.iter().map(|step| step.weight).sum(),
+            weight: 0,
+            blocks: 0,
+            bytes: 0,
+        };
+        done.for_each(|index| progress.add(plan.steps[index].weight, 0));
+        progress
+    }
+
+    fn add(&mut self, weight: u64, bytes: u64) {
+        self.weight += weight;
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
+
+    fn report(&self) {
+        self.observer.observe(&Progress {
+            height: self.height,
+            blocks: self.blocks,
+            blocks_all: self.blocks_all,
+            bytes: self.bytes,
+            fraction: self.weight as f64 / self.weight_all.max(1) as f64,
+            ..Progress::of(self.phase)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_disk::{Disk, StoreError};
+    use apus_node::block::step::Step;
+    use apus_node::opened::Coins;
+    use apus_node::options::Options;
+    use apus_node::progress::Unobserved;
+    use apus_node::sources::{Place, SourcePlace};
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+    use crate::unfinished::open_node;
+
+    /// Does `work` with the coordinator of a join of one block, which no source has.
+    fn coordinate(change: impl FnOnce(&mut Workspace), work: impl FnOnce(&mut Coordinator)) {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let mut plan = Plan::new(&node, id);
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
+        let mut workspace = Workspace::begin(&mut node, &plan, &Unobserved).unwrap();
+        workspace.memory.workers = 3;
+        change(&mut workspace);
+        let (shared, ledger) = node.split();
+        let stop = AtomicBool::new(false);
+        let (plan, observer) = (&plan, &Unobserved);
+        work(&mut Coordinator::new(&shared, ledger, plan, &mut workspace, observer, &stop));
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_panic_in_one_worker_ends_the_first_pass() {
+        coordinate(|_| {}, |coordinator| drop(coordinator.read_all()));
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_panic_in_one_worker_ends_the_second_pass() {
+        // More partitions than there are parts.
+        let change = |work: &mut Workspace| work.state.paired.done = vec![false; 1 << 10];
+        coordinate(change, |coordinator| {
+            let bulk = coordinator.shared.chainstate.bulk().unwrap();
+            drop(coordinator.pair_all(&bulk));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a record of each block")]
+    fn a_panic_in_one_worker_ends_the_last_pass() {
+        coordinate(
+            |_| {},
+            |coordinator| {
+                let bulk = coordinator.shared.chainstate.bulk().unwrap();
+                drop(coordinator.check_all(&bulk));
+            },
+        );
+    }
+
+    #[test]
+    fn of_faults_their_cause_counts_and_then_a_refused_block() {
+        let follows = || Fault::Store(StoreError::new("f", "an earlier write failed"));
+        let full = Fault::Store(StoreError::full("f", "no room"));
+        let fault = gather(vec![Ok(1), Err(follows()), Err(full), Err(follows())], Some(7)).err();
+        assert!(matches!(fault, Some(Fault::Store(error)) if error.source.is_some()));
+        let fault = gather(vec![Ok(1), Err(Fault::Stopped), Err(follows())], Some(7)).err();
+        assert!(matches!(fault, Some(Fault::Store(_))));
+        let fault = gather(vec![Err(Fault::Stopped), Ok(1)], Some(7)).err();
+        assert!(matches!(fault, Some(Fault::Block(7))));
+        assert_eq!(gather(vec![Ok(1), Ok(2)], None).ok(), Some(vec![1, 2]));
+    }
+
+    #[test]
+    fn workers_end_for_a_save_once_something_is_done_and_for_a_stop_at_once() {
+        let stop = AtomicBool::new(false);
+        let mut until = Deadline::new(Duration::ZERO, &stop);
+        assert!(!until.is_due(false) && until.is_due(true) && until.is_due(false));
+        let mut until = Deadline::new(Duration::MAX, &stop);
+        assert!(!until.is_due(true));
+        stop.store(true, Relaxed);
+        assert!(until.is_due(false));
+    }
+}

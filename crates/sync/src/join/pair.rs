@@ -1,0 +1,339 @@
+//! The second pass: outputs and spends of one partition meet in memory. What is unspent goes to the
+//! tables, what is spent to the blocks that spend it.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_coins::{
+    Bulk, ChangeSink, CoinWriter, SortedRuns, decompress_amount, key_order, put_coin_key,
+};
+use apus_disk::{PartBuffer, StoreError};
+use apus_join::{
+    BatchWriter, Damaged, Layout, MatchedOutput, Matcher, Spend, Taken, put_late_coin,
+};
+use apus_node::clock::Stage;
+use apus_wire::{Cursor, OutPoint, put_varint};
+
+use super::base::{Base, Wanted, output_of};
+use super::fault::Fault;
+use super::job::Job;
+use super::state::PairCounts;
+
+/// A thread of the second pass.
+pub(super) struct Pairer<'a> {
+    job: &'a Job<'a>,
+    dropped: &'a HashSet<u32>,
+    base: Option<Base<'a>>,
+    matcher: Matcher,
+    outputs: PartBuffer,
+    spends: PartBuffer,
+    /// Coins that were spent, for the last pass.
+    coins: BatchWriter<'a>,
+    unmet: Vec<Spend>,
+    changes: Vec<Change>,
+    counts: PairCounts,
+}
+
+/// A change to the UTXO set next to the outputs that are left.
+struct Change {
+    outpoint: OutPoint,
+    /// The coin in the form of the chainstate; `None` if it is deleted.
+    coin: Option<Vec<u8>>,
+}
+
+/// What a thread has done of a range of partitions.
+pub(super) struct PairedRange {
+    pub done: Range<usize>,
+    pub counts: PairCounts,
+}
+
+impl<'a> Pairer<'a> {
+    /// A worker that has matched nothing. `source` is the number of the source that the spent coins
+    /// have; records of the sources in `dropped` do not count.
+    pub fn new(
+        job: &'a Job<'a>,
+        source: u32,
+        dropped: &'a HashSet<u32>,
+    ) -> Result<Self, StoreError> {
+        let buckets = job.layout.buckets();
+        let batch_bytes = Layout::batch_bytes(buckets);
+        let mut coins =
+            BatchWriter::new(job.parts, job.layout.first_bucket(), buckets, batch_bytes);
+        coins.set_source(source)?;
+        Ok(Self {
+            job,
+            dropped,
+            base: Base::of(job.shared.chainstate),
+            matcher: Matcher::new(),
+            outputs: PartBuffer::new(),
+            spends: PartBuffer::new(),
+            coins,
+            unmet: Vec::new(),
+            changes: Vec::new(),
+            counts: PairCounts::default(),
+        })
+    }
+
+    /// Matches the partitions of `range`, one after another, until `halt` is raised, and writes
+    /// what is left to tables of `bulk`.
+    pub fn pair(
+        &mut self,
+        range: Range<usize>,
+        bulk: &Bulk,
+        halt: &AtomicBool,
+        mut report: impl FnMut(u64),
+    ) -> Result<PairedRange, Fault> {
+        let mut writer = bulk.writer();
+        let mut done = range.start..range.start;
+        while done.end < range.end && !halt.load(Relaxed) {
+            self.partition(done.end, &mut TableSink(&mut writer))?;
+            report(self.job.parts.bytes(self.job.layout.outputs(done.end)));
+            done.end += 1;
+        }
+        writer.finish()?;
+        self.coins.flush()?;
+        Ok(PairedRange { done, counts: std::mem::take(&mut self.counts) })
+    }
+
+    fn partition(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
+        let (parts, layout) = (self.job.parts, self.job.layout);
+        let looked_up = self.base.map_or(0, |_| parts.bytes(layout.spends(partition)));
+        let outputs = parts.bytes(layout.outputs(partition));
+        match self.job.memory.slices(outputs, looked_up) {
+            1 => self.whole(partition, sink),
+            slices => self.sliced(partition, slices, sink),
+        }
+    }
+
+    /// Matches a partition that fits in memory.
+    fn whole(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
+        let (parts, part) = (self.job.parts, self.job.layout.outputs(partition));
+        let mut buffer = std::mem::take(&mut self.outputs);
+        let result = parts.with_part(part, &mut buffer, |bytes, ranges| {
+            let timer = self.job.shared.clock.start(Stage::Pair);
+            self.matcher.clear();
+            let loaded = self.matcher.load(bytes, ranges, self.dropped);
+            drop(timer);
+            loaded.map_err(|damaged| self.damaged(&damaged))?;
+            self.matched(partition, bytes, None, sink)
+        });
+        self.outputs = buffer;
+        result?
+    }
+
+    /// Matches a partition that does not fit in memory, a slice of its transactions at a time.
+    fn sliced(&mut self, partition: usize, slices: u64, sink: &mut TableSink) -> Result<(), Fault> {
+        let (parts, part) = (self.job.parts, self.job.layout.outputs(partition));
+        tracing::debug!(
+            target: "validation",
+            partition, slices, "a partition is larger than its memory"
+        );
+        let mut runs = SortedRuns::new(&parts.path().with_extension(format!("{partition}")));
+        let mut bytes = Vec::new();
+        for slice in 0..slices {
+            bytes.clear();
+            self.matcher.clear();
+            let (matcher, dropped, slice) = (&self.matcher, self.dropped, (slice, slices));
+            let keep = |piece: &[u8]| -> Result<(), Fault> {
+                matcher
+                    .keep_slice(piece, dropped, slice, &mut bytes)
+                    .map_err(|damaged| Fault::Store(damaged_part(parts.path(), &damaged)))
+            };
+            parts.for_each_piece(part, &mut self.outputs, keep)?;
+            let all = 0..bytes.len();
+            self.matcher
+                .load(&bytes, std::slice::from_ref(&all), &HashSet::new())
+                .map_err(|damaged| self.damaged(&damaged))?;
+            runs.begin()?;
+            self.matched(partition, &bytes, Some(slice), &mut runs)?;
+        }
+        Ok(runs.merge(sink)?)
+    }
+
+    /// Brings the spends of a partition to the outputs that were loaded from `bytes`.
+    fn matched(
+        &mut self,
+        partition: usize,
+        bytes: &[u8],
+        slice: Option<(u64, u64)>,
+        sink: &mut impl ChangeSink,
+    ) -> Result<(), Fault> {
+        let _timer = self.job.shared.clock.start(Stage::Pair);
+        self.add_existing(bytes)?;
+        self.take(partition, bytes, slice)?;
+        self.changes.clear();
+        self.take_from_base()?;
+        self.replay()?;
+        if self.job.fault().is_some() {
+            // What would be written now is of a chain that is not taken.
+            return Ok(());
+        }
+        let (coins, counts, layout) = (&mut self.coins, &mut self.counts, self.job.layout);
+        self.matcher.for_each_taken(bytes, |height, place, output| {
+            counts.taken += 1;
+            coins.push(layout.bucket_of(height), |out| {
+                put_late_coin(out, height, place, output.code, output.output);
+            })
+        })?;
+        self.write_left(bytes, sink)
+    }
+
+    /// Looks up which of the transactions that may exist already do.
+    fn add_existing(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let Some(base) = self.base else { return Ok(()) };
+        for (outpoint, coin) in base.existing(&self.matcher.may_exist(bytes))? {
+            let output = output_of(&coin);
+            self.matcher.add_base(bytes, &outpoint, coin.parts().code, output);
+        }
+        Ok(())
+    }
+
+    /// Gives all spends their outputs, and collects those that find none.
+    fn take(
+        &mut self,
+        partition: usize,
+        bytes: &[u8],
+        slice: Option<(u64, u64)>,
+    ) -> Result<(), Fault> {
+        let Self { job, dropped, base, matcher, spends, unmet, .. } = self;
+        unmet.clear();
+        let mut note = |spend: &Spend, taken: Taken| match taken {
+            Taken::Met => {}
+            Taken::Twice(height) => job.refuse(height),
+            Taken::Unmet if base.is_some() => unmet.push(*spend),
+            Taken::TooEarly(created) if base.is_some() => {
+                // If the set below has the coin, the transaction comes again at that height.
+                job.refuse(created);
+                unmet.push(*spend);
+            }
+            Taken::Unmet | Taken::TooEarly(_) => job.refuse(spend.height),
+        };
+        let take = |piece: &[u8]| -> Result<(), Fault> {
+            matcher
+                .take_all(bytes, piece, dropped, slice, &mut note)
+                .map_err(|damaged| Fault::Store(damaged_part(job.parts.path(), &damaged)))
+        };
+        job.parts.for_each_piece(job.layout.spends(partition), spends, take)
+    }
+
+    /// Looks up in the tables what the blocks of the join have not made.
+    fn take_from_base(&mut self) -> Result<(), StoreError> {
+        let Self { job, base, unmet, coins, changes, counts, .. } = self;
+        let Some(base) = base else { return Ok(()) };
+        let _timer = job.shared.clock.start(Stage::LookUp);
+        base.look_up(unmet, |Wanted { outpoint, coin, spends }| {
+            let taken = usize::from(coin.is_some());
+            spends.iter().skip(taken).for_each(|spend| job.refuse(spend.height));
+            let (Some(coin), [first, ..]) = (coin, spends) else { return Ok(()) };
+            counts.base_taken += 1;
+            counts.base_amount += coin.amount;
+            changes.push(Change { outpoint, coin: None });
+            let (code, output) = (coin.parts().code, output_of(&coin));
+            coins.push(job.layout.bucket_of(first.height), |out| {
+                put_late_coin(out, first.height, first.place, code, &output);
+            })
+        })
+    }
+
+    /// Replays the transactions that were made more than once.
+    fn replay(&mut self) -> Result<(), StoreError> {
+        let Self { job, matcher, coins, changes, counts, .. } = self;
+        for (txid, replayed) in matcher.replayed(|height| job.plan.kind(height)) {
+            if let Some(height) = replayed.fault {
+                job.refuse(height);
+            }
+            let outpoint = |vout| OutPoint { txid, vout };
+            let mut base_gone = replayed.overwritten_base.clone();
+            for (vout, height, place, coin) in replayed.taken {
+                match coin.is_base {
+                    true => {
+                        counts.base_taken += 1;
+                        counts.base_amount += amount(&coin.output);
+                        base_gone.push(vout);
+                    }
+                    false => counts.taken += 1,
+                }
+                coins.push(job.layout.bucket_of(height), |out| {
+                    put_late_coin(out, height, place, coin.code, &coin.output);
+                })?;
+            }
+            for (vout, coin) in replayed.left.iter().filter(|(_, coin)| !coin.is_base) {
+                counts.left += 1;
+                counts.left_amount += amount(&coin.output);
+                let mut bytes = Vec::with_capacity(coin.output.len() + 5);
+                put_varint(&mut bytes, coin.code.into());
+                bytes.extend_from_slice(&coin.output);
+                changes.push(Change { outpoint: outpoint(*vout), coin: Some(bytes) });
+            }
+            // Those that came again are set anew.
+            let gone = base_gone.into_iter().filter(|vout| !replayed.left.contains_key(vout));
+            changes.extend(gone.map(|vout| Change { outpoint: outpoint(vout), coin: None }));
+            let base = replayed.overwritten_base.len() as u64;
+            counts.overwritten += replayed.overwritten - base;
+            counts.base_overwritten += base;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, and the other changes, in the order of the tables.
+    fn write_left(&mut self, bytes: &[u8], sink: &mut impl ChangeSink) -> Result<(), Fault> {
+        let Self { matcher, changes, counts, .. } = self;
+        changes.sort_by(|a, b| key_order(&a.outpoint, &b.outpoint));
+        let mut changes = changes.drain(..).peekable();
+        let (mut key, mut coin) = (Vec::new(), Vec::new());
+        matcher.for_each_left(bytes, |outpoint, MatchedOutput { code, output }| {
+            let is_before = |change: &Change| key_order(&change.outpoint, outpoint).is_lt();
+            while let Some(change) = changes.next_if(is_before) {
+                write_change(change, sink)?;
+            }
+            counts.left += 1;
+            counts.left_amount += amount(output);
+            key.clear();
+            put_coin_key(&mut key, outpoint);
+            coin.clear();
+            put_varint(&mut coin, code.into());
+            coin.extend_from_slice(output);
+            sink.put(&key, &mut coin)
+        })?;
+        Ok(changes.try_for_each(|change| write_change(change, sink))?)
+    }
+
+    fn damaged(&self, damaged: &Damaged) -> Fault {
+        Fault::Store(damaged_part(self.job.parts.path(), damaged))
+    }
+}
+
+/// The amount in the compressed form of an output.
+#[inline]
+fn amount(output: &[u8]) -> u64 {
+    Cursor::new(output).varint().map_or(0, decompress_amount)
+}
+
+fn write_change(change: Change, sink: &mut impl ChangeSink) -> Result<(), StoreError> {
+    let mut key = Vec::with_capacity(38);
+    put_coin_key(&mut key, &change.outpoint);
+    match change.coin {
+        Some(mut coin) => sink.put(&key, &mut coin),
+        None => sink.delete(&key),
+    }
+}
+
+/// The error of records that came back from the disk as no writer has made them.
+pub(super) fn damaged_part(path: &std::path::Path, damaged: &Damaged) -> StoreError {
+    StoreError::new(path, damaged.to_string())
+}
+
+/// Tables that a partition is written to.
+struct TableSink<'a, 'b>(&'a mut CoinWriter<'b>);
+
+impl ChangeSink for TableSink<'_, '_> {
+    fn put(&mut self, key: &[u8], coin: &mut [u8]) -> Result<(), StoreError> {
+        self.0.put_raw(key, coin)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        self.0.delete_raw(key)
+    }
+}

@@ -1,0 +1,116 @@
+//! The blocks that one join takes, and what is known of them before the first is read.
+
+use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_join::BlockKind;
+use apus_node::assumevalid::Assumed;
+use apus_node::block::step::Step;
+use apus_node::block::validate::BranchTimes;
+use apus_node::opened::{Node, step};
+use apus_rules::{Bip30Check, bip30_check, is_bip30_repeat};
+
+/// The blocks of a join, from the one after the chainstate's best block on.
+pub(super) struct Plan {
+    /// Height of the first block.
+    pub first_height: u32,
+    /// In order of height.
+    pub steps: Vec<Step>,
+    pub chain: ActiveChain,
+    pub times: BranchTimes,
+    pub assumed: Assumed,
+    /// Whether blocks, undo data and progress are stored.
+    pub keeps: bool,
+    /// For each step, what its block may do to a transaction that exists already.
+    kinds: Vec<BlockKind>,
+}
+
+impl Plan {
+    /// The plan for the blocks after the tip up to `target`, which descends from the tip. It ends
+    /// below the first block that is not available.
+    pub fn new(node: &Node, target: BlockId) -> Self {
+        let first_height = node.tree.node(node.tip()).height + 1;
+        let whole = ActiveChain::to(&node.tree, target);
+        let ids = (first_height..=node.tree.node(target).height).map_while(|h| whole.at(h));
+        let steps: Vec<Step> = ids.map_while(|id| step(node, id)).collect();
+        let top = steps.last().map_or(node.tip(), |step| step.id);
+        let chain = ActiveChain::to(&node.tree, top);
+        let network = &node.options.network;
+        let bip34 = whole.at(network.bip34_height).map(|id| node.tree.node(id).hash);
+        let bip34_matches = bip34 == Some(network.bip34_hash);
+        let kinds = steps.iter().map(|step| kind(&node.tree, step.id, bip34_matches)).collect();
+        Self {
+            first_height,
+            steps,
+            times: BranchTimes::of(&node.tree, top),
+            chain,
+            assumed: Assumed::new(node.options.assumevalid, &node.tree),
+            keeps: node.ledger.keeps_blocks,
+            kinds,
+        }
+    }
+
+    /// The height of the block at `index` of the steps.
+    pub fn height(&self, index: usize) -> u32 {
+        self.first_height + index as u32
+    }
+
+    /// The index of the block at `height` among the steps.
+    pub fn index(&self, height: u32) -> usize {
+        (height - self.first_height) as usize
+    }
+
+    /// How many blocks are assumed valid, from the first on.
+    pub fn assumed_blocks(&self, tree: &Tree) -> usize {
+        self.steps.iter().take_while(|step| self.assumed.covers(tree, step.id)).count()
+    }
+
+    /// What the block at `height` may do to a transaction that exists already.
+    pub fn kind(&self, height: u32) -> BlockKind {
+        height
+            .checked_sub(self.first_height)
+            .and_then(|index| self.kinds.get(index as usize))
+            .map_or(BlockKind::Once, |kind| *kind)
+    }
+
+    /// The height after the last block's.
+    pub fn end_height(&self) -> u32 {
+        self.height(self.steps.len())
+    }
+
+    /// The height of a step's block.
+    pub fn height_of(&self, step: Step) -> Option<u32> {
+        let index = self.steps.iter().position(|known| known.id == step.id)?;
+        Some(self.height(index))
+    }
+
+    /// Looks up again where each block is, after some were stored or lost. Returns the height of
+    /// the first that is not available any more.
+    pub fn find_places_again(&mut self, node: &Node) -> Option<u32> {
+        for (index, known) in self.steps.iter_mut().enumerate() {
+            match step(node, known.id) {
+                Some(found) => known.place = found.place,
+                None => return Some(self.first_height + index as u32),
+            }
+        }
+        None
+    }
+
+    /// Ends the plan below the block at `height`.
+    pub fn end_below(&mut self, tree: &Tree, height: u32) {
+        self.steps.truncate(self.index(height.max(self.first_height)));
+        let top = self.chain.at(self.end_height() - 1).unwrap_or(tree.genesis());
+        self.chain = ActiveChain::to(tree, top);
+    }
+}
+
+/// What the block may do to a transaction that exists already.
+fn kind(tree: &Tree, id: BlockId, bip34_matches: bool) -> BlockKind {
+    let (network, node) = (tree.network(), tree.node(id));
+    if is_bip30_repeat(node.height, &node.hash) {
+        return BlockKind::Repeat;
+    }
+    let bip34 = node.height > network.bip34_height && bip34_matches;
+    match bip30_check(network, node.height, &node.hash, bip34) {
+        Bip30Check::LookUp => BlockKind::LookUp,
+        Bip30Check::Exempt | Bip30Check::Implied => BlockKind::Once,
+    }
+}

@@ -1,0 +1,360 @@
+//! The first pass: a worker goes through a span of blocks in order of height. Spends of recent
+//! outputs are met at once; all others, and the outputs left, become records.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_coins::{compress_amount, put_compressed_script_at};
+use apus_disk::StoreError;
+use apus_hash::Hash;
+use apus_join::{
+    BatchWriter, BlockCoins, BlockKind, Created, Layout, Met, Spend, SpendSource, TxLeft, Window,
+    put_block_coins, put_spend, put_tx,
+};
+use apus_node::block::step::Step;
+use apus_node::clock::Stage;
+use apus_node::outcome::Counts;
+use apus_node::sources::{BlockBytes, Place};
+use apus_rules::CheckedBlock;
+use apus_store::{FlatFilePos, Lane};
+use apus_wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
+
+use super::fault::Fault;
+use super::job::Job;
+use super::notes::NoteTaker;
+use super::state::{ReadCounts, SpanState};
+
+/// How many inputs ahead of the one that is met memory is asked for: three times as many that of
+/// the table, twice as many that of the transaction, and then that of the output.
+const AHEAD: usize = 10;
+
+/// The share of the memory for the windows of all workers.
+const WINDOWS_PERCENT: usize = 50;
+
+/// A block that the first pass is done with.
+pub(super) struct ReadBlock {
+    /// Index among the steps.
+    pub index: usize,
+    pub tx_count: u32,
+    /// Where it was stored, if it came from a source.
+    pub stored: Option<FlatFilePos>,
+    pub bytes: u64,
+}
+
+/// A thread of the first pass.
+pub(super) struct Reader<'a> {
+    job: &'a Job<'a>,
+    window: Window,
+    /// Records of outputs and of spends.
+    records: BatchWriter<'a>,
+    /// What the blocks leave for the last pass.
+    blocks: BatchWriter<'a>,
+    /// The bucket of the last block.
+    bucket: usize,
+    lane: Lane,
+    /// For each input, the hash of its txid in the window, and the output's index.
+    hashes: Vec<(u64, u32)>,
+    notes: NoteTaker<'a>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    /// A worker that has read nothing.
+    pub fn new(job: &'a Job<'a>) -> Self {
+        let (layout, memory) = (job.layout, job.memory);
+        let window = memory.bytes / 100 * WINDOWS_PERCENT / memory.workers.max(1);
+        let (records, buckets) = (2 * layout.partitions(), layout.buckets());
+        let batch_bytes = Layout::batch_bytes(records);
+        Self {
+            job,
+            window: Window::new(window),
+            records: BatchWriter::new(job.parts, 0, records, batch_bytes),
+            blocks: BatchWriter::new(job.parts, layout.first_bucket(), buckets, BLOCKS_BYTES),
+            bucket: 0,
+            lane: Lane::default(),
+            hashes: Vec::new(),
+            notes: NoteTaker::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Goes through a span until its end, a refused block, or until `halt` is raised. Afterwards
+    /// all records are handed over, and the window is empty.
+    pub fn read(
+        &mut self,
+        span: &mut SpanState,
+        halt: &AtomicBool,
+        mut report: impl FnMut(ReadBlock),
+    ) -> Result<(), Fault> {
+        self.records.set_source(span.source)?;
+        self.blocks.set_source(span.source)?;
+        let mut result = Ok(());
+        while span.next < span.end && !halt.load(Relaxed) {
+            let height = self.job.plan.height(span.next);
+            if self.job.is_refused(height) {
+                break;
+            }
+            match self.block(span.next, &mut span.read, halt) {
+                Ok(block) => {
+                    report(block);
+                    span.next += 1;
+                }
+                Err(Fault::Block(height)) => {
+                    // The block may have met outputs and left records of its own, so the span
+                    // counts as read beyond it, and is read again below it.
+                    span.next += 1;
+                    self.job.refuse(height);
+                }
+                Err(Fault::Stopped) => break,
+                Err(fault) => {
+                    result = Err(fault);
+                    break;
+                }
+            }
+        }
+        let handed_over = self.hand_over();
+        // What fails after an error of the disk says less than that.
+        if !matches!(result, Err(Fault::Store(_))) {
+            handed_over?;
+        }
+        result
+    }
+
+    /// Ends the span's files, empties the window and hands over all records.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        let Self { job, window, records, blocks, lane, .. } = self;
+        job.shared.files.end_lane(std::mem::take(lane))?;
+        window.clear(|tx| put_left(records, job.layout, tx))?;
+        records.flush()?;
+        blocks.flush()
+    }
+
+    fn block(
+        &mut self,
+        index: usize,
+        read: &mut ReadCounts,
+        halt: &AtomicBool,
+    ) -> Result<ReadBlock, Fault> {
+        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (step, height) = (plan.steps[index], plan.height(index));
+        let block = shared.checked_until(step, halt);
+        let block = block.map_err(|fault| Fault::of_block(step, height, fault))?;
+        let timer = shared.clock.start(Stage::Join);
+        let mut counts = *read;
+        // Those that the last pass checks.
+        let has_scripts = !plan.assumed.covers(shared.tree, step.id);
+        self.notes.begin(&block, self.job.context(index), has_scripts);
+        match plan.kind(height) {
+            BlockKind::Once => self.meet(&block, height, &mut counts)?,
+            BlockKind::LookUp | BlockKind::Repeat => self.spill(&block, height, &mut counts)?,
+        }
+        let digest = has_scripts.then(|| self.job.hash_key.hash(block.view().bytes()));
+        let coins = BlockCoins { height, digest, list: self.notes.list() };
+        let bucket = self.job.layout.bucket_of(height);
+        if std::mem::replace(&mut self.bucket, bucket) != bucket {
+            // Frees the memory of the bucket before, to which this span does not come back.
+            self.blocks.flush()?;
+        }
+        self.blocks.push(bucket, |out| put_block_coins(out, &coins))?;
+        drop(timer);
+        let stored = self.store(step, &block)?;
+        let view = block.view();
+        let (bytes, tx_count) = (view.len() as u64, view.tx_count() as u32);
+        let (transactions, inputs) = (u64::from(tx_count), view.input_count() as u64 - 1);
+        let scripts = if has_scripts { inputs } else { 0 };
+        let one = Counts { blocks: 1, bytes, transactions, inputs, scripts };
+        *read = ReadCounts { counts: counts.counts.plus(one), ..counts };
+        Ok(ReadBlock { index, tx_count, stored, bytes })
+    }
+
+    /// Adds the block's transactions to the window, and meets its spends there as far as they are
+    /// found.
+    fn meet(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+        counts: &mut ReadCounts,
+    ) -> Result<(), Fault> {
+        self.enter(block, height, counts)?;
+        let Self { job, window, records, hashes, notes, .. } = self;
+        let view = block.view();
+        hashes.clear();
+        for tx in view.txs().skip(1) {
+            hashes.extend(tx.inputs().map(|input| {
+                let OutPoint { txid, vout } = input.outpoint();
+                (window.hash(&txid), vout)
+            }));
+        }
+        hashes.iter().take(3 * AHEAD).for_each(|(hash, _)| window.prefetch(*hash));
+        let mut place = 0;
+        for (spender, tx) in view.txs().enumerate().skip(1) {
+            notes.tx(block, spender);
+            for input in tx.inputs() {
+                if let Some((hash, _)) = hashes.get(place + 3 * AHEAD) {
+                    window.prefetch(*hash);
+                }
+                if let Some((hash, vout)) = hashes.get(place + 2 * AHEAD) {
+                    window.prefetch_tx(*hash, *vout);
+                }
+                if let Some((hash, vout)) = hashes.get(place + AHEAD) {
+                    window.prefetch_output(*hash, *vout);
+                }
+                let outpoint = input.outpoint();
+                match window.spend(&outpoint, hashes[place].0, height, spender as u32) {
+                    Met::Missing => return Err(Fault::Block(height)),
+                    Met::Output { code, output } => {
+                        notes.input(&input, SpendSource::Early { code, output });
+                        match code >> 1 == height {
+                            true => counts.inside += 1,
+                            false => counts.early += 1,
+                        }
+                    }
+                    Met::Elsewhere => {
+                        notes.input(&input, SpendSource::Late);
+                        let spend = Spend { outpoint, height, place: place as u32 };
+                        put_late(records, job.layout, &spend)?;
+                        counts.late += 1;
+                    }
+                }
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the block's transactions to the window, but for the coinbase: it cannot be spent for
+    /// 100 blocks, and in its partition it meets every other one with its txid, which no later
+    /// block of a valid chain has.
+    fn enter(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+        counts: &mut ReadCounts,
+    ) -> Result<(), Fault> {
+        let Self { job, window, records, scratch, .. } = self;
+        let view = block.view();
+        let room = |tx: TxView| {
+            let scripts = tx.outputs().map(|output| output.script().len()).sum();
+            Window::bytes_of_tx(tx.output_count(), scripts)
+        };
+        let room = view.txs().skip(1).map(room).sum();
+        window.begin_block(room, |tx| put_left(records, job.layout, tx))?;
+        let txids = block.txids();
+        let coinbase = Created { height, is_coinbase: true, ready: None };
+        let of_coinbase = (&view.tx(0), &txids[0]);
+        counts.created += put_whole(records, job.layout, scratch, of_coinbase, coinbase)?;
+        for (tx, (view, txid)) in view.txs().zip(txids).enumerate().skip(1) {
+            if let Some(ahead) = txids.get(tx + AHEAD) {
+                window.prefetch(window.hash(ahead));
+            }
+            let code = height << 1;
+            let outputs = view.output_count();
+            let put = |vout: usize, out: &mut [u8]| {
+                let output = view.output(vout);
+                let is_coin = !is_unspendable(output.script());
+                is_coin.then(|| put_output_at(out, output.value(), output.script()))
+            };
+            let coins = window.push_tx(txid, code, tx as u32, outputs, put);
+            counts.created += u64::from(coins);
+        }
+        Ok(())
+    }
+
+    /// Makes records of everything that the block creates and spends, in a block that may create a
+    /// transaction which exists already.
+    fn spill(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+        counts: &mut ReadCounts,
+    ) -> Result<(), Fault> {
+        let Self { job, records, notes, scratch, .. } = self;
+        let mut place = 0;
+        for (index, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+            let inputs = if index > 0 { tx.input_count() } else { 0 };
+            if inputs > 0 {
+                notes.tx(block, index);
+            }
+            for input in tx.inputs().take(inputs) {
+                notes.input(&input, SpendSource::Late);
+                let spend = Spend { outpoint: input.outpoint(), height, place };
+                put_late(records, job.layout, &spend)?;
+                place += 1;
+            }
+            let created = Created { height, is_coinbase: index == 0, ready: Some(place) };
+            counts.created += put_whole(records, job.layout, scratch, (&tx, txid), created)?;
+        }
+        counts.late += u64::from(place);
+        Ok(())
+    }
+
+    /// Appends a block that came from a source to the data directory's files, where blocks are
+    /// stored.
+    fn store(
+        &mut self,
+        step: Step,
+        block: &CheckedBlock<BlockBytes>,
+    ) -> Result<Option<FlatFilePos>, Fault> {
+        if matches!(step.place, Place::Stored(_)) || !self.job.plan.keeps {
+            return Ok(None);
+        }
+        let shared = self.job.shared;
+        let _timer = shared.clock.start(Stage::Store);
+        let node = shared.tree.node(step.id);
+        let (bytes, time) = (block.view().bytes(), node.time);
+        let pos = shared.files.append_block_in(&mut self.lane, bytes, node.height, time)?;
+        Ok(Some(pos))
+    }
+}
+
+/// The bytes that a worker gathers of what blocks leave for the last pass.
+const BLOCKS_BYTES: usize = 64 << 10;
+
+/// Writes amount and script of an output in compressed form to the start of `out`, and returns
+/// their length.
+#[inline]
+fn put_output_at(out: &mut [u8], amount: i64, script: &[u8]) -> usize {
+    let len = put_varint_at(out, compress_amount(amount.unsigned_abs()));
+    len + put_compressed_script_at(&mut out[len..], script)
+}
+
+/// Makes a record of a transaction with all outputs that can be spent, and returns their number.
+fn put_whole(
+    records: &mut BatchWriter,
+    layout: &Layout,
+    scratch: &mut Vec<u8>,
+    (tx, txid): (&TxView, &Hash),
+    created: Created,
+) -> Result<u64, StoreError> {
+    scratch.clear();
+    let mut spendable = Vec::new();
+    for (vout, output) in tx.outputs().enumerate() {
+        if !is_unspendable(output.script()) {
+            let (start, script) = (scratch.len(), output.script());
+            scratch.resize(start + script.len() + 2 * VARINT_BYTES_MAX, 0);
+            let len = put_output_at(&mut scratch[start..], output.value(), script);
+            scratch.truncate(start + len);
+            spendable.push((vout as u32, start..start + len));
+        }
+    }
+    let count = spendable.len() as u32;
+    if count > 0 {
+        let outputs = spendable.iter().map(|(vout, range)| (*vout, &scratch[range.clone()]));
+        records
+            .push(layout.partition_of(txid), |out| put_tx(out, txid, created, count, outputs))?;
+    }
+    Ok(count.into())
+}
+
+#[inline]
+fn put_left(records: &mut BatchWriter, layout: &Layout, tx: &TxLeft) -> Result<(), StoreError> {
+    records.push(layout.partition_of(&tx.txid), |out| {
+        put_tx(out, &tx.txid, tx.created, tx.count, tx.outputs());
+    })
+}
+
+#[inline]
+fn put_late(records: &mut BatchWriter, layout: &Layout, spend: &Spend) -> Result<(), StoreError> {
+    let part = layout.spends(layout.partition_of(&spend.outpoint.txid));
+    records.push(part, |out| put_spend(out, spend))
+}

@@ -1,0 +1,279 @@
+//! The saved progress of a join.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use apus_disk::SavedParts;
+use apus_hash::{Hash, HashKey};
+use apus_join::Layout;
+use apus_leveldb::PendingTable;
+use apus_store::FlatFilePos;
+use apus_wire::{Cursor, ParseError};
+
+use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
+use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
+
+/// First bytes of the file, the last one its version.
+const MAGIC: &[u8; 8] = b"apusjn\x00\x03";
+
+/// What a run must have in common with the interrupted one in order to carry on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The block that the join begins after.
+    pub base: Hash,
+    /// The last block of the join.
+    pub target: Hash,
+    /// What is taken as valid, and which UTXO set is worked on.
+    pub kind: String,
+}
+
+/// All that is needed to carry on.
+pub(super) struct Saved {
+    pub key: Key,
+    /// The directory of the records.
+    pub spill: PathBuf,
+    /// By which blocks are known when they are read again.
+    pub hash_key: HashKey,
+    pub layout: Layout,
+    pub state: State,
+    /// Double SHA-256 of the positions of all blocks that are read.
+    pub positions: Hash,
+    pub parts: SavedParts,
+}
+
+/// The parts of [`Saved`] as they are written.
+pub(super) struct ToSave<'a> {
+    pub key: &'a Key,
+    pub spill: &'a Path,
+    pub hash_key: &'a HashKey,
+    pub layout: &'a Layout,
+    pub state: &'a State,
+    pub positions: Hash,
+    pub parts: &'a SavedParts,
+}
+
+impl ToSave<'_> {
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        seal(MAGIC, |out| {
+            out.extend_from_slice(&self.key.base.0);
+            out.extend_from_slice(&self.key.target.0);
+            put_bytes(out, self.key.kind.as_bytes());
+            put_bytes(out, self.spill.as_os_str().as_bytes());
+            out.extend_from_slice(self.hash_key.as_bytes());
+            let Layout { partition_bits, bucket_ends, first_height } = self.layout;
+            put_numbers(out, &[u64::from(*partition_bits), u64::from(*first_height)]);
+            put_list(out, bucket_ends, |out, end| out.extend_from_slice(&end.to_le_bytes()));
+            put_state(out, self.state);
+            out.extend_from_slice(&self.positions.0);
+            self.parts.put(out);
+        })
+    }
+}
+
+impl Saved {
+    /// What [`ToSave::to_bytes`] wrote; `None` for anything else.
+    pub fn parse(file: &[u8]) -> Option<Self> {
+        let content = unseal(MAGIC, file)?;
+        let mut cursor = Cursor::new(content);
+        let key = read_key(&mut cursor).ok()?;
+        let spill = PathBuf::from(OsStr::from_bytes(bytes(&mut cursor).ok()?));
+        let hash_key = HashKey::new(cursor.array().ok()?);
+        let (layout, state, positions) = read(&mut cursor).ok()?;
+        let mut rest = &content[cursor.position()..];
+        let parts = SavedParts::read(&mut rest).filter(|_| rest.is_empty())?;
+        let fits =
+            parts.parts() == layout.parts() && state.paired.done.len() == layout.partitions();
+        fits.then_some(Self { key, spill, hash_key, layout, state, positions, parts })
+    }
+}
+
+/// The bytes of a progress file, read and written once more; `None` for anything else.
+pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
+    let Saved { key, spill, hash_key, layout, state, positions, parts } = Saved::parse(file)?;
+    let (key, hash_key, layout, state, parts) = (&key, &hash_key, &layout, &state, &parts);
+    Some(ToSave { key, spill: &spill, hash_key, layout, state, positions, parts }.to_bytes())
+}
+
+fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
+    let (base, target) = (Hash(cursor.array()?), Hash(cursor.array()?));
+    let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
+    Ok(Key { base, target, kind })
+}
+
+fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
+    let (partition_bits, first_height) = (number(cursor)?, number(cursor)?);
+    if partition_bits > 16 {
+        return Err(cursor.error("too many partitions"));
+    }
+    let bucket_ends = list(cursor, 4, Cursor::u32)?;
+    let layout = Layout { partition_bits, bucket_ends, first_height };
+    let state = read_state(cursor)?;
+    Ok((layout, state, Hash(cursor.array()?)))
+}
+
+fn put_state(out: &mut Vec<u8>, state: &State) {
+    put_list(out, &state.spans, put_span);
+    let mut dropped: Vec<u32> = state.dropped.iter().copied().collect();
+    dropped.sort_unstable();
+    put_list(out, &dropped, |out, source| out.extend_from_slice(&source.to_le_bytes()));
+    put_numbers(out, &[u64::from(state.sources)]);
+    put_paired(out, &state.paired);
+    put_numbers(out, &[state.checked as u64, state.assumed as u64]);
+    put_list(out, &state.undo, |out, UndoAt { index, at }| {
+        for number in [*index, at.file, at.pos] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    });
+}
+
+fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
+    let spans = list(cursor, SPAN_BYTES, read_span)?;
+    let dropped: HashSet<u32> = list(cursor, 4, Cursor::u32)?.into_iter().collect();
+    let sources = number(cursor)?;
+    let paired = read_paired(cursor)?;
+    let (checked, assumed) = (size(cursor)?, size(cursor)?);
+    let undo = list(cursor, 12, |cursor| {
+        let (index, file) = (cursor.u32()?, cursor.u32()?);
+        Ok(UndoAt { index, at: FlatFilePos { file, pos: cursor.u32()? } })
+    })?;
+    Ok(State { spans, dropped, sources, paired, checked, assumed, undo })
+}
+
+/// The bytes of a span as it is written.
+const SPAN_BYTES: usize = 4 * 8 + 9 * 8;
+
+fn put_span(out: &mut Vec<u8>, span: &SpanState) {
+    let SpanState { source, first, next, end, read } = *span;
+    put_numbers(out, &[u64::from(source), first as u64, next as u64, end as u64]);
+    put_counts(out, &read.counts);
+    put_numbers(out, &[read.created, read.inside, read.early, read.late]);
+}
+
+fn read_span(cursor: &mut Cursor) -> Result<SpanState, ParseError> {
+    let source = number(cursor)?;
+    let (first, next, end) = (size(cursor)?, size(cursor)?, size(cursor)?);
+    if first > next || next > end {
+        return Err(cursor.error("a span that ends before it begins"));
+    }
+    let counts = counts(cursor)?;
+    let (created, inside) = (cursor.u64()?, cursor.u64()?);
+    let read = ReadCounts { counts, created, inside, early: cursor.u64()?, late: cursor.u64()? };
+    Ok(SpanState { source, first, next, end, read })
+}
+
+fn put_paired(out: &mut Vec<u8>, paired: &Paired) {
+    put_numbers(out, &[u64::from(paired.source)]);
+    put_list(out, &paired.done, |out, done| out.push(u8::from(*done)));
+    let PairCounts { taken, left, left_amount, overwritten, .. } = paired.counts;
+    let PairCounts { base_taken, base_amount, base_overwritten, .. } = paired.counts;
+    put_numbers(out, &[taken, left, left_amount, overwritten]);
+    put_numbers(out, &[base_taken, base_amount, base_overwritten]);
+    let mut tables = Vec::new();
+    paired.tables.iter().for_each(|table| table.put(&mut tables));
+    put_bytes(out, &tables);
+    put_numbers(out, &[paired.fault.map_or(0, u64::from)]);
+}
+
+fn read_paired(cursor: &mut Cursor) -> Result<Paired, ParseError> {
+    let source = number(cursor)?;
+    let done = list(cursor, 1, |cursor| Ok(cursor.u8()? != 0))?;
+    let (taken, left) = (cursor.u64()?, cursor.u64()?);
+    let (left_amount, overwritten) = (cursor.u64()?, cursor.u64()?);
+    let (base_taken, base_amount) = (cursor.u64()?, cursor.u64()?);
+    let base_overwritten = cursor.u64()?;
+    let counts = PairCounts {
+        taken,
+        left,
+        left_amount,
+        overwritten,
+        base_taken,
+        base_amount,
+        base_overwritten,
+    };
+    let (table_bytes, mut at, mut tables) = (bytes(cursor)?, 0, Vec::new());
+    while at < table_bytes.len() {
+        let table = PendingTable::read(table_bytes, &mut at);
+        tables.push(table.ok_or_else(|| cursor.error("a damaged table of a run"))?);
+    }
+    let fault = Some(number(cursor)?).filter(|height| *height > 0);
+    Ok(Paired { source, done, counts, tables, fault })
+}
+
+/// Reads a number of at most 32 bits.
+fn number(cursor: &mut Cursor) -> Result<u32, ParseError> {
+    let number = cursor.u64()?;
+    u32::try_from(number).map_err(|_| cursor.error("a number over 32 bits"))
+}
+
+fn size(cursor: &mut Cursor) -> Result<usize, ParseError> {
+    Ok(number(cursor)? as usize)
+}
+
+/// Appends the number of items, and each of them.
+fn put_list<T>(out: &mut Vec<u8>, items: &[T], mut put: impl FnMut(&mut Vec<u8>, &T)) {
+    put_numbers(out, &[items.len() as u64]);
+    items.iter().for_each(|item| put(out, item));
+}
+
+/// Reads what [`put_list`] appended; each item has at least so many bytes.
+fn list<'a, T>(
+    cursor: &mut Cursor<'a>,
+    bytes_min: usize,
+    mut read: impl FnMut(&mut Cursor<'a>) -> Result<T, ParseError>,
+) -> Result<Vec<T>, ParseError> {
+    let count = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
+    if count > cursor.remaining() / bytes_min {
+        return Err(cursor.error("the data ends too early"));
+    }
+    (0..count).map(|_| read(cursor)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_disk::{Caching, Disk, Parts};
+    use apus_join::{Memory, Span};
+
+    use super::*;
+
+    #[test]
+    fn progress_comes_back_and_damage_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(7, &[100; 50], Memory { bytes: 0, workers: 2 });
+        let parts = Parts::new(
+            &Disk::new(),
+            dir.path().join("spill"),
+            layout.parts(),
+            4096,
+            Caching::Direct,
+        );
+        parts.append(3, b"records").unwrap();
+        let spans = [Span { first: 0, end: 30 }, Span { first: 30, end: 50 }];
+        let mut state = State::new(&spans, layout.partitions());
+        state.spans[0].next = 12;
+        state.spans[0].read.created = 99;
+        state.paired.fault = Some(8);
+        state.paired.counts.base_amount = 5;
+        (state.checked, state.assumed) = (3, 20);
+        state.undo = vec![UndoAt { index: 1, at: FlatFilePos { file: 2, pos: 8 } }];
+        let (base, target, kind) = (Hash([1; 32]), Hash([2; 32]), "kind".to_string());
+        let (key, saved) = (Key { base, target, kind }, parts.save().unwrap());
+        let positions = Hash([3; 32]);
+        let (spill, layout, state) = (dir.path(), &layout, &state);
+        let hash_key = &HashKey::new([4; 32]);
+        let to_save =
+            ToSave { key: &key, spill, hash_key, layout, state, positions, parts: &saved };
+        let file = to_save.to_bytes();
+        let found = Saved::parse(&file).unwrap();
+        assert_eq!((&found.key, &found.layout, found.positions), (&key, layout, positions));
+        assert_eq!(&found.hash_key, hash_key);
+        assert_eq!((&found.parts, &found.state, found.spill.as_path()), (&saved, state, spill));
+        for at in 0..file.len() {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1;
+            assert!(Saved::parse(&damaged).is_none() && Saved::parse(&file[..at]).is_none());
+        }
+    }
+}

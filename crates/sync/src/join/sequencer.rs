@@ -1,0 +1,216 @@
+//! Undo data in the order of heights, whatever the order in which workers finish blocks: readers of
+//! rev files expect the records of a file to be in about that order, as Bitcoin Core writes them.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use apus_disk::StoreError;
+use apus_store::{BlockFiles, EncodedUndo, FlatFilePos};
+
+use super::state::UndoAt;
+
+/// How many blocks may be finished before one that is not. Their undo data waits in memory, 100 KB
+/// to 1 MB each.
+const AHEAD_MAX: usize = 64;
+/// The bytes of undo data that may wait: as many blocks may have 240 MB each.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
+/// How often a thread that waits looks at whether all are to end.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The threads' place in line for appending undo data.
+pub(super) struct Sequencer<'a> {
+    files: &'a BlockFiles,
+    line: Mutex<Line>,
+    moved: Condvar,
+}
+
+struct Line {
+    /// The block whose turn it is, by index among the steps.
+    next: usize,
+    waiting: BTreeMap<usize, Option<Undo>>,
+    /// Of all undo data that waits.
+    waiting_bytes: usize,
+    written: Vec<UndoAt>,
+}
+
+/// Undo data to be appended to the rev file of this number.
+pub(super) struct Undo {
+    pub file: u32,
+    pub height: u32,
+    pub record: EncodedUndo,
+}
+
+impl<'a> Sequencer<'a> {
+    /// A line in which it is the turn of the block at index `next`.
+    pub fn new(files: &'a BlockFiles, next: usize) -> Self {
+        let (waiting, waiting_bytes, written) = (BTreeMap::new(), 0, Vec::new());
+        let line = Line { next, waiting, waiting_bytes, written };
+        Self { files, line: Mutex::new(line), moved: Condvar::new() }
+    }
+
+    /// Waits until the block at `index` is near enough to the front of the line, and little enough
+    /// undo data waits, unless it is the first in line; returns false if `is_vain` is true before
+    /// that: then blocks at the front may never be finished.
+    pub fn wait_for_room(&self, index: usize, is_vain: impl Fn() -> bool) -> bool {
+        let mut line = self.lock();
+        let has_room =
+            |line: &Line| line.waiting_bytes <= AHEAD_BYTES_MAX && index <= line.next + AHEAD_MAX;
+        while index != line.next && !has_room(&line) {
+            if is_vain() {
+                return false;
+            }
+            let waited = self.moved.wait_timeout(line, WAIT);
+            line = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Takes in the undo data of the finished block at `index`, `None` if it is stored already, and
+    /// appends all whose turn it is.
+    pub fn finish(&self, index: usize, undo: Option<Undo>) -> Result<(), StoreError> {
+        let mut line = self.lock();
+        line.waiting_bytes += undo.as_ref().map_or(0, |undo| undo.record.bytes());
+        line.waiting.insert(index, undo);
+        loop {
+            let next = line.next;
+            let Some(undo) = line.waiting.remove(&next) else { break };
+            if let Some(Undo { file, height, record }) = undo {
+                line.waiting_bytes -= record.bytes();
+                let pos = self.files.append_encoded_undo(file, height, record)?;
+                let at = FlatFilePos { file, pos };
+                line.written.push(UndoAt { index: next as u32, at });
+            }
+            line.next += 1;
+        }
+        drop(line);
+        self.moved.notify_all();
+        Ok(())
+    }
+
+    /// How many blocks are finished without a gap, and the undo data that was written.
+    pub fn into_written(self) -> (usize, Vec<UndoAt>) {
+        let line = self.line.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (line.next, line.written)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use apus_disk::Disk;
+    use apus_hash::Hash;
+    use apus_store::{BlockFilesOptions, Obfuscation};
+    use apus_testdata::Random;
+
+    use super::*;
+
+    const BLOCKS: usize = 300;
+    const FIRST: usize = 20;
+
+    fn files(dir: &Path) -> BlockFiles {
+        let (key, options) = (Obfuscation::new([1; 8]), BlockFilesOptions::default());
+        BlockFiles::new(&Disk::new(), dir, [2; 4], key, vec![], options)
+    }
+
+    fn payload(index: usize) -> Vec<u8> {
+        let mut random = Random(index as u64);
+        let len = 1 + random.below(400usize);
+        random.bytes(len)
+    }
+
+    fn prev(index: usize) -> Hash {
+        Hash([index as u8; 32])
+    }
+
+    /// The undo data of every third block is stored already.
+    fn undo(files: &BlockFiles, index: usize) -> Option<Undo> {
+        let record = files.encode_undo(&payload(index), &prev(index));
+        (!index.is_multiple_of(3)).then_some(Undo { file: 0, height: index as u32, record })
+    }
+
+    /// A directory's files with a blk file of number 0, to which undo data can be appended.
+    fn with_block(dir: &Path) -> BlockFiles {
+        let files = files(dir);
+        files.append_block(&[0; 100], 0, 0).unwrap();
+        files
+    }
+
+    #[test]
+    fn undo_data_is_in_order_of_height_whoever_finishes_first() {
+        for seed in 0..4u64 {
+            let dir = tempfile::tempdir().unwrap();
+            let files = with_block(dir.path());
+            let sequencer = Sequencer::new(&files, FIRST);
+            let (next, halt) = (AtomicU32::new(FIRST as u32), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                for thread in 0..5 {
+                    let (files, sequencer, next, halt) = (&files, &sequencer, &next, &halt);
+                    scope.spawn(move || {
+                        let mut random = Random(seed * 100 + thread);
+                        loop {
+                            let index = next.fetch_add(1, Relaxed) as usize;
+                            if index >= BLOCKS {
+                                break;
+                            }
+                            if random.below(10u32) == 0 {
+                                std::thread::sleep(Duration::from_micros(random.below(900u64)));
+                            }
+                            assert!(sequencer.wait_for_room(index, || halt.load(Relaxed)));
+                            sequencer.finish(index, undo(files, index)).unwrap();
+                        }
+                    });
+                }
+            });
+            let (finished, written) = sequencer.into_written();
+            assert_eq!(finished, BLOCKS);
+            let due = (FIRST..BLOCKS).filter(|index| !index.is_multiple_of(3));
+            assert!(written.iter().map(|undo| undo.index as usize).eq(due));
+            assert!(written.is_sorted_by_key(|undo| undo.at), "in the file as well");
+            for UndoAt { index, at } in written {
+                let index = index as usize;
+                assert_eq!(files.read_undo(at, &prev(index)).unwrap(), payload(index));
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_gap_nothing_is_written_and_nobody_is_too_far_ahead() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = with_block(dir.path());
+        let sequencer = Sequencer::new(&files, 0);
+        for index in (0..AHEAD_MAX).filter(|index| *index != 10) {
+            assert!(sequencer.wait_for_room(index, || true), "{index}");
+            sequencer.finish(index, undo(&files, index)).unwrap();
+        }
+        assert!(sequencer.wait_for_room(10 + AHEAD_MAX, || true));
+        assert!(!sequencer.wait_for_room(11 + AHEAD_MAX, || true), "the threads are to end");
+        let (finished, written) = sequencer.into_written();
+        assert_eq!(finished, 10);
+        assert_eq!(written.iter().map(|undo| undo.index).max(), Some(8));
+    }
+
+    #[test]
+    fn undo_data_that_waits_has_a_bounded_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = with_block(dir.path());
+        let sequencer = Sequencer::new(&files, 0);
+        let record = files.encode_undo(&vec![0; AHEAD_BYTES_MAX + 1], &prev(2));
+        assert!(sequencer.wait_for_room(2, || true));
+        sequencer.finish(2, Some(Undo { file: 0, height: 2, record })).unwrap();
+        assert!(!sequencer.wait_for_room(1, || true) && !sequencer.wait_for_room(3, || true));
+        for index in [0, 1] {
+            assert!(sequencer.wait_for_room(index, || true), "the first in line");
+            sequencer.finish(index, undo(&files, index)).unwrap();
+        }
+        assert!(sequencer.wait_for_room(4, || true), "it is written");
+    }
+}

@@ -1,0 +1,210 @@
+//! How far a join is.
+
+use std::collections::HashSet;
+
+use apus_join::Span;
+use apus_leveldb::PendingTable;
+use apus_node::outcome::Counts;
+use apus_store::FlatFilePos;
+
+/// What the passes have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct State {
+    pub spans: Vec<SpanState>,
+    /// Numbers of sources of records that were given up.
+    pub dropped: HashSet<u32>,
+    /// How many sources of records there were so far.
+    pub sources: u32,
+    pub paired: Paired,
+    /// How many blocks have passed all checks, from the first on.
+    pub checked: usize,
+    /// How many blocks, from the first on, may have been read as assumed valid: their scripts
+    /// cannot be checked any more without reading them once again.
+    pub assumed: usize,
+    /// Where undo data was written, for blocks that had none.
+    pub undo: Vec<UndoAt>,
+}
+
+/// Undo data that the block index does not know yet: index of the block among the steps, and where
+/// it is. The block itself may move to another file later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UndoAt {
+    pub index: u32,
+    pub at: FlatFilePos,
+}
+
+/// A span of blocks, how far it is read, and what that gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SpanState {
+    /// The number of the source that its records have.
+    pub source: u32,
+    pub first: usize,
+    /// The next block to be read.
+    pub next: usize,
+    pub end: usize,
+    pub read: ReadCounts,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadCounts {
+    pub counts: Counts,
+    /// Outputs that can be spent.
+    pub created: u64,
+    /// Spends of outputs of the same block, and of the window.
+    pub inside: u64,
+    pub early: u64,
+    /// Spends that went to partitions.
+    pub late: u64,
+}
+
+impl ReadCounts {
+    fn add(&mut self, other: &Self) {
+        self.counts = self.counts.plus(other.counts);
+        self.created += other.created;
+        self.inside += other.inside;
+        self.early += other.early;
+        self.late += other.late;
+    }
+}
+
+/// What came of the partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Paired {
+    /// The number of the source that spent coins have.
+    pub source: u32,
+    /// Whether each partition is done.
+    pub done: Vec<bool>,
+    pub counts: PairCounts,
+    /// The tables written so far that are durable.
+    pub tables: Vec<PendingTable>,
+    /// The height of the lowest block that a partition refuses.
+    pub fault: Option<u32>,
+}
+
+/// Outputs by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PairCounts {
+    /// Spent by a later block.
+    pub taken: u64,
+    /// Unspent, and the sum of their amounts in satoshi.
+    pub left: u64,
+    pub left_amount: u64,
+    /// Replaced by a later coin with the same outpoint.
+    pub overwritten: u64,
+    /// Coins of the UTXO set that the join began with: spent, and the sum of their amounts.
+    pub base_taken: u64,
+    pub base_amount: u64,
+    /// Coins of that set that were replaced.
+    pub base_overwritten: u64,
+}
+
+impl PairCounts {
+    /// Adds what another thread has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.taken += other.taken;
+        self.left += other.left;
+        self.left_amount += other.left_amount;
+        self.overwritten += other.overwritten;
+        self.base_taken += other.base_taken;
+        self.base_amount += other.base_amount;
+        self.base_overwritten += other.base_overwritten;
+    }
+}
+
+impl State {
+    /// Nothing is done of these spans, whose records meet in so many partitions.
+    pub fn new(spans: &[Span], partitions: usize) -> Self {
+        let mut state = Self::default();
+        for span in spans {
+            state.add_span(span.first, span.end);
+        }
+        state.begin_pairing(partitions);
+        state
+    }
+
+    /// The number of a new source of records.
+    fn new_source(&mut self) -> u32 {
+        self.sources += 1;
+        self.sources
+    }
+
+    fn add_span(&mut self, first: usize, end: usize) {
+        let (source, read) = (self.new_source(), ReadCounts::default());
+        self.spans.push(SpanState { source, first, next: first, end, read });
+    }
+
+    /// Begins the second pass from nothing.
+    pub fn begin_pairing(&mut self, partitions: usize) {
+        self.dropped.insert(self.paired.source);
+        let source = self.new_source();
+        self.paired = Paired { source, done: vec![false; partitions], ..Paired::default() };
+    }
+
+    /// What all spans together have read.
+    pub fn read(&self) -> ReadCounts {
+        let mut all = ReadCounts::default();
+        self.spans.iter().for_each(|span| all.add(&span.read));
+        all
+    }
+
+    /// How many blocks are read.
+    pub fn blocks_read(&self) -> usize {
+        self.spans.iter().map(|span| span.next - span.first).sum()
+    }
+
+    /// Ends the work before the block at `end`. A span that was read beyond that is to be read
+    /// again, since its window has met spends of blocks that no longer count.
+    pub fn end_at(&mut self, end: usize) {
+        let partitions = self.paired.done.len();
+        let spans = std::mem::take(&mut self.spans);
+        for mut span in spans {
+            if span.next <= end {
+                span.end = span.end.min(end);
+                match span.first < end {
+                    true => self.spans.push(span),
+                    false => drop(self.dropped.insert(span.source)),
+                }
+                continue;
+            }
+            self.dropped.insert(span.source);
+            if span.first < end {
+                self.add_span(span.first, end);
+            }
+        }
+        self.begin_pairing(partitions);
+        self.checked = self.checked.min(end);
+        self.assumed = self.assumed.min(end);
+        self.undo.retain(|undo| (undo.index as usize) < end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_that_were_read_too_far_are_read_again() {
+        let span = |first, end| Span { first, end };
+        let mut state = State::new(&[span(0, 10), span(10, 20), span(20, 30)], 4);
+        state.spans[0].next = 10;
+        state.spans[1].next = 17;
+        state.spans[2].next = 21;
+        let sources: Vec<u32> = state.spans.iter().map(|span| span.source).collect();
+        state.paired.fault = Some(3);
+        let at = FlatFilePos { file: 0, pos: 8 };
+        state.undo = [3, 14, 15, 16].map(|index| UndoAt { index, at }).to_vec();
+        state.end_at(15);
+        assert_eq!(state.undo.iter().map(|undo| undo.index).max(), Some(14));
+        assert_eq!(state.spans.len(), 2);
+        assert_eq!((state.spans[0].source, state.spans[0].next), (sources[0], 10));
+        assert_eq!((state.spans[1].first, state.spans[1].next, state.spans[1].end), (10, 10, 15));
+        assert!(state.spans[1].source > sources[2]);
+        assert!(state.dropped.contains(&sources[1]) && state.dropped.contains(&sources[2]));
+        assert!(!state.dropped.contains(&sources[0]) && state.paired.fault.is_none());
+        // A span that ends exactly there stays as it is.
+        state.spans[1].next = 12;
+        state.end_at(12);
+        assert_eq!((state.spans[1].next, state.spans[1].end), (12, 12));
+    }
+}

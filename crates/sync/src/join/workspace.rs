@@ -1,0 +1,348 @@
+//! What a join works with, from its beginning to its end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use apus_chain::{BlockId, Tree};
+use apus_disk::{Caching, Disk, Parts, StoreError};
+use apus_hash::{Hash, HashKey, Sha256d};
+use apus_join::{Layout, Memory, cut};
+use apus_node::commit::Ledger;
+use apus_node::opened::Node;
+use apus_node::options::Options;
+use apus_node::progress::Observer;
+use apus_node::words::size;
+use apus_node::{space, threads};
+use apus_store::IndexRecord;
+
+use super::directory::{self, progress_path, spill_file};
+use super::plan::Plan;
+use super::saved::{Key, Saved, ToSave};
+use super::state::{State, UndoAt};
+use crate::sealed::{begun_again, unreadable};
+
+/// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
+/// reach the disk.
+const CACHING: Caching = Caching::PageCache;
+
+/// The parts of a join.
+pub(super) struct Workspace {
+    disk: Disk,
+    /// The file that progress is saved in.
+    progress: PathBuf,
+    /// The directory of the records.
+    spill: PathBuf,
+    key: Key,
+    pub parts: Parts,
+    pub layout: Layout,
+    pub memory: Memory,
+    /// By which blocks are known when they are read again. Fresh for each join, so that nobody who
+    /// makes a block, or a disk, knows it.
+    pub hash_key: HashKey,
+    pub state: State,
+    /// Time from one save to the next.
+    pub save_every: Duration,
+}
+
+impl Workspace {
+    /// Takes up what an interrupted join has saved, if that was the same work and the blocks that
+    /// it counts are stored where they were; else begins from nothing. Where saved work is damaged
+    /// or gone, `observer` is told.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn begin(
+        node: &mut Node,
+        plan: &Plan,
+        observer: &dyn Observer,
+    ) -> Result<Self, StoreError> {
+        let target = plan.chain.tip().unwrap_or(node.tip());
+        let key = key(node, target);
+        let saved = directory::load(node.dir.disk(), &node.options)?;
+        let progress = progress_path(&node.options);
+        if saved.is_none() && progress.is_file() {
+            observer.note(&unreadable(&progress, "the join"));
+        }
+        let fits = |saved: &Saved| {
+            saved.key == key
+                && may_carry_on_at(&saved.spill, &node.options)
+                && fits(saved, plan, node)
+        };
+        if let Some(saved) = saved.filter(fits) {
+            directory::expect(&saved.spill, &node.options)?;
+            match Self::resume(node, key.clone(), saved) {
+                Ok(mut work) => {
+                    work.state.assumed = plan.assumed_blocks(&node.tree);
+                    return Ok(work);
+                }
+                Err(error) if is_refused(&error) => return Err(error),
+                Err(error) => observer.note(&begun_again(&error, "the join")),
+            }
+        }
+        Self::forget(node)?;
+        let memory = memory(node);
+        let sizes: Vec<u64> = plan.steps.iter().map(|step| step.weight).collect();
+        let layout = Layout::new(plan.first_height, &sizes, memory);
+        let spill = node.options.spill_path();
+        // Where nothing can be written, the join ends before it begins.
+        node.dir.disk().create_dir_all(&spill)?;
+        directory::note(node.dir.disk(), &node.options)?;
+        let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
+        let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
+        let mut state = State::new(&cut(&sizes, memory.workers), layout.partitions());
+        state.assumed = plan.assumed_blocks(&node.tree);
+        let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
+        let hash_key = HashKey::random();
+        Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
+    }
+
+    fn resume(node: &Node, key: Key, saved: Saved) -> Result<Self, StoreError> {
+        let memory = memory(node);
+        let Saved { layout, state, hash_key, .. } = saved;
+        let (spill, progress) = (saved.spill, progress_path(&node.options));
+        let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
+        let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
+        let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
+        tracing::debug!(target: "blockstorage",
+            read = state.blocks_read(),
+            checked = state.checked,
+            "carrying on with an interrupted join"
+        );
+        Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
+    }
+
+    /// Saves the progress: records and spent coins, and then the file that names their places. What
+    /// else it names is durable already: block files, undo data, and the tables in the state. After
+    /// a crash in between, the progress saved before counts, whose places are still good. No worker
+    /// may run.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn save(&mut self, plan: &Plan, tree: &Tree, ledger: &Ledger) -> Result<(), StoreError> {
+        // A plan may have ended below a block since it was made.
+        self.key.target = tree.node(plan.steps[plan.steps.len() - 1].id).hash;
+        let room = self.parts.take_forgotten();
+        let parts = self.parts.save()?;
+        let to_save = ToSave {
+            key: &self.key,
+            spill: &self.spill,
+            hash_key: &self.hash_key,
+            layout: &self.layout,
+            state: &self.state,
+            positions: positions(&self.state, plan, &ledger.records),
+            parts: &parts,
+        };
+        self.disk.create_dir_all(self.progress.parent().unwrap_or(Path::new(".")))?;
+        self.disk.write_private(&self.progress, &to_save.to_bytes())?;
+        self.parts.release(room)
+    }
+
+    /// Bytes written to the spill file.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.parts.bytes_written()
+    }
+
+    /// Removes everything, after the commit.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn remove(self, options: &Options) -> Result<(), StoreError> {
+        // The progress goes first: it must not name a file that is gone.
+        let Self { disk, progress, spill, parts, .. } = self;
+        directory::remove_progress(&disk, &progress)?;
+        parts.destroy()?;
+        directory::remove(&disk, &[options.join_path(), spill])
+    }
+
+    /// Whether the error is that temporary files are not what this or an earlier run has written.
+    pub fn is_damaged(&self, error: &StoreError) -> bool {
+        error.source.is_none() && error.path.starts_with(&self.spill)
+    }
+
+    /// Ends the work for an error of the disk. If a later run has nothing to carry on from, all
+    /// room is given back; a full disk is told with what it takes to go on.
+    pub fn fail(self, options: &Options, plan: &Plan, mut error: StoreError) -> StoreError {
+        let is_saved = self.progress.is_file();
+        if error.is_full() {
+            let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
+            error.what += &match error.path.starts_with(&self.spill) {
+                _ if !plan.keeps => format!(
+                    " (the disk is full: the temporary files of this join have {}, and may come to \
+                     {}; free some space, or name a directory on another disk with TMPDIR; they \
+                     are removed)",
+                    size(self.spilled_bytes()),
+                    size(space::spill_bytes(blocks)),
+                ),
+                true => format!(
+                    " (the disk is full: the temporary files of this join have {}, and may come to \
+                     {}; free some space, name another disk with --spilldir, or sync with \
+                     --method=order, which makes none; {})",
+                    size(self.spilled_bytes()),
+                    size(space::spill_bytes(blocks)),
+                    kept(is_saved)
+                ),
+                false => format!(" (the disk is full: free some space; {})", kept(is_saved)),
+            };
+        }
+        if !is_saved && let Err(left) = self.remove(options) {
+            tracing::debug!(target: "blockstorage", "temporary files of the join remain: {left}");
+        }
+        error
+    }
+
+    /// Gives up what an interrupted join has left, and cuts rev files back to what the block index
+    /// names.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn forget(node: &mut Node) -> Result<(), StoreError> {
+        let disk = node.dir.disk().clone();
+        let left = directory::left(&disk, &node.options)?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        tracing::debug!(target: "blockstorage", "giving up an interrupted join");
+        let saved = directory::load(&disk, &node.options)?;
+        let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
+        // The progress goes first: after a crash it must name nothing that is gone. The directories
+        // go last, since they say that there is something to give up.
+        directory::remove_progress(&disk, &progress_path(&node.options))?;
+        node.chainstate.remove_pending(&tables)?;
+        let named = node.ledger.records.iter().filter_map(IndexRecord::undo_pos);
+        node.files.cut_undo(named)?;
+        let (shared, ledger) = node.split();
+        ledger.write_index(shared.files, shared.tree)?;
+        directory::remove(&disk, &left)
+    }
+}
+
+/// The target of an interrupted join that a run on `node` carries on, if that is an ancestor of
+/// `target` or that block, and how far the join is, as a share of its work.
+///
+/// # Errors
+/// The disk fails.
+pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>, StoreError> {
+    let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
+    let Some(found) = node.tree.find(&saved.key.target) else { return Ok(None) };
+    let height = node.tree.node(found).height;
+    let fits = node.tree.ancestor(target, height) == Some(found)
+        && saved.key == key(node, found)
+        && may_carry_on_at(&saved.spill, &node.options);
+    let all = saved.state.spans.last().map_or(0, |span| span.end).max(1);
+    // The first pass takes about as long as the other two.
+    let done = (saved.state.blocks_read() + saved.state.checked) as f64 / (2 * all) as f64;
+    Ok(fits.then_some(SavedTarget { target: found, done: done.min(1.0) }))
+}
+
+/// The height of the last block of an interrupted join that could be carried on but for blocks
+/// that are neither stored nor in a source; `None` too if the user wants none of these blocks.
+///
+/// # Errors
+/// The disk fails.
+pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
+    let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
+    let (tree, tip) = (&node.tree, node.tree.node(node.tip()).height);
+    let end = tip + saved.state.spans.last().map_or(0, |span| span.end) as u32;
+    let wanted = end.min(node.options.stop_at_height.unwrap_or(u32::MAX));
+    let available = tree.best_candidate().map_or(tip, |best| tree.node(best).height);
+    // A block that a better branch has replaced is not wanted any more.
+    let is_best = tree.find(&saved.key.target).is_none_or(|target| {
+        tree.ancestor(tree.best_header(), tree.node(target).height) == Some(target)
+    });
+    // Blocks come from elsewhere only to a UTXO set that is worked on in place.
+    let is_lacking = is_best
+        && available < wanted
+        && !node.ledger.pruning.is_pruned
+        && node.ledger.pruning.target().is_none()
+        && is_in_place(node)
+        && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
+        && may_carry_on_at(&saved.spill, &node.options);
+    Ok(is_lacking.then_some(end))
+}
+
+/// What an interrupted join was about.
+#[derive(Clone, Copy, Debug)]
+pub struct SavedTarget {
+    /// The last block of the join.
+    pub target: BlockId,
+    /// Share of the work that is done, from 0 to 1.
+    pub done: f64,
+}
+
+/// Whether a join whose records are in the directory `spill` may carry on there: always, unless the
+/// user names another place.
+fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
+    options.spill_dir.is_none() || spill == options.spill_path()
+}
+
+/// What a join from the tip of `node` to `target` has in common with one that it can carry on.
+fn key(node: &Node, target: BlockId) -> Key {
+    let base = node.tree.node(node.tip()).hash;
+    let target = node.tree.node(target).hash;
+    let set = if is_in_place(node) { "in place" } else { "new" };
+    let engine = node.options.script_engine.name();
+    let kind = format!("{:?}, {set}, {engine}", node.options.assumevalid);
+    Key { base, target, kind }
+}
+
+/// Whether the UTXO set is worked on where it is, instead of a new one next to it.
+fn is_in_place(node: &Node) -> bool {
+    node.chainstate.dir() == node.dir.chainstate_path()
+}
+
+/// Whether saved progress is of the blocks of the plan, where they are stored now.
+fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
+    let mut next = 0;
+    let spans = &saved.state.spans;
+    let in_order = spans.iter().all(|span| std::mem::replace(&mut next, span.end) == span.first);
+    in_order
+        && next == plan.steps.len()
+        && saved.layout.covers(plan.first_height..plan.end_height())
+        && saved.state.checked <= next
+        && saved.state.assumed <= plan.assumed_blocks(&node.tree)
+        && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
+        && has_undo(&saved.state.undo, node)
+        && saved.positions == positions(&saved.state, plan, &node.ledger.records)
+}
+
+/// Whether the rev files still reach beyond all of this undo data: whoever gave up the join has cut
+/// them.
+fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
+    let infos = node.files.infos();
+    let is_there = |UndoAt { at, .. }: &UndoAt| {
+        infos.get(at.file as usize).is_some_and(|info| at.pos < info.undo_size)
+    };
+    undo.iter().all(is_there)
+}
+
+/// Double SHA-256 of the positions of all blocks that are read.
+fn positions(state: &State, plan: &Plan, records: &[IndexRecord]) -> Hash {
+    let mut hasher = Sha256d::default();
+    for index in state.spans.iter().flat_map(|span| span.first..span.next) {
+        let record = &records[plan.steps[index].id.index()];
+        let pos = record.block_pos().map_or([u32::MAX; 2], |pos| [pos.file, pos.pos]);
+        pos.iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+    }
+    hasher.finish()
+}
+
+/// The memory that a join may take, and its threads.
+fn memory(node: &Node) -> Memory {
+    let workers = threads::workers(node.options.threads);
+    Memory { bytes: node.ledger.cache_bytes_max, workers }
+}
+
+/// Whether the system has refused to read what may be whole, rather than the file being gone or
+/// other than it was.
+fn is_refused(error: &StoreError) -> bool {
+    error.source.as_ref().is_some_and(|source| source.kind() != io::ErrorKind::NotFound)
+}
+
+/// Words for what becomes of the work done before a disk was full.
+fn kept(is_saved: bool) -> &'static str {
+    match is_saved {
+        true => "what was saved is kept, and the same command carries on",
+        false => "nothing was saved yet, and the temporary files are removed",
+    }
+}

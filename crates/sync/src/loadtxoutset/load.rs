@@ -1,0 +1,240 @@
+//! A listed snapshot as the UTXO set that bitcoind works with, unproved: what Core's
+//! `loadtxoutset` leaves in a directory.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_chain::BlockId;
+use apus_coins::{
+    Chainstate, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError, SnapshotStats,
+    snapshot_stats,
+};
+use apus_disk::{Disk, Share, StoreError, Watch};
+use apus_hash::Hash;
+use apus_leveldb as leveldb;
+use apus_node::error::SyncError;
+use apus_node::gathered::{Gathered, stats_by_sorting};
+use apus_node::opened::{Node, share_of};
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
+use apus_node::tables::{Tables, Writing};
+use apus_store::BlockStatus;
+use apus_wire::{AssumeutxoData, Network};
+
+use crate::claim::of_read;
+
+/// Loads a listed snapshot into an opened directory, in which [`check_base`] allows it, and returns
+/// the number of its coins. `None` if it was stopped. If it ends early, nothing is left.
+///
+/// # Errors
+/// The snapshot is damaged, or its coins have another hash than the listed one; or the disk fails.
+pub fn load(
+    node: &mut Node,
+    file: &SnapshotFile,
+    listed: &AssumeutxoData,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<u64>, SyncError> {
+    let (disk, network_dir) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
+    let directory = network_dir.join(DIRECTORY);
+    // bitcoind or a crash may have left coins here, which it would not remove.
+    Chainstate::destroy(&disk, &directory)?;
+    let task = Task { node, file, listed, observer, stop };
+    let written = task.write(&disk, &directory).map_err(|error| of_read(file.path(), error));
+    let loaded = written.and_then(|coins| {
+        coins.iter().try_for_each(|_| note_base(node, &listed.base, observer))?;
+        Ok(coins)
+    });
+    let Ok(Some(_)) = loaded else {
+        Chainstate::destroy(&disk, &directory)?;
+        disk.remove_empty_dir(&directory)?;
+        return loaded;
+    };
+    mark_whole(&disk, &network_dir, &listed.base)?;
+    node.ledger.snapshot = SnapshotChainstate::find(&disk, &network_dir)?;
+    loaded
+}
+
+/// What Core's chain parameters list for the base block of a snapshot; if they list nothing, what
+/// they list.
+pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, String> {
+    let base = file.head().base;
+    network.assumeutxo_at(&base).copied().ok_or_else(|| {
+        let heights: Vec<_> = network.assumeutxo().iter().map(|at| at.height.to_string()).collect();
+        format!(
+            "bitcoind loads only snapshots that its chain parameters list, which are those at the \
+             heights {}, and not one of block {base}",
+            heights.join(", ")
+        )
+    })
+}
+
+/// Whether bitcoind takes a snapshot of this base block here; if not, why.
+///
+/// # Errors
+/// The UTXO set in use cannot be read.
+pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), String>, StoreError> {
+    let (tree, AssumeutxoData { height, base: hash, .. }) = (&node.tree, listed);
+    let refuse = |why: String| Ok(Err(why));
+    if let Some(snapshot) = &node.ledger.snapshot {
+        return refuse(format!(
+            "there is a UTXO set from a snapshot of block {} already, and bitcoind knows but one",
+            snapshot.base
+        ));
+    }
+    let Some(base) = tree.find(hash) else {
+        return refuse(format!(
+            "the header of the snapshot's base block {hash}, at height {height}, is not known: \
+             give the blocks of a node that has them with --from, or peers with --connect"
+        ));
+    };
+    if tree.node(base).failed {
+        return refuse(format!("the snapshot's base block {hash} is known to be invalid"));
+    }
+    if tree.ancestor(tree.best_header(), *height) != Some(base) {
+        return refuse(format!(
+            "the best chain of headers does not have the snapshot's base block {hash}"
+        ));
+    }
+    let tip = node.tip_in_use()?;
+    let top = tree.node(tip).height;
+    if tree.ancestor(base, top) != Some(tip) || top == *height {
+        return refuse(format!(
+            "the UTXO set here is that of block {} at height {top}, and the snapshot is for height \
+             {height} of a chain that goes on from lower: it is of no use",
+            tree.node(tip).hash
+        ));
+    }
+    if node.record(base).tx_count > 0 {
+        return refuse(format!(
+            "the snapshot's base block {hash} is stored here: `apus sync` connects the blocks up \
+             to it, and needs no snapshot"
+        ));
+    }
+    Ok(Ok(()))
+}
+
+/// Makes the headers up to the base block, and a best block of `chainstate`, durable as bitcoind
+/// needs them: it demands of every block of a chain that it was stored with its witnesses.
+fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<(), StoreError> {
+    let base = node.tree.find(base);
+    let branch: Vec<BlockId> =
+        base.into_iter().flat_map(|base| node.tree.ancestors(base)).collect();
+    let segwit_height = node.tree.network().segwit_height;
+    for id in branch.into_iter().filter(|id| node.tree.node(*id).height >= segwit_height) {
+        if !node.record(id).status.has(BlockStatus::BLOCK_OPT_WITNESS) {
+            node.ledger.change(id).status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
+        }
+    }
+    let (shared, ledger) = node.split();
+    match ledger.builds_anew {
+        // The set in use has a best block.
+        true => ledger.write_index(shared.files, shared.tree),
+        false => ledger.commit(&shared, observer),
+    }
+}
+
+/// The writing of the tables.
+struct Task<'a> {
+    node: &'a Node,
+    file: &'a SnapshotFile,
+    listed: &'a AssumeutxoData,
+    observer: &'a dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+impl Task<'_> {
+    /// Writes the coins into new tables, which are durable in the end, and compares their hash with
+    /// the listed one; `None` if it was stopped.
+    fn write(&self, disk: &Disk, directory: &Path) -> Result<Option<u64>, SnapshotReadError> {
+        let options = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
+        let chainstate = Chainstate::open(disk.clone(), directory, options)?;
+        let bulk = chainstate.bulk()?;
+        let writers = self.node.options.threads;
+        let report = share_of(self.observer, Phase::WritingCoins, self.node);
+        let writing = Writing { writers, report: &report, stop: self.stop };
+        let Some((pieces, is_sorted)) = self.cut()? else { return Ok(None) };
+        let gathered;
+        let tables = if is_sorted {
+            Tables::of_snapshot(&pieces, bulk)
+        } else {
+            let Some(sorted) = self.hash_and_sort()? else { return Ok(None) };
+            gathered = sorted;
+            Tables::of_gathered(&gathered.coins, bulk, writers)
+        };
+        // Coins that are in order are hashed while others are written: the file is read once.
+        let hashed = |failed: &AtomicBool| match is_sorted {
+            true => self.hash(&pieces, failed),
+            false => Ok(Some(())),
+        };
+        if tables.write_beside(writing, hashed)?.is_none() {
+            return Ok(None);
+        }
+        tables.into_bulk().commit(&self.listed.base)?;
+        Ok(Some(self.file.head().coins))
+    }
+
+    /// All pieces of the file, and whether they are in the order of the tables; `None` if it was
+    /// stopped.
+    fn cut(&self) -> Result<Option<(Vec<SnapshotPiece<'_>>, bool)>, SnapshotError> {
+        let (mut pieces, mut all) = (self.file.pieces(), Vec::new());
+        while let Some(piece) = pieces.next_piece()? {
+            self.report_reading(pieces.share());
+            if self.stop.load(Relaxed) {
+                return Ok(None);
+            }
+            all.push(piece);
+        }
+        Ok(Some((all, pieces.is_sorted())))
+    }
+
+    /// Compares the hash of coins that are in order with the listed one; `None` if it was stopped,
+    /// or `failed` was raised.
+    fn hash(
+        &self,
+        pieces: &[SnapshotPiece],
+        failed: &AtomicBool,
+    ) -> Result<Option<()>, SnapshotReadError> {
+        let ends = || self.stop.load(Relaxed) || failed.load(Relaxed);
+        let report = |share| self.report_reading(share);
+        let (share, mut left) = (Share::new(pieces.len() as u64, &report), pieces.iter());
+        let next_piece = || {
+            share.add(1);
+            Ok(left.next().filter(|_| !ends()).copied())
+        };
+        let stats = self.node.pool.install(|| snapshot_stats(next_piece))?;
+        if ends() {
+            return Ok(None);
+        }
+        self.check(&stats).map(Some)
+    }
+
+    /// Compares the hash of coins that are in another order with the listed one, and sorts them, as
+    /// far as they have no room in memory in a temporary file; `None` if it was stopped.
+    fn hash_and_sort(&self) -> Result<Option<Gathered>, SnapshotReadError> {
+        let report = |share| self.report_reading(share);
+        let watch = Watch { report: &report, stop: self.stop };
+        let stats = self.node.pool.install(|| stats_by_sorting(self.file, watch))?;
+        let Some(stats) = stats else { return Ok(None) };
+        self.check(&stats)?;
+        Gathered::of_file(self.file, self.node.options.dbcache_bytes, watch)
+    }
+
+    fn check(&self, stats: &SnapshotStats) -> Result<(), SnapshotReadError> {
+        let AssumeutxoData { hash_serialized: expected, base, .. } = self.listed;
+        let found = &stats.hash_serialized;
+        if found == expected {
+            return Ok(());
+        }
+        let what = format!(
+            "its coins have the hash {found}, and Bitcoin Core's chain parameters list {expected} \
+             for block {base}: this is not the UTXO set of that block, and was not loaded"
+        );
+        Err(SnapshotError::new(what).into())
+    }
+
+    fn report_reading(&self, fraction: f64) {
+        self.observer.observe(&Progress { fraction, ..Progress::of(Phase::ReadingSnapshot) });
+    }
+}

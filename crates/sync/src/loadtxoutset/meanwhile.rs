@@ -1,0 +1,78 @@
+//! A UTXO set for bitcoind while a sync proves a snapshot: where that takes long, since blocks up
+//! to the base block are missing, the snapshot is loaded first, and whoever stops the sync has a
+//! node.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::BlockId;
+use apus_node::error::SyncError;
+use apus_node::opened::{Node, step};
+use apus_node::progress::Observer;
+use apus_node::sources::Place;
+use apus_node::space;
+use apus_wire::AssumeutxoData;
+
+use super::load::{check_base, listed, load};
+use crate::claim::Claim;
+use crate::swift;
+
+/// Loads the snapshot that the blocks are about to prove, if some of them are missing here, as
+/// `apus snapshot load` does. Where bitcoind would not take it, the user is told why, and the sync
+/// goes on without.
+///
+/// # Errors
+/// The snapshot is damaged, or its coins have another hash than the listed one; or the disk fails.
+pub fn load_while_missing(
+    node: &mut Node,
+    claim: Option<&Claim>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let Some(claim @ Claim::Snapshot(file)) = claim else { return Ok(()) };
+    let base = node.tree.find(&file.head().base);
+    let may_wait = base.is_some_and(|base| lacks_blocks(node, base));
+    let goes_on = may_wait && !swift::build::is_past(node, claim);
+    if !goes_on || is_loaded(node, claim) || swift::plan::targets(node, claim).is_err() {
+        return Ok(());
+    }
+    let found = match listed(&node.options.network, file) {
+        Err(why) => Err(why),
+        Ok(listed) => check_base(node, &listed)?.map(|()| listed),
+    };
+    let room = space::check_for_snapshot(node, file.bytes(), true);
+    let found: Result<AssumeutxoData, String> =
+        found.and_then(|listed| room.map(|()| listed).map_err(|error| error.to_string()));
+    match found {
+        Err(why) => observer.note(&format!(
+            "Until the snapshot is proved, bitcoind finds no UTXO set of its height here: {why}"
+        )),
+        Ok(listed) => {
+            observer.note(&format!(
+                "Blocks up to the snapshot's block {}, at height {}, are missing here: it is \
+                 loaded for bitcoind first, as loadtxoutset does, and then proved",
+                listed.base, listed.height
+            ));
+            if load(node, file, &listed, observer, stop)?.is_some() {
+                observer.note(&format!(
+                    "The snapshot is loaded: whenever this sync is stopped, bitcoind starts at \
+                     height {} or above",
+                    listed.height
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether bitcoind works here with the snapshot that the blocks are to prove.
+pub fn is_loaded(node: &Node, claim: &Claim) -> bool {
+    let Claim::Snapshot(file) = claim else { return false };
+    node.ledger.snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
+}
+
+/// Whether a block up to `base` is neither stored nor in a source, so that peers have to send it,
+/// or nobody can.
+fn lacks_blocks(node: &Node, base: BlockId) -> bool {
+    let above_genesis = node.tree.ancestors(base).take_while(|id| *id != node.tree.genesis());
+    above_genesis.into_iter().any(|id| step(node, id).is_none_or(|step| step.place == Place::Peers))
+}

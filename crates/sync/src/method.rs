@@ -1,0 +1,322 @@
+//! The way in which the blocks above the tip are synced, and why.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use apus_chain::BlockId;
+use apus_node::error::SyncError;
+use apus_node::opened::Node;
+use apus_node::options::{AssumeValid, Method, Options, ScriptEngine};
+use apus_node::space;
+use apus_node::waiting::Waiting;
+use apus_node::words::{about, size};
+use secp_lanes::Kernel;
+
+use super::above_tip::above_tip;
+use super::claim::Claim;
+use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
+use super::summary::ChosenMethod;
+use super::swift;
+
+/// The rule for a join that nobody asked for, and the time that each way takes.
+///
+/// A join reads every block and writes about half as many bytes as it reads, whatever the blocks
+/// spend; a sync in order looks up each coin in tables, which costs the more the larger they are.
+/// The figures of time are seconds of one core for each GB (10^9 bytes) of blocks.
+struct Figures {
+    /// With fewer bytes of blocks than this, a sync in order is done before a join's three passes
+    /// have each begun and ended.
+    join_bytes_min: u64,
+    /// Blocks with less than this share (one in ...) of the bytes of the tables are few enough for
+    /// look-ups, while a join may have to read all tables.
+    join_tables_share: u64,
+    /// A sync in order, without scripts.
+    in_order: f64,
+    /// A join, without scripts.
+    join: f64,
+    /// A SwiftSync, without scripts.
+    swiftsync: f64,
+    /// Scripts, in Bitcoin Core's engine.
+    scripts_core: f64,
+    /// Scripts, with signatures verified in lanes of AVX-512 IFMA.
+    scripts_avx512: f64,
+    /// Scripts, with signatures verified in lanes of AVX2.
+    scripts_avx2: f64,
+}
+
+const FIGURES: Figures = Figures {
+    join_bytes_min: 64_000_000,
+    join_tables_share: 4,
+    in_order: 30.0,
+    join: 10.0,
+    swiftsync: 4.0,
+    scripts_core: 160.0,
+    scripts_avx512: 30.0,
+    scripts_avx2: 70.0,
+};
+
+/// The way in which the blocks above the tip are synced.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The way.
+    pub way: Way,
+    /// The reason for the way, as a clause: `no hints, and ...`.
+    pub why: String,
+    /// The time that it will take; `None` if no block waits.
+    pub estimate: Option<Duration>,
+    /// The blocks that go this way; `None` if no block waits.
+    blocks: Option<Waiting>,
+    /// Whether the user could have it otherwise, and has not chosen.
+    is_automatic: bool,
+}
+
+/// A way to sync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// In order of height, each spend looked up in the UTXO set.
+    InOrder,
+    /// A join of the blocks from the active chain to `target`, and the others in order after that.
+    Join {
+        /// A block that the best candidate for the tip descends from, or is.
+        target: BlockId,
+    },
+    /// SwiftSync to the height of the hints, and the others in order after that.
+    SwiftSync,
+}
+
+impl Way {
+    /// The method that the way is part of.
+    fn method(self) -> Method {
+        match self {
+            Self::InOrder => Method::InOrder,
+            Self::Join { .. } => Method::Join,
+            Self::SwiftSync => Method::SwiftSync,
+        }
+    }
+}
+
+/// Chooses the way for the blocks of `node` above its tip, once all headers are known: SwiftSync if
+/// there are `hints` for them; else a join where an interrupted one can be carried on, or where it
+/// is faster than a sync in order and the disks have room for it. [`Method`] in the options forces
+/// one way.
+///
+/// # Errors
+/// The options contradict each other; a join was asked for, and a disk has no room for it; or
+/// blocks are missing of one that was interrupted, and no way is forced.
+pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
+    let options = &node.options;
+    options.check_method().map_err(SyncError::WrongOptions)?;
+    options.check_witness().map_err(SyncError::WrongOptions)?;
+    if options.method == Method::Join
+        && let Some(why) = pruned(node)
+    {
+        return Err(SyncError::WrongOptions(format!("{why}: remove --method=join")));
+    }
+    if let Some(claim) = claim.filter(|claim| !swift::build::is_past(node, claim)) {
+        return Ok(Choice::swiftsync(node, claim));
+    }
+    if options.method == Method::Auto
+        && let Some(height) = blocks_lacking(node)?
+    {
+        return Err(SyncError::Input(format!(
+            "an interrupted join of the blocks up to height {height} needs blocks that are not \
+             stored yet: name their files again with --from, or give up what it has saved with \
+             --method=order or --method=join"
+        )));
+    }
+    let Some(waiting) = Waiting::of(node) else {
+        let why = match above_tip(node).missing {
+            0 => "no block waits",
+            _ => "the next blocks are missing",
+        };
+        return Ok(Choice::in_order(node, None, why));
+    };
+    let in_order = |why: &str| Ok(Choice::in_order(node, Some(waiting), why));
+    match options.method {
+        Method::InOrder => return in_order("--method=order asks for it"),
+        Method::SwiftSync => {
+            let whose = claim.map_or("the hints'", Claim::whose);
+            return in_order(&format!("the tip is at {whose} height or above"));
+        }
+        Method::Auto | Method::Join => {}
+    }
+    let joined = match joined(node) {
+        Ok(joined) => joined,
+        Err(why) => return in_order(&why),
+    };
+    if let Some(saved) = saved_target(node, joined.target)? {
+        return Ok(Choice::carry_on(node, saved));
+    }
+    let is_forced = options.method == Method::Join;
+    let tables = node.chainstate.disk_bytes();
+    if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
+        return in_order(&why);
+    }
+    match space::lack_for_join(node, &joined)? {
+        Some(lack) if is_forced => return Err(lack.into_error().into()),
+        Some(lack) => return in_order(&lack.to_string()),
+        None => {}
+    }
+    let hints = match claim.and_then(|claim| Some((claim.name(), claim.height(&node.tree)?))) {
+        None => "no hints".to_string(),
+        Some((name, height)) => format!("{name} end at height {height}"),
+    };
+    let set = match node.tip() == node.tree.genesis() {
+        true => "an empty UTXO set".to_string(),
+        false => format!("a UTXO set of {}", size(tables)),
+    };
+    Ok(Choice::new(
+        node,
+        Way::Join { target: joined.target },
+        joined,
+        match is_forced {
+            true => "--method=join asks for it".to_string(),
+            false => format!("{hints}, and about {} wait to be added to {set}", size(joined.bytes)),
+        },
+    ))
+}
+
+/// Words for the reason why block files are missing, or will be, that a join needs; `None` if none
+/// is.
+fn pruned(node: &Node) -> Option<String> {
+    let pruned = match () {
+        () if node.ledger.pruning.is_pruned => "block files were pruned",
+        () if node.ledger.pruning.target().is_some() => "--prune deletes block files",
+        () => return None,
+    };
+    Some(format!("{pruned}, and a join needs those of all blocks that it connects"))
+}
+
+/// The blocks that a join can take: those above the active chain whose bytes are available and that
+/// lie deep enough below the best header.
+///
+/// # Errors
+/// Words for the reason why there are none.
+fn joined(node: &Node) -> Result<Waiting, String> {
+    if let Some(why) = pruned(node) {
+        return Err(why);
+    }
+    let depth = node.options.join_depth;
+    let best = node.tree.node(node.tree.best_header()).height;
+    let top = best.saturating_sub(depth).min(node.options.stop_at_height.unwrap_or(u32::MAX));
+    let joined = node.tree.best_candidate().and_then(|end| Waiting::up_to(node, end, top));
+    joined.ok_or_else(|| {
+        format!(
+            "a join ends {depth} blocks below the best header, which is at height {best}, and no \
+             block waits below that"
+        )
+    })
+}
+
+/// Words for the reason why a join of blocks with so many bytes is not faster than a sync in order
+/// with so many bytes of tables; `None` if it is.
+fn too_few(bytes: u64, tables: u64) -> Option<String> {
+    let Figures { join_bytes_min, join_tables_share, .. } = FIGURES;
+    if bytes < join_bytes_min {
+        return Some(format!("a join is faster from {} on", size(join_bytes_min)));
+    }
+    let few = bytes < tables / join_tables_share;
+    few.then(|| {
+        format!(
+            "next to a UTXO set of {}, a join is faster from {} on",
+            size(tables),
+            size(tables / join_tables_share)
+        )
+    })
+}
+
+impl Choice {
+    fn new(node: &Node, way: Way, blocks: Waiting, why: String) -> Self {
+        let is_automatic = node.options.method == Method::Auto;
+        let estimate = Some(estimate(node, way, &blocks));
+        Self { way, why, estimate, blocks: Some(blocks), is_automatic }
+    }
+
+    fn in_order(node: &Node, blocks: Option<Waiting>, why: &str) -> Self {
+        let (way, why) = (Way::InOrder, why.to_string());
+        match blocks {
+            Some(blocks) => Self::new(node, way, blocks, why),
+            None => Self { way, why, estimate: None, blocks: None, is_automatic: true },
+        }
+    }
+
+    fn swiftsync(node: &Node, claim: &Claim) -> Self {
+        let best = node.tree.best_header();
+        let height = claim.height(&node.tree).unwrap_or(0);
+        let target = node.tree.ancestor(best, height).unwrap_or(best);
+        let blocks = Waiting::between(node, 1, target);
+        let what = match claim {
+            Claim::Hints(_) => "hints up to",
+            Claim::Snapshot(_) => "the coins of",
+        };
+        let why = format!("{} has {what} height {height}", claim.path().display());
+        Self::new(node, Way::SwiftSync, blocks, why)
+    }
+
+    /// Carries on with an interrupted join. Its room was asked for when it began, and a disk that
+    /// fills up stops it without a loss.
+    fn carry_on(node: &Node, saved: SavedTarget) -> Self {
+        let first = node.tree.node(node.tip()).height + 1;
+        let blocks = Waiting::between(node, first, saved.target);
+        let (way, why) = (Way::Join { target: saved.target }, "an interrupted join is carried on");
+        let choice = Self::new(node, way, blocks, why.to_string());
+        let estimate = choice.estimate.map(|all| all.mul_f64(1.0 - saved.done));
+        Self { estimate, is_automatic: false, ..choice }
+    }
+
+    /// The line for the user that names the way, the reason for it and the time that it will take;
+    /// `None` if no block waits.
+    pub fn line(&self) -> Option<String> {
+        let (blocks, estimate) = (self.blocks?, self.estimate?);
+        let range = format!("{} to {} (about {})", blocks.first, blocks.last, size(blocks.bytes));
+        let what = match self.way {
+            Way::InOrder => format!("Connecting blocks {range} in order"),
+            Way::Join { .. } => format!("Joining blocks {range}"),
+            Way::SwiftSync => format!("SwiftSync of blocks {range}"),
+        };
+        let otherwise = match self.way {
+            Way::Join { .. } if self.is_automatic => ". --method=order syncs in order instead.",
+            _ => "",
+        };
+        Some(format!("{what}: {}; about {}{otherwise}", self.why, about(estimate)))
+    }
+
+    /// The choice as the summary of a run has it.
+    pub fn chosen(&self) -> ChosenMethod {
+        ChosenMethod { method: self.way.method(), why: self.why.clone() }
+    }
+}
+
+/// The time for the scripts of a byte of blocks. The few blocks that are not buried enough for the
+/// fast way count as the others.
+fn scripts_rate(options: &Options) -> f64 {
+    let Figures { scripts_core, scripts_avx512, scripts_avx2, .. } = FIGURES;
+    let fast = match options.script_kernel.unwrap_or_else(Kernel::best) {
+        Kernel::Avx512 => scripts_avx512,
+        Kernel::Avx2 => scripts_avx2,
+        Kernel::Library | Kernel::Portable => scripts_core,
+    };
+    match options.script_engine {
+        ScriptEngine::Core => scripts_core,
+        ScriptEngine::Fast => fast,
+        ScriptEngine::Both => scripts_core + fast,
+    }
+}
+
+/// The time that blocks take to sync this way with the threads and cores that there are.
+fn estimate(node: &Node, way: Way, blocks: &Waiting) -> Duration {
+    let checks_all = node.options.assumevalid == AssumeValid::Nothing;
+    let (rate, with_scripts) = match way {
+        Way::InOrder => (FIGURES.in_order, blocks.with_scripts),
+        Way::Join { .. } => (FIGURES.join, blocks.with_scripts),
+        // Blocks are assumed valid on the user's word, however deep they lie.
+        Way::SwiftSync => (FIGURES.swiftsync, if checks_all { blocks.bytes } else { 0 }),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = node.options.threads.clamp(1, cores);
+    let scripts_rate = if with_scripts > 0 { scripts_rate(&node.options) } else { 0.0 };
+    let seconds = blocks.bytes as f64 * rate + with_scripts as f64 * scripts_rate;
+    Duration::from_secs_f64(seconds / 1e9 / cores as f64)
+}

@@ -1,0 +1,339 @@
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::ActiveChain;
+use apus_disk::Disk;
+use apus_node::error::ErrorKind;
+use apus_node::opened::Coins;
+use apus_node::options::Options;
+use apus_node::progress::Unobserved;
+use apus_node::scan::{open_sources, scan_into_node};
+use apus_store::BlockStatus;
+use apus_swiftsync::hints::{Format, encoder};
+use apus_testdata::data;
+use apus_wire::{Chain, Network};
+
+use super::*;
+use crate::hints_file::HintsFile;
+use crate::unfinished::open_node;
+
+/// Blocks of the chain that every node here has in its source.
+const HEIGHT: u32 = 206;
+/// The target of a join of all of them.
+const TARGET: u32 = HEIGHT - 144;
+
+/// An empty node in a directory, with a source of blocks that wait.
+fn node(place: &Path, method: Method) -> Node {
+    let options = Options::new(place.join("data"), Network::new(Chain::Regtest));
+    let options = Options { method, ..options };
+    let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+    let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
+    scan_into_node(&mut node, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
+    assert_eq!(node.tree.node(node.tree.best_header()).height, HEIGHT);
+    node
+}
+
+/// The block at a height of the best chain.
+fn block(node: &Node, height: u32) -> BlockId {
+    node.tree.ancestor(node.tree.best_header(), height).unwrap()
+}
+
+/// Makes every block look like a stored one with so many transactions.
+fn grow(node: &mut Node, tx_count: u32) {
+    for height in 1..=HEIGHT {
+        let id = block(node, height);
+        let entry = node.ledger.change(id);
+        entry.tx_count = tx_count;
+        entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
+    }
+}
+
+/// Bytes that a block looks like it has, for the number of its transactions.
+fn bytes_of(tx_count: u32) -> u64 {
+    81 + u64::from(tx_count) * 500
+}
+
+#[track_caller]
+fn assert_in_order(node: &Node, words: &str) -> Choice {
+    let choice = choose(node, None).unwrap();
+    assert_eq!(choice.way, Way::InOrder, "{}", choice.why);
+    assert!(choice.why.contains(words), "'{words}' is not in: {}", choice.why);
+    choice
+}
+
+#[track_caller]
+fn assert_joins(node: &Node, first: u32, last: u32) -> Choice {
+    let choice = choose(node, None).unwrap();
+    assert_eq!(choice.way, Way::Join { target: block(node, last) }, "{}", choice.why);
+    let blocks = choice.blocks.unwrap();
+    assert_eq!((blocks.first, blocks.last), (first, last));
+    choice
+}
+
+#[test]
+fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    let choice = assert_in_order(&node, "a join is faster from 64 MB on");
+    let blocks = choice.blocks.unwrap();
+    assert_eq!((blocks.first, blocks.last), (1, HEIGHT));
+    // Regtest has no block built in that is assumed valid, and all that waits is in the source.
+    assert_eq!(blocks.with_scripts, blocks.bytes);
+    assert_eq!(blocks.without_undo, blocks.bytes);
+    assert_eq!(blocks.copied, blocks.bytes + 8 * u64::from(HEIGHT));
+    let line = choice.line().unwrap();
+    assert!(line.starts_with("Connecting blocks 1 to 206 ("), "{line}");
+    assert!(line.ends_with("in order: a join is faster from 64 MB on; about 1 s"), "{line}");
+    node.options.method = Method::Join;
+    let choice = assert_joins(&node, 1, TARGET);
+    let line = choice.line().unwrap();
+    assert!(line.starts_with("Joining blocks 1 to 62 ("), "{line}");
+    assert!(line.ends_with("--method=join asks for it; about 1 s"), "{line}");
+    let why = choice.why.clone();
+    assert_eq!(choice.chosen(), ChosenMethod { method: Method::Join, why });
+    node.options.method = Method::InOrder;
+    assert_in_order(&node, "--method=order asks for it");
+}
+
+/// As after a sync, whose blocks a reindex reads.
+#[test]
+fn stored_blocks_count_with_their_own_bytes() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    let in_source = Waiting::of(&node).unwrap().bytes;
+    let steps: Vec<_> =
+        (1..=HEIGHT).map(|height| apus_node::opened::step(&node, block(&node, height))).collect();
+    let (shared, ledger) = node.split();
+    for step in steps.into_iter().flatten() {
+        let checked = shared.checked(step).ok().unwrap();
+        ledger.store_block(&shared, step.id, checked.view()).unwrap();
+    }
+    let (files, records) = (node.files.infos(), &node.ledger.records);
+    assert_eq!(files[0].blocks, HEIGHT + 1);
+    // Of a node that was opened with them.
+    let sizes = apus_node::stored_sizes::StoredSizes::of(records, &files);
+    let stored = (1..=HEIGHT).map(|height| sizes.get(block(&node, height)).unwrap());
+    assert_eq!(stored.sum::<u64>(), in_source);
+}
+
+#[test]
+fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    let waiting = Waiting::of(&node).unwrap();
+    let tables = |node: &Node| node.growth.tables(waiting.bytes);
+    let before = tables(&node);
+    apus_node::waiting::learn_growth(&mut node);
+    let learned = tables(&node);
+    // Nearly each of the 206 blocks leaves its coinbase's output.
+    assert!(learned.least > 206 * 40 && learned.likely < 206 * 140, "{learned:?}");
+    assert!(learned.likely > 2 * before.likely, "{learned:?}, not {before:?}");
+}
+
+#[test]
+fn many_bytes_are_joined() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    let enough = (FIGURES.join_bytes_min / u64::from(TARGET) / 500) as u32 + 1;
+    assert!(bytes_of(enough - 1) * u64::from(TARGET) < FIGURES.join_bytes_min);
+    grow(&mut node, enough - 1);
+    assert_in_order(&node, "64 MB");
+    assert!(bytes_of(enough) * u64::from(TARGET) >= FIGURES.join_bytes_min);
+    grow(&mut node, enough);
+    let choice = assert_joins(&node, 1, TARGET);
+    assert_eq!(choice.why, "no hints, and about 64 MB wait to be added to an empty UTXO set");
+    let line = choice.line().unwrap();
+    assert!(line.starts_with("Joining blocks 1 to 62 (about 64 MB): no hints"), "{line}");
+    assert!(line.ends_with(". --method=order syncs in order instead."), "{line}");
+    node.options.method = Method::InOrder;
+    assert_in_order(&node, "--method=order asks for it");
+}
+
+#[test]
+fn few_bytes_next_to_large_tables_go_in_order() {
+    let bytes = FIGURES.join_bytes_min;
+    assert_eq!(too_few(bytes, 0), None);
+    assert_eq!(too_few(bytes, 4 * bytes), None);
+    assert!(too_few(bytes, 4 * (bytes + 1)).is_some());
+    let why = too_few(bytes, 800_000_000).unwrap();
+    assert_eq!(why, "next to a UTXO set of 800 MB, a join is faster from 200 MB on");
+    assert!(too_few(bytes - 1, 0).is_some());
+}
+
+#[test]
+fn a_join_ends_below_the_best_header_at_the_height_to_stop_and_before_a_gap() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Join);
+    for (stop, depth, last) in [
+        (None, 144, TARGET),
+        (Some(50), 144, 50),
+        (Some(TARGET + 1), 144, TARGET),
+        (None, 0, HEIGHT),
+        (Some(HEIGHT + 1), 0, HEIGHT),
+        (None, HEIGHT - 1, 1),
+    ] {
+        (node.options.stop_at_height, node.options.join_depth) = (stop, depth);
+        assert_joins(&node, 1, last);
+    }
+    (node.options.stop_at_height, node.options.join_depth) = (None, HEIGHT);
+    assert_in_order(&node, "206 blocks below the best header, which is at height 206");
+    node.options.join_depth = u32::MAX;
+    assert_in_order(&node, "no block waits below that");
+    node.options.join_depth = 144;
+    // The chain goes on above the gap, but not for what is connected.
+    let missing = block(&node, 30);
+    node.tree.mark_missing(missing);
+    assert_joins(&node, 1, 29);
+}
+
+#[test]
+fn a_join_begins_at_the_tip_or_where_the_chains_part() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Join);
+    let at = |node: &Node, height| ActiveChain::to(&node.tree, block(node, height));
+    node.ledger.active = at(&node, 30);
+    assert_joins(&node, 31, TARGET);
+    node.ledger.active = at(&node, TARGET - 1);
+    assert_joins(&node, TARGET, TARGET);
+    node.ledger.active = at(&node, TARGET);
+    let choice = assert_in_order(&node, "no block waits below that");
+    let blocks = choice.blocks.unwrap();
+    assert_eq!((blocks.first, blocks.last), (TARGET + 1, HEIGHT));
+    node.options.stop_at_height = Some(TARGET);
+    assert_eq!(assert_in_order(&node, "no block waits").line(), None);
+    node.options.stop_at_height = None;
+    node.ledger.active = at(&node, HEIGHT);
+    let choice = assert_in_order(&node, "no block waits");
+    assert_eq!((choice.line(), choice.estimate), (None, None));
+    assert_eq!(choice.chosen().method, Method::InOrder);
+}
+
+#[test]
+fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    // More than any disk has.
+    grow(&mut node, u32::MAX);
+    let choice = assert_in_order(&node, "of temporary files");
+    assert!(choice.why.contains("a join may need 2") && choice.why.contains("--spilldir"));
+    node.options.method = Method::Join;
+    let error = choose(&node, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Disk);
+    let text = error.to_string();
+    for words in [
+        "too small",
+        "GB of temporary files",
+        "GB of undo data",
+        "GB of tables",
+        "--spilldir",
+        "--method=order",
+        "Nothing was written",
+    ] {
+        assert!(text.contains(words), "'{words}' is not in: {text}");
+    }
+    let spill = node.options.spill_path();
+    assert!(text.contains(spill.to_str().unwrap()), "{text}");
+    assert!(!spill.exists());
+    // What an interrupted join has left in its temporary files need not be free again.
+    let needed = || {
+        let joined = joined(&node).unwrap();
+        space::lack_for_join(&node, &joined).unwrap().unwrap().needed
+    };
+    let before = needed();
+    std::fs::create_dir(&spill).unwrap();
+    std::fs::write(spill.join("some"), [0; 1000]).unwrap();
+    std::fs::write(spill.join("more"), [0; 200]).unwrap();
+    assert_eq!(before - needed(), 1200);
+}
+
+#[test]
+fn a_pruned_directory_has_no_join() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Auto);
+    node.ledger.pruning.is_pruned = true;
+    assert_in_order(&node, "block files were pruned");
+    node.options.method = Method::Join;
+    let error = choose(&node, None).unwrap_err().to_string();
+    assert!(
+        error.contains("block files were pruned") && error.contains("--method=join"),
+        "{error}"
+    );
+}
+
+#[test]
+fn hints_above_the_tip_decide_for_swiftsync() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("hints");
+    let mut bytes = Vec::new();
+    let encoder = encoder(Format::Bip456);
+    encoder.put_head(100, &mut bytes);
+    (0..100).for_each(|_| encoder.put_block(&[], 1, &mut bytes).unwrap());
+    std::fs::write(&file, bytes).unwrap();
+    let hints = Claim::Hints(HintsFile::open(&file).unwrap());
+    let mut node = node(place.path(), Method::Auto);
+    node.options.hints = Some(file.clone());
+    for method in [Method::Auto, Method::SwiftSync] {
+        node.options.method = method;
+        let choice = choose(&node, Some(&hints)).unwrap();
+        assert_eq!(choice.way, Way::SwiftSync);
+        let line = choice.line().unwrap();
+        assert!(line.starts_with("SwiftSync of blocks 1 to 100 ("), "{line}");
+        assert!(line.contains(file.to_str().unwrap()), "{line}");
+    }
+    // At their height or above, they are of no more use.
+    node.ledger.active = ActiveChain::to(&node.tree, block(&node, 100));
+    let choice = choose(&node, Some(&hints)).unwrap();
+    assert_eq!(
+        (choice.way, &choice.why[..]),
+        (Way::InOrder, "the tip is at the hints' height or above")
+    );
+    node.options.method = Method::Auto;
+    (node.options.join_depth, node.options.assumevalid) = (10, AssumeValid::Nothing);
+    grow(&mut node, 10_000);
+    let choice = choose(&node, Some(&hints)).unwrap();
+    assert_eq!(choice.way, Way::Join { target: block(&node, HEIGHT - 10) });
+    assert!(choice.why.starts_with("the hints end at height 100, and "), "{}", choice.why);
+    assert!(choice.why.contains("added to a UTXO set of "), "{}", choice.why);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_wrong_for_library_users_too() {
+    let place = tempfile::tempdir().unwrap();
+    let node = node(place.path(), Method::SwiftSync);
+    let error = choose(&node, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    assert!(error.to_string().contains("--hints"), "{error}");
+}
+
+#[test]
+fn the_estimate_grows_with_bytes_and_scripts_and_shrinks_with_cores() {
+    let place = tempfile::tempdir().unwrap();
+    let mut node = node(place.path(), Method::Join);
+    node.options.threads = 1;
+    node.options.script_engine = ScriptEngine::Core;
+    let waiting = Waiting { bytes: 100_000_000_000, ..Waiting::of(&node).unwrap() };
+    let none = Waiting { with_scripts: 0, ..waiting };
+    let seconds = |node: &Node, way, blocks| estimate(node, way, &blocks).as_secs();
+    let join = Way::Join { target: waiting.target };
+    assert_eq!(seconds(&node, join, none), (100.0 * FIGURES.join) as u64);
+    assert_eq!(seconds(&node, Way::InOrder, none), (100.0 * FIGURES.in_order) as u64);
+    let half = Waiting { with_scripts: 50_000_000_000, ..waiting };
+    let with_scripts = 100.0 * FIGURES.join + 50.0 * FIGURES.scripts_core;
+    assert_eq!(seconds(&node, join, half), with_scripts as u64);
+    // SwiftSync checks every script or none.
+    assert_eq!(seconds(&node, Way::SwiftSync, half), (100.0 * FIGURES.swiftsync) as u64);
+    node.options.assumevalid = AssumeValid::Nothing;
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
+    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    node.options.script_engine = ScriptEngine::Fast;
+    node.options.script_kernel = Some(Kernel::Avx512);
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_avx512);
+    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    node.options.script_kernel = Some(Kernel::Library);
+    let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
+    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    node.options.threads = cores + 7;
+    let shared = (100.0 * FIGURES.join / cores as f64) as u64;
+    assert_eq!(seconds(&node, join, none), shared);
+}

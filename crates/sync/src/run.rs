@@ -1,0 +1,579 @@
+//! Sync and reindex: the ways in, and the work that both have in common.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use apus_disk::{Disk, StoreError, Watch};
+use apus_node::block_peers::BlockPeers;
+use apus_node::clock::Stage;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node, observe, share_of};
+use apus_node::options::{Method, Options, Prune};
+use apus_node::outcome::{Activated, ThreadStates};
+use apus_node::progress::{Observer, Phase, Unobserved};
+use apus_node::rebuild::Rebuild;
+use apus_node::scan::{open_sources, scan_into_node};
+use apus_node::sources::Gap;
+use apus_node::states::StatesWatch;
+use apus_node::waiting::learn_growth;
+use apus_node::{mend, rebuild, remedy, resources};
+use apus_peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
+use apus_store::BlockSource;
+
+use super::above_tip::above_tip;
+use super::claim::Claim;
+use super::in_order::side::store_side_branches;
+use super::start_check::{check_mended, check_on_start};
+use super::summary::Summary;
+use super::unfinished::open_node;
+use super::ways::{Went, connect_all};
+use super::{index_files, join, loadtxoutset, shrink, swift};
+
+/// Checks the blocks of all sources and of the data directory and connects the best valid chain,
+/// in order of height.
+///
+/// Carries on from the state of the data directory, and makes the directory where there is none.
+/// When `stop` becomes true, the work done so far is saved and the summary says so.
+///
+/// # Errors
+/// The disk fails, a file of the data directory cannot be right, a source cannot be read, the
+/// directory is in use, or there are neither sources nor a directory with blocks. Blocks that break
+/// rules are no error: they are refused, and the summary lists them.
+pub fn sync(
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    sync_on(&Disk::new(), options, sources, observer, stop)
+}
+
+/// [`sync`] on the caller's disk, which may lose power in tests.
+pub fn sync_on(
+    disk: &Disk,
+    options: &Options,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    remedy::naming_uncommitted(options, || {
+        let started = Instant::now();
+        let claim = Claim::open(options)?;
+        let has_peers = Peers::wanted(options).is_some();
+        if sources.is_empty() && !has_peers && !holds_blocks(options) {
+            return Err(nothing_to_sync(options));
+        }
+        // A source that cannot be opened is an error before anything is made in the data directory.
+        let opened = open_sources(options, sources)?;
+        let mut node = open_node(options, disk, Coins::InPlace)?;
+        announce_snapshot(&node, observer);
+        if sources.is_empty() && !has_peers && node.tree.len() == 1 {
+            return Err(nothing_to_sync(options));
+        }
+        let mut rebuild = None;
+        if claim.as_ref().is_some_and(|claim| swift::build::has_to_start_over(&node, claim)) {
+            refuse_pruned(&node, claim.as_ref().map_or("", Claim::option))?;
+            refuse_stripped(options)?;
+            drop(node);
+            let begun = rebuild.insert(Rebuild::begin(disk, options)?);
+            node = open_node(options, disk, Coins::New(begun))?;
+        } else {
+            let may_mend = has_peers || !opened.is_empty();
+            node = check_on_start(node, may_mend, observer, stop)?;
+        }
+        give_up_rebuild(&node, disk, observer)?;
+        bound_cache(&mut node);
+        let peers = begin_peers(&node, disk, observer)?;
+        node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
+        let summary = match peers {
+            None => prepare(&mut node, &opened, claim.as_ref(), observer, stop)
+                .and_then(|()| refuse_gap(&node))
+                .and_then(|()| run(&mut node, claim.as_ref(), started, observer, stop)),
+            Some(peers) => {
+                let observer = peers.observer(observer);
+                let from = (&opened[..], claim.as_ref());
+                run_with_peers(&mut node, &peers, from, started, &observer, stop)
+            }
+        };
+        let summary = summary.map_err(|error| {
+            let error = with_first_refusal(error, &node);
+            let error = with_script_difference(error, &node);
+            with_loaded_snapshot(error, &node, claim.as_ref())
+        })?;
+        let replaces = rebuild.is_some();
+        let summary = end(node, rebuild, summary)?;
+        match options.prune {
+            Some(Prune::Target(_)) if replaces => prune_at_end(disk, options, summary),
+            _ => Ok(summary),
+        }
+    })
+}
+
+/// Says what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
+fn announce_snapshot(node: &Node, observer: &dyn Observer) {
+    let Some(snapshot) = &node.ledger.snapshot else { return };
+    let height = match node.tree.find(&snapshot.base) {
+        Some(base) => format!(" at height {}", node.tree.node(base).height),
+        None => String::new(),
+    };
+    observer.note(&format!(
+        "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync goes \
+         on with the one in chainstate, which is validated from the first block on; when that \
+         passes the snapshot's block, the other one is removed",
+        snapshot.base
+    ));
+}
+
+/// Deletes what was kept for the UTXO set that has been replaced.
+fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summary, SyncError> {
+    if summary.interrupted {
+        return Ok(summary);
+    }
+    let mut node = open_node(options, disk, Coins::InPlace)?;
+    let (shared, ledger) = node.split();
+    ledger.prune(&shared)?;
+    Ok(Summary { pruned: node.ledger.pruned(&node.files), ..summary })
+}
+
+/// An error if blocks are pruned, where all are needed for a new UTXO set.
+fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
+    match node.ledger.pruning.is_pruned {
+        false => Ok(()),
+        true => Err(SyncError::Input(format!(
+            "{option} makes a new UTXO set from all blocks, and those of {} below height {} are \
+             pruned: leave {option} out, or sync into an empty directory",
+            node.dir.path().display(),
+            node.ledger.blocks_from()
+        ))),
+    }
+}
+
+/// An error if blocks are to come without witnesses, where all are stored until a new UTXO set is
+/// in the place of the present one.
+fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
+    match options.witness {
+        true => Ok(()),
+        false => Err(SyncError::WrongOptions(
+            "--witness=0 is for an empty directory: where there is a UTXO set already, all blocks \
+             are stored until the new one is complete; leave it out"
+                .to_string(),
+        )),
+    }
+}
+
+/// Gives up an interrupted rebuild of the UTXO set, if blocks are to be deleted that it needs.
+fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<(), SyncError> {
+    let directory = node.options.network_dir();
+    if node.ledger.pruning.target().is_some() && rebuild::unfinished(disk, &directory)?.is_some() {
+        observer.note(
+            "The interrupted rebuild of the UTXO set is given up: it needs the blocks that \
+             --prune deletes",
+        );
+        rebuild::give_up(disk, &directory)?;
+    }
+    Ok(())
+}
+
+/// Finds what the sources have, mends what is stored, and makes a snapshot that is to be proved the
+/// UTXO set that bitcoind works with, if that will take long.
+fn prepare(
+    node: &mut Node,
+    opened: &[BlockSource],
+    claim: Option<&Claim>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    scan_and_mend(node, opened, observer, stop)?;
+    loadtxoutset::load_while_missing(node, claim, observer, stop)
+}
+
+/// Finds what the sources have, and replaces stored blocks that are known to be damaged.
+fn scan_and_mend(
+    node: &mut Node,
+    opened: &[BlockSource],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let scanning = Instant::now();
+    scan_into_node(node, opened, observer, stop)?;
+    if mend::mend_noted(node, stop)? {
+        check_mended(node, observer, stop)?;
+    }
+    node.clock.add(Stage::Headers, scanning.elapsed());
+    tracing::debug!(
+        target: "validation",
+        headers = node.tree.len(), refused = node.refusals.len(), "sources scanned"
+    );
+    Ok(())
+}
+
+/// An error if there is nothing to connect, because the blocks of a pruned directory begin above
+/// those that are known.
+fn refuse_gap(node: &Node) -> Result<(), SyncError> {
+    let (tip, best) = (node.tip(), node.tree.best_candidate());
+    let height = node.tree.node(tip).height;
+    // A stray block that is not above the tip leaves no gap.
+    let is_above = |gap: &&Gap| gap.height.is_none_or(|first| first > height + 1);
+    match node.sources.gap.as_ref().filter(is_above) {
+        Some(gap) if best.is_none_or(|best| !node.tree.is_better(best, tip)) => {
+            Err(SyncError::Input(format!(
+                "{gap}, and {} ends at height {}: name a source that has the blocks between them \
+                 with --from, or a peer that has them with --connect",
+                node.dir.path().display(),
+                height
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Begins to look for peers, if there are to be any and somebody to connect to. Else what is stored
+/// and in files is connected.
+fn begin_peers(
+    node: &Node,
+    disk: &Disk,
+    observer: &dyn Observer,
+) -> Result<Option<Arc<Peers>>, SyncError> {
+    if let Some(options) = Peers::wanted(&node.options) {
+        let height = node.tree.node(node.tip()).height;
+        return Ok(Some(Arc::new(Peers::begin(&node.options, options, disk, height)?)));
+    }
+    if node.options.peers.is_some() {
+        let network = node.options.network.chain.name();
+        observer.note(&format!(
+            "No peer of {network} is known, and none is named with --connect or --addnode: \
+             connecting what is stored"
+        ));
+    }
+    Ok(None)
+}
+
+/// [`run`] with peers: headers first, then blocks, again and again until no peer has a better
+/// chain; with `--follow` until `stop` is raised.
+fn run_with_peers(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    (opened, claim): (&[BlockSource], Option<&Claim>),
+    started: Instant,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let (mut is_last, mut is_at_end) = (false, false);
+    let mut done: Option<Summary> = None;
+    while !stop.load(Relaxed) {
+        let claim = claim.filter(|_| done.is_none());
+        let search = Search {
+            is_last,
+            // Hints may need blocks that the files lack.
+            has_files: !opened.is_empty() && claim.is_none() && done.is_none(),
+            height: claim.and_then(|claim| claim.height(&node.tree)).unwrap_or(0),
+        };
+        if find_headers(node, peers, search, observer, stop)? == Activated::Stopped {
+            break;
+        }
+        if done.is_none() {
+            // Files may lack blocks whose headers are known now, and stored ones can be asked for.
+            prepare(node, opened, claim, observer, stop)?;
+        }
+        if done.is_some() && is_complete(node) {
+            if lags(node) {
+                observer.note("No peer has the next blocks: waiting for one that has");
+            } else if !follows {
+                is_at_end = true;
+                break;
+            }
+            wait_for_news(node, peers, observer, stop)?;
+            continue;
+        }
+        bound_cache(node);
+        if learn_sizes(node, observer, stop)? == Activated::Stopped {
+            break;
+        }
+        match &mut done {
+            None => {
+                let summary = done.insert(run(node, claim, started, observer, stop)?);
+                if summary.interrupted {
+                    break;
+                }
+            }
+            Some(_) => {
+                let before = node.tip();
+                if connect_all(node, None, &Unobserved, stop)?.interrupted {
+                    break;
+                }
+                while node.pool.install(|| node.chainstate.merge(Watch::until(stop)))? {}
+                if node.tip() != before {
+                    let tip = node.tree.node(node.tip());
+                    observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
+                }
+            }
+        }
+        is_last = !follows;
+    }
+    // Whoever follows the chain never comes to an end, but to the tip.
+    let interrupted = !(is_at_end || follows && is_complete(node));
+    let summary = match done {
+        Some(first) if !first.interrupted => continued(first, summary(node, started, interrupted)),
+        Some(first) => first,
+        None => summary(node, started, true),
+    };
+    Ok(Summary { peers: peers.reports(), above_tip: Some(above_tip(node)), ..summary })
+}
+
+/// The summary of all runs. The first one chose the way and may have spilled; all else counts until
+/// now.
+fn continued(first: Summary, now: Summary) -> Summary {
+    let refusals = [first.refusals, now.refusals].concat();
+    let repaired = [first.repaired, now.repaired].concat();
+    let Summary { chosen, spilled_bytes, .. } = first;
+    Summary { chosen, spilled_bytes, refusals, repaired, ..now }
+}
+
+/// Bounds the cache of coins by the memory that there is.
+pub fn bound_cache(node: &mut Node) {
+    node.ledger.cache_bytes_max =
+        resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
+}
+
+/// Adds the first refusal to an error which says that something is missing: the block refused may
+/// be what is missing.
+fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
+    let may_be_why = matches!(error, SyncError::Input(_) | SyncError::Hints { .. });
+    match &node.refusals[..] {
+        [first, others @ ..] if may_be_why => {
+            let more = match others.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            error.with_note(&format!(". Not taken from the sources: {first}{more}"))
+        }
+        _ => error,
+    }
+}
+
+/// Adds to an error about a refused block that a fault of Apus was found by it.
+fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
+    match (&error, node.scripts.difference()) {
+        (SyncError::Refused(_), Some(difference)) => error.with_note(&format!(". {difference}")),
+        _ => error,
+    }
+}
+
+/// Adds to an error about what is missing that bitcoind can go on without Apus, if it works here
+/// with the snapshot that the blocks were to prove.
+fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
+    let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node, claim));
+    match (&error, loaded.and_then(|claim| claim.height(&node.tree))) {
+        (SyncError::Input(_), Some(height)) => error.with_note(&format!(
+            ". The snapshot is loaded: bitcoind starts here at height {height} or above, and \
+             fetches and validates the blocks below by itself"
+        )),
+        _ => error,
+    }
+}
+
+/// Whether the data directory has a block index, or block files without one.
+fn holds_blocks(options: &Options) -> bool {
+    let index = options.network_dir().join("blocks/index");
+    let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
+    let names = options.blocks_path().read_dir().into_iter().flatten().flatten();
+    index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
+}
+
+/// The error for a sync without sources in a directory without blocks.
+fn nothing_to_sync(options: &Options) -> SyncError {
+    SyncError::Input(format!(
+        "{} holds no blocks to sync: name a peer with --connect, or a bootstrap.dat, blk*.dat \
+         files, or the directory of another node with --from",
+        options.network_dir().display()
+    ))
+}
+
+/// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
+///
+/// The present chainstate stays as it is until the new one is whole and takes its place in one
+/// step. After an interruption, the next call carries on.
+///
+/// # Errors
+/// As for [`sync`]; and if there are no blocks.
+pub fn reindex(
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    reindex_on(&Disk::new(), options, observer, stop)
+}
+
+/// [`reindex`] on the caller's disk, which may lose power in tests.
+pub fn reindex_on(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    remedy::naming_uncommitted(options, || {
+        let started = Instant::now();
+        let claim = Claim::open(options)?;
+        let rebuild = Rebuild::begin(disk, options)?;
+        let mut node = open_node(options, disk, Coins::New(&rebuild))?;
+        if let Err(error) = shrink::check_reach(&node) {
+            let Node { chainstate, dir, .. } = node;
+            let has_begun = !chainstate.is_empty();
+            drop(chainstate);
+            if !has_begun {
+                rebuild.remove()?;
+            }
+            drop(dir);
+            return Err(error);
+        }
+        bound_cache(&mut node);
+        let summary = run(&mut node, claim.as_ref(), started, observer, stop)
+            .map_err(|error| with_script_difference(error, &node))?;
+        end(node, Some(rebuild), summary)
+    })
+}
+
+/// Makes the block index anew from the block files, and then rebuilds the chainstate from them
+/// (Core's -reindex): for a directory whose block index is damaged or lost.
+///
+/// The present index, if it can be opened at all, is kept until the new one is whole; the present
+/// chainstate is kept as in [`reindex`]. Undo data is written anew. After an interruption of the
+/// chainstate's rebuild, the next call carries it on.
+///
+/// # Errors
+/// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
+/// changed.
+pub fn reindex_files(
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    reindex_files_on(&Disk::new(), options, observer, stop)
+}
+
+/// [`reindex_files`] on the caller's disk, which may lose power in tests.
+pub fn reindex_files_on(
+    disk: &Disk,
+    options: &Options,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let refusals = remedy::naming(options, || index_files::rebuild(disk, options, observer, stop))?;
+    let mut summary = reindex_on(disk, options, observer, stop)?;
+    summary.refusals.splice(0..0, refusals);
+    if !summary.interrupted {
+        index_files::finish(disk, options)?;
+    }
+    Ok(summary)
+}
+
+/// Closes the data directory, after putting a rebuilt chainstate in its place.
+fn end(mut node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
+    if rebuild.is_some() && !summary.interrupted {
+        shrink::check_height(&node, &summary.refusals)?;
+        leave_snapshot(&mut node)?;
+    }
+    let Node { chainstate, dir, .. } = node;
+    drop(chainstate);
+    if let Some(rebuild) = rebuild.filter(|_| !summary.interrupted) {
+        rebuild.take_place()?;
+    }
+    drop(dir);
+    Ok(summary)
+}
+
+/// Gives up a second UTXO set, if bitcoind could not start with it next to the rebuilt one.
+fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
+    node.ledger.builds_anew = false;
+    let tip = node.tip();
+    if let Some(left) = node.ledger.leave_snapshot(&node.tree, tip) {
+        node.ledger.write_index(&node.files, &node.tree)?;
+        left.give_up()?;
+    }
+    Ok(())
+}
+
+/// Connects the best chain, and merges the tables. What the sources have is known already.
+fn run(
+    node: &mut Node,
+    claim: Option<&Claim>,
+    started: Instant,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let mut interrupted = stop.load(Relaxed);
+    if !interrupted {
+        let (shared, ledger) = node.split();
+        ledger.prune(&shared)?;
+        node.states.get_or_insert_with(StatesWatch::begin);
+        learn_growth(node);
+    }
+    let mut went = None;
+    if !interrupted {
+        let went = went.insert(connect_all(node, claim, observer, stop)?);
+        interrupted = went.interrupted;
+    }
+    if !interrupted {
+        interrupted =
+            store_side_branches(node, observer, stop)? == Activated::Stopped || stop.load(Relaxed);
+    }
+    if !interrupted {
+        observe(observer, Phase::Merging, node);
+        let report = share_of(observer, Phase::Merging, node);
+        let _timer = node.clock.start(Stage::Merge);
+        let watch = Watch { report: &report, stop };
+        interrupted = !node.pool.install(|| node.chainstate.settle(watch))?;
+    }
+    let may_carry_on = claim.is_none() && node.options.method != Method::InOrder;
+    let saved_join = match interrupted && may_carry_on {
+        true => join::directory::unfinished(node.dir.disk(), &node.options)?,
+        false => None,
+    };
+    let above_tip = Some(above_tip(node));
+    let summary = Summary { saved_join, above_tip, ..summary(node, started, interrupted) };
+    Ok(match (went, claim) {
+        (Some(Went { chosen, saved, spilled_bytes, .. }), _) => {
+            Summary { chosen: Some(chosen), saved, spilled_bytes, ..summary }
+        }
+        (None, Some(claim)) if !swift::build::is_past(node, claim) => {
+            Summary { saved: Some(swift::build::saved_blocks(node, claim)?), ..summary }
+        }
+        (None, _) => summary,
+    })
+}
+
+/// The summary of work on `node` that began at `started`; takes the refusals.
+pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary {
+    let tip = node.tree.node(node.tip());
+    Summary {
+        height: tip.height,
+        best_block: tip.hash,
+        coins: node.ledger.coins.map(|coins| coins as u64),
+        chosen: None,
+        above_tip: None,
+        disconnected: node.ledger.disconnected,
+        spilled_bytes: None,
+        counts: node.ledger.counts,
+        scripts: node.scripts.counts(),
+        script_difference: node.scripts.difference().cloned(),
+        elapsed: started.elapsed(),
+        cpu: resources::cpu_time(),
+        peak_memory: resources::peak_memory(),
+        interrupted,
+        saved: None,
+        saved_join: None,
+        checked: node.ledger.checked.clone(),
+        undo_from: node.ledger.undo_from(),
+        pruned: node.ledger.pruned(&node.files),
+        refusals: node.take_refusals(),
+        repaired: std::mem::take(&mut node.repaired),
+        stages: node.clock.stages(),
+        waits: node.clock.waits(),
+        states: node.states.as_ref().map_or_else(ThreadStates::default, StatesWatch::seen),
+        peers: Vec::new(),
+    }
+}

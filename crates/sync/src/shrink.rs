@@ -1,0 +1,100 @@
+//! Whether a rebuilt UTXO set would be lower than the one that it is to replace: a lower one would
+//! hide that blocks are missing, and so takes its place only where the user allows it.
+
+use apus_coins::Chainstate;
+use apus_hash::Hash;
+use apus_leveldb as leveldb;
+use apus_node::error::SyncError;
+use apus_node::opened::{Node, about_height};
+use apus_node::options::Options;
+use apus_node::outcome::Refusal;
+
+/// The best block of the UTXO set that a rebuild is to replace.
+enum Present {
+    /// There is no set, or none that can be read.
+    Unknown,
+    /// A block at this height, which is in the block index.
+    Indexed(u32),
+    /// A block that is not in the block index.
+    NotIndexed {
+        /// The block.
+        block: Hash,
+        /// Words for its height.
+        height: String,
+    },
+}
+
+/// Checks, before the work starts, that the set to be built in `node` can reach the height of the
+/// present one.
+///
+/// # Errors
+/// Blocks are missing for that, and the user does not allow a lower set. Nothing was changed.
+pub fn check_reach(node: &Node) -> Result<(), SyncError> {
+    if may_shrink(&node.options) {
+        return Ok(());
+    }
+    let reach = node.tree.best_candidate().map_or(0, |id| node.tree.node(id).height);
+    let blocks = node.dir.blocks_path().display();
+    let what = match present(node) {
+        Present::Indexed(height) if reach < height => format!(
+            "the blocks here reach height {reach}, and the UTXO set is at height {height}: blocks \
+             {} to {height} are missing from {blocks}.",
+            reach + 1
+        ),
+        Present::NotIndexed { block, height } => format!(
+            "the UTXO set is at block {block}{height} which is not among the blocks in {blocks} \
+             (they reach height {reach}): is the right disk mounted there?"
+        ),
+        _ => return Ok(()),
+    };
+    Err(SyncError::WouldShrink(format!(
+        "{what} Nothing was changed. Bring missing blocks back, or `apus sync --from` a node that \
+         has them; to replace the UTXO set by a lower one all the same, say --allow-shrink"
+    )))
+}
+
+/// Checks that the finished set of `node` is not lower than the present one; `refusals` say which
+/// blocks were not taken, the first of which may be why.
+///
+/// # Errors
+/// It is lower, and the user does not allow that. The present set was kept.
+pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
+    let built = node.tree.node(node.tip()).height;
+    match present(node) {
+        Present::Indexed(height) if built < height && !may_shrink(&node.options) => {
+            let why = refusals.first().map_or(String::new(), |first| format!(" ({first})"));
+            Err(SyncError::WouldShrink(format!(
+                "the new UTXO set ends at height {built}{why}, and the present one is at height \
+                 {height}: the present one was kept. Mend the cause and run the same command \
+                 again, which carries on; to take the lower one, add --allow-shrink"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the new set may be lower: the user says so, or names a height to stop at and thus wants
+/// no more.
+fn may_shrink(options: &Options) -> bool {
+    options.allow_shrink || options.stop_at_height.is_some()
+}
+
+/// The best block of the set in the place of which the one in `node` is built.
+fn present(node: &Node) -> Present {
+    let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+    let disk = node.dir.disk().clone();
+    let chainstate = Chainstate::open(disk, &node.dir.chainstate_path(), tables);
+    let best = chainstate.and_then(|chainstate| Ok((chainstate.best_block()?, chainstate)));
+    let (block, chainstate) = match best {
+        Ok((Some(block), chainstate)) => (block, chainstate),
+        Ok((None, _)) => return Present::Unknown,
+        Err(error) => {
+            tracing::debug!(target: "coindb", "the present UTXO set cannot be read: {error}");
+            return Present::Unknown;
+        }
+    };
+    match node.tree.find(&block) {
+        Some(id) => Present::Indexed(node.tree.node(id).height),
+        None => Present::NotIndexed { block, height: about_height(&chainstate) },
+    }
+}

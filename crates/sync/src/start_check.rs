@@ -1,0 +1,138 @@
+//! The check that a command makes before it goes on with a UTXO set (Core's
+//! `VerifyLoadedChainstate`): the last blocks and their undo data are held against the set.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_coins::CoinsCache;
+use apus_node::block::step::Step;
+use apus_node::error::SyncError;
+use apus_node::mend::{note_file, take_another_copy};
+use apus_node::opened::{Coins, Node};
+use apus_node::options::{CHECK_BLOCKS, CHECK_LEVEL, Options};
+use apus_node::progress::{Observer, Progress};
+use apus_node::remedy;
+use apus_node::sources::Place;
+
+use super::unfinished::open_node;
+use super::verify::{Damage, Ended, Verified, Verify, all_levels};
+
+/// Shows the progress of a check and hides its tips: to connect blocks again, in memory, moves no
+/// tip.
+struct WithoutTips<'a>(&'a dyn Observer);
+
+impl Observer for WithoutTips<'_> {
+    fn observe(&self, progress: &Progress) {
+        self.0.observe(progress);
+    }
+}
+
+/// Checks as many of the last blocks as [`Options::check_blocks`] says, as thoroughly as
+/// [`Options::check_level`] says, and returns the opened directory. If sources or peers may have
+/// good copies of blocks (`may_mend`), files with damaged ones are noted, and [`check_mended`] has
+/// to be called once these are replaced.
+///
+/// # Errors
+/// The blocks, their undo data or the UTXO set are damaged, or [`Options::dbcache_bytes`] are too
+/// few for what was asked for.
+pub fn check_on_start(
+    mut node: Node,
+    may_mend: bool,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Node, SyncError> {
+    let Options { check_blocks: blocks, check_level: level, .. } = node.options;
+    // What level 4 connects again leaves traces in memory.
+    let connects = level >= 4;
+    node.ledger.is_read_only = connects;
+    let mut found = check(&mut node, Verify { level, blocks }, observer, stop);
+    if connects {
+        let (options, disk) = (node.options.clone(), node.dir.disk().clone());
+        drop(node);
+        node = open_node(&options, &disk, Coins::InPlace)?;
+    }
+    let Some(damage) = take_first(&mut found) else {
+        refuse_small_cache(&node, &found)?;
+        return Ok(node);
+    };
+    match damaged_block(&node, &damage) {
+        Some((_, file)) if may_mend => note_file(&node, file)?,
+        Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, stop)?,
+        None => return Err(error_of(&node, damage, found.damage.count)),
+    }
+    Ok(node)
+}
+
+/// [`check_on_start`] up to level 3, after damaged blocks were replaced as far as sources and peers
+/// have them.
+///
+/// # Errors
+/// As for [`check_on_start`].
+pub fn check_mended(
+    node: &mut Node,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let Options { check_blocks: blocks, check_level, .. } = node.options;
+    loop {
+        let level = check_level.min(3);
+        let mut found = check(node, Verify { level, blocks }, observer, stop);
+        let Some(damage) = take_first(&mut found).filter(|_| !stop.load(Relaxed)) else {
+            return Ok(());
+        };
+        match damaged_block(node, &damage) {
+            Some((step, _)) => take_another_copy(node, step, &damage.error.what, stop)?,
+            None => return Err(error_of(node, damage, found.damage.count)),
+        }
+    }
+}
+
+/// Runs all levels, and forgets the coins that they have changed in memory.
+fn check(node: &mut Node, asked: Verify, observer: &dyn Observer, stop: &AtomicBool) -> Verified {
+    tracing::debug!(
+        target: "validation",
+        blocks = asked.blocks, level = asked.level, "verifying the last blocks"
+    );
+    let found = all_levels(node, asked, &WithoutTips(observer), stop);
+    node.cache = CoinsCache::new();
+    found
+}
+
+/// An error if the cache was too small for more than is checked by default. Core, too, stops only
+/// if somebody has asked for it.
+fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
+    let Options { check_blocks, check_level, .. } = node.options;
+    let is_full = found.levels.iter().find(|level| level.ended == Some(Ended::CacheFull));
+    match is_full.filter(|_| (check_blocks, check_level) != (CHECK_BLOCKS, CHECK_LEVEL)) {
+        None => Ok(()),
+        Some(level) => Err(SyncError::WrongOptions(format!(
+            "checkblocks={check_blocks} and checklevel={check_level} (options of `apus sync`, or \
+             in bitcoin.conf) came down to height {} with the coins that dbcache has room for: \
+             give a larger dbcache, or check fewer blocks",
+            level.from
+        ))),
+    }
+}
+
+fn take_first(found: &mut Verified) -> Option<Damage> {
+    (!found.damage.listed.is_empty()).then(|| found.damage.listed.remove(0))
+}
+
+/// The block whose bytes are damaged, and the number of its file, if the disk could read them.
+fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
+    let id = node.tree.find(&damage.block)?;
+    let pos = node.record(id).block_pos()?;
+    let is_block = damage.level <= 1 && damage.error.source.is_none();
+    is_block.then_some((Step { id, place: Place::Stored(pos), weight: 0 }, pos.file))
+}
+
+/// The error for damage that was found first, of so much.
+fn error_of(node: &Node, damage: Damage, count: u64) -> SyncError {
+    let Damage { height, block, mut error, .. } = damage;
+    let more = match count {
+        1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
+    };
+    error.what = format!("block {block} at height {height}: {}{more}", error.what);
+    remedy::of_damage(&node.options, node.ledger.pruning.is_pruned, error).into()
+}

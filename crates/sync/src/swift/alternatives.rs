@@ -1,0 +1,234 @@
+//! Blocks for which a rev file has more than one record that may be their undo data.
+//!
+//! The undo data of a stale block stands there too. It may have the shape of its sibling's, the
+//! same checksum (over the hash of their parent), and coins that pass every rule. Only the sums
+//! tell the two apart: where the sums do not agree, other records are tried in the place of those
+//! that were used, until they do.
+
+use std::collections::{HashMap, HashSet};
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_hash::Elements;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::Step;
+use apus_node::block::validate::check_spends;
+use apus_node::sources::Place;
+use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
+use apus_swiftsync::{Aggregate, Salt};
+use rayon::prelude::*;
+
+use super::fault::Fault;
+use super::job::Job;
+use super::tally::push_coin;
+use super::undo::{UndoAt, UndoWritten, external_coins};
+
+/// The largest number of combinations that are tried. Each has one chance in 2^256 to make the sums
+/// agree though the coins do not.
+const COMBINATIONS_MAX: usize = 1 << 16;
+
+/// Other undo data with which a block passes every rule, too.
+struct Alternative<A> {
+    payload: Vec<u8>,
+    /// What it adds to the sums: the coins that were used as created, its own as spent.
+    difference: A,
+}
+
+/// A block with other undo data to choose from.
+struct Choice<A> {
+    /// The block's index among the undo data that was written.
+    written: usize,
+    others: Vec<Alternative<A>>,
+}
+
+/// The undo data that was used of a block: where it came from, and where it was written.
+struct Used {
+    step: Step,
+    tx_count: u32,
+    pos: FlatFilePos,
+    /// The number of the source file whose rev file was searched first.
+    file: u32,
+    /// The record with which that search began.
+    guess: usize,
+}
+
+/// Looks for other undo data with which `aggregate` is balanced. If there is such, it is written,
+/// and `written` names it; otherwise nothing changes.
+pub(super) fn balance<A: Aggregate>(
+    job: &Job,
+    records: &[IndexRecord],
+    aggregate: &mut A,
+    written: &mut [UndoWritten],
+) -> Result<(), Fault> {
+    let shared = job.shared;
+    let used = used(job, records, written);
+    let choices: Vec<Choice<A>> = shared.pool.install(|| {
+        let spare = spare_records(job, &used).map_err(Fault::Store)?;
+        let choice = |(written, used): (usize, &Option<Used>)| {
+            let others = match used {
+                Some(used) => alternatives(job, used, &spare)?,
+                None => Vec::new(),
+            };
+            Ok((!others.is_empty()).then_some(Choice { written, others }))
+        };
+        let choices = used.par_iter().enumerate().map(choice);
+        choices.filter_map(Result::transpose).collect::<Result<_, Fault>>()
+    })?;
+    tracing::debug!(target: "validation", blocks = choices.len(), "undo data of several siblings");
+    let Some((chosen, balanced)) = combine(job.salt, aggregate, &choices) else { return Ok(()) };
+    for (choice, at) in choices.iter().zip(chosen) {
+        let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
+        let UndoWritten { id, at } = &mut written[choice.written];
+        let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
+        let prev = &shared.tree.prev_hash(*id);
+        let undo = UndoRecord { file, height, prev, payload: &other.payload };
+        let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        *at = FlatFilePos { file, pos };
+    }
+    *aggregate = balanced;
+    Ok(())
+}
+
+/// The origin of each piece of undo data that was written; `None` where it was stored before.
+fn used(job: &Job, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Option<Used>> {
+    let sources = job.plan.steps.iter().zip(&job.plan.undo);
+    let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
+    let of_block = |UndoWritten { id, at }: &UndoWritten| {
+        let UndoAt::Source { file, guess } = *sources.get(id)? else { return None };
+        let record = &records[id.index()];
+        let step = Step { id: *id, place: Place::Stored(record.block_pos()?), weight: 0 };
+        Some(Used { step, tx_count: record.tx_count, pos: *at, file, guess })
+    };
+    written.iter().map(of_block).collect()
+}
+
+/// Records of rev files that were used for no block, by source file and number of spending
+/// transactions. There are few, since nearly every record is of a block of this chain.
+type Spare = HashMap<(u32, u32), Vec<usize>>;
+
+fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> {
+    let (shared, copies) = (job.shared, &job.plan.undo_copies);
+    let claim = |used: &Used| -> Result<Option<(u32, usize)>, StoreError> {
+        let prev = &shared.tree.prev_hash(used.step.id);
+        let (payload, tx_count) = (shared.files.read_undo(used.pos, prev)?, used.tx_count);
+        let mut scratch = Vec::new();
+        for (file, undo) in copies.of_block(shared, used.step.id, used.file) {
+            let is_used = |bytes: &[u8]| bytes == payload;
+            let tx_count = tx_count as usize;
+            let found = undo.find_fitting(used.guess, prev, tx_count, &mut scratch, is_used)?;
+            if let Some(record) = found {
+                return Ok(Some((file, record)));
+            }
+        }
+        Ok(None)
+    };
+    let claimed = used.par_iter().flatten().map(claim);
+    let claimed: HashSet<(u32, usize)> =
+        claimed.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+    let mut spare = Spare::new();
+    for (file, undo) in copies.files() {
+        for (record, place) in undo.records().iter().enumerate() {
+            if place.spending_txs > 0 && !claimed.contains(&(file, record)) {
+                spare.entry((file, place.spending_txs)).or_default().push(record);
+            }
+        }
+    }
+    Ok(spare)
+}
+
+/// The undo data among `spare` with which the block passes every rule, too.
+fn alternatives<A: Aggregate>(
+    job: &Job,
+    used: &Used,
+    spare: &Spare,
+) -> Result<Vec<Alternative<A>>, Fault> {
+    let shared = job.shared;
+    let prev = &shared.tree.prev_hash(used.step.id);
+    let mut payloads: Vec<Vec<u8>> = Vec::new();
+    let mut scratch = Vec::new();
+    for (file, undo) in job.plan.undo_copies.of_block(shared, used.step.id, used.file) {
+        let key = (file, used.tx_count.saturating_sub(1));
+        for record in spare.get(&key).into_iter().flatten() {
+            let place = undo.records()[*record];
+            let fits = undo.read(place, prev, &mut scratch).map_err(Fault::Store)?;
+            if fits && !payloads.contains(&scratch) {
+                payloads.push(scratch.clone());
+            }
+        }
+    }
+    if payloads.is_empty() {
+        return Ok(Vec::new());
+    }
+    let used_payload = shared.files.read_undo(used.pos, prev).map_err(Fault::Store)?;
+    payloads.retain(|payload| *payload != used_payload);
+    let mut others = Vec::new();
+    for payload in payloads {
+        if let Some(difference) = difference(job, shared, used.step, &used_payload, &payload)? {
+            others.push(Alternative { payload, difference });
+        }
+    }
+    Ok(others)
+}
+
+/// What is added to the sums if a block spends the coins of `other` and not those of `used`; `None`
+/// if a rule forbids it.
+fn difference<A: Aggregate>(
+    job: &Job,
+    shared: &Shared,
+    step: Step,
+    used: &[u8],
+    other: &[u8],
+) -> Result<Option<A>, Fault> {
+    let prepared = shared.prepare(step).map_err(|error| Fault::of_block(step, error))?;
+    let (Ok(before), Ok(after)) =
+        (external_coins(&prepared, used), external_coins(&prepared, other))
+    else {
+        return Ok(None);
+    };
+    let scripts = Some(shared.script_checks(step.id));
+    let checked = check_spends(shared, step.id, prepared, after, scripts, &job.times);
+    let Ok(block) = checked else { return Ok(None) };
+    let (mut created, mut spent) = (Elements::default(), Elements::default());
+    let outpoints = &block.prepared.external;
+    for (outpoint, (before, after)) in outpoints.iter().zip(before.iter().zip(&block.coins)) {
+        push_coin(&mut created, outpoint, before);
+        push_coin(&mut spent, outpoint, after);
+    }
+    let mut difference = A::new(job.salt);
+    difference.create_many(&created);
+    difference.spend_many(&spent);
+    Ok(Some(difference))
+}
+
+/// The first combination with which the sums are balanced, and those sums. For each choice it has 0
+/// for what was used, or the number of an alternative, counted from 1.
+fn combine<A: Aggregate>(
+    salt: &Salt,
+    aggregate: &A,
+    choices: &[Choice<A>],
+) -> Option<(Vec<usize>, A)> {
+    let sizes = choices.iter().map(|choice| choice.others.len() + 1);
+    let count = sizes.fold(1, |count: usize, size| count.saturating_mul(size));
+    if count > COMBINATIONS_MAX {
+        tracing::warn!(
+            "{} blocks have undo data of more than one sibling; of all combinations only {} are \
+             tried",
+            choices.len(),
+            COMBINATIONS_MAX
+        );
+    }
+    (1..count.min(COMBINATIONS_MAX)).find_map(|mut number| {
+        let mut sums = A::new(salt);
+        sums.combine(aggregate);
+        let mut chosen = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let at = number % (choice.others.len() + 1);
+            number /= choice.others.len() + 1;
+            if let Some(other) = at.checked_sub(1) {
+                sums.combine(&choice.others[other].difference);
+            }
+            chosen.push(at);
+        }
+        sums.is_balanced().then_some((chosen, sums))
+    })
+}

@@ -1,0 +1,228 @@
+//! One SwiftSync from its beginning to its end, on one branch.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_node::block::shared::Shared;
+use apus_node::checked::Checked;
+use apus_node::coin_count::CoinsAt;
+use apus_node::commit::Ledger;
+use apus_node::opened::Node;
+use apus_node::outcome::{Activated, Counts};
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::tables::{Tables, WRITERS_PER_CORE, Writing};
+use apus_swiftsync::Aggregate;
+
+use super::alternatives::balance;
+use super::coordinator::{Coordinator, Ended, Saving};
+use super::directory::{DIRECTORY, remove_directory, saved_path};
+use super::fault::Fault;
+use super::finish::{commit, prove};
+use super::job::Job;
+use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
+use super::resume::{State, Workspace, begin, new_salt};
+use super::tally::Tally;
+use super::unspent::{Opened, Reading};
+use crate::claim::Claim;
+
+/// Of the memory for cached coins, the share that a snapshot's coins may take until they are
+/// proved: what the coins to be written leave.
+const SNAPSHOT_PERCENT: usize = 30;
+
+/// Builds the chainstate up to the plan's target, and makes that the best block. What an
+/// interrupted run has saved is carried on from.
+///
+/// # Errors
+/// The hints, a block or undo data is wrong, or the disk fails. No coins are committed then; stored
+/// blocks are kept.
+pub(super) fn attempt<A: Aggregate>(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
+    match build_all::<A>(node, claim, plan, observer, stop) {
+        Err(Fault::Stopped) if stop.load(Relaxed) => {
+            // Blocks that peers have sent need not come again, wherever it was stopped.
+            let (shared, ledger) = node.split();
+            ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
+            Ok(Activated::Stopped)
+        }
+        built => built.map(|()| Activated::Best),
+    }
+}
+
+/// [`attempt`], for which it is a fault to be stopped.
+fn build_all<A: Aggregate>(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), Fault> {
+    let directory = node.dir.path().join(DIRECTORY);
+    let disk = node.dir.disk().clone();
+    let (work, state) = begin::<A>(node, claim, plan, &directory, observer, stop)?;
+    let reading = Reading {
+        height: plan.chain.height().unwrap_or(0),
+        threads: node.options.threads,
+        memory: node.options.dbcache_bytes / 100 * SNAPSHOT_PERCENT,
+        beside: directory.join("snapshot"),
+        observer,
+        stop,
+    };
+    let opened = Opened::open(claim, &reading)?;
+    let every = node.options.save_every;
+    let before = state.gathered.tally.counts;
+    let (shared, ledger) = node.split();
+    let mut job = Job::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
+    job.keeps = true;
+    job.survivors = opened.sorted().is_none().then_some(&work.survivors);
+    job.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
+    tracing::debug!(
+        target: "validation",
+        mode = ?plan.mode, blocks = job.todo().len(), "working through blocks"
+    );
+    let saving = Saving { work: &work, disk: &disk, path: saved_path(&directory), every };
+    let mut coordinator = Coordinator::new(&job, ledger, state, observer, Some(saving));
+    let tables = match opened.sorted() {
+        None => None,
+        Some(pieces) => {
+            let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+            Some(Tables::of_snapshot(pieces, bulk))
+        }
+    };
+    let writers = table_writers(&shared, &work, opened.coins());
+    let height = plan.chain.height().unwrap_or(0);
+    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
+    let writing = Writing { writers, report: &report, stop };
+    let mut ended = Ended::Stopped;
+    let mut run = |failed: &AtomicBool| {
+        let stops = || stop.load(Relaxed) || failed.load(Relaxed);
+        let run = || coordinator.run(work.share.workers, stops);
+        ended = shared.serve(job.wanted(), observer, run)?;
+        Ok::<_, Fault>((ended == Ended::Finished).then_some(()))
+    };
+    let finished = match &tables {
+        Some(tables) => tables.write_beside(writing, run)?,
+        None => run(&AtomicBool::new(false))?,
+    };
+    let completed = finished.ok_or(Fault::Stopped).and_then(|()| {
+        let (state, ledger) = coordinator.parts();
+        opened.assert_all_met(&state.gathered.tally);
+        complete(&job, ledger, &work, state, before, tables, writing)
+    });
+    // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
+    // was saved last counts; those of a snapshot are not.
+    let is_worth_a_save = ended == Ended::Finished && opened.sorted().is_some();
+    if is_worth_a_save && matches!(completed, Err(Fault::Stopped)) {
+        coordinator.save()?;
+    }
+    completed?;
+    work.survivors.destroy().map_err(Fault::Store)?;
+    remove_directory(&disk, &directory).map_err(Fault::Store)
+}
+
+/// Threads that write the tables of so many coins.
+fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
+    work.share.table_writers(shared.pool.current_num_threads() * WRITERS_PER_CORE, coins)
+}
+
+/// Proves what is done, which is everything, and commits it. `before` is what earlier runs did.
+///
+/// # Errors
+/// It cannot be proved, the disk fails, or somebody asks to stop before all tables are written.
+fn complete<A: Aggregate>(
+    job: &Job,
+    ledger: &mut Ledger,
+    work: &Workspace,
+    state: &mut State<A>,
+    before: Counts,
+    tables: Option<Tables>,
+    writing: Writing,
+) -> Result<(), Fault> {
+    let State { gathered, undo, done, stripped_below } = state;
+    let (shared, plan) = (job.shared, job.plan);
+    let (tally, blocks) = (&gathered.tally, plan.steps.len());
+    assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
+    if tables.is_none() {
+        let held = (work.survivors.count(), work.survivors.amount());
+        assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
+    }
+    if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
+        balance(job, &ledger.records, &mut gathered.aggregate, undo)?;
+    }
+    prove(gathered, &job.unspent, plan, shared)?;
+    tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
+    let height = plan.chain.height().unwrap_or(0);
+    let undo_of_recent;
+    let undo = match &work.recent {
+        None => &undo[..],
+        Some(recent) => {
+            undo_of_recent =
+                recent.write_undo(shared, &ledger.records, &job.times, writing.stop)?;
+            &undo_of_recent
+        }
+    };
+    let tally = &gathered.tally;
+    let next = CoinsAt { block: shared.tree.node(plan.target).hash, coins: tally.coins };
+    ledger.write_coin_count(shared, next).map_err(Fault::Store)?;
+    commit(shared, ledger, plan, undo, || {
+        let tables = match tables {
+            Some(tables) => tables,
+            None => {
+                let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+                let writers = table_writers(shared, work, tally.coins);
+                let tables = Tables::of_gathered(&work.survivors, bulk, writers);
+                (writing.report)(0.0);
+                tables.write_all(Writing { writers, ..writing })?;
+                if writing.stop.load(Relaxed) {
+                    return Err(Fault::Stopped);
+                }
+                tables
+            }
+        };
+        Ok(tables.into_bulk())
+    })?;
+    let coins = Some(tally.coins as i64);
+    ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
+    if plan.mode == Mode::AssumeValid {
+        // Before segwit, blocks have no witnesses.
+        let stripped = shared.network.segwit_height.max(1)..*stripped_below;
+        ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
+    }
+    tracing::debug!(target: "validation", "committed");
+    Ok(())
+}
+
+/// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
+///
+/// # Errors
+/// As for a SwiftSync that is attempted.
+pub fn verify<A: Aggregate>(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<Tally>, Fault> {
+    let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
+    let threads = node.options.threads;
+    let reading = Reading::of_proof(node, plan, observer, stop);
+    let opened = match Opened::open(claim, &reading) {
+        Err(Fault::Stopped) => return Ok(None),
+        opened => opened?,
+    };
+    let (shared, ledger) = node.split();
+    let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
+    let mut coordinator = Coordinator::<A>::new(&job, ledger, State::new(&salt), observer, None);
+    if coordinator.run(threads, || stop.load(Relaxed))? == Ended::Stopped {
+        return Ok(None);
+    }
+    let (State { gathered, .. }, _) = coordinator.parts();
+    opened.assert_all_met(&gathered.tally);
+    prove(gathered, &job.unspent, plan, &shared)?;
+    Ok(Some(gathered.tally.clone()))
+}

@@ -1,0 +1,197 @@
+//! SwiftSync over all branches that the hints may be for.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_chain::BlockId;
+use apus_disk::StoreError;
+use apus_node::block::step::Step;
+use apus_node::error::SyncError;
+use apus_node::mend::take_another_copy;
+use apus_node::opened::{Node, step};
+use apus_node::options::AggregateKind;
+use apus_node::outcome::Activated;
+use apus_node::progress::Observer;
+use apus_node::sources::Place;
+use apus_peers::{download, store_left_from};
+use apus_swiftsync::{MuHashAggregate, SumAggregate};
+
+use super::attempt::attempt;
+use super::directory::{forget, saved};
+use super::fault::Fault;
+use super::plan;
+use super::plan::{Mode, Plan};
+use crate::claim::Claim;
+use crate::sealed::begun_again;
+use crate::summary::SavedBlocks;
+
+/// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
+/// the block there the tip. Interrupted, it carries on when it is called again.
+///
+/// If no block is assumed valid, every block that is available at that height is tried.
+///
+/// # Errors
+/// Hints, blocks or undo data are wrong, or do not reach as far as needed. No coins are committed
+/// then; stored blocks are kept.
+pub fn build(
+    node: &mut Node,
+    claim: &Claim,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, SyncError> {
+    let (mode, mut targets) = plan::targets(node, claim)?;
+    // The branches before the one that an interrupted run was at have failed in it.
+    let saved = saved(node, claim)?.map(|saved| saved.key.target);
+    let at = targets.iter().position(|id| Some(node.tree.node(*id).hash) == saved);
+    targets.rotate_left(at.unwrap_or(0));
+    let mut first_error = None;
+    for target in &targets {
+        let fault = match build_branch(node, claim, *target, mode, observer, stop) {
+            Ok(activated) => return Ok(activated),
+            Err(fault) => fault,
+        };
+        let (ends, keeps) = (!fault.is_of_branch(), fault.keeps_progress(node));
+        let error = fault.into_error(node, claim);
+        if !ends {
+            // The blocks are good whatever the hints are.
+            node.ledger.write_index(&node.files, &node.tree)?;
+        }
+        if !keeps {
+            forget(node)?;
+        }
+        if ends {
+            return Err(error);
+        }
+        let block = node.tree.node(*target).hash;
+        tracing::debug!(target: "validation", %block, %error, "not what the hints are for");
+        first_error.get_or_insert(error);
+    }
+    let error = first_error.unwrap_or_else(|| {
+        claim.error(format!("there is no block at the height of {}", claim.name()))
+    });
+    let height = claim.height(&node.tree).unwrap_or(0);
+    let name = claim.name();
+    let note = match (mode, &targets[..]) {
+        (_, [_, _, ..]) => format!(
+            " (this is of the first branch tried; {} branches reach height {height}, and none of \
+             them fits {name})",
+            targets.len()
+        ),
+        (Mode::AssumeValid, [target]) if is_of_claim(&error) => format!(
+            " (tried on the chain of the block assumed valid, up to block {} at height {height})",
+            node.tree.node(*target).hash
+        ),
+        _ => String::new(),
+    };
+    Err(error.with_note(&note))
+}
+
+/// [`build`] for one block at the hints' height.
+fn build_branch(
+    node: &mut Node,
+    claim: &Claim,
+    target: BlockId,
+    mode: Mode,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
+    let (mut is_said, mut is_second) = (false, false);
+    loop {
+        store_base(node, stop).map_err(Fault::Store)?;
+        if store_recent(node, target, mode, observer, stop)? == Activated::Stopped {
+            return Ok(Activated::Stopped);
+        }
+        let plan = Plan::new(node, target, mode)?;
+        let words =
+            plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
+        words.iter().for_each(|words| observer.note(words));
+        let result = match node.options.aggregate {
+            AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, observer, stop),
+            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, claim, &plan, observer, stop),
+        };
+        store_left_from(node, plan.stored_from).map_err(Fault::Store)?;
+        match result {
+            Ok(Activated::Best) => {
+                node.tree.settle_on(plan.target);
+                return Ok(Activated::Best);
+            }
+            // Another copy may be good; what was saved is carried on from.
+            Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
+                take_another_copy(node, step, &what, stop).map_err(Fault::Store)?;
+            }
+            // A disk that damages it once more would do so forever.
+            Err(fault) => {
+                let damage = fault.damage_to_saved(node).filter(|_| !is_second);
+                let Some(error) = damage else { return Err(fault) };
+                observer.note(&begun_again(error, "SwiftSync"));
+                is_second = true;
+                forget(node).map_err(Fault::Store)?;
+            }
+            Ok(stopped) => return Ok(stopped),
+        }
+    }
+}
+
+/// Stores the base block of bitcoind's second UTXO set, if a source has it. Until it is connected
+/// the index on disk does not name it, and what an interrupted run has saved may count it.
+fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
+    let base = node.ledger.snapshot.as_ref().and_then(|loaded| node.tree.find(&loaded.base));
+    let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };
+    let (shared, ledger) = node.split();
+    match step.place {
+        Place::Source(_) => match shared.checked_until(step, stop) {
+            Ok(block) => ledger.store_block(&shared, step.id, block.view()),
+            // Whoever comes to it next says so.
+            Err(_) => Ok(()),
+        },
+        Place::Stored(_) | Place::Peers => Ok(()),
+    }
+}
+
+/// Stores the last blocks up to `target` if peers have them: they are read first, and at the end
+/// again.
+fn store_recent(
+    node: &mut Node,
+    target: BlockId,
+    mode: Mode,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Activated, Fault> {
+    if mode == Mode::Full {
+        return Ok(Activated::Best);
+    }
+    let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
+    let mut recent: Vec<BlockId> = ancestors.collect();
+    recent.reverse();
+    download(node, &recent, observer, stop).map_err(Fault::Store)
+}
+
+/// Whether there may be another copy of a block whose bytes at this place are damaged. For a stored
+/// block, the search for one reports what is missing.
+fn may_have_another_copy(node: &Node, step: &Step) -> bool {
+    matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
+}
+
+/// How much of a SwiftSync is saved.
+pub fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
+    let saved = saved(node, claim)?;
+    let done = saved.map_or(0, |saved| saved.blocks_done());
+    Ok(SavedBlocks { done, total: claim.height(&node.tree).unwrap_or(0) })
+}
+
+/// Whether the error says that hints or a snapshot are wrong.
+fn is_of_claim(error: &SyncError) -> bool {
+    matches!(error, SyncError::Hints { .. } | SyncError::Snapshot { .. })
+}
+
+/// Whether the tip is at the height of the hints or the snapshot or above, so that they are of no
+/// more use.
+pub fn is_past(node: &Node, claim: &Claim) -> bool {
+    let wanted = claim.height(&node.tree);
+    node.ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
+}
+
+/// Whether there are coins already, but not up to the height of the hints or the snapshot:
+/// SwiftSync then builds a whole new set next to them.
+pub fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
+    node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
+}

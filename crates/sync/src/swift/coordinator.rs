@@ -1,0 +1,245 @@
+//! The threads of SwiftSync: workers that take one block after another, and the coordinator, which
+//! keeps account of what is finished and saves it every [`Saving::every`] and when it is stopped.
+//!
+//! ```text
+//!        ┌─ worker ─┐                       ┌─ worker ─┐
+//! scope ─┼─ worker ─┼─ sums added up, save ─┼─ worker ─┼─ …
+//!        └─ worker ─┘                       └─ worker ─┘
+//! ```
+//!
+//! Between two saves all workers run inside one scope. When it is time to save, each finishes its
+//! block, returns what it has summed and ends; so nothing changes while it is saved, and what is
+//! saved is whole.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use apus_disk::Disk;
+use apus_node::commit::Ledger;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::threads;
+use apus_node::threads::Crew;
+use apus_swiftsync::Aggregate;
+
+use super::fault::Fault;
+use super::job::{FinishedBlock, Job};
+use super::recent::Recent;
+use super::resume::{State, Workspace};
+use super::saved::{Saved, SavedUndo};
+use super::tally::Gathered;
+use super::undo::UndoWritten;
+use super::worker::Worker;
+
+/// How the work on all blocks ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// Every block is finished.
+    Finished,
+    /// Somebody asked to stop; what is done is saved.
+    Stopped,
+}
+
+/// Where and how often progress is saved, and the parts of it that the coordinator does not keep
+/// itself: key, salt, unspent coins and the coins that the last blocks spend.
+pub(super) struct Saving<'a> {
+    pub work: &'a Workspace,
+    pub disk: &'a Disk,
+    pub path: PathBuf,
+    /// Time from one save to the next
+    /// ([`Options::save_every`](apus_node::options::Options::save_every)).
+    pub every: Duration,
+}
+
+/// The thread that runs workers, and its account of what they have finished.
+pub(super) struct Coordinator<'a, A> {
+    job: &'a Job<'a>,
+    ledger: &'a mut Ledger,
+    state: State<A>,
+    observer: &'a dyn Observer,
+    /// `None` if nothing is to be kept.
+    saving: Option<Saving<'a>>,
+    weight_total: u64,
+    weight_done: u64,
+    bytes: u64,
+}
+
+impl<'a, A: Aggregate> Coordinator<'a, A> {
+    /// A coordinator of what is left to do after `state`.
+    pub fn new(
+        job: &'a Job<'a>,
+        ledger: &'a mut Ledger,
+        state: State<A>,
+        observer: &'a dyn Observer,
+        saving: Option<Saving<'a>>,
+    ) -> Self {
+        let weight = |index: &usize| job.plan.steps[*index].weight;
+        let weight_total = job.plan.steps.iter().map(|step| step.weight).sum();
+        let weight_done = weight_total - job.todo().iter().map(weight).sum::<u64>();
+        Self { job, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
+    }
+
+    /// Runs `threads` workers until every block is finished, or `stops` returns true. What is done
+    /// is saved when it is time, and before the return if it was stopped.
+    ///
+    /// # Errors
+    /// A block, its hints or its undo data is wrong, or the disk fails. The ledger then knows all
+    /// blocks that were stored.
+    pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<Ended, Fault> {
+        loop {
+            self.run_until_save(threads, &stops)?;
+            let is_stopped = stops();
+            if self.job.all_taken() && !is_stopped {
+                return Ok(Ended::Finished);
+            }
+            self.save()?;
+            if is_stopped {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// What was done, and the ledger that knows of it.
+    pub fn parts(&mut self) -> (&mut State<A>, &mut Ledger) {
+        (&mut self.state, self.ledger)
+    }
+
+    /// Runs workers until there are no more blocks, one of them fails, or it is time to save; then
+    /// all of them have ended, and what they have summed is in the state.
+    fn run_until_save(&mut self, threads: usize, stops: &dyn Fn() -> bool) -> Result<(), Fault> {
+        let job = self.job;
+        let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
+        let started = Instant::now();
+        let work = |crew: &Crew<FinishedBlock>| work_until::<A>(job, crew);
+        let results = threads::work_until_halt("swift", threads, work, |block| {
+            if let Some(block) = block {
+                self.note(block);
+            }
+            self.report();
+            stops() || started.elapsed() > every
+        });
+        self.report();
+        for gathered in results {
+            self.state.gathered.add(gathered?);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, block: FinishedBlock) {
+        let step = self.job.plan.steps[block.step];
+        let shared = self.job.shared;
+        match block.stored {
+            Some(pos) => self.ledger.note_stored(shared.tree, step.id, pos, block.tx_count),
+            None if self.saving.is_some() && self.job.plan.drops(shared.tree, &step) => {
+                self.ledger.note_dropped(shared.tree, step.id, block.tx_count);
+            }
+            None => {}
+        }
+        if let Some(at) = block.undo {
+            self.state.undo.push(UndoWritten { id: step.id, at });
+        }
+        let height = shared.tree.node(step.id).height;
+        if block.is_stripped {
+            self.state.stripped_below = self.state.stripped_below.max(height + 1);
+        }
+        self.state.done.insert(height);
+        self.weight_done += step.weight;
+        self.bytes += block.bytes;
+    }
+
+    /// Saves the progress: block and undo files, then the block index, then the unspent coins, and
+    /// the file `progress` last, since it names places in all of these. After a crash in between
+    /// the progress saved before counts, whose places are still good. No worker may run, or sums,
+    /// coins and finished blocks would not be of the same blocks.
+    pub fn save(&mut self) -> Result<(), Fault> {
+        let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
+        self.ledger
+            .write_index(self.job.shared.files, self.job.shared.tree)
+            .map_err(Fault::Store)?;
+        let survivors = work.survivors.save().map_err(Fault::Store)?;
+        let saved_undo = |undo: &UndoWritten| SavedUndo {
+            height: self.job.shared.tree.node(undo.id).height,
+            at: undo.at,
+        };
+        let saved = Saved {
+            key: work.key.clone(),
+            salt: work.salt.as_bytes().to_vec(),
+            aggregate: self.state.gathered.aggregate.to_bytes(),
+            tally: self.state.gathered.tally.clone(),
+            done: Saved::bits(&self.state.done),
+            stripped_below: self.state.stripped_below,
+            survivors: survivors.to_bytes(),
+            recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
+            undo: self.state.undo.iter().map(saved_undo).collect(),
+        };
+        if let Some(directory) = path.parent() {
+            disk.create_dir_all(directory).map_err(Fault::Store)?;
+        }
+        disk.write_private(path, &saved.to_bytes()).map_err(Fault::Store)
+    }
+
+    fn report(&self) {
+        self.observer.observe(&Progress {
+            height: self.job.plan.chain.height().unwrap_or(0),
+            blocks: self.state.done.len() as u64,
+            blocks_all: self.job.plan.chain.height().unwrap_or(0).into(),
+            bytes: self.bytes,
+            fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+            ..Progress::of(Phase::SwiftSync)
+        });
+    }
+}
+
+/// One worker's run: takes blocks until there are none left or all are to end, and returns what it
+/// has summed.
+fn work_until<A: Aggregate>(job: &Job, crew: &Crew<FinishedBlock>) -> Result<Gathered<A>, Fault> {
+    let mut worker = Worker::<A>::new(job, crew.halt());
+    while !crew.is_halted() {
+        let Some(step) = job.take_step(crew.halt()) else { break };
+        match worker.work_on(step) {
+            Err(Fault::Stopped) => job.give_back(step),
+            done => crew.report(done?),
+        }
+    }
+    worker.into_gathered()
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_node::block::step::Step;
+    use apus_node::opened::Coins;
+    use apus_node::options::Options;
+    use apus_node::progress::Unobserved;
+    use apus_node::sources::{Place, SourcePlace};
+    use apus_swiftsync::hints::{Format, encoder};
+    use apus_swiftsync::{Salt, SumAggregate};
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+    use crate::hints_file::HintsFile;
+    use crate::swift::plan::{Mode, Plan};
+    use crate::swift::unspent::Unspent;
+    use crate::unfinished::open_node;
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_panic_in_one_worker_ends_all() {
+        let place = tempfile::tempdir().unwrap();
+        let (datadir, file) = (place.path().join("data"), place.path().join("hints"));
+        let mut bytes = Vec::new();
+        encoder(Format::Bip456).put_head(0, &mut bytes);
+        std::fs::write(&file, bytes).unwrap();
+        let hints = HintsFile::open(&file).unwrap();
+        let options = Options::new(datadir, Network::new(Chain::Regtest));
+        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let id = node.tree.genesis();
+        let Ok(mut plan) = Plan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
+        // No source has this number.
+        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
+        let salt = Salt::new([0; 64]);
+        let (shared, ledger) = node.split();
+        let job = Job::new(&shared, Unspent::Hints(&hints), &plan, &salt, &Default::default());
+        let state = State::<SumAggregate>::new(&salt);
+        let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, || false);
+    }
+}

@@ -1,0 +1,355 @@
+//! Which coins hints or a snapshot are wrong about, once the sums have shown that they are.
+//!
+//! A first pass over all blocks divides the outpoints into 2^20 groups by a keyed hash and sums up
+//! each group: only those with a wrong coin do not balance. A second pass looks at the outpoints of
+//! these groups alone, a millionth of all for each wrong coin, and finds what became of them.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_coins::{Coin, SnapshotFile, SnapshotReadError};
+use apus_node::differ::{CoinDifference, DifferenceKind, Differences};
+use apus_node::opened::Node;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::sources::BlockBytes;
+use apus_node::threads;
+use apus_node::threads::Crew;
+use apus_rules::CheckedBlock;
+use apus_swiftsync::Salt;
+use apus_wire::OutPoint;
+
+use super::fault::Fault;
+use super::hinted::{HintedFate, for_each_output};
+use super::job::Job;
+use super::plan::Plan;
+use super::unspent::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
+use crate::claim::Claim;
+use crate::unspent::BlockCoins;
+
+/// Bits of the hash that name a group.
+const GROUP_BITS: u32 = 20;
+/// The most groups whose coins are named.
+const GROUPS_NAMED_MAX: usize = 256;
+
+/// Finds the coins that a claim about the plan's chain is wrong about; `None` if somebody asks to
+/// stop.
+///
+/// # Errors
+/// A block cannot be read, or the claim is so damaged that its coins cannot be told.
+pub fn differences(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &Plan,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<Differences>, Fault> {
+    // Nothing is summed up with it.
+    let salt = Salt::new([0; 64]);
+    let threads = node.options.threads;
+    let reading = Reading::of_proof(node, plan, observer, stop);
+    let opened = match Opened::open(claim, &reading) {
+        Err(Fault::Stopped) => return Ok(None),
+        opened => opened?,
+    };
+    let (shared, _) = node.split();
+    let job = || Job::new(&shared, opened.unspent(), plan, &salt, &Default::default());
+    let snapshot = match claim {
+        Claim::Hints(_) => None,
+        Claim::Snapshot(file) => Some(file),
+    };
+    let has_snapshot = snapshot.is_some();
+    let pass = Pass { threads, snapshot, observer, stop };
+    let hasher = RandomState::new();
+    let Some(sums) = pass.run(&job(), &|| Sums::new(&hasher, has_snapshot))? else {
+        return Ok(None);
+    };
+    let unbalanced = sums.unbalanced();
+    let named = &unbalanced[..unbalanced.len().min(GROUPS_NAMED_MAX)];
+    let fates = || Fates::new(&hasher, named, has_snapshot);
+    let Some(fates) = pass.run(&job(), &fates)? else { return Ok(None) };
+    let mut coins = fates.differences();
+    coins.sort_unstable_by_key(|coin| (coin.height, coin.outpoint));
+    Ok(Some(Differences { coins, are_more: named.len() < unbalanced.len() }))
+}
+
+/// What a pass over all blocks and all coins of a snapshot gathers.
+trait Gather: Send + Sized {
+    /// An output that a block creates, and whether the claim says that it is unspent.
+    fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool);
+    /// An output that the block at a height spends.
+    fn spent(&mut self, outpoint: &OutPoint, height: u32);
+    /// A coin of the snapshot.
+    fn claimed(&mut self, outpoint: &OutPoint, coin: Coin);
+    /// Adds what another worker has gathered.
+    fn add(&mut self, other: Self);
+}
+
+struct Pass<'a> {
+    threads: usize,
+    snapshot: Option<&'a SnapshotFile>,
+    observer: &'a dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+impl Pass<'_> {
+    /// Gathers from all blocks, and then from all coins of the snapshot; `None` if somebody asks to
+    /// stop.
+    fn run<G: Gather>(&self, job: &Job, new: &(dyn Fn() -> G + Sync)) -> Result<Option<G>, Fault> {
+        let pieces = self.snapshot.map(|file| Mutex::new(file.pieces()));
+        let height = job.plan.chain.height().unwrap_or(0);
+        let (total, mut done) = (job.todo().len() as u64, 0);
+        let work = |crew: &Crew<()>| -> Result<G, Fault> {
+            let mut gathered = new();
+            let (mut unspent, mut coins) = (Vec::new(), BlockCoins::default());
+            while !crew.is_halted()
+                && let Some(step) = job.take_step(crew.halt())
+            {
+                gather_block(job, step, &mut unspent, &mut coins, &mut gathered)?;
+                crew.report(());
+            }
+            while let Some(pieces) = pieces.as_ref().filter(|_| !crew.is_halted())
+                && let Some((piece, _)) = next_piece(pieces).map_err(Fault::Snapshot)?
+            {
+                let gather = |outpoint: &OutPoint, coin| -> Result<(), SnapshotReadError> {
+                    gathered.claimed(outpoint, coin);
+                    Ok(())
+                };
+                piece.for_each(gather).map_err(reading_fault)?;
+            }
+            Ok(gathered)
+        };
+        let results = threads::work_until_halt("differ", self.threads, work, |report| {
+            done += u64::from(report.is_some());
+            self.observer.observe(&Progress {
+                height,
+                blocks: done,
+                blocks_all: total,
+                fraction: done as f64 / total.max(1) as f64,
+                ..Progress::of(Phase::NamingCoins)
+            });
+            self.stop.load(Relaxed)
+        });
+        let mut all: Option<G> = None;
+        for gathered in results {
+            let gathered = gathered?;
+            match &mut all {
+                None => all = Some(gathered),
+                Some(all) => all.add(gathered),
+            }
+        }
+        Ok(all.filter(|_| !self.stop.load(Relaxed)))
+    }
+}
+
+/// Gathers the outputs and inputs of one block.
+fn gather_block<G: Gather>(
+    job: &Job,
+    index: usize,
+    unspent: &mut Vec<u32>,
+    coins: &mut BlockCoins,
+    gathered: &mut G,
+) -> Result<(), Fault> {
+    let (shared, step) = (job.shared, job.plan.steps[index]);
+    let block: CheckedBlock<BlockBytes> =
+        shared.checked(step).map_err(|fault| Fault::of_block(step, fault))?;
+    let height = shared.tree.node(step.id).height;
+    let marks = match job.unspent {
+        Unspent::Hints(hints) => {
+            hints.reader.unspent(height, unspent).map_err(Fault::Hints)?;
+            Marks::Indices(unspent)
+        }
+        // Some of the coins may be of no output of this block.
+        Unspent::Snapshot(by_height) => {
+            load(by_height, height, coins)?;
+            Marks::Indices(&[])
+        }
+    };
+    let mut of_tx = HashSet::new();
+    for_each_output(&block, height, &job.unspent, marks, |output| {
+        let OutPoint { txid, vout } = output.outpoint;
+        if vout == 0 {
+            of_tx.clear();
+            of_tx.extend(coins.of_tx(&txid).into_iter().flatten().map(|(vout, _)| vout));
+        }
+        let is_claimed = match output.fate {
+            HintedFate::NoCoin => return Ok(()),
+            HintedFate::Unspent => true,
+            HintedFate::Spent => of_tx.contains(&vout),
+        };
+        let coin = || {
+            let (script, amount) = (output.view.script(), output.view.value().unsigned_abs());
+            Coin::new(amount, script, height, output.tx == 0)
+        };
+        gathered.created(&output.outpoint, &coin, is_claimed);
+        Ok(())
+    })?;
+    for tx in block.view().txs().skip(1) {
+        tx.inputs().for_each(|input| gathered.spent(&input.outpoint(), height));
+    }
+    Ok(())
+}
+
+/// The group of an outpoint, and a number that stands for it in the group's sum.
+fn group(hasher: &RandomState, outpoint: &OutPoint) -> (usize, u64) {
+    let hash = hasher.hash_one(outpoint.to_bytes());
+    ((hash >> (u64::BITS - GROUP_BITS)) as usize, hash)
+}
+
+/// The sum of each group: what is created and not claimed, less what is spent; and with a snapshot
+/// what is created and claimed, as coins, less the coins of the snapshot.
+struct Sums<'a> {
+    hasher: &'a RandomState,
+    has_snapshot: bool,
+    sums: Vec<u64>,
+}
+
+impl<'a> Sums<'a> {
+    fn new(hasher: &'a RandomState, has_snapshot: bool) -> Self {
+        Self { hasher, has_snapshot, sums: vec![0; 1 << GROUP_BITS] }
+    }
+
+    fn add_to_group(&mut self, outpoint: &OutPoint, value: u64) {
+        let (group, _) = group(self.hasher, outpoint);
+        self.sums[group] = self.sums[group].wrapping_add(value);
+    }
+
+    fn of_coin(&self, outpoint: &OutPoint, coin: &Coin) -> u64 {
+        let mut bytes = outpoint.to_bytes().to_vec();
+        coin.encode(&mut bytes);
+        self.hasher.hash_one(bytes)
+    }
+
+    fn unbalanced(&self) -> Vec<usize> {
+        (0..self.sums.len()).filter(|group| self.sums[*group] != 0).collect()
+    }
+}
+
+impl Gather for Sums<'_> {
+    fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool) {
+        match is_claimed {
+            true if self.has_snapshot => {
+                let value = self.of_coin(outpoint, &coin());
+                self.add_to_group(outpoint, value);
+            }
+            true => {}
+            false => self.add_to_group(outpoint, group(self.hasher, outpoint).1),
+        }
+    }
+
+    fn spent(&mut self, outpoint: &OutPoint, _: u32) {
+        let (_, value) = group(self.hasher, outpoint);
+        self.add_to_group(outpoint, value.wrapping_neg());
+    }
+
+    fn claimed(&mut self, outpoint: &OutPoint, coin: Coin) {
+        let value = self.of_coin(outpoint, &coin);
+        self.add_to_group(outpoint, value.wrapping_neg());
+    }
+
+    fn add(&mut self, other: Self) {
+        let pairs = self.sums.iter_mut().zip(other.sums);
+        pairs.for_each(|(sum, other)| *sum = sum.wrapping_add(other));
+    }
+}
+
+/// What became of the outpoints of some groups.
+struct Fates<'a> {
+    hasher: &'a RandomState,
+    /// For each group whether it is looked at.
+    groups: Vec<bool>,
+    has_snapshot: bool,
+    fates: HashMap<OutPoint, Fate>,
+}
+
+/// What became of an outpoint.
+#[derive(Default)]
+struct Fate {
+    /// The coin that a block creates, and whether the claim says that it is unspent.
+    created: Option<(Coin, bool)>,
+    /// Whether another block creates it too, which no claim can be blamed for.
+    is_created_again: bool,
+    /// The height of a block that spends it.
+    spent: Option<u32>,
+    /// The coins of the snapshot.
+    claimed: Vec<Coin>,
+}
+
+impl<'a> Fates<'a> {
+    fn new(hasher: &'a RandomState, named: &[usize], has_snapshot: bool) -> Self {
+        let mut groups = vec![false; 1 << GROUP_BITS];
+        named.iter().for_each(|group| groups[*group] = true);
+        Self { hasher, groups, has_snapshot, fates: HashMap::new() }
+    }
+
+    /// The fate of an outpoint; `None` if it is of no group that is looked at.
+    fn of(&mut self, outpoint: &OutPoint) -> Option<&mut Fate> {
+        let (group, _) = group(self.hasher, outpoint);
+        self.groups[group].then(|| self.fates.entry(*outpoint).or_default())
+    }
+
+    /// What the claim is wrong about.
+    fn differences(self) -> Vec<CoinDifference> {
+        let has_snapshot = self.has_snapshot;
+        let difference = |(outpoint, fate): (OutPoint, Fate)| {
+            let height = fate.created.as_ref().map(|(coin, _)| coin.height);
+            fate.difference(has_snapshot).map(|kind| CoinDifference { outpoint, height, kind })
+        };
+        self.fates.into_iter().filter_map(difference).collect()
+    }
+}
+
+impl Fate {
+    fn difference(mut self, has_snapshot: bool) -> Option<DifferenceKind> {
+        let is_claimed = match has_snapshot {
+            true => !self.claimed.is_empty(),
+            false => self.created.as_ref().is_some_and(|(_, is_hinted)| *is_hinted),
+        };
+        match (self.created, self.spent) {
+            _ if self.claimed.len() > 1 => Some(DifferenceKind::Repeated),
+            _ if self.is_created_again => None,
+            (Some(_), Some(height)) if is_claimed => Some(DifferenceKind::Spent(height)),
+            (Some(_), None) if !is_claimed => Some(DifferenceKind::Missing),
+            (None, _) if is_claimed => Some(DifferenceKind::NeverCreated),
+            (Some((chain, _)), None) => {
+                let snapshot = self.claimed.pop().filter(|snapshot| *snapshot != chain)?;
+                Some(DifferenceKind::Changed { chain, snapshot })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Gather for Fates<'_> {
+    fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool) {
+        if let Some(fate) = self.of(outpoint) {
+            fate.is_created_again |= fate.created.is_some();
+            fate.created = Some((coin(), is_claimed));
+        }
+    }
+
+    fn spent(&mut self, outpoint: &OutPoint, height: u32) {
+        if let Some(fate) = self.of(outpoint) {
+            fate.spent = Some(height);
+        }
+    }
+
+    fn claimed(&mut self, outpoint: &OutPoint, coin: Coin) {
+        if let Some(fate) = self.of(outpoint) {
+            fate.claimed.push(coin);
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        for (outpoint, other) in other.fates {
+            let fate = self.fates.entry(outpoint).or_default();
+            let is_again = fate.created.is_some() && other.created.is_some();
+            fate.is_created_again |= other.is_created_again || is_again;
+            fate.created = fate.created.take().or(other.created);
+            fate.spent = fate.spent.or(other.spent);
+            fate.claimed.extend(other.claimed);
+        }
+    }
+}

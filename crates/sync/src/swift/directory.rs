@@ -1,0 +1,52 @@
+//! The directory that a SwiftSync works in, and the progress saved there.
+
+use std::path::{Path, PathBuf};
+
+use apus_disk::{Disk, StoreError};
+use apus_node::opened::Node;
+
+use super::saved::Saved;
+use crate::claim::Claim;
+
+/// The directory, next to Core's `chainstate`, that a SwiftSync works in.
+pub const DIRECTORY: &str = "swiftsync";
+
+/// Removes what an interrupted SwiftSync has left.
+pub fn forget(node: &Node) -> Result<(), StoreError> {
+    remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
+}
+
+/// The number of blocks that an interrupted SwiftSync has done and saved; `None` if there is none.
+pub fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
+    let bytes = disk.read(saved_path(&network_dir.join(DIRECTORY)))?;
+    Ok(bytes.and_then(|bytes| Some(Saved::parse(&bytes)?.blocks_done())))
+}
+
+/// Removes the directory of a SwiftSync and all files in it, if it exists.
+pub fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError> {
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    for name in disk.list(directory)? {
+        disk.remove(directory.join(name))?;
+    }
+    disk.remove_empty_dir(directory)
+}
+
+/// The progress that an interrupted SwiftSync with the same hints or snapshot has saved, as far as
+/// it is known whether they are the same.
+pub(super) fn saved(node: &Node, claim: &Claim) -> Result<Option<Saved>, StoreError> {
+    let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
+    let is_same = |saved: &Saved| claim.known_digest().is_none_or(|d| d == saved.key.hints);
+    Ok(saved.filter(is_same))
+}
+
+pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, StoreError> {
+    let bytes = disk.read(saved_path(directory))?;
+    Ok(bytes.and_then(|bytes| Saved::parse(&bytes)))
+}
+
+/// The file that progress is saved in.
+pub fn saved_path(directory: &Path) -> PathBuf {
+    directory.join("progress")
+}

@@ -1,0 +1,101 @@
+//! The end of a SwiftSync: the proof, and then the commit of block and undo files, index, tables
+//! and best block, in an order that a crash may interrupt anywhere.
+
+use apus_coins::{Bulk, SnapshotError};
+use apus_hash::Hash;
+use apus_node::block::shared::Shared;
+use apus_node::clock::Stage;
+use apus_node::commit::Ledger;
+use apus_rules::subsidy;
+use apus_store::BlockStatus;
+use apus_swiftsync::{Aggregate, HintsError};
+
+use super::fault::Fault;
+use super::plan::{Mode, Plan};
+use super::tally::Gathered;
+use super::undo::UndoWritten;
+use super::unspent::Unspent;
+
+/// The proof: every output that was created and is not hinted as unspent was spent exactly once,
+/// and what is unspent is no more than the subsidies.
+pub(super) fn prove<A: Aggregate>(
+    gathered: &Gathered<A>,
+    claimed: &Unspent,
+    plan: &Plan,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let height = plan.chain.height().unwrap_or(0);
+    if !gathered.aggregate.is_balanced() {
+        return Err(unbalanced(claimed, plan.mode, height));
+    }
+    let subsidies = (1..=height).map(|height| subsidy(height, shared.network).unsigned_abs());
+    let supply: u64 = subsidies.sum();
+    if gathered.tally.amount > supply {
+        return Err(Fault::Chain(format!(
+            "{} satoshi are unspent at height {height}, and only {supply} were issued: the blocks \
+             are not valid, though they were to be taken as such",
+            gathered.tally.amount
+        )));
+    }
+    match repeated(&gathered.tally.coinbases) {
+        None => Ok(()),
+        Some((txid, first, second)) => Err(Fault::Chain(format!(
+            "the blocks at heights {first} and {second} have the same coinbase transaction {txid}: \
+             whether BIP30 allows it, only a sync in order can tell"
+        ))),
+    }
+}
+
+/// The fault of outputs that are said to be spent and are not, or the other way round.
+fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
+    let or_undo = match mode {
+        Mode::AssumeValid => "",
+        Mode::Full => ", or undo data is wrong",
+    };
+    match claimed {
+        Unspent::Hints(_) => Fault::Hints(HintsError::new(format!(
+            "up to height {height}, the outputs that they say are spent are not those that the \
+             blocks spend: the hints are not those of this chain{or_undo}"
+        ))),
+        Unspent::Snapshot(_) => Fault::Snapshot(SnapshotError::new(format!(
+            "its coins are not those that the blocks up to height {height} leave unspent: some \
+             are missing, or spent{or_undo}"
+        ))),
+    }
+}
+
+/// A coinbase transaction that two blocks have, with their heights.
+fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
+    let mut sorted = coinbases.to_vec();
+    sorted.sort_unstable();
+    let pair = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0)?;
+    Some((pair[0].0, pair[0].1, pair[1].1))
+}
+
+/// Makes the target the best block on disk: writes the index, has `tables` write the unspent coins,
+/// and then the best block.
+pub(super) fn commit<'t>(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    plan: &Plan,
+    undo: &[UndoWritten],
+    tables: impl FnOnce() -> Result<Bulk<'t>, Fault>,
+) -> Result<(), Fault> {
+    let _timer = shared.clock.start(Stage::Commit);
+    for step in &plan.steps {
+        if !ledger.record(step.id).status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
+            ledger.change(step.id).status.raise_validity(BlockStatus::BLOCK_VALID_SCRIPTS);
+        }
+    }
+    for UndoWritten { id, at } in undo {
+        ledger.note_undo(shared.files, shared.tree, *id, *at).map_err(Fault::Store)?;
+    }
+    let left = ledger.leave_snapshot(shared.tree, plan.target);
+    ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
+    let bulk = tables()?;
+    if let Some(left) = left {
+        left.give_up().map_err(Fault::Store)?;
+    }
+    let best = shared.tree.node(plan.target).hash;
+    bulk.commit(&best).map_err(Fault::Store)
+}

@@ -1,0 +1,145 @@
+//! A block's outputs together with what its hints say of them.
+
+use apus_coins::SnapshotError;
+use apus_rules::{CheckedBlock, is_bip30_unspendable};
+use apus_swiftsync::HintsError;
+use apus_swiftsync::hints::{OutputCounter, OutputFate};
+use apus_wire::{OutPoint, OutputView};
+
+use super::fault::Fault;
+use super::unspent::{Marks, Unspent};
+use crate::unspent::Mismatch;
+
+/// Where an output goes in a SwiftSync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HintedFate {
+    /// It is hinted as unspent: its coin is kept.
+    Unspent,
+    /// It is not hinted: some block up to the hints' height spends it.
+    Spent,
+    /// It never becomes a coin.
+    NoCoin,
+}
+
+/// An output of a block.
+pub(super) struct HintedOutput<'a> {
+    /// The position of its transaction in the block.
+    pub tx: usize,
+    pub outpoint: OutPoint,
+    pub view: OutputView<'a>,
+    pub fate: HintedFate,
+    height: u32,
+    /// The index by which hints name it; 0 if they do not.
+    index: u32,
+}
+
+impl HintedOutput<'_> {
+    /// The fault of hints or a snapshot that call this output unspent, though a block up to their
+    /// height spends it.
+    pub fn is_spent(&self, claimed: &Unspent) -> Fault {
+        match claimed {
+            Unspent::Hints(_) => {
+                wrong_hint(self.height, self.index, "a block up to the hints' height spends it")
+            }
+            Unspent::Snapshot(_) => Fault::Snapshot(SnapshotError::new(format!(
+                "it has the coin {} of block {}, which a block up to its base block spends",
+                self.outpoint, self.height
+            ))),
+        }
+    }
+}
+
+/// Calls `each` with every output of a block, in order.
+///
+/// # Errors
+/// Hints or snapshot do not fit the block, or what `each` returns.
+#[inline]
+pub(super) fn for_each_output<B: AsRef<[u8]>>(
+    block: &CheckedBlock<B>,
+    height: u32,
+    claimed: &Unspent,
+    mut marks: Marks,
+    mut each: impl FnMut(&HintedOutput) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let is_overwritten = is_bip30_unspendable(height, block.hash());
+    let mut counter = OutputCounter::new(claimed.numbering(), is_overwritten);
+    for (tx, (view, txid)) in block.view().txs().zip(block.txids()).enumerate() {
+        if let Marks::Coins(coins) = &mut marks {
+            coins.begin_tx(txid).map_err(|mismatch| wrong_coin(mismatch, height))?;
+        }
+        for (vout, output) in (0..).zip(view.outputs()) {
+            let number = counter.next(tx, output.script());
+            let index = number.index.unwrap_or(0);
+            let is_marked = match &mut marks {
+                Marks::Indices(left) => number.index.is_some() && takes(left, index),
+                Marks::Coins(coins) => {
+                    number.fate == OutputFate::Coin
+                        && coins
+                            .meet(vout, &output, tx == 0)
+                            .map_err(|mismatch| wrong_coin(mismatch, height))?
+                }
+            };
+            let fate = match (number.fate, is_marked) {
+                (OutputFate::Coin, true) => HintedFate::Unspent,
+                (OutputFate::Coin, false) => HintedFate::Spent,
+                (OutputFate::Unspendable, true) => {
+                    return Err(wrong_hint(height, index, "nobody can ever spend it"));
+                }
+                // An overwritten output has the outpoint of a later one, and may be hinted as that.
+                (OutputFate::Unspendable, false) | (OutputFate::Overwritten, _) => {
+                    HintedFate::NoCoin
+                }
+            };
+            let outpoint = OutPoint { txid: *txid, vout };
+            each(&HintedOutput { tx, outpoint, view: output, fate, height, index })?;
+        }
+    }
+    let outputs = counter.counted();
+    match marks {
+        Marks::Indices([]) => {}
+        Marks::Indices([index, ..]) => {
+            return Err(wrong_hint(height, *index, &format!("the block has {outputs} outputs")));
+        }
+        Marks::Coins(coins) => {
+            coins.end(block.txids()).map_err(|mismatch| wrong_coin(mismatch, height))?;
+        }
+    }
+    match claimed.output_count(height).filter(|announced| *announced != outputs) {
+        None => Ok(()),
+        Some(announced) => {
+            let what = format!("hints for {announced} outputs, and the block has {outputs}");
+            Err(Fault::Hints(HintsError::at(height, what)))
+        }
+    }
+}
+
+/// Whether an index is the next one, which is taken then.
+#[inline]
+fn takes(left: &mut &[u32], index: u32) -> bool {
+    match left {
+        [next, rest @ ..] if *next == index => {
+            *left = rest;
+            true
+        }
+        _ => false,
+    }
+}
+
+fn wrong_hint(height: u32, index: u32, what: &str) -> Fault {
+    let what = format!("output {index} is hinted as unspent, and {what}");
+    Fault::Hints(HintsError::at(height, what))
+}
+
+#[cold]
+fn wrong_coin(mismatch: Mismatch, height: u32) -> Fault {
+    Fault::Snapshot(SnapshotError::new(match mismatch {
+        Mismatch::Unknown(outpoint) => format!(
+            "it has a coin {outpoint} of block {height} that this block does not create, or has \
+             it twice"
+        ),
+        Mismatch::Changed(outpoint) => format!(
+            "its coin {outpoint} of block {height} is not as this block creates it: amount or \
+             script differ, or whether it is a coinbase's"
+        ),
+    }))
+}

@@ -1,0 +1,184 @@
+//! What all threads of one SwiftSync work on.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use apus_coins::Survivors;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::Step;
+use apus_node::block::validate::BranchTimes;
+use apus_node::block_peers::Wanted;
+use apus_node::sources::Place;
+use apus_store::FlatFilePos;
+use apus_swiftsync::Salt;
+
+use super::plan::Plan;
+use super::recent::Recent;
+use super::unspent::Unspent;
+
+/// The blocks to work through, and what every thread needs for it.
+pub(super) struct Job<'a> {
+    pub shared: &'a Shared<'a>,
+    pub unspent: Unspent<'a>,
+    pub plan: &'a Plan,
+    pub salt: &'a Salt,
+    /// Whether blocks and undo data are kept, and not the proof alone is wanted.
+    pub keeps: bool,
+    /// Where unspent coins are gathered; `None` if nothing is kept, or if a snapshot has them in
+    /// order.
+    pub survivors: Option<&'a Survivors>,
+    /// The coins that the last blocks spend; `None` if none of them is looked for.
+    pub recent: Option<&'a Recent>,
+    /// Median times past of the plan's chain.
+    pub times: BranchTimes,
+    /// Steps to do, as indices of the plan's; those that wait for peers last.
+    todo: Vec<usize>,
+    /// How many of `todo` peers send.
+    from_peers: usize,
+    tickets: Tickets,
+    /// Steps that were taken and given back.
+    given_back: Mutex<Vec<usize>>,
+}
+
+impl<'a> Job<'a> {
+    /// All steps of `plan` but those of blocks at the heights in `done`; coins are not kept.
+    pub fn new(
+        shared: &'a Shared<'a>,
+        unspent: Unspent<'a>,
+        plan: &'a Plan,
+        salt: &'a Salt,
+        done: &HashSet<u32>,
+    ) -> Self {
+        let is_done = |step: &usize| done.contains(&shared.tree.node(plan.steps[*step].id).height);
+        let todo = (0..plan.steps.len()).filter(|step| !is_done(step));
+        let times = BranchTimes::of(shared.tree, plan.target);
+        let todo: Vec<usize> = todo.collect();
+        let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
+        let from_peers = todo.iter().filter(is_theirs).count();
+        let (keeps, survivors, recent, tickets) = (false, None, None, Tickets::new(todo.len()));
+        let given_back = Mutex::default();
+        Self {
+            shared,
+            unspent,
+            plan,
+            salt,
+            keeps,
+            survivors,
+            recent,
+            times,
+            todo,
+            from_peers,
+            tickets,
+            given_back,
+        }
+    }
+
+    /// The blocks that peers are to send, in any order.
+    pub fn wanted(&self) -> Wanted {
+        let theirs = &self.todo[self.todo.len() - self.from_peers..];
+        let steps: Vec<Step> = theirs.iter().map(|step| self.plan.steps[*step]).collect();
+        Wanted { stripped_below: self.plan.stripped_below, ..Wanted::of([&steps[..]]) }
+    }
+
+    /// The next step that no worker has taken. Blocks of peers come in whatever order they arrive,
+    /// and are waited for until `halt` is raised. `None` if all are taken, or it was raised.
+    pub fn take_step(&self, halt: &AtomicBool) -> Option<usize> {
+        if let Some(step) = self.given_back().pop() {
+            return Some(step);
+        }
+        let stored = self.todo.len() - self.from_peers;
+        let ticket = self.tickets.take()?;
+        let Some(peers) = self.shared.peers.filter(|_| ticket >= stored) else {
+            return Some(self.todo[ticket]);
+        };
+        let Some(id) = peers.next(halt) else {
+            self.tickets.put_back();
+            return None;
+        };
+        // Steps that peers send are in order of height.
+        let height = |step: &usize| self.shared.tree.node(self.plan.steps[*step].id).height;
+        let wanted = self.shared.tree.node(id).height;
+        let theirs = &self.todo[stored..];
+        theirs.binary_search_by_key(&wanted, height).ok().map(|at| theirs[at])
+    }
+
+    /// Gives back a step that was taken and not done.
+    pub fn give_back(&self, step: usize) {
+        self.given_back().push(step);
+    }
+
+    fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.given_back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether every step was taken.
+    pub fn all_taken(&self) -> bool {
+        self.tickets.all_taken() && self.given_back().is_empty()
+    }
+
+    /// The steps to do.
+    pub fn todo(&self) -> &[usize] {
+        &self.todo
+    }
+}
+
+/// One ticket for each step that is to do; a worker needs one to take a step.
+struct Tickets {
+    taken: AtomicUsize,
+    all: usize,
+}
+
+impl Tickets {
+    fn new(all: usize) -> Self {
+        Self { taken: AtomicUsize::new(0), all }
+    }
+
+    /// The number of tickets that were taken before, with one taken now; `None` if there are no
+    /// more, which takes nothing: else one put back by another worker would not be missed.
+    fn take(&self) -> Option<usize> {
+        let one_more = |taken| (taken < self.all).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()
+    }
+
+    /// Puts a ticket back of which no step was taken.
+    fn put_back(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn all_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) == self.all
+    }
+}
+
+/// A block that a worker has finished.
+pub(super) struct FinishedBlock {
+    /// Index among the plan's steps.
+    pub step: usize,
+    pub tx_count: u32,
+    /// Where it was stored, if it came from a source.
+    pub stored: Option<FlatFilePos>,
+    /// Where its undo data was written, if it was not there.
+    pub undo: Option<FlatFilePos>,
+    pub bytes: u64,
+    /// Whether a peer was asked for it without its witnesses, and has left them out.
+    pub is_stripped: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two steps a worker takes one; another waits for a block of a peer with the last ticket, a
+    /// third finds none, and then the second is told to end.
+    #[test]
+    fn a_step_that_nobody_took_stays_to_do() {
+        let tickets = Tickets::new(2);
+        assert_eq!((tickets.take(), tickets.take(), tickets.take()), (Some(0), Some(1), None));
+        assert!(tickets.all_taken());
+        tickets.put_back();
+        assert!(!tickets.all_taken());
+        assert_eq!((tickets.take(), tickets.take()), (Some(1), None));
+        assert!(tickets.all_taken());
+    }
+}

@@ -1,0 +1,304 @@
+//! The blocks that a SwiftSync works through, and everything that can be found wrong before the
+//! first of them is read.
+
+use std::collections::HashMap;
+
+use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_disk::StoreError;
+use apus_hash::Hash;
+use apus_node::block::check::History;
+use apus_node::block::step::Step;
+use apus_node::error::SyncError;
+use apus_node::opened::Node;
+use apus_node::options::{AssumeValid, Prune};
+use apus_node::sources::Place;
+use apus_rules::{Bip30Check, bip30_check, bip30_overwritten_after};
+use apus_wire::Network;
+
+use super::fault::Fault;
+use super::undo::{UndoAt, UndoCopies};
+use super::vouched::vouched_for;
+use crate::claim::Claim;
+
+/// Blocks below the hints' height that get undo data in any case: Core never asks for more
+/// (`MIN_BLOCKS_TO_KEEP`).
+pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
+
+/// What is proved, and what is summed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The blocks are assumed valid, except for rules that need no coins; outpoints are summed.
+    AssumeValid,
+    /// Every rule and script is checked with the coins of undo data; outpoints with coins are
+    /// summed.
+    Full,
+}
+
+/// The blocks that one SwiftSync works through.
+pub struct Plan {
+    /// What is checked and summed.
+    pub mode: Mode,
+    /// The block at the hints' height, and its ancestors.
+    pub target: BlockId,
+    /// The blocks up to the target.
+    pub chain: ActiveChain,
+    /// The blocks from height 1 to the target's, in the order in which they lie in the files.
+    pub steps: Vec<Step>,
+    /// For each step, where the coins that its block spends are; nothing for [`Mode::AssumeValid`].
+    pub undo: Vec<UndoAt>,
+    /// Copies of blocks next to which there is undo data.
+    pub undo_copies: UndoCopies,
+    /// The lowest height whose block is stored if it is not yet: those below would be deleted again
+    /// (`--prune`). 0 if nothing is deleted meanwhile.
+    pub stored_from: u32,
+    /// The height below which peers are asked for blocks without their witnesses; such a block is
+    /// never stored.
+    pub stripped_below: u32,
+    /// Whether the chain has the network's block at the height of BIP34.
+    bip34_matches: bool,
+}
+
+impl Plan {
+    /// The plan for all blocks up to `target`.
+    ///
+    /// # Errors
+    /// A block or its undo data is not available, or the chain ends where no hints can be complete.
+    pub fn new(node: &Node, target: BlockId, mode: Mode) -> Result<Self, Fault> {
+        let chain = ActiveChain::to(&node.tree, target);
+        no_coinbase_between_bip30_twins(node, &chain)?;
+        let mut steps = steps(node, &chain)?;
+        let stored_from = match mode {
+            Mode::AssumeValid => stored_from(node, &steps),
+            // Undo data may turn out to be another block's, and then blocks are read again.
+            Mode::Full => 0,
+        };
+        steps.sort_by_key(|step| match step.place {
+            Place::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
+            Place::Source(place) => (1, place.file, place.offset),
+            Place::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
+        });
+        let stripped_below = if node.options.witness { 0 } else { stored_from };
+        let (undo, undo_copies) = match mode {
+            Mode::AssumeValid => (Vec::new(), UndoCopies::default()),
+            Mode::Full => find_undo(node, &steps)?,
+        };
+        let network = &node.options.network;
+        let bip34 = chain.at(network.bip34_height).map(|id| node.tree.node(id).hash);
+        let bip34_matches = bip34 == Some(network.bip34_hash);
+        Ok(Self {
+            mode,
+            target,
+            chain,
+            steps,
+            undo,
+            undo_copies,
+            stored_from,
+            stripped_below,
+            bip34_matches,
+        })
+    }
+
+    /// Whether the block of a step is not stored once it is summed.
+    pub fn drops(&self, tree: &Tree, step: &Step) -> bool {
+        let is_stored = matches!(step.place, Place::Stored(_));
+        !is_stored && tree.node(step.id).height < self.stored_from
+    }
+
+    /// What is known of a step's block if a peer sends it.
+    pub fn history_of_peers(&self, tree: &Tree, step: &Step) -> History {
+        match tree.node(step.id).height < self.stripped_below {
+            true => History::Stripped,
+            false => History::New,
+        }
+    }
+
+    /// What the user is to know of pruning before the first block is read; `None` if there is none.
+    pub fn words_on_pruning(&self, node: &Node, claim: &Claim) -> Option<String> {
+        let is_wanted = matches!(node.options.prune, Some(Prune::Target(_)));
+        match (node.ledger.pruning.target(), self.mode) {
+            _ if !is_wanted => None,
+            (None, _) => Some(
+                "All blocks are stored: --prune deletes once the new UTXO set is in the place of \
+                 the present one"
+                    .to_string(),
+            ),
+            (Some(_), Mode::Full) => Some(
+                "All blocks are stored: --prune deletes once every script is checked".to_string(),
+            ),
+            (Some(_), Mode::AssumeValid) => (self.stored_from > 1).then(|| {
+                let stripped = match self.stripped_below {
+                    0 => "",
+                    _ => {
+                        ". Peers are asked for them without witnesses: their witness commitments \
+                         and weights are not checked"
+                    }
+                };
+                format!(
+                    "Blocks below height {} are not stored, since --prune would delete them: if \
+                     {} turn out wrong, those have to come again{stripped}",
+                    self.stored_from,
+                    claim.name()
+                )
+            }),
+        }
+    }
+
+    /// Whether only BIP30 keeps the coinbase of a block from coming twice.
+    pub fn needs_bip30(&self, network: &Network, height: u32, hash: &Hash) -> bool {
+        let bip34 = height > network.bip34_height && self.bip34_matches;
+        bip30_check(network, height, hash, bip34) == Bip30Check::LookUp
+    }
+
+    /// The blocks whose undo data is needed for reorganisations and for the check that bitcoind
+    /// makes when it starts: the target and the last ones below it.
+    pub fn recent(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let height = self.chain.height().unwrap_or(0);
+        let first = (height + 1).saturating_sub(UNDO_BLOCKS_MIN).max(1);
+        (first..=height).filter_map(|height| self.chain.at(height))
+    }
+}
+
+/// What is proved, and the blocks at the hints' height for which it may be proved, best first. If a
+/// block is assumed valid there is one; otherwise only the proof shows which block the hints are
+/// for.
+///
+/// # Errors
+/// The hints go beyond the headers, or nobody vouches for the blocks.
+pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
+    let best = node.tree.best_header();
+    let best_height = node.tree.node(best).height;
+    let Some(height) = claim.height(&node.tree) else {
+        return Err(claim.error(format!(
+            "its base block is not among the headers, which end at height {best_height}: bring \
+             more blocks, or a snapshot of a lower height of this chain"
+        )));
+    };
+    let beyond = || {
+        let (these_are, others) = match claim {
+            Claim::Hints(_) => ("the hints are", "hints"),
+            Claim::Snapshot(_) => ("the snapshot is", "a snapshot"),
+        };
+        claim.error(format!(
+            "{these_are} for height {height}, and the best chain of headers ends at \
+             {best_height}: bring more blocks, or {others} for a lower height"
+        ))
+    };
+    if node.options.stop_at_height.is_some_and(|stop| stop < height) {
+        return Err(SyncError::WrongOptions(format!(
+            "--stopatheight is below {} height of {height}: sync without {}",
+            claim.whose(),
+            claim.option()
+        )));
+    }
+    let base = match claim {
+        Claim::Hints(_) => None,
+        Claim::Snapshot(file) => node.tree.find(&file.head().base),
+    };
+    let header = node.tree.ancestor(best, height);
+    let option = node.options.assumevalid;
+    if option != AssumeValid::Nothing {
+        return match vouched_for(option, &node.tree, claim, height) {
+            Ok(target) if base.is_some_and(|base| base != target) => Err(claim.error(format!(
+                "its base block at height {height} is not on the chain of the block assumed valid"
+            ))),
+            Ok(target) => Ok((Mode::AssumeValid, vec![target])),
+            Err(_) if header.is_none() => Err(beyond()),
+            Err(unmet) => Err(SyncError::Input(unmet)),
+        };
+    }
+    if let Some(base) = base {
+        return Ok((Mode::Full, vec![base]));
+    }
+    let branches = node.tree.branches_at(height);
+    match (branches.is_empty(), header) {
+        (false, _) => Ok((Mode::Full, branches)),
+        // Its plan names the block that is missing.
+        (true, Some(header)) => Ok((Mode::Full, vec![header])),
+        (true, None) => Err(beyond()),
+    }
+}
+
+/// Between a coinbase that BIP30's exceptions overwrote and the one that did it, the first is a
+/// coin like any other; hints have no number for it.
+fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
+    let height = chain.height().unwrap_or(0);
+    let hash_at = |height| chain.at(height).map(|id| node.tree.node(id).hash);
+    match bip30_overwritten_after(height, hash_at) {
+        None => Ok(()),
+        Some((first, second)) => Err(Fault::Usage(format!(
+            "hints for height {height} cannot be complete: they have no number for the coinbase \
+             of block {first}, which block {second} overwrites; take hints for height {second} or \
+             above"
+        ))),
+    }
+}
+
+/// The lowest height whose block is to be stored; `steps` are from height 1 up.
+fn stored_from(node: &Node, steps: &[Step]) -> u32 {
+    let sizes = steps.iter().rev().map(|step| step.weight);
+    node.ledger.pruning.stored_from(steps.len() as u32, sizes)
+}
+
+fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
+    let height = chain.height().unwrap_or(0);
+    let ids = (1..=height).filter_map(|height| chain.at(height));
+    ids.map(|id| {
+        apus_node::opened::step(node, id).ok_or_else(|| {
+            let missing = node.tree.node(id);
+            Fault::Usage(format!(
+                "block {} at height {} is in no source and not in the data directory: SwiftSync \
+                 needs every block up to height {height}{}",
+                missing.hash,
+                missing.height,
+                node.options.claim_option().map_or_else(String::new, |option| format!(
+                    "; without {option}, those before it sync"
+                )),
+            ))
+        })
+    })
+    .collect()
+}
+
+/// Where the undo data of each step's block is: in the data directory, where a source's block index
+/// says, or in the rev file next to a block file that a copy of the block lies in.
+fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
+    let copies = UndoCopies::open(node).map_err(Fault::Store)?;
+    // In a rev file, records lie in the order in which the blocks were connected: about that of
+    // their heights.
+    let mut by_height: Vec<usize> = (0..steps.len()).collect();
+    by_height.sort_unstable_by_key(|index| node.tree.node(steps[*index].id).height);
+    let mut undo = vec![None; steps.len()];
+    let mut before: HashMap<u32, usize> = HashMap::new();
+    for index in by_height {
+        let id = steps[index].id;
+        let from_source = node.sources.copies(id).find(|place| copies.has_file(place.file));
+        let from_source = from_source.map(|place| {
+            let count = before.entry(place.file).or_default();
+            *count += 1;
+            UndoAt::Source { file: place.file, guess: *count - 1 }
+        });
+        let stored = node.record(id).undo_pos().map(UndoAt::Stored);
+        undo[index] = stored.or(copies.named(id)).or(from_source);
+    }
+    let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();
+    let found = all.ok_or_else(|| {
+        let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
+        let steps = missing.map(|(_, step)| (node.tree.node(step.id).height, step.place));
+        let (first, place) = steps.min_by_key(|(height, _)| *height).expect("one is missing");
+        let (path, where_from) = match place {
+            Place::Stored(pos) => (node.files.undo_path(pos.file), "stored here"),
+            Place::Source(place) => {
+                (node.sources.files()[place.file as usize].path.to_path_buf(), "in this source")
+            }
+            Place::Peers => (node.dir.blocks_path().to_path_buf(), "which a peer has to send"),
+        };
+        let what = format!(
+            "no undo data for block {first}, {where_from}: a sync by hints or a snapshot that \
+             checks everything needs the rev files next to the block files. Without them it works \
+             with the blocks assumed valid (--assumevalid=HASH), or without --hints and \
+             --snapshot; and `apus hints verify --full` and `apus snapshot verify --full` need none"
+        );
+        Fault::NoUndo(first, StoreError::new(path, what))
+    })?;
+    Ok((found, copies))
+}

@@ -1,0 +1,189 @@
+//! Rules and undo data for the last blocks of a SwiftSync that sums outpoints.
+//!
+//! The outpoints that the last blocks spend are collected first; whichever worker meets such an
+//! output keeps its coin. Since a block of the chain created it, all rules but the scripts can be
+//! checked with it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_chain::BlockId;
+use apus_coins::Coin;
+use apus_hash::Hash;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::Step;
+use apus_node::block::validate::{BranchTimes, check_spends};
+use apus_node::opened::{Node, step};
+use apus_node::sources::Place;
+use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
+use apus_wire::{Cursor, OutPoint, put_compact_size};
+use hashbrown::HashMap;
+use rayon::prelude::*;
+
+use super::fault::Fault;
+use super::plan::Plan;
+use super::undo::UndoWritten;
+
+/// Bits of the filter of txids. 288 full blocks spend from at most 3 million transactions; then one
+/// in six of all others passes the filter and is looked up in vain. 2 MiB, which fit into caches.
+const FILTER_BITS: usize = 1 << 24;
+
+/// The coins that the last blocks spend.
+pub(super) struct Recent {
+    blocks: Vec<BlockId>,
+    /// For each outpoint, its index in `coins`.
+    wanted: HashMap<OutPoint, u32>,
+    filter: Vec<u64>,
+    coins: Vec<OnceLock<Coin>>,
+}
+
+impl Recent {
+    /// Reads the last blocks of `plan` and collects what they spend and did not create themselves.
+    ///
+    /// # Errors
+    /// One of them breaks a rule or cannot be read, or `stop` is raised.
+    pub fn collect(node: &mut Node, plan: &Plan, stop: &AtomicBool) -> Result<Self, Fault> {
+        let blocks: Vec<BlockId> = plan.recent().collect();
+        let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();
+        let (shared, _) = node.split();
+        let collected: Result<Vec<Vec<OutPoint>>, Fault> = shared.pool.install(|| {
+            let prepare = |step| match stop.load(Relaxed) {
+                true => Err(Fault::Stopped),
+                false => shared.prepare(step).map_err(|error| Fault::of_block(step, error)),
+            };
+            steps.into_par_iter().map(|step| Ok(prepare(step)?.external)).collect()
+        });
+        let mut outpoints: Vec<OutPoint> = collected?.into_iter().flatten().collect();
+        outpoints.sort_unstable();
+        // Invalid blocks may spend an outpoint twice.
+        outpoints.dedup();
+        let mut filter = vec![0; FILTER_BITS / 64];
+        let mut wanted = HashMap::with_capacity(outpoints.len());
+        for (index, outpoint) in outpoints.into_iter().enumerate() {
+            let bit = filter_bit(&outpoint.txid);
+            filter[bit / 64] |= 1 << (bit % 64);
+            wanted.insert(outpoint, index as u32);
+        }
+        let coins = std::iter::repeat_with(OnceLock::new).take(wanted.len()).collect();
+        Ok(Self { blocks, wanted, filter, coins })
+    }
+
+    /// Whether the last blocks spend anything.
+    pub fn wants_any(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Bytes of memory once every coin is found: about 100 for each outpoint with its index, and
+    /// 100 for each coin with its script.
+    pub fn bytes(&self) -> u64 {
+        (self.filter.len() * 8 + self.coins.len() * 200) as u64
+    }
+
+    /// Whether the last blocks may spend an output of this transaction; never wrong with "no".
+    #[inline]
+    pub fn may_want(&self, txid: &Hash) -> bool {
+        let bit = filter_bit(txid);
+        self.filter[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// Whether one of the last blocks spends this outpoint.
+    pub fn wants(&self, outpoint: &OutPoint) -> bool {
+        self.wanted.contains_key(outpoint)
+    }
+
+    /// Keeps a coin if one of the last blocks spends it.
+    pub fn keep(&self, outpoint: &OutPoint, coin: impl FnOnce() -> Coin) {
+        if let Some(index) = self.wanted.get(outpoint) {
+            self.coins[*index as usize].get_or_init(coin);
+        }
+    }
+
+    /// The coins kept so far: each as its index (CompactSize) and its form in undo data.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (index, coin) in self.coins.iter().enumerate() {
+            if let Some(coin) = coin.get() {
+                put_compact_size(&mut bytes, index as u64);
+                coin.encode_undo(&mut bytes);
+            }
+        }
+        bytes
+    }
+
+    /// Takes up the coins that [`Recent::to_bytes`] wrote; `None`, and no coin, for other bytes.
+    pub fn restore(&self, bytes: &[u8]) -> Option<()> {
+        let mut cursor = Cursor::new(bytes);
+        let mut kept = Vec::new();
+        while cursor.remaining() > 0 {
+            let (index, coin) = (cursor.compact_size(), Coin::decode_undo(&mut cursor));
+            kept.push((self.coins.get(index.ok()?)?, coin.ok()?));
+        }
+        for (slot, coin) in kept {
+            slot.get_or_init(|| coin);
+        }
+        Some(())
+    }
+
+    /// Checks all rules but the scripts of the last blocks, which are all stored, and writes their
+    /// undo data where the stored one is missing or another. Returns what was written where.
+    ///
+    /// # Errors
+    /// A block breaks a rule, or `stop` is raised; then no undo data is written.
+    pub fn write_undo(
+        &self,
+        shared: &Shared,
+        records: &[IndexRecord],
+        times: &BranchTimes,
+        stop: &AtomicBool,
+    ) -> Result<Vec<UndoWritten>, Fault> {
+        let encoded: Result<Vec<_>, Fault> = shared.pool.install(|| {
+            let check = |id: &BlockId| match stop.load(Relaxed) {
+                true => Err(Fault::Stopped),
+                false => self.undo_to_write(shared, *id, &records[id.index()], times),
+            };
+            self.blocks.par_iter().map(check).collect()
+        });
+        let mut written = Vec::new();
+        for (id, payload) in self.blocks.iter().zip(encoded?) {
+            let Some(payload) = payload else { continue };
+            let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
+            let prev = &shared.tree.prev_hash(*id);
+            let undo = UndoRecord { file, height, prev, payload: &payload };
+            let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+            written.push(UndoWritten { id: *id, at: FlatFilePos { file, pos } });
+        }
+        Ok(written)
+    }
+
+    /// Checks one block. Returns its undo data, unless the same is stored already.
+    fn undo_to_write(
+        &self,
+        shared: &Shared,
+        id: BlockId,
+        record: &IndexRecord,
+        times: &BranchTimes,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(pos) = record.block_pos() else { return Ok(None) };
+        let step = Step { id, place: Place::Stored(pos), weight: 0 };
+        let prepared = shared.prepare(step).map_err(|e| Fault::of_block(step, e))?;
+        // An output of this block or of a later one cannot be spent here.
+        let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);
+        let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();
+        let block = check_spends(shared, id, prepared, coins, None, times)
+            .map_err(|refused| Fault::Rule(step, refused.error))?;
+        let prev = shared.tree.prev_hash(id);
+        let stored = record.undo_pos().map(|pos| shared.files.read_undo(pos, &prev));
+        let is_there = matches!(stored, Some(Ok(stored)) if stored == block.undo());
+        Ok((!is_there).then(|| block.undo().to_vec()))
+    }
+
+    fn coin(&self, outpoint: &OutPoint) -> Option<Coin> {
+        self.coins[*self.wanted.get(outpoint)? as usize].get().cloned()
+    }
+}
+
+fn filter_bit(txid: &Hash) -> usize {
+    let [a, b, c, d, ..] = txid.0;
+    u32::from_le_bytes([a, b, c, d]) as usize % FILTER_BITS
+}

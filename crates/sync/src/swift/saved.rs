@@ -1,0 +1,137 @@
+//! The saved progress of a SwiftSync. The file holds the salt, so only its owner may read it, and
+//! it is removed when the SwiftSync ends.
+
+use std::collections::HashSet;
+
+use apus_hash::Hash;
+use apus_store::FlatFilePos;
+use apus_wire::{Cursor, ParseError};
+
+use super::tally::Tally;
+use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
+
+/// First bytes of the file, the last one its version.
+const MAGIC: &[u8; 8] = b"apusss\x00\x06";
+
+/// What a run must have in common with the interrupted one in order to carry on.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The block at the hints' height.
+    pub target: Hash,
+    /// Mode and aggregate, by name.
+    pub kind: String,
+    /// Hash of the hints file, or of the snapshot.
+    pub hints: Hash,
+}
+
+/// All that is needed to carry on.
+pub(super) struct Saved {
+    pub key: Key,
+    pub salt: Vec<u8>,
+    pub aggregate: Vec<u8>,
+    pub tally: Tally,
+    /// A bit for each height, bit 0 of a byte first: whether the block is done.
+    pub done: Vec<u8>,
+    /// A height below which all blocks lie that came without their witnesses; 0 if none did.
+    pub stripped_below: u32,
+    pub survivors: Vec<u8>,
+    /// Coins that the last blocks spend ([`super::recent::Recent::to_bytes`]).
+    pub recent: Vec<u8>,
+    /// Undo data that was written so far.
+    pub undo: Vec<SavedUndo>,
+}
+
+/// Undo data of the block at a height, and where it is.
+#[derive(Clone, Copy)]
+pub(super) struct SavedUndo {
+    pub height: u32,
+    pub at: FlatFilePos,
+}
+
+impl Saved {
+    /// The bytes of the file: magic, parts, checksum.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        seal(MAGIC, |out| self.put(out))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key.target.0);
+        put_bytes(out, self.key.kind.as_bytes());
+        out.extend_from_slice(&self.key.hints.0);
+        put_bytes(out, &self.salt);
+        put_bytes(out, &self.aggregate);
+        put_tally(out, &self.tally);
+        put_bytes(out, &self.done);
+        out.extend_from_slice(&self.stripped_below.to_le_bytes());
+        put_bytes(out, &self.survivors);
+        put_bytes(out, &self.recent);
+        put_numbers(out, &[self.undo.len() as u64]);
+        for SavedUndo { height, at } in &self.undo {
+            for number in [*height, at.file, at.pos] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+
+    /// What [`Saved::to_bytes`] wrote; `None` for anything else.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor::new(unseal(MAGIC, bytes)?);
+        let saved = Self::read(&mut cursor).ok()?;
+        (cursor.remaining() == 0).then_some(saved)
+    }
+
+    fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
+        let target = Hash(cursor.array()?);
+        let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
+        let key = Key { target, kind, hints: Hash(cursor.array()?) };
+        let (salt, aggregate) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
+        let tally = read_tally(cursor)?;
+        let (done, stripped_below) = (bytes(cursor)?.to_vec(), cursor.u32()?);
+        let (survivors, recent) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
+        let mut undo = Vec::new();
+        for _ in 0..cursor.u64()? {
+            let (height, file) = (cursor.u32()?, cursor.u32()?);
+            undo.push(SavedUndo { height, at: FlatFilePos { file, pos: cursor.u32()? } });
+        }
+        Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
+    }
+
+    /// The bits of `done`.
+    pub fn bits(heights: &HashSet<u32>) -> Vec<u8> {
+        let bytes = heights.iter().max().map_or(0, |highest| *highest as usize / 8 + 1);
+        let mut bits = vec![0; bytes];
+        heights.iter().for_each(|height| bits[*height as usize / 8] |= 1 << (height % 8));
+        bits
+    }
+
+    /// How many blocks are done.
+    pub fn blocks_done(&self) -> u32 {
+        self.done.iter().map(|bits| bits.count_ones()).sum()
+    }
+
+    /// Whether the block at `height` is done.
+    pub fn is_done(&self, height: u32) -> bool {
+        let byte = self.done.get(height as usize / 8).copied().unwrap_or(0);
+        byte >> (height % 8) & 1 == 1
+    }
+}
+
+fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
+    put_numbers(out, &[tally.coins, tally.amount]);
+    put_counts(out, &tally.counts);
+    put_numbers(out, &[tally.coinbases.len() as u64]);
+    for (txid, height) in &tally.coinbases {
+        out.extend_from_slice(&txid.0);
+        out.extend_from_slice(&height.to_le_bytes());
+    }
+}
+
+fn read_tally(cursor: &mut Cursor) -> Result<Tally, ParseError> {
+    let (coins, amount) = (cursor.u64()?, cursor.u64()?);
+    let counts = counts(cursor)?;
+    let mut coinbases = Vec::new();
+    for _ in 0..cursor.u64()? {
+        coinbases.push((Hash(cursor.array()?), cursor.u32()?));
+    }
+    Ok(Tally { coins, amount, counts, coinbases })
+}

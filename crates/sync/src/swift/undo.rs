@@ -1,0 +1,226 @@
+//! Undo data, from which a SwiftSync takes the coins that blocks spend: the data directory's own or
+//! a source's. It is not trusted: the sums prove it together with the hints.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apus_chain::BlockId;
+use apus_coins::{Coin, for_each_spending_tx};
+use apus_disk::{Disk, StoreError};
+use apus_node::block::prepare::{CoinSource, Prepared};
+use apus_node::block::shared::Shared;
+use apus_node::block::step::Step;
+use apus_node::block::validate::Refused;
+use apus_node::clock::Stage;
+use apus_node::opened::Node;
+use apus_store::{FlatFilePos, IndexDb, UndoFile};
+
+use super::fault::Fault;
+
+/// Where a block's undo data is.
+#[derive(Clone, Copy, Debug)]
+pub enum UndoAt {
+    /// In the data directory.
+    Stored(FlatFilePos),
+    /// In the rev file next to the source file `file`; most likely it is the record `guess`.
+    Source { file: u32, guess: usize },
+}
+
+/// Undo data that was appended to the data directory, and that the block index does not know yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UndoWritten {
+    /// The block, which may move to another file later.
+    pub id: BlockId,
+    /// Where the undo data is.
+    pub at: FlatFilePos,
+}
+
+/// The rev files of all sources, by the number of the source file that each is next to.
+#[derive(Default)]
+pub struct UndoCopies {
+    files: HashMap<u32, Arc<UndoFile>>,
+    /// For each block, by index, the source file and the record that a source's block index names.
+    named: HashMap<usize, (u32, usize)>,
+}
+
+impl UndoCopies {
+    /// Finds all rev files, lists their records, and reads the block indexes next to them.
+    pub fn open(node: &Node) -> Result<Self, StoreError> {
+        let mut copies = Self::default();
+        let mut directories: HashMap<&Path, HashMap<u32, u32>> = HashMap::new();
+        for (index, file) in (0..).zip(node.sources.files()) {
+            if let Some(undo) = UndoFile::beside(file, node.options.network.magic)? {
+                copies.files.insert(index, Arc::new(undo));
+                let directory = file.path.parent().unwrap_or(Path::new("."));
+                let by_number = directories.entry(directory).or_default();
+                by_number.insert(file.number.unwrap_or(0), index);
+            }
+        }
+        for (directory, by_number) in directories {
+            copies.read_index(node, directory, &by_number);
+        }
+        Ok(copies)
+    }
+
+    /// Notes which records the block index of a source names, if it has one that can be read: its
+    /// owner may be running. What it says is proved like everything else.
+    fn read_index(&mut self, node: &Node, directory: &Path, by_number: &HashMap<u32, u32>) {
+        let path = directory.join("index");
+        if !path.is_dir() {
+            return;
+        }
+        let load = |index: IndexDb| node.pool.install(|| index.load(&node.options.network));
+        let index = match IndexDb::open_unlocked(&Disk::new(), &path).and_then(load) {
+            Ok(index) => index,
+            Err(error) => {
+                tracing::debug!(
+                    target: "blockstorage",
+                    %error, "a source's block index cannot be read"
+                );
+                return;
+            }
+        };
+        for entry in &index.entries {
+            let (Some(pos), Some(id)) = (entry.undo_pos(), node.tree.find(&entry.hash)) else {
+                continue;
+            };
+            let Some(file) = by_number.get(&pos.file) else { continue };
+            if let Some(record) = self.files[file].record_at(u64::from(pos.pos)) {
+                self.named.entry(id.index()).or_insert((*file, record));
+            }
+        }
+    }
+
+    /// Whether there is a rev file next to this source file.
+    pub fn has_file(&self, file: u32) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    /// The record that a source's block index names for a block.
+    pub fn named(&self, id: BlockId) -> Option<UndoAt> {
+        let (file, guess) = *self.named.get(&id.index())?;
+        Some(UndoAt::Source { file, guess })
+    }
+
+    /// All rev files, with the numbers of their source files.
+    pub fn files(&self) -> impl Iterator<Item = (u32, &UndoFile)> {
+        self.files.iter().map(|(file, undo)| (*file, &**undo))
+    }
+
+    /// The rev files that may hold a block's undo data, the likeliest first.
+    pub fn of_block<'a>(
+        &'a self,
+        shared: &'a Shared,
+        id: BlockId,
+        likeliest: u32,
+    ) -> impl Iterator<Item = (u32, &'a UndoFile)> {
+        let others = shared.sources.copies(id).map(|place| place.file);
+        let files = std::iter::once(likeliest).chain(others.filter(move |file| *file != likeliest));
+        files.filter_map(|file| Some((file, &**self.files.get(&file)?)))
+    }
+
+    /// The file that undo data is in.
+    fn path(&self, shared: &Shared, at: UndoAt) -> PathBuf {
+        match at {
+            UndoAt::Stored(pos) => shared.files.undo_path(pos.file),
+            UndoAt::Source { file, .. } => self.files[&file].path().to_path_buf(),
+        }
+    }
+
+    /// Calls `check` with the coins of [`Prepared::external`] that each record holds which may be
+    /// the block's, until it accepts them. There may be several, since the undo data of siblings
+    /// has the same checksum, over the hash of their parent. `payload` is scratch space, and holds
+    /// the accepted record at the end.
+    ///
+    /// # Errors
+    /// The first rule that `check` finds broken, or that no record has the block's shape.
+    pub fn check_with<T>(
+        &self,
+        shared: &Shared,
+        (step, at): (Step, UndoAt),
+        prepared: Prepared,
+        payload: &mut Vec<u8>,
+        mut check: impl FnMut(Prepared, Vec<Coin>) -> Result<T, Box<Refused>>,
+    ) -> Result<T, Fault> {
+        let prev = &shared.tree.prev_hash(step.id);
+        let tx_count = prepared.block.view().tx_count();
+        let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
+        let mut what = "there is none for this block next to its source".to_string();
+        let (started, mut checking) = (Instant::now(), Duration::ZERO);
+        let mut takes = |undo: &[u8]| {
+            let Some(prepared) = left.take() else { return false };
+            let coins = match external_coins(&prepared, undo) {
+                Ok(coins) => coins,
+                Err(wrong) => {
+                    (what, left) = (wrong, Some(prepared));
+                    return false;
+                }
+            };
+            let begun = Instant::now();
+            match check(prepared, coins) {
+                Ok(block) => taken = Some(block),
+                Err(refused) => {
+                    let Refused { error, prepared } = *refused;
+                    left = Some(prepared);
+                    broken.get_or_insert(error);
+                }
+            }
+            checking += begun.elapsed();
+            taken.is_some()
+        };
+        match at {
+            UndoAt::Stored(pos) => match shared.files.read_undo_into(pos, prev, payload) {
+                Ok(()) => drop(takes(payload)),
+                // The file can be read, and the record is damaged.
+                Err(error) if error.source.is_none() => what = error.to_string(),
+                Err(error) => return Err(Fault::Store(error)),
+            },
+            UndoAt::Source { file, guess } => {
+                for (_, undo) in self.of_block(shared, step.id, file) {
+                    let found = undo.find_fitting(guess, prev, tx_count, payload, &mut takes);
+                    if found.map_err(Fault::Store)?.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+        shared.clock.add(Stage::Read, started.elapsed().saturating_sub(checking));
+        match (taken, broken) {
+            (Some(taken), _) => Ok(taken),
+            (None, Some(error)) => Err(Fault::Rule(step, error)),
+            (None, None) => Err(Fault::Undo { id: step.id, path: self.path(shared, at), what }),
+        }
+    }
+}
+
+/// The coins of [`Prepared::external`] as undo data has them. In it, coins that the block itself
+/// created must be as it created them, and all others must be of earlier blocks.
+pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, String> {
+    let mut coins = Vec::with_capacity(prepared.external.len());
+    let mut wrong = None;
+    let mut sources = prepared.sources.iter();
+    let parsed = for_each_spending_tx(undo, prepared.block.view(), |tx, spent| {
+        for ((coin, source), input) in spent.drain(..).zip(&mut sources).zip(tx.inputs()) {
+            let fits = match *source {
+                CoinSource::External(_) => coin.height < prepared.height,
+                CoinSource::Inside { tx, vout } => prepared.coin_inside(tx, vout) == coin,
+            };
+            if !fits {
+                wrong.get_or_insert(input.outpoint());
+            }
+            if matches!(source, CoinSource::External(at) if *at != u32::MAX) {
+                coins.push(coin);
+            }
+        }
+    });
+    parsed.map_err(|error| error.to_string())?;
+    match wrong {
+        Some(outpoint) => Err(format!(
+            "its coin for {outpoint} is not the one that the block created, or not of an earlier \
+             block"
+        )),
+        None => Ok(coins),
+    }
+}

@@ -1,0 +1,80 @@
+//! The block up to which a SwiftSync of outpoints alone takes every block as valid.
+
+use apus_chain::{BlockId, Tree};
+use apus_node::assumevalid::is_buried;
+use apus_node::options::{AssumeValid, BURIED_SECONDS};
+use apus_rules::Work;
+
+use crate::claim::Claim;
+
+/// The block at the claim's `height` up to which `option` assumes every block to be valid: the
+/// assumed block or an ancestor of it, if the best header has the network's minimum work. If the
+/// assumed block is the built-in one, two weeks of work must lie on top as well; one that the user
+/// names is taken at the user's word.
+///
+/// # Errors
+/// Words for the condition that is not met, and what to do.
+pub(super) fn vouched_for(
+    option: AssumeValid,
+    tree: &Tree,
+    claim: &Claim,
+    height: u32,
+) -> Result<BlockId, String> {
+    let network = tree.network();
+    let hash = match option {
+        AssumeValid::Nothing => None,
+        AssumeValid::BuiltIn => Some(network.default_assume_valid).filter(|hash| !hash.is_zero()),
+        AssumeValid::Block(hash) => Some(hash),
+    };
+    let unmet = |what: String| {
+        format!(
+            "the blocks up to {} height of {height} cannot be assumed valid: {what}. \
+             --assumevalid=0 checks everything (with undo data), and a sync without {} needs no \
+             such assumption",
+            claim.whose(),
+            claim.option()
+        )
+    };
+    let name = "name a block that you know with --assumevalid=HASH";
+    let chain = network.chain.name();
+    let Some(hash) = hash else {
+        return Err(unmet(format!(
+            "chain {chain} has no block built in to be assumed valid; {name}"
+        )));
+    };
+    let Some(assumed) = tree.find(&hash).filter(|id| !tree.node(*id).failed) else {
+        let what = match tree.find(&hash) {
+            None => {
+                "is not among the headers of the data directory and the files given with --from"
+            }
+            Some(_) => "is marked invalid in the block index, or builds on one that is",
+        };
+        return Err(unmet(format!("block {hash}, the one assumed valid, {what}; {name}")));
+    };
+    let Some(target) = tree.ancestor(assumed, height) else {
+        let at = tree.node(assumed).height;
+        return Err(unmet(format!(
+            "block {hash}, the one assumed valid, is at height {at} and so no descendant of the \
+             block at {} height; name a later one with --assumevalid=HASH",
+            claim.whose()
+        )));
+    };
+    let best = tree.best_header();
+    let (work, minimum) = (tree.node(best).work, Work::from_hash(&network.minimum_chain_work));
+    if work < minimum {
+        return Err(unmet(format!(
+            "the best header, at height {}, has {work} work, and --minimumchainwork is {minimum}; \
+             bring more blocks, or give a lower --minimumchainwork",
+            tree.node(best).height
+        )));
+    }
+    if option == AssumeValid::BuiltIn && !is_buried(tree, target, best, BURIED_SECONDS) {
+        return Err(unmet(format!(
+            "where the assumed block is the one built in, two weeks of work must lie on top of {} \
+             height, and the best header is at height {}; bring more blocks, or {name}",
+            claim.whose(),
+            tree.node(best).height
+        )));
+    }
+    Ok(target)
+}

@@ -1,0 +1,293 @@
+//! What a worker of a SwiftSync does with one block, in whatever order blocks come: it checks the
+//! block, keeps the outputs that are hinted as unspent, and adds all others, and all inputs, to the
+//! sums.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_coins::{Coin, CoinParts, SurvivorWriter, compress_script};
+use apus_hash::Elements;
+use apus_node::block::check::History;
+use apus_node::block::prepare::Prepared;
+use apus_node::block::step::Step;
+use apus_node::block::validate::{Validation, check_spends};
+use apus_node::clock::Stage;
+use apus_node::outcome::Counts;
+use apus_node::sources::{BlockBytes, Place};
+use apus_rules::CheckedBlock;
+use apus_store::{FlatFilePos, UndoRecord};
+use apus_swiftsync::Aggregate;
+
+use super::fault::Fault;
+use super::hinted::{HintedFate, for_each_output};
+use super::job::{FinishedBlock, Job};
+use super::plan::Mode;
+use super::tally::{Gathered, Tally, push_coin};
+use super::undo::UndoAt;
+use super::unspent::Scratch;
+
+/// A thread that works on blocks, with what it has gathered.
+pub(super) struct Worker<'a, A> {
+    job: &'a Job<'a>,
+    halt: &'a AtomicBool,
+    survivors: Option<SurvivorWriter<'a>>,
+    gathered: Gathered<A>,
+    /// Scratch space of one block, kept so that the next one need not allocate.
+    unspent: Scratch,
+    undo: Vec<u8>,
+    script: Vec<u8>,
+    created: Batch,
+    spent: Batch,
+}
+
+/// What one block adds to one of the two sums: outpoints alone, or outpoints with coins.
+#[derive(Default)]
+struct Batch {
+    outpoints: Vec<[u8; 36]>,
+    coins: Elements,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.outpoints.clear();
+        self.coins.clear();
+    }
+}
+
+impl<'a, A: Aggregate> Worker<'a, A> {
+    /// A worker that has gathered nothing, and waits for no block once `halt` is raised.
+    pub fn new(job: &'a Job<'a>, halt: &'a AtomicBool) -> Self {
+        Self {
+            job,
+            halt,
+            survivors: job.survivors.map(SurvivorWriter::new),
+            gathered: Gathered::empty(job.salt),
+            unspent: Scratch::default(),
+            undo: Vec::new(),
+            script: Vec::new(),
+            created: Batch::default(),
+            spent: Batch::default(),
+        }
+    }
+
+    /// Works through the block of a step, given by its index in the plan.
+    pub fn work_on(&mut self, step: usize) -> Result<FinishedBlock, Fault> {
+        match self.job.plan.mode {
+            Mode::AssumeValid => self.sum_outpoints(step),
+            Mode::Full => self.check_everything(step),
+        }
+    }
+
+    /// Ends the work, and gives what was gathered.
+    pub fn into_gathered(mut self) -> Result<Gathered<A>, Fault> {
+        if let Some(survivors) = &mut self.survivors {
+            survivors.flush().map_err(Fault::Store)?;
+        }
+        Ok(self.gathered)
+    }
+
+    /// Works on a block whose scripts and amounts are assumed valid.
+    fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
+        let shared = self.job.shared;
+        let step = self.job.plan.steps[index];
+        let history = self.job.plan.history_of_peers(shared.tree, &step);
+        let block = shared.checked_as(step, history, self.halt);
+        let block = block.map_err(|fault| Fault::of_block(step, fault))?;
+        let view = block.view();
+        let may_lack = step.place == Place::Peers && history == History::Stripped;
+        // One that commits to no witnesses must have none.
+        let is_stripped = may_lack && !view.has_witness() && view.witness_commitment().is_some();
+        let height = shared.tree.node(step.id).height;
+        {
+            let _timer = shared.clock.start(Stage::Sum);
+            self.created.clear();
+            self.spent.clear();
+            self.split_outpoints(&block, height)?;
+            for tx in block.view().txs().skip(1) {
+                self.spent.outpoints.extend(tx.inputs().map(|input| *input.outpoint_bytes()));
+            }
+            self.gathered.aggregate.create_outpoints(&self.created.outpoints);
+            self.gathered.aggregate.spend_outpoints(&self.spent.outpoints);
+        }
+        let stored = self.store(step, &block)?;
+        let inputs = self.spent.outpoints.len() as u64;
+        let counts = Counts { inputs, ..Counts::default() };
+        Ok(FinishedBlock { is_stripped, ..self.done(index, &block, stored, None, counts) })
+    }
+
+    /// Works on a block of which every rule and script is checked, with the coins of its undo data.
+    fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
+        let shared = self.job.shared;
+        let step = self.job.plan.steps[index];
+        let prepared = shared.prepare_until(step, self.halt);
+        let prepared = prepared.map_err(|fault| Fault::of_block(step, fault))?;
+        let block = self.validate(index, prepared)?;
+        let prepared = &block.prepared;
+        {
+            let _timer = shared.clock.start(Stage::Sum);
+            self.created.clear();
+            self.spent.clear();
+            self.split_coins(prepared)?;
+            for (outpoint, coin) in prepared.external.iter().zip(&block.coins) {
+                push_coin(&mut self.spent.coins, outpoint, coin);
+            }
+            self.gathered.aggregate.create_many(&self.created.coins);
+            self.gathered.aggregate.spend_many(&self.spent.coins);
+        }
+        let stored = self.store(step, &prepared.block)?;
+        let undo = self.store_undo(index, stored, block.undo())?;
+        let inputs = block.input_count() as u64;
+        let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
+        Ok(self.done(index, &prepared.block, stored, undo, counts))
+    }
+
+    /// Checks all rules that need coins, and the scripts.
+    fn validate(&mut self, index: usize, prepared: Prepared) -> Result<Validation, Fault> {
+        let (shared, plan) = (self.job.shared, self.job.plan);
+        let step = plan.steps[index];
+        let scripts = shared.script_checks(step.id);
+        let source = (step, plan.undo[index]);
+        let (copies, payload) = (&plan.undo_copies, &mut self.undo);
+        copies.check_with(shared, source, prepared, payload, |prepared, coins| {
+            let _timer = shared.clock.start(Stage::Validate);
+            check_spends(shared, step.id, prepared, coins, Some(scripts), &self.job.times)
+        })
+    }
+
+    /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.
+    fn split_outpoints(
+        &mut self,
+        block: &CheckedBlock<BlockBytes>,
+        height: u32,
+    ) -> Result<(), Fault> {
+        let recent = self.job.recent;
+        // Set if an output of the present transaction may be wanted.
+        let mut recent_of_tx = None;
+        let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
+        let claimed = &self.job.unspent;
+        let marks = claimed.of_block(height, unspent)?;
+        for_each_output(block, height, claimed, marks, |output| {
+            let outpoint = &output.outpoint;
+            if outpoint.vout == 0 {
+                recent_of_tx = recent.filter(|recent| recent.may_want(&outpoint.txid));
+            }
+            let is_coinbase = output.tx == 0;
+            let (script, amount) = (output.view.script(), output.view.value().unsigned_abs());
+            match output.fate {
+                HintedFate::NoCoin => {}
+                HintedFate::Spent => {
+                    created.outpoints.push(outpoint.to_bytes());
+                    if let Some(recent) = recent_of_tx {
+                        recent.keep(outpoint, || Coin::new(amount, script, height, is_coinbase));
+                    }
+                }
+                HintedFate::Unspent => {
+                    if recent_of_tx.is_some_and(|recent| recent.wants(outpoint)) {
+                        return Err(output.is_spent(claimed));
+                    }
+                    gathered.tally.add_coin(amount);
+                    if let Some(survivors) = survivors {
+                        let code = height << 1 | u32::from(is_coinbase);
+                        let script = compress_script(script, scratch);
+                        let coin = CoinParts { amount, code, script };
+                        let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin);
+                        pushed.map_err(Fault::Store)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives unspent coins to the survivors, and those that other blocks spend to `created`.
+    fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
+        let (block, height) = (&prepared.block, prepared.height);
+        let mut left = prepared.created.iter().peekable();
+        let Self { survivors, gathered, created, unspent, .. } = self;
+        let claimed = &self.job.unspent;
+        let marks = claimed.of_block(height, unspent)?;
+        for_each_output(block, height, claimed, marks, |output| {
+            let outpoint = &output.outpoint;
+            let coin = left.next_if(|(created, _)| created == outpoint);
+            match (output.fate, coin) {
+                // A coin that its own block spends is in neither sum.
+                (HintedFate::NoCoin, _) | (HintedFate::Spent, None) => {}
+                (HintedFate::Spent, Some((_, coin))) => {
+                    push_coin(&mut created.coins, outpoint, coin);
+                }
+                (HintedFate::Unspent, None) => return Err(output.is_spent(claimed)),
+                (HintedFate::Unspent, Some((_, coin))) => {
+                    gathered.tally.add_coin(coin.amount);
+                    if let Some(survivors) = survivors {
+                        let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin.parts());
+                        pushed.map_err(Fault::Store)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Appends a block that came from a source to the data directory's files.
+    fn store(
+        &self,
+        step: Step,
+        block: &CheckedBlock<BlockBytes>,
+    ) -> Result<Option<FlatFilePos>, Fault> {
+        let Job { shared, plan, keeps, .. } = self.job;
+        let is_stored = matches!(step.place, Place::Stored(_));
+        if is_stored || !keeps || plan.drops(shared.tree, &step) {
+            return Ok(None);
+        }
+        let _timer = shared.clock.start(Stage::Store);
+        let node = shared.tree.node(step.id);
+        let bytes = block.view().bytes();
+        let pos = shared.files.append_block(bytes, node.height, node.time);
+        pos.map(Some).map_err(Fault::Store)
+    }
+
+    /// Appends undo data that came from a source to the data directory's files.
+    fn store_undo(
+        &self,
+        index: usize,
+        stored: Option<FlatFilePos>,
+        payload: &[u8],
+    ) -> Result<Option<FlatFilePos>, Fault> {
+        let step = self.job.plan.steps[index];
+        let file = match (stored, step.place, self.job.plan.undo[index]) {
+            (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
+            _ => return Ok(None),
+        };
+        if !self.job.keeps {
+            return Ok(None);
+        }
+        let shared = self.job.shared;
+        let _timer = shared.clock.start(Stage::Undo);
+        let node = shared.tree.node(step.id);
+        let prev = shared.tree.prev_hash(step.id);
+        let undo = UndoRecord { file, height: node.height, prev: &prev, payload };
+        let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        Ok(Some(FlatFilePos { file, pos }))
+    }
+
+    fn done(
+        &mut self,
+        step: usize,
+        block: &CheckedBlock<BlockBytes>,
+        stored: Option<FlatFilePos>,
+        undo: Option<FlatFilePos>,
+        counts: Counts,
+    ) -> FinishedBlock {
+        let (shared, view) = (self.job.shared, block.view());
+        let height = shared.tree.node(self.job.plan.steps[step].id).height;
+        let tally = &mut self.gathered.tally;
+        if self.job.plan.needs_bip30(shared.network, height, block.hash()) {
+            tally.coinbases.push((block.txids()[0], height));
+        }
+        let bytes = view.len() as u64;
+        let (blocks, transactions) = (1, view.tx_count() as u64);
+        let counts = Counts { blocks, bytes, transactions, ..counts };
+        tally.add(Tally { counts, ..Tally::default() });
+        let (tx_count, is_stripped) = (view.tx_count() as u32, false);
+        FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped }
+    }
+}

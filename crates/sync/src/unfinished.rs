@@ -1,0 +1,38 @@
+//! Work that was interrupted, and that other work must not disturb.
+
+use apus_disk::Disk;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::Options;
+use apus_node::rebuild;
+
+use super::join::directory::pending_tables;
+use super::{join, swift};
+
+/// Opens a data directory ([`Node::open`]), in which the tables stay that an interrupted join has
+/// written.
+///
+/// # Errors
+/// As for [`Node::open`].
+pub fn open_node(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Node, SyncError> {
+    Node::open(options, disk, coins, pending_tables)
+}
+
+/// An error if work was interrupted that builds on the blocks and the UTXO set as they are.
+///
+/// # Errors
+/// There is such work; or what it has saved cannot be read.
+pub fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
+    let directory = options.network_dir();
+    let what = match () {
+        () if rebuild::unfinished(disk, &directory)?.is_some() => "a rebuild of the UTXO set",
+        () if swift::directory::unfinished(disk, &directory)?.is_some() => "a SwiftSync",
+        () if join::directory::unfinished(disk, options)?.is_some() => "a join",
+        () => return Ok(()),
+    };
+    Err(SyncError::Input(format!(
+        "{} holds {what} that was interrupted and that builds on what is there: finish it first \
+         (`apus status` says how)",
+        directory.display()
+    )))
+}

@@ -1,0 +1,146 @@
+//! Level 3 of a verification: blocks are disconnected from the tip down in memory, and the UTXO set
+//! must have exactly the coins that they say.
+//!
+//! The cache of coins holds what differs from the tables. It is never written.
+
+use apus_coins::{Coin, CoinsCache, Lookup, Overwrite};
+use apus_disk::StoreError;
+use apus_node::block::shared::Shared;
+use apus_node::clock::Stage;
+use apus_wire::OutPoint;
+
+use super::examine::{BlockCoins, Examined};
+use super::report::{Damage, DamageList, Ended};
+
+/// The blocks disconnected so far.
+pub(super) struct Disconnector {
+    /// The most bytes of coins in memory.
+    bytes_max: usize,
+    /// The height of the lowest block that is disconnected; above the tip at first.
+    pub from: u32,
+    /// Why no further block is disconnected.
+    pub ended: Option<Ended>,
+    /// What the UTXO set has wrong.
+    pub damage: DamageList,
+}
+
+impl Disconnector {
+    /// Begins at the tip, which is at `height`.
+    pub fn new(height: u32, bytes_max: usize) -> Self {
+        Self { bytes_max, from: height + 1, ended: None, damage: DamageList::default() }
+    }
+
+    /// Disconnects blocks, the highest first, until one of them cannot be.
+    pub fn disconnect_all(&mut self, shared: &Shared, blocks: Vec<Examined>) {
+        let _timer = shared.clock.start(Stage::Connect);
+        for block in blocks {
+            if self.ended.is_some() {
+                return;
+            }
+            let is_full = shared.cache.bytes() > self.bytes_max;
+            match &block.coins {
+                _ if is_full => self.ended = Some(Ended::CacheFull),
+                Some(coins) => {
+                    self.disconnect(shared, &block, coins);
+                    self.from = block.height;
+                }
+                None if block.is_damaged => self.ended = Some(Ended::Damaged),
+                None => self.ended = Some(Ended::NoUndo),
+            }
+        }
+    }
+
+    fn disconnect(&mut self, shared: &Shared, block: &Examined, coins: &BlockCoins) {
+        let Shared { cache, chainstate, .. } = shared;
+        let created: Vec<OutPoint> = coins.created.iter().map(|(outpoint, _)| *outpoint).collect();
+        let mut only_in_tables = Vec::new();
+        for (index, lookup) in cache.spend_batch(&created).into_iter().enumerate() {
+            let (outpoint, coin) = &coins.created[index];
+            let is_right = match &lookup {
+                Lookup::Hit(found) => found == coin,
+                Lookup::Spent => false,
+                Lookup::Unknown => {
+                    only_in_tables.push(*outpoint);
+                    coins.is_stored[index]
+                }
+            };
+            if !is_right && index >= coins.excused {
+                let found = match lookup {
+                    Lookup::Hit(found) => Some(found),
+                    Lookup::Spent => None,
+                    Lookup::Unknown => chainstate.get(outpoint).ok().flatten(),
+                };
+                self.note(shared, block, difference(outpoint, coin, found.as_ref()));
+            }
+        }
+        cache.remove_batch(&only_in_tables);
+        for (outpoint, is_stored) in coins.inside.iter().zip(&coins.inside_is_stored) {
+            if exists(cache, outpoint, *is_stored) {
+                self.note(shared, block, is_spent(outpoint));
+            }
+        }
+        self.restore(shared, block, coins);
+    }
+
+    /// Brings back what the block has spent.
+    fn restore(&mut self, shared: &Shared, block: &Examined, coins: &BlockCoins) {
+        let cache = shared.cache;
+        let outpoints: Vec<OutPoint> = coins.spent.iter().map(|(outpoint, _)| *outpoint).collect();
+        let mut unknown = cache.unknown(&outpoints).into_iter().peekable();
+        let mut fresh = Vec::with_capacity(coins.spent.len());
+        for (index, (outpoint, coin)) in coins.spent.iter().enumerate() {
+            let is_unknown = unknown.next_if_eq(&index).is_some();
+            let is_stored = coins.spent_is_stored[index];
+            // An entry of a coin that nobody else holds is dropped where it is removed again.
+            if is_unknown && !is_stored {
+                fresh.push((*outpoint, coin.clone()));
+                continue;
+            }
+            if exists(cache, outpoint, is_stored) {
+                self.note(shared, block, is_spent(outpoint));
+            }
+            cache.restore(outpoint, coin);
+        }
+        if let Err(overwritten) = cache.add_batch(&fresh, Overwrite::Never) {
+            self.note(shared, block, format!("the block spends a coin twice: {overwritten}"));
+        }
+    }
+
+    fn note(&mut self, shared: &Shared, block: &Examined, what: String) {
+        let error = StoreError::new(shared.chainstate.dir(), what);
+        let hash = shared.tree.node(block.id).hash;
+        self.damage.note(Damage { level: 3, height: block.height, block: hash, error });
+    }
+}
+
+/// Whether there is a coin under an outpoint, of which the tables hold one or not.
+fn exists(cache: &CoinsCache, outpoint: &OutPoint, is_stored: bool) -> bool {
+    match cache.peek(outpoint) {
+        Lookup::Hit(_) => true,
+        Lookup::Spent => false,
+        Lookup::Unknown => is_stored,
+    }
+}
+
+fn is_spent(outpoint: &OutPoint) -> String {
+    format!("the coin {outpoint} is there, although this block spends it")
+}
+
+/// What is wrong with the coin under an outpoint that is not the one expected.
+fn difference(outpoint: &OutPoint, expected: &Coin, found: Option<&Coin>) -> String {
+    let Some(found) = found else { return format!("the coin {outpoint} is missing") };
+    let mut differences = Vec::new();
+    if found.amount != expected.amount {
+        differences.push(format!("amount {} instead of {}", found.amount, expected.amount));
+    }
+    if found.height != expected.height {
+        differences.push(format!("height {} instead of {}", found.height, expected.height));
+    }
+    if found.is_coinbase != expected.is_coinbase {
+        differences.push(format!("coinbase {}", found.is_coinbase));
+    }
+    if found.script != expected.script {
+        differences.push("another script".to_string());
+    }
+    format!("the coin {outpoint} is not what this block creates: {}", differences.join(", "))
+}

@@ -1,0 +1,263 @@
+//! The last blocks, their undo data and the UTXO set held against each other (Core's
+//! `verifychain`). Nothing is written.
+//!
+//! Level 0 reads blocks, level 1 checks the rules that need no coins, level 2 checks undo data:
+//! each block by itself, on all cores. Level 3 disconnects blocks in memory, from the tip down, and
+//! level 4 connects them again.
+
+mod disconnect;
+mod examine;
+mod report;
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use rayon::prelude::*;
+
+use crate::in_order::activate::connect;
+use crate::in_order::connect::Outcome;
+use apus_chain::ActiveChain;
+use apus_disk::StoreError;
+use apus_node::block::shared::Shared;
+use apus_node::block::step::Step;
+use apus_node::commit::Ledger;
+use apus_node::opened::{Node, step};
+use apus_node::outcome::Counts;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::resources;
+use apus_node::sources::Place;
+use disconnect::Disconnector;
+use examine::{Examined, examine};
+pub use report::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
+
+/// Blocks that are examined at once. With level 3 the coins of twice as many are in memory: of busy
+/// blocks 1 MB each.
+const CHUNK: u32 = 32;
+
+/// All levels that are asked for. The cache of coins then holds what level 3 has disconnected; at
+/// level 4 the ledger must be read only, and counts the blocks that were connected again.
+pub fn all_levels(
+    node: &mut Node,
+    asked: Verify,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Verified {
+    let tip = node.tree.node(node.tip());
+    let mut found = Verified {
+        asked: Verify { level: asked.level.min(4), ..asked },
+        height: tip.height,
+        best_block: tip.hash,
+        levels: Vec::new(),
+        damage: DamageList::default(),
+        interrupted: false,
+        counts: Default::default(),
+        script_difference: None,
+        elapsed: Default::default(),
+        cpu: Default::default(),
+    };
+    go_down(node, &mut found, observer, stop);
+    if found.asked.level == 4 {
+        let level = go_up(node, &mut found, observer, stop);
+        found.levels.push(level);
+    }
+    found
+}
+
+/// Levels 0 to 3, from the tip down.
+fn go_down(node: &mut Node, found: &mut Verified, observer: &dyn Observer, stop: &AtomicBool) {
+    let bytes_max = resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
+    let (shared, ledger) = node.split();
+    let mut descent = Descent::new(&shared, ledger, found, observer, stop);
+    let mut disconnector = Disconnector::new(found.height, bytes_max);
+    let mut ready = Vec::new();
+    loop {
+        let with_coins = found.asked.level >= 3 && disconnector.ended.is_none();
+        let is_last = descent.is_at_end();
+        let disconnect = || disconnector.disconnect_all(&shared, ready);
+        let examine = || if is_last { Vec::new() } else { descent.next(with_coins) };
+        let ((), blocks) = shared.pool.install(|| rayon::join(disconnect, examine));
+        if is_last {
+            break;
+        }
+        ready = Vec::new();
+        for mut block in blocks {
+            descent.note(&block);
+            found.counts.blocks += 1;
+            found.counts.bytes += block.bytes;
+            found.counts.transactions += block.transactions;
+            block.damage.take().into_iter().for_each(|damage| found.damage.note(damage));
+            if with_coins {
+                ready.push(block);
+            }
+        }
+    }
+    found.damage.append(std::mem::take(&mut disconnector.damage));
+    found.interrupted = descent.is_stopped;
+    found.levels = descent.levels(found.asked.level, &disconnector);
+}
+
+/// Levels 0 to 2, a number of blocks at a time, and how far they came.
+struct Descent<'a> {
+    shared: &'a Shared<'a>,
+    ledger: &'a Ledger,
+    level: u8,
+    heights: RangeInclusive<u32>,
+    /// Whether blocks below `heights` were asked for, and are pruned.
+    is_pruned: bool,
+    /// The lowest height that was examined; above the tip at first.
+    from: u32,
+    /// The height down to which every block has undo data.
+    undo_from: u32,
+    /// The blocks examined so far, and their bytes, for progress.
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+    is_stopped: bool,
+    observer: &'a dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Descent<'a> {
+    fn new(
+        shared: &'a Shared<'a>,
+        ledger: &'a Ledger,
+        found: &Verified,
+        observer: &'a dyn Observer,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let (level, height) = (found.asked.level, found.height);
+        let wanted = match found.asked.blocks {
+            0 => 1,
+            blocks => (height + 1).saturating_sub(blocks).max(1),
+        };
+        let stored = if ledger.pruning.is_pruned { ledger.blocks_from() } else { 1 };
+        Self {
+            shared,
+            ledger,
+            level,
+            heights: wanted.max(stored)..=height,
+            is_pruned: stored > wanted,
+            from: height + 1,
+            undo_from: height + 1,
+            blocks: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            is_stopped: false,
+            observer,
+            stop,
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.is_stopped || self.from <= *self.heights.start()
+    }
+
+    /// Examines the next blocks; none if it is stopped meanwhile.
+    fn next(&mut self, with_coins: bool) -> Vec<Examined> {
+        let low = self.from.saturating_sub(CHUNK).max(*self.heights.start());
+        let examine_at = |height: u32| {
+            let id = self.ledger.active.at(height).filter(|_| !self.stop.load(Relaxed))?;
+            let block = examine(self.shared, id, self.ledger.record(id), self.level, with_coins);
+            self.report(&block);
+            Some(block)
+        };
+        let blocks = (low..self.from).into_par_iter().rev().map(examine_at);
+        let Some(blocks) = blocks.collect() else {
+            self.is_stopped = true;
+            return Vec::new();
+        };
+        blocks
+    }
+
+    /// Notes that a block has been examined, after all those above it.
+    fn note(&mut self, block: &Examined) {
+        if self.undo_from == self.from && block.has_undo {
+            self.undo_from = block.height;
+        }
+        self.from = block.height;
+    }
+
+    /// Shows the observer that one more block is examined: a single one may take seconds.
+    fn report(&self, block: &Examined) {
+        let (start, end) = self.heights.clone().into_inner();
+        let blocks_all = u64::from(end - start + 1);
+        let blocks = 1 + self.blocks.fetch_add(1, Relaxed);
+        self.observer.observe(&Progress {
+            height: block.height,
+            time: self.shared.tree.node(block.id).time,
+            blocks,
+            blocks_all,
+            bytes: block.bytes + self.bytes.fetch_add(block.bytes, Relaxed),
+            coins: self.shared.cache.len() as u64,
+            fraction: blocks as f64 / blocks_all as f64,
+            ..Progress::of(Phase::Verifying)
+        });
+    }
+
+    /// How far each level up to `asked` came, but for level 4.
+    fn levels(&self, asked: u8, disconnector: &Disconnector) -> Vec<LevelReport> {
+        let blocks_ended = match self.is_stopped {
+            true => Some(Ended::Stopped),
+            false => self.is_pruned.then_some(Ended::Pruned),
+        };
+        let undo_ended = (self.undo_from > self.from).then_some(Ended::NoUndo);
+        let of_level = |level: u8| {
+            let (from, ended) = match level {
+                0 | 1 => (self.from, None),
+                2 => (self.undo_from, undo_ended),
+                _ => (disconnector.from, disconnector.ended),
+            };
+            LevelReport { level, from, ended: ended.or(blocks_ended) }
+        };
+        (0..=asked.min(3)).map(of_level).collect()
+    }
+}
+
+/// Level 4: connects again, in memory, what level 3 has disconnected.
+fn go_up(
+    node: &mut Node,
+    found: &mut Verified,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> LevelReport {
+    let LevelReport { from, ended, .. } = found.levels[3];
+    let mut level = LevelReport { level: 4, from: found.height + 1, ended };
+    if !found.is_sound() || found.interrupted {
+        let why = if found.interrupted { Ended::Stopped } else { Ended::Damaged };
+        level.ended = Some(why);
+        return level;
+    }
+    let ids = (from..=found.height).filter_map(|height| node.ledger.active.at(height));
+    let steps: Vec<Step> = ids.filter_map(|id| step(node, id)).collect();
+    if let Some(below) = node.ledger.active.at(from - 1) {
+        node.ledger.active = ActiveChain::to(&node.tree, below);
+    }
+    let outcome = connect(node, &steps, observer, stop);
+    let Counts { inputs, scripts, .. } = node.ledger.counts;
+    found.counts = Counts { inputs, scripts, ..found.counts };
+    let reached = node.ledger.active.height().unwrap_or(0);
+    let error = match outcome {
+        Ok(Outcome::Done) => {
+            level.from = from;
+            return level;
+        }
+        Ok(Outcome::Stopped) => {
+            found.interrupted = true;
+            level.ended = Some(Ended::Stopped);
+            return level;
+        }
+        Ok(Outcome::Invalid(_, error)) => {
+            let what = format!("the block cannot be connected again: {error}");
+            StoreError::new(node.chainstate.dir(), what)
+        }
+        Ok(Outcome::Damaged(Step { place: Place::Stored(pos), .. }, what)) => {
+            StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
+        }
+        Ok(Outcome::Damaged(..) | Outcome::Gone(_)) => unreachable!("every block is stored"),
+        Ok(Outcome::Full(error)) | Err(error) => error,
+    };
+    let height = reached + 1;
+    let block = steps[(height - from) as usize].id;
+    found.damage.note(Damage { level: 4, height, block: node.tree.node(block).hash, error });
+    level.ended = Some(Ended::Damaged);
+    level
+}

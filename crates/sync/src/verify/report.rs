@@ -1,0 +1,123 @@
+//! What a verification asks for, and what it finds.
+
+use std::time::Duration;
+
+use apus_disk::StoreError;
+use apus_hash::Hash;
+use apus_node::block::difference::ScriptDifference;
+use apus_node::outcome::Counts;
+
+/// What to verify (the arguments of Core's `verifychain`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verify {
+    /// How thoroughly, from 0 to 4; each level includes those below it.
+    pub level: u8,
+    /// The number of blocks from the tip down; 0 for all.
+    pub blocks: u32,
+}
+
+/// What a verification has found.
+#[derive(Debug)]
+pub struct Verified {
+    /// What was asked for.
+    pub asked: Verify,
+    /// Height of the tip.
+    pub height: u32,
+    /// Hash of the tip.
+    pub best_block: Hash,
+    /// How far each level came, from level 0 on.
+    pub levels: Vec<LevelReport>,
+    /// What is damaged, from the tip down.
+    pub damage: DamageList,
+    /// Whether somebody asked to stop before the end.
+    pub interrupted: bool,
+    /// The blocks that were read, and with level 4 the scripts that were checked.
+    pub counts: Counts,
+    /// An input about which Apus and Core's engine disagree, because of which that engine alone
+    /// checks scripts in this directory.
+    pub script_difference: Option<ScriptDifference>,
+    /// Wall clock time.
+    pub elapsed: Duration,
+    /// Processor time, summed over all cores.
+    pub cpu: Duration,
+}
+
+impl Verified {
+    /// Whether no damage was found.
+    pub fn is_sound(&self) -> bool {
+        self.damage.count == 0
+    }
+
+    /// Whether all levels came as far as was asked for.
+    pub fn is_complete(&self) -> bool {
+        !self.interrupted && self.levels.iter().all(|level| level.ended.is_none())
+    }
+}
+
+/// Damage that was found: the first of it, and how much there is.
+#[derive(Debug, Default)]
+pub struct DamageList {
+    /// What was found first; at most [`DamageList::LISTED_MAX`] of all.
+    pub listed: Vec<Damage>,
+    /// How much was found.
+    pub count: u64,
+}
+
+impl DamageList {
+    /// The most damage that is listed.
+    pub const LISTED_MAX: usize = 100;
+
+    /// Adds damage.
+    pub(super) fn note(&mut self, damage: Damage) {
+        self.count += 1;
+        if self.listed.len() < Self::LISTED_MAX {
+            self.listed.push(damage);
+        }
+    }
+
+    /// Adds what another list has.
+    pub(super) fn append(&mut self, other: Self) {
+        self.count += other.count - other.listed.len() as u64;
+        other.listed.into_iter().for_each(|damage| self.note(damage));
+    }
+}
+
+/// How far a level of a verification came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LevelReport {
+    /// The level.
+    pub level: u8,
+    /// The height down to which it came from the tip; above the tip if it did not begin.
+    pub from: u32,
+    /// Why it came no further; `None` if it came as far as was asked for.
+    pub ended: Option<Ended>,
+}
+
+/// Why a level of a verification came no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The next block is pruned.
+    Pruned,
+    /// The next block's undo data is not stored.
+    NoUndo,
+    /// The coins that it keeps in memory have reached
+    /// [`Options::dbcache_bytes`](apus_node::Options::dbcache_bytes).
+    CacheFull,
+    /// Something is damaged.
+    Damaged,
+    /// Somebody asked to stop.
+    Stopped,
+}
+
+/// Something that is damaged.
+#[derive(Debug)]
+pub struct Damage {
+    /// The level that found it.
+    pub level: u8,
+    /// Height of the block.
+    pub height: u32,
+    /// Hash of the block.
+    pub block: Hash,
+    /// The file, the offset in it, what is wrong, and what repairs it.
+    pub error: StoreError,
+}

@@ -1,0 +1,274 @@
+//! The blocks of the active chain and what is in them, by height, with the coins that inputs spend
+//! from undo data.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::AtomicBool;
+
+use apus_coins::{Coin, for_each_spending_tx};
+use apus_disk::StoreError;
+use apus_export::Batch;
+use apus_hash::Hash;
+use apus_rules::{Ancestry, HeaderFacts, subsidy};
+use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
+
+use super::rows::{BlockRow, InputRow, OutputRow, TransactionRow};
+use super::source::Source;
+use super::tables::ExportTable;
+use crate::stored::{EndedEarly, ReadBlock, StoredBlock, StoredChain, check_stop};
+
+/// About how many bytes of blocks an item has.
+const ITEM_BYTES: u64 = 2 << 20;
+/// The most blocks of an item.
+const ITEM_BLOCKS_MAX: u32 = 1_000;
+/// The bytes of an average transaction, by which the bytes of a block are estimated.
+const TX_BYTES: u64 = 500;
+
+/// One of the tables of blocks, of a range of heights. Each block must be stored, and for the table
+/// of inputs its undo data.
+pub(super) struct BlockSource<'a> {
+    chain: &'a StoredChain,
+    network: &'a Network,
+    table: ExportTable,
+    /// The heights of each item.
+    items: Vec<Range<u32>>,
+    stop: &'a AtomicBool,
+}
+
+/// The memory that blocks are read into.
+#[derive(Default)]
+struct Buffers {
+    block: Vec<u8>,
+    undo: Vec<u8>,
+    script: Vec<u8>,
+    witness: Vec<u8>,
+}
+
+/// A block, and the coins that it spends.
+struct Joined<'a> {
+    height: u32,
+    view: BlockView<&'a [u8]>,
+    txids: Vec<Hash>,
+    /// The coins that the inputs of all transactions but the coinbase spend, in their order; `None`
+    /// if the undo data is not stored, or no column is made of it.
+    spent: Option<Vec<Coin>>,
+}
+
+/// A block with its ancestors.
+struct At<'a> {
+    blocks: &'a [StoredBlock],
+    height: u32,
+}
+
+impl<'a> BlockSource<'a> {
+    pub fn new(
+        chain: &'a StoredChain,
+        network: &'a Network,
+        table: ExportTable,
+        heights: RangeInclusive<u32>,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let items = items(&chain.blocks, heights);
+        Self { chain, network, table, items, stop }
+    }
+
+    /// Adds the rows of the block at `height`.
+    fn read_block(
+        &self,
+        height: u32,
+        buffers: &mut Buffers,
+        batch: &mut Batch,
+    ) -> Result<(), EndedEarly> {
+        let Buffers { block, undo, script, witness } = buffers;
+        let ReadBlock { view, txids } = self.chain.read(height, block)?;
+        let spent = match self.table {
+            ExportTable::Outputs => None,
+            _ => self.spent(height, &view, undo)?,
+        };
+        let joined = Joined { height, view, txids, spent };
+        match self.table {
+            ExportTable::Blocks => joined.push_block(self, batch),
+            ExportTable::Transactions => joined.push_transactions(batch),
+            ExportTable::Inputs => joined.push_inputs(script, witness, batch),
+            ExportTable::Outputs | ExportTable::Coins => joined.push_outputs(batch),
+        }
+        Ok(())
+    }
+
+    /// The coins that a block spends; `None` if its undo data is not stored.
+    fn spent(
+        &self,
+        height: u32,
+        view: &BlockView<&[u8]>,
+        undo: &mut Vec<u8>,
+    ) -> Result<Option<Vec<Coin>>, EndedEarly> {
+        let mut spent = Vec::new();
+        if view.tx_count() == 1 {
+            return Ok(Some(spent));
+        }
+        if lacks_undo(&self.chain.blocks[height as usize]) {
+            return Ok(None);
+        }
+        let pos = self.chain.read_undo(height, &view.header().prev, undo)?;
+        let read = for_each_spending_tx(undo, view, |_, coins| spent.append(coins));
+        read.map_err(|error| {
+            let path = self.chain.files.undo_path(pos.file);
+            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+        })?;
+        Ok(Some(spent))
+    }
+}
+
+impl Source for BlockSource<'_> {
+    fn items(&self) -> usize {
+        self.items.len()
+    }
+
+    fn read(&self, index: usize, batch: &mut Batch) -> Result<(), EndedEarly> {
+        let mut buffers = Buffers::default();
+        for height in self.items[index].clone() {
+            check_stop(self.stop)?;
+            self.read_block(height, &mut buffers, batch)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a block spends coins that no undo data tells of.
+pub(super) fn lacks_undo(block: &StoredBlock) -> bool {
+    block.undo_pos.is_none() && block.tx_count > 1
+}
+
+/// Cuts a range of heights into items of about equal work.
+fn items(blocks: &[StoredBlock], heights: RangeInclusive<u32>) -> Vec<Range<u32>> {
+    let (mut items, mut start, mut bytes) = (Vec::new(), *heights.start(), 0);
+    for height in heights.clone() {
+        bytes += TX_BYTES * u64::from(blocks[height as usize].tx_count);
+        if bytes >= ITEM_BYTES || height - start + 1 == ITEM_BLOCKS_MAX {
+            items.push(start..height + 1);
+            (start, bytes) = (height + 1, 0);
+        }
+    }
+    if start <= *heights.end() {
+        items.push(start..*heights.end() + 1);
+    }
+    items
+}
+
+impl Joined<'_> {
+    fn push_block(&self, source: &BlockSource, batch: &mut Batch) {
+        let (height, view) = (self.height, &self.view);
+        let block = At { blocks: &source.chain.blocks, height };
+        BlockRow {
+            height,
+            hash: view.hash(),
+            header: view.header(),
+            median_time: block.median_time_past() as u32,
+            size: view.len(),
+            stripped_size: view.base_size(),
+            weight: view.weight(),
+            transactions: view.tx_count(),
+            inputs: view.input_count(),
+            outputs: view.output_count(),
+            subsidy: subsidy(height, source.network),
+            reward: view.txs().take(1).map(|coinbase| output_value(&coinbase)).sum(),
+            fees: self.fees().map(|fees| fees.iter().sum()),
+        }
+        .push_to(batch);
+    }
+
+    fn push_transactions(&self, batch: &mut Batch) {
+        let (wtxids, fees) = (self.view.wtxids(), self.fees());
+        for (position, tx) in self.view.txs().enumerate() {
+            let fee = |before: usize| fees.as_ref().map(|fees| fees[before]);
+            TransactionRow {
+                height: self.height,
+                position,
+                txid: &self.txids[position],
+                wtxid: &wtxids[position],
+                version: tx.version(),
+                lock_time: tx.lock_time(),
+                size: tx.bytes().len(),
+                weight: 3 * tx.base_size() + tx.bytes().len(),
+                inputs: tx.input_count(),
+                outputs: tx.output_count(),
+                output_value: output_value(&tx),
+                fee: position.checked_sub(1).and_then(fee),
+            }
+            .push_to(batch);
+        }
+    }
+
+    /// `script` and `witness` are memory to work in.
+    fn push_inputs(&self, script: &mut Vec<u8>, witness: &mut Vec<u8>, batch: &mut Batch) {
+        let mut coins = self.spent.iter().flatten();
+        for (position, tx) in self.view.txs().enumerate() {
+            for (index, input) in tx.inputs().enumerate() {
+                let coin = if position > 0 { coins.next() } else { None };
+                script.clear();
+                if let Some(coin) = coin {
+                    coin.script.decompress_into(script);
+                }
+                put_witness(&input, witness);
+                InputRow {
+                    height: self.height,
+                    txid: &self.txids[position],
+                    index,
+                    input,
+                    witness,
+                    spent: coin.map(|coin| (coin, &script[..])),
+                }
+                .push_to(batch);
+            }
+        }
+    }
+
+    fn push_outputs(&self, batch: &mut Batch) {
+        for (position, tx) in self.view.txs().enumerate() {
+            for (index, output) in tx.outputs().enumerate() {
+                let (height, txid) = (self.height, &self.txids[position]);
+                let is_coinbase = position == 0;
+                OutputRow { height, txid, index, is_coinbase, output }.push_to(batch);
+            }
+        }
+    }
+
+    /// The fees of all transactions but the coinbase, in satoshi.
+    fn fees(&self) -> Option<Vec<i64>> {
+        let mut rest = &self.spent.as_ref()?[..];
+        let fee = |tx: TxView| {
+            let (coins, others) = rest.split_at(tx.input_count());
+            rest = others;
+            coins.iter().map(|coin| coin.amount as i64).sum::<i64>() - output_value(&tx)
+        };
+        Some(self.view.txs().skip(1).map(fee).collect())
+    }
+}
+
+/// The sum of a transaction's outputs, in satoshi.
+fn output_value(tx: &TxView) -> i64 {
+    tx.outputs().map(|output| output.value()).sum()
+}
+
+/// Serialises the witness of an input into `out`, whose content is replaced; nothing if it has no
+/// items.
+fn put_witness(input: &InputView, out: &mut Vec<u8>) {
+    out.clear();
+    let items = input.witness();
+    if items.len() > 0 {
+        put_compact_size(out, items.len() as u64);
+    }
+    for item in items {
+        put_compact_size(out, item.len() as u64);
+        out.extend_from_slice(item);
+    }
+}
+
+impl Ancestry for At<'_> {
+    fn height(&self) -> u32 {
+        self.height
+    }
+
+    fn at(&self, height: u32) -> HeaderFacts {
+        self.blocks[height as usize].facts
+    }
+}

@@ -1,0 +1,191 @@
+//! Hints files in the compressed form.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+use apus_disk::Disk;
+use apus_node::error::SyncError;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::{remedy, threads};
+use apus_swiftsync::HintsError;
+use apus_swiftsync::hints::Numbering;
+use apus_swiftsync::hints::compressed::{Compressor, Survey, ranges};
+use apus_sync::hints_file::HintsFile;
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use super::assemble::Sink;
+use super::summary::{HintsSummary, Made};
+use crate::stored::{EndedEarly, check_stop, for_each_on_pool};
+
+/// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
+/// On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
+const RANGES_PER_THREAD: usize = 4;
+
+/// Writes hints in the compressed form, on all threads. The hints are read twice. `out` is replaced
+/// in one step, at the end.
+///
+/// # Errors
+/// The hints count outputs that cannot be spent, and must be converted first; they cannot be right;
+/// or the disk fails.
+pub fn compress_hints(
+    hints: &HintsFile,
+    threads: usize,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<HintsSummary, SyncError> {
+    let started = Instant::now();
+    let format = hints.reader.format();
+    if format.numbering() != Numbering::Spendable {
+        return Err(SyncError::Input(format!(
+            "{}: these hints are in the format {}, which counts outputs that nobody can spend: \
+             first make a bip456 file of them with `apus hints convert`, then compress that",
+            hints.path.display(),
+            format.name()
+        )));
+    }
+    let pool = threads::pool(threads)?;
+    let made = compress(hints, &pool, out, observer, stop);
+    HintsSummary::of(hints.reader.height(), started, made).map_err(remedy::of_output)
+}
+
+fn compress(
+    hints: &HintsFile,
+    pool: &ThreadPool,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Made, EndedEarly> {
+    let reader = hints.reader.as_ref();
+    let height = reader.height();
+    let passes = TwoPasses { observer, blocks: AtomicU64::new(0), of: height };
+    let surveys =
+        for_each_on_pool(pool, ranges(height), stop, Survey::default, |survey, range| {
+            let blocks = range.len();
+            survey.add(reader, range).map_err(|error| hints.error(error))?;
+            passes.add(blocks);
+            Ok(())
+        })?;
+    let mut survey = Survey::default();
+    surveys.iter().for_each(|other| survey.merge(other));
+    let compressor = Compressor::new(&survey);
+    let ranges: Vec<_> = ranges(height).collect();
+    Disk::new().replace_with(out, |file| {
+        let mut sink = Sink::new(file, compressor.head(height));
+        let (mut made, mut entries) = (Made::default(), Vec::new());
+        for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
+            check_stop(stop)?;
+            let one = |range: &Range<u32>| {
+                let done = compressor.range(reader, range.clone());
+                passes.add(range.len());
+                done
+            };
+            let done: Result<Vec<_>, HintsError> =
+                pool.install(|| some.par_iter().map(one).collect());
+            for mut range in done.map_err(|error| hints.error(error))? {
+                made.unspent += range.unspent;
+                entries.append(&mut range.entries);
+                sink.held.append(&mut range.bytes);
+                sink.flush_beyond(0)?;
+            }
+        }
+        sink.held.extend(compressor.tail(height, &entries));
+        sink.flush_beyond(0)?;
+        made.bytes = sink.written;
+        Ok(made)
+    })
+}
+
+/// The progress of work that goes through all blocks twice.
+struct TwoPasses<'a> {
+    observer: &'a dyn Observer,
+    /// Number of blocks that are done, over both passes.
+    blocks: AtomicU64,
+    /// Number of blocks of one pass.
+    of: u32,
+}
+
+impl TwoPasses<'_> {
+    /// Reports that so many more blocks are done.
+    fn add(&self, blocks: usize) {
+        let twice = self.blocks.fetch_add(blocks as u64, Relaxed) + blocks as u64;
+        let (blocks, fraction) = (twice / 2, twice as f64 / (2.0 * f64::from(self.of)));
+        let (height, begun) = (blocks as u32, Progress::of(Phase::MakingHints));
+        self.observer.observe(&Progress { height, blocks, fraction, ..begun });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use apus_node::options::Options;
+    use apus_node::progress::Unobserved;
+    use apus_swiftsync::hints::{Format, compressed, encoder};
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+    use crate::hints::convert::convert_hints;
+
+    /// The bytes of a bip456 file for `height` blocks.
+    fn bip456(height: u32) -> Vec<u8> {
+        let (encoder, mut file) = (encoder(Format::Bip456), Vec::new());
+        encoder.put_head(height, &mut file);
+        for height in 1..=height {
+            let unspent: Vec<u32> = (0..height % 50).map(|i| i * (1 + height % 7)).collect();
+            encoder.put_block(&unspent, 1_000, &mut file).unwrap();
+        }
+        file
+    }
+
+    /// A hints file with these bytes.
+    fn write(path: PathBuf, bytes: &[u8]) -> HintsFile {
+        std::fs::write(&path, bytes).unwrap();
+        HintsFile::open(&path).unwrap()
+    }
+
+    #[test]
+    fn any_number_of_threads_writes_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, stop) = (dir.path().join("out"), AtomicBool::new(false));
+        for height in [0, 1, 60_000] {
+            let file = bip456(height);
+            let hints = write(dir.path().join("in"), &file);
+            let expected = compressed::compress(hints.reader.as_ref()).unwrap();
+            for threads in [1, 2, 3, 8] {
+                let made = compress_hints(&hints, threads, &out, &Unobserved, &stop);
+                let summary = made.unwrap();
+                assert!(std::fs::read(&out).unwrap() == expected);
+                assert_eq!(summary.bytes, expected.len() as u64);
+                assert_eq!(summary.unspent, (1..=u64::from(height)).map(|h| h % 50).sum::<u64>());
+            }
+            let again = dir.path().join("again");
+            let hints = HintsFile::open(&out).unwrap();
+            let options = Options::new(dir.path().into(), Network::new(Chain::Regtest));
+            convert_hints(&hints, &options, Format::Bip456, &again, &Unobserved, &stop).unwrap();
+            assert!(std::fs::read(again).unwrap() == file);
+        }
+    }
+
+    #[test]
+    fn a_stopped_or_refused_compression_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let hints = write(dir.path().join("bip456"), &bip456(20_000));
+        let stop = AtomicBool::new(true);
+        let summary = compress_hints(&hints, 2, &out, &Unobserved, &stop).unwrap();
+        assert!(summary.interrupted);
+        let mut booster = vec![1, 0, 0];
+        encoder(Format::Booster).put_block(&[1], 3, &mut booster).unwrap();
+        booster.extend([0, 0]);
+        let hints = write(dir.path().join("booster"), &booster);
+        let stop = AtomicBool::new(false);
+        let error = compress_hints(&hints, 2, &out, &Unobserved, &stop).unwrap_err();
+        assert!(error.to_string().contains("apus hints convert"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "the two files read");
+    }
+}

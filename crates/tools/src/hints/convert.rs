@@ -1,0 +1,185 @@
+//! Hints files in another format.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use apus_disk::SpillFile;
+use apus_node::error::SyncError;
+use apus_node::options::Options;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::{remedy, threads};
+use apus_swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
+use apus_swiftsync::{Format, Hints, HintsError};
+use apus_sync::hints_file::HintsFile;
+
+use super::assemble::{
+    FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
+};
+use super::summary::{HintsSummary, Made};
+use crate::stored::{EndedEarly, StoredChain, check_stop};
+
+/// Bytes of encoded hints that are held before they are written.
+const HELD_BYTES: usize = 1 << 20;
+
+/// Whether hints can be written in another format only with the blocks that they are for: the
+/// other format counts outputs in another way, or holds their number, which `hints` do not know.
+pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
+    let has = hints.format();
+    let counts_alike = has.numbering() == format.numbering();
+    let lacks_counts = format.holds_counts() && !has.holds_counts();
+    hints.height() > 0 && (!counts_alike || lacks_counts)
+}
+
+/// Writes hints in another format. Where [`conversion_needs_blocks`], the blocks are read from the
+/// synced directory that `options` name, once, in the order of their files, on all threads; the
+/// directory is locked and not changed. Memory, temporary disk and `out` are as for
+/// [`super::create_hints`].
+///
+/// # Errors
+/// The hints cannot be right, or are not for these blocks; there is no such directory, or its tip
+/// is below the hints' height; the disk fails; or the format has no room for a block.
+pub fn convert_hints(
+    hints: &HintsFile,
+    options: &Options,
+    format: Format,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<HintsSummary, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let encoder = encoder(format);
+        let target = Target { path: out, encoder: encoder.as_ref() };
+        let made = match conversion_needs_blocks(hints.reader.as_ref(), format) {
+            true => with_blocks(hints, options, format.numbering(), target, observer, stop),
+            false => without_blocks(hints, target, observer, stop),
+        };
+        HintsSummary::of(hints.reader.height(), started, made)
+    })
+}
+
+fn without_blocks(
+    hints: &HintsFile,
+    target: Target,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Made, EndedEarly> {
+    let (reader, spill) = (hints.reader.as_ref(), SpillFile::unlinked(target.path, PIECES_SUFFIX));
+    let is_counted = reader.format().holds_counts();
+    let (mut made, mut pieces) = (Made::default(), Vec::new());
+    let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
+    for height in 1..=reader.height() {
+        check_stop(stop)?;
+        reader.unspent(height, &mut unspent).map_err(|error| hints.error(error))?;
+        let least = unspent.last().map_or(0, |last| last.saturating_add(1));
+        let outputs = reader.output_count(height).unwrap_or(least);
+        let start = held.len();
+        target.put_block(height, &unspent, outputs, &mut held)?;
+        pieces.push(Piece { offset: offset + start as u64, len: (held.len() - start) as u32 });
+        made.unspent += unspent.len() as u64;
+        if is_counted {
+            *made.outputs.get_or_insert_default() += u64::from(outputs);
+        }
+        if held.len() > HELD_BYTES || height == reader.height() {
+            offset = spill.append(&held)? + held.len() as u64;
+            held.clear();
+            observe(observer, height, reader.height());
+        }
+    }
+    made.bytes = target.assemble(&pieces, &spill, stop)?;
+    Ok(made)
+}
+
+/// Reports that the hints up to `height` of `of` are done.
+fn observe(observer: &dyn Observer, height: u32, of: u32) {
+    let (blocks, fraction) = (u64::from(height), f64::from(height) / f64::from(of));
+    let begun = Progress::of(Phase::MakingHints);
+    observer.observe(&Progress { height, blocks, fraction, ..begun });
+}
+
+fn with_blocks(
+    hints: &HintsFile,
+    options: &Options,
+    numbering: Numbering,
+    target: Target,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Made, EndedEarly> {
+    let pool = threads::pool(options.threads)?;
+    let chain = StoredChain::open(options, &pool)?;
+    let (height, tip) = (hints.reader.height(), chain.height());
+    if height > tip {
+        let what = format!(
+            "{}: these hints are for height {height}, and the directory with the blocks is at \
+             height {tip}: sync it further",
+            hints.path.display()
+        );
+        return Err(SyncError::Input(what).into());
+    }
+    let order = FileOrder::new(&chain, height, options.threads)?;
+    let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+    let totals = write_hints(&task, &order, &RenumberedHints { hints, to: numbering })?;
+    Ok(Made {
+        best_block: Some(chain.blocks[height as usize].hash),
+        outputs: Some(totals.outputs),
+        unspent: totals.unspent,
+        bytes: totals.bytes,
+    })
+}
+
+/// The unspent outputs according to other hints, which may count outputs in another way.
+struct RenumberedHints<'a> {
+    hints: &'a HintsFile,
+    /// The numbering of the indices that are wanted.
+    to: Numbering,
+}
+
+impl UnspentSource for RenumberedHints<'_> {
+    type Group = ();
+
+    fn load(&self, _: usize, _: &mut ()) -> Result<(), EndedEarly> {
+        Ok(())
+    }
+
+    fn unspent_of(
+        &self,
+        _: &(),
+        block: &HintedBlock,
+        unspent: &mut Vec<u32>,
+    ) -> Result<u32, EndedEarly> {
+        let reader = self.hints.reader.as_ref();
+        let (height, from) = (block.height, reader.format().numbering());
+        let mut hinted = Vec::new();
+        reader.unspent(height, &mut hinted).map_err(|error| self.hints.error(error))?;
+        let mut hinted = hinted.into_iter().peekable();
+        let (mut before, mut after) = (0, 0);
+        unspent.clear();
+        let numbered = |numbering| numbered_outputs(&block.view, numbering, block.overwritten);
+        for (old, new) in numbered(from).zip(numbered(self.to)) {
+            let mut is_hinted = false;
+            if let Some(index) = old.number.index {
+                is_hinted = hinted.next_if_eq(&index).is_some();
+                before += 1;
+            }
+            // Core PR 34004 has hints for the two coinbases that were overwritten.
+            if is_hinted && old.number.fate == OutputFate::Unspendable {
+                let what = "the block's hints name an output that cannot be spent: the file is for \
+                    another chain";
+                return Err(self.hints.error(HintsError::at(height, what)).into());
+            }
+            if let Some(index) = new.number.index {
+                if is_hinted && new.number.fate == OutputFate::Coin {
+                    unspent.push(index);
+                }
+                after += 1;
+            }
+        }
+        let stated = reader.output_count(height);
+        if hinted.next().is_some() || stated.is_some_and(|stated| stated != before) {
+            let what = format!("the block has {before} outputs, which the hints do not fit");
+            return Err(self.hints.error(HintsError::at(height, what)).into());
+        }
+        Ok(after)
+    }
+}

@@ -1,0 +1,77 @@
+//! How the making of a hints file ended.
+
+use std::time::{Duration, Instant};
+
+use apus_hash::Hash;
+use apus_node::error::SyncError;
+use apus_node::resources;
+
+use crate::stored::EndedEarly;
+
+/// How a hints file was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HintsSummary {
+    /// The height at which the hinted outputs are unspent.
+    pub height: u32,
+    /// The block at that height; `None` where no directory was read, or no file was made.
+    pub best_block: Option<Hash>,
+    /// Number of blocks that have hints: all from height 1 to [`HintsSummary::height`].
+    pub blocks: u32,
+    /// Number of their outputs that the format counts ([`apus_swiftsync::Numbering`]); `None`
+    /// where the number is not known, or no file was made.
+    pub outputs: Option<u64>,
+    /// Number of unspent outputs among them.
+    pub unspent: u64,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Wall clock time.
+    pub elapsed: Duration,
+    /// The most memory that the process ever had in RAM, in bytes; 0 where the system does not say.
+    pub peak_memory: u64,
+    /// Whether somebody asked to stop before the end. No file was made then.
+    pub interrupted: bool,
+}
+
+/// A hints file that was made.
+#[derive(Default)]
+pub(super) struct Made {
+    /// See [`HintsSummary::best_block`].
+    pub best_block: Option<Hash>,
+    /// See [`HintsSummary::outputs`].
+    pub outputs: Option<u64>,
+    /// See [`HintsSummary::unspent`].
+    pub unspent: u64,
+    /// See [`HintsSummary::bytes`].
+    pub bytes: u64,
+}
+
+impl HintsSummary {
+    /// The summary of work on hints for `height` that began at `started`.
+    ///
+    /// # Errors
+    /// The work failed.
+    pub(super) fn of(
+        height: u32,
+        started: Instant,
+        result: Result<Made, EndedEarly>,
+    ) -> Result<Self, SyncError> {
+        let (made, interrupted) = match result {
+            Ok(made) => (made, false),
+            Err(EndedEarly::Stopped) => (Made::default(), true),
+            Err(EndedEarly::Failed(error)) => return Err(error),
+        };
+        let Made { best_block, outputs, unspent, bytes } = made;
+        let (blocks, elapsed) = (height, started.elapsed());
+        Ok(Self {
+            height,
+            best_block,
+            blocks,
+            outputs,
+            unspent,
+            bytes,
+            elapsed,
+            peak_memory: resources::peak_memory(),
+            interrupted,
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! Statistics of the UTXO set in a data directory.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_coins::{HashType, UtxoStats};
+use apus_disk::{Disk, Watch};
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, no_coins, observe, share_of};
+use apus_node::options::Options;
+use apus_node::progress::{Observer, Phase};
+use apus_node::{remedy, snapshot_chainstate};
+use apus_sync::unfinished::open_node;
+
+/// Statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`); `None` if `stop`
+/// became true before the end.
+///
+/// # Errors
+/// The directory is in use or missing, or a file in it cannot be right.
+pub fn txoutset_info(
+    options: &Options,
+    hash: HashType,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<UtxoStats>, SyncError> {
+    remedy::naming(options, || {
+        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+        if node.chainstate.best_block()?.is_none() {
+            return Err(no_coins(&node.dir).into());
+        }
+        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
+        observe(observer, Phase::ReadingCoins, &node);
+        let height = node.tree.node(node.tip()).height;
+        let report = share_of(observer, Phase::ReadingCoins, &node);
+        let watch = Watch { report: &report, stop };
+        let stats = || UtxoStats::compute_watched(&node.chainstate, height, hash, watch);
+        Ok(node.pool.install(stats)?)
+    })
+}

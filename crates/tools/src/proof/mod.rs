@@ -1,0 +1,165 @@
+//! The proof alone that hints or a snapshot fit the blocks: nothing is kept.
+//!
+//! `sums` proves by SwiftSync's sums, in one pass over the blocks. If every rule is to be checked,
+//! and undo data is missing that has the coins for that, `by_join` does it in two steps. `files`
+//! reads blocks without a data directory.
+
+mod by_join;
+mod files;
+mod sums;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use apus_chain::BlockId;
+use apus_disk::Disk;
+use apus_node::checked::Checked;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::{AssumeValid, Options};
+use apus_node::progress::Observer;
+use apus_node::remedy;
+use apus_node::scan::{ScanEnd, open_sources};
+use apus_node::temporary::TemporaryDir;
+use apus_sync::claim::Claim;
+use apus_sync::hints_file::HintsFile;
+use apus_sync::run::summary;
+use apus_sync::summary::Summary;
+use apus_sync::swift::fault::Fault;
+use apus_sync::swift::plan::{Mode, Plan};
+use apus_sync::unfinished::open_node;
+
+use by_join::prove_by_join;
+use files::scanned;
+use sums::{Proof, Unproved};
+
+/// Runs SwiftSync's proof to see whether a hints file fits the active chain of a synced data
+/// directory, and keeps nothing. With [`AssumeValid::Nothing`] every rule and script is checked
+/// too, with the coins that undo data has or, where it is missing, with those that a join finds, in
+/// a temporary directory; otherwise the blocks are taken as valid, which they were when they were
+/// connected.
+///
+/// # Errors
+/// The hints do not fit ([`SyncError::Differs`] names the coins), are damaged or for a height above
+/// the tip; the directory is in use or has no blocks; or a block or undo data is damaged.
+///
+/// The summary is of the block at the hints' height, with the number of coins there.
+pub fn verify_hints(
+    options: &Options,
+    hints: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    remedy::naming_wrong_hints(options, || {
+        let started = Instant::now();
+        let claim = &Claim::Hints(HintsFile::open(hints)?);
+        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+        prove(&Proof { claim, started, observer, stop }, node)
+    })
+}
+
+/// Proves that a UTXO snapshot is what the blocks up to its base block leave unspent: every coin,
+/// with its height, whether a coinbase created it, its amount and its script, and no other. No
+/// hints are needed, and nothing is kept.
+///
+/// The blocks are those of `sources` or, if there are none, of the active chain of the synced data
+/// directory that `options` name. With [`AssumeValid::Nothing`] every rule and script is checked
+/// too, with the coins that undo data has or, where it is missing, with those that a join finds, in
+/// a temporary directory; otherwise the blocks are taken as valid, but for the rules that need no
+/// coins.
+///
+/// # Errors
+/// The snapshot is wrong ([`SyncError::Differs`] names the coins), not well-formed, or of another
+/// network; its base block or a block before it is missing; or a block or undo data is damaged.
+/// Besides, if every rule is checked: a block breaks one, or a temporary directory is needed and
+/// has no room.
+pub fn verify_snapshot(
+    options: &Options,
+    snapshot: &Path,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
+    let claim = &Claim::open_snapshot(snapshot, &options.network)?;
+    let proof = Proof { claim, started, observer, stop };
+    if sources.is_empty() {
+        return remedy::naming(options, || {
+            prove(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?)
+        });
+    }
+    let opened = open_sources(options, sources)?;
+    let directory = TemporaryDir::chosen(options)?;
+    let (mut node, end) = scanned(&proof, options, &opened, &directory)?;
+    match end {
+        ScanEnd::Stopped => Ok(proof.interrupted(&mut node)),
+        ScanEnd::Complete => prove(&proof, node),
+    }
+}
+
+/// Proves the claim by the blocks of `node`: in one pass or, if every rule is to be checked and
+/// undo data is missing, by a join.
+fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
+    let target = target(&node, proof.claim)?;
+    let mode = match node.options.assumevalid {
+        AssumeValid::Nothing => Mode::Full,
+        _ => Mode::AssumeValid,
+    };
+    let plan = match Plan::new(&node, target, mode) {
+        Err(Fault::NoUndo(height, _)) => return prove_by_join(proof, node, target, height),
+        plan => plan.map_err(|fault| fault.into_error(&node, proof.claim))?,
+    };
+    let tally = match proof.sums(&mut node, &plan) {
+        Ok(Some(tally)) => tally,
+        Ok(None) => return Ok(proof.interrupted(&mut node)),
+        // A rev file that lacks some blocks, as that of the newest blocks after a SwiftSync.
+        Err(Unproved { lacks_undo: Some(height), .. }) => {
+            drop(plan);
+            node.scripts.begin_again();
+            return prove_by_join(proof, node, target, height);
+        }
+        Err(unproved) => return Err(unproved.error),
+    };
+    let height = plan.chain.height().unwrap_or(0);
+    let checked = match plan.mode {
+        Mode::AssumeValid => Checked::outpoints_alone(height, 0, 0..0),
+        Mode::Full => Checked::default(),
+    };
+    Ok(Summary {
+        height,
+        best_block: node.tree.node(target).hash,
+        coins: Some(tally.coins),
+        counts: tally.counts,
+        checked,
+        ..summary(&mut node, proof.started, false)
+    })
+}
+
+/// The block at the claim's height: of the active chain or, where there are blocks of sources, of
+/// any that they have.
+fn target(node: &Node, claim: &Claim) -> Result<BlockId, SyncError> {
+    let tip = node.ledger.active.height().unwrap_or(0);
+    match claim {
+        Claim::Hints(hints) => {
+            let height = hints.reader.height();
+            node.ledger.active.at(height).ok_or_else(|| {
+                claim.error(format!(
+                    "the hints are for height {height}, and the tip is at height {tip}"
+                ))
+            })
+        }
+        Claim::Snapshot(file) => {
+            let base = file.head().base;
+            let is_here = |id: &BlockId| {
+                !node.sources.files().is_empty() || node.ledger.active.contains(&node.tree, *id)
+            };
+            node.tree.find(&base).filter(is_here).ok_or_else(|| {
+                let best = node.tree.node(node.tree.best_header()).height;
+                claim.error(format!(
+                    "its base block {base} is not among these blocks, which end at height {best}"
+                ))
+            })
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The proof of a claim by SwiftSync's sums, and the coins that it is wrong about.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use apus_node::error::SyncError;
+use apus_node::opened::Node;
+use apus_node::options::AggregateKind;
+use apus_node::progress::Observer;
+use apus_swiftsync::{MuHashAggregate, SumAggregate};
+use apus_sync::claim::Claim;
+use apus_sync::run::summary;
+use apus_sync::summary::Summary;
+use apus_sync::swift::attempt::verify;
+use apus_sync::swift::differences::differences;
+use apus_sync::swift::fault::Fault;
+use apus_sync::swift::plan::Plan;
+use apus_sync::swift::tally::Tally;
+
+/// A claim to be proved, and who looks on.
+#[derive(Clone, Copy)]
+pub(super) struct Proof<'a> {
+    pub claim: &'a Claim,
+    pub started: Instant,
+    pub observer: &'a dyn Observer,
+    pub stop: &'a AtomicBool,
+}
+
+/// Why sums do not prove a claim.
+pub(super) struct Unproved {
+    pub error: SyncError,
+    /// Whether blocks may be to blame rather than the claim: they issue too much, or spend what is
+    /// not there, which makes every claim wrong and this one in no coin.
+    pub may_be_blocks: bool,
+    /// The height of a block whose undo data no source has, or whose undo data is damaged there.
+    pub lacks_undo: Option<u32>,
+}
+
+impl Proof<'_> {
+    /// Proves that the claim is what the blocks of the plan leave; `None` if somebody has asked to
+    /// stop.
+    pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Option<Tally>, Unproved> {
+        let Self { claim, observer, stop, .. } = *self;
+        let proved = match node.options.aggregate {
+            AggregateKind::Sha256 => verify::<SumAggregate>(node, claim, plan, observer, stop),
+            AggregateKind::MuHash => verify::<MuHashAggregate>(node, claim, plan, observer, stop),
+        };
+        let fault = match proved {
+            Ok(tally) => return Ok(tally),
+            Err(fault) => fault,
+        };
+        let is_of_claim = matches!(fault, Fault::Hints(_) | Fault::Snapshot(_));
+        let may_be_blocks = matches!(fault, Fault::Chain(_));
+        let lacks_undo = match fault {
+            Fault::Undo { id, .. } if node.record(id).undo_pos().is_none() => {
+                Some(node.tree.node(id).height)
+            }
+            _ => None,
+        };
+        let error = fault.into_error(node, claim);
+        if !is_of_claim {
+            return Err(Unproved { error, may_be_blocks, lacks_undo });
+        }
+        // What is so damaged that nothing can be told of its coins has been named already.
+        let found = differences(node, claim, plan, observer, stop).ok().flatten();
+        let is_none = found.as_ref().is_some_and(|found| found.coins.is_empty() && !found.are_more);
+        let differences = found.unwrap_or_default();
+        let error = SyncError::Differs { error: Box::new(error), differences };
+        Err(Unproved { error, may_be_blocks: is_none, lacks_undo })
+    }
+
+    /// The summary of a proof that somebody has asked to stop.
+    pub fn interrupted(&self, node: &mut Node) -> Summary {
+        Summary { coins: None, ..summary(node, self.started, true) }
+    }
+}

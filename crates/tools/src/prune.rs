@@ -1,0 +1,71 @@
+//! Pruning by hand (Core's `pruneblockchain`).
+
+use std::sync::atomic::AtomicBool;
+
+use apus_disk::Disk;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::{Options, Prune};
+use apus_node::outcome::Pruned;
+use apus_node::progress::Unobserved;
+use apus_node::remedy;
+use apus_sync::start_check::check_on_start;
+use apus_sync::unfinished::{open_node, refuse_unfinished};
+
+/// Numbers above this one are times, in seconds since 1970, and no heights (Core's rule).
+const TIMES_ABOVE: u64 = 1_000_000_000;
+/// Seconds by which the times of blocks may be out of order (Core's `TIMESTAMP_WINDOW`).
+const TIMESTAMP_WINDOW: u64 = 2 * 60 * 60;
+
+/// Deletes the block files whose blocks are all at `height` or below, but none that holds one of
+/// the last 288 blocks. A number above 1,000,000,000 is a time: then up to the first block that
+/// is no more than two hours older.
+///
+/// # Errors
+/// The chain is shorter than Core prunes, or than `height`; work is unfinished that needs blocks;
+/// the disk fails.
+pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
+    remedy::naming(options, || {
+        let disk = Disk::new();
+        let options = Options { prune: Some(Prune::Manual), ..options.clone() };
+        let directory = options.network_dir();
+        if !directory.join("chainstate").is_dir() {
+            let what = format!("{} holds no blocks to prune", directory.display());
+            return Err(SyncError::Input(what));
+        }
+        let node = open_node(&options, &disk, Coins::InPlace)?;
+        refuse_unfinished(&disk, &options)?;
+        // A repair needs the blocks.
+        let stop = AtomicBool::new(false);
+        let mut node = check_on_start(node, false, &Unobserved, &stop)?;
+        let height = height_of(&node, height)?;
+        node.ledger.prune_up_to(&node.files, &node.tree, height)?;
+        Ok(node.ledger.pruned_so_far(&node.files))
+    })
+}
+
+/// The height that the user means.
+fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
+    let (tip, after) = (node.tree.node(node.tip()).height, node.ledger.pruning.after());
+    if tip < after {
+        return Err(SyncError::Input(format!(
+            "the chain is too short to be pruned: it ends at height {tip}, and nothing is pruned \
+             below {after}"
+        )));
+    }
+    if given <= TIMES_ABOVE {
+        return match u32::try_from(given) {
+            Ok(height) if height <= tip => Ok(height),
+            _ => Err(SyncError::Input(format!(
+                "--height {given} is above the tip, which is at height {tip}"
+            ))),
+        };
+    }
+    let (active, time) = (&node.ledger.active, given - TIMESTAMP_WINDOW);
+    let is_later = |height: &u32| {
+        active.at(*height).is_some_and(|id| u64::from(node.tree.node(id).time) >= time)
+    };
+    (0..=tip).find(is_later).ok_or_else(|| {
+        SyncError::Input(format!("no block is as late as the time {given}, in seconds since 1970"))
+    })
+}

@@ -1,0 +1,78 @@
+//! Taking the UTXO set back to a lower height.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use apus_disk::{Disk, Watch};
+use apus_node::clock::Stage;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, observe, share_of};
+use apus_node::options::{Options, Prune};
+use apus_node::outcome::Activated;
+use apus_node::progress::{Observer, Phase};
+use apus_node::remedy;
+use apus_sync::above_tip::above_tip;
+use apus_sync::in_order::activate::return_to_fork;
+use apus_sync::run::{bound_cache, summary};
+use apus_sync::start_check::check_on_start;
+use apus_sync::summary::Summary;
+use apus_sync::unfinished::{open_node, refuse_unfinished};
+
+/// Disconnects the blocks above `height`: the UTXO set is then the one at that height. Blocks,
+/// undo data and the block index stay, so that the next sync connects the same blocks again.
+///
+/// When `stop` becomes true, the height reached so far is saved.
+///
+/// # Errors
+/// There is no UTXO set, it is lower than `height`, or a block above `height` or its undo data is
+/// missing, in which case nothing has changed; work is unfinished that builds on the UTXO set; the
+/// disk fails.
+pub fn rewind(
+    options: &Options,
+    height: u32,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    rewind_on(&Disk::new(), options, height, observer, stop)
+}
+
+/// [`rewind`] on the caller's disk, which may lose power in tests.
+pub fn rewind_on(
+    disk: &Disk,
+    options: &Options,
+    height: u32,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Summary, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let directory = options.network_dir();
+        if !directory.join("chainstate").is_dir() {
+            let what = format!("{} holds no UTXO set to rewind", directory.display());
+            return Err(SyncError::Input(what));
+        }
+        // What is pruned may lie below.
+        let options = Options { prune: Some(Prune::Manual), ..options.clone() };
+        let node = open_node(&options, disk, Coins::InPlace)?;
+        refuse_unfinished(disk, &options)?;
+        let mut node = check_on_start(node, false, observer, stop)?;
+        let tip = node.tree.node(node.tip()).height;
+        let target = node.ledger.active.at(height).ok_or_else(|| {
+            SyncError::Input(format!(
+                "--height {height} is above the tip, which is at height {tip}"
+            ))
+        })?;
+        bound_cache(&mut node);
+        let mut is_stopped =
+            return_to_fork(&mut node, target, observer, stop)? == Activated::Stopped;
+        if !is_stopped {
+            observe(observer, Phase::Merging, &node);
+            let report = share_of(observer, Phase::Merging, &node);
+            let _timer = node.clock.start(Stage::Merge);
+            let watch = Watch { report: &report, stop };
+            is_stopped = !node.pool.install(|| node.chainstate.settle(watch))?;
+        }
+        let summary = summary(&mut node, started, is_stopped);
+        Ok(Summary { above_tip: Some(above_tip(&node)), ..summary })
+    })
+}

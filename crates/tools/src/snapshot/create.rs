@@ -1,0 +1,360 @@
+//! Snapshots from a synced directory: of its UTXO set at the tip or at a height below, and of the
+//! outputs that hints call unspent.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use apus_coins::{
+    Coin, CoinScan, SnapshotCoins, SnapshotHead, SurvivorWriter, Survivors, WriteError,
+    decode_coin_key, key_order,
+};
+use apus_disk::{Disk, File, StoreError};
+use apus_hash::Hash;
+use apus_node::error::SyncError;
+use apus_node::gathered::Gathered;
+use apus_node::options::Options;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::{remedy, snapshot_chainstate, threads};
+use apus_rules::is_bip30_unspendable;
+use apus_swiftsync::HintsError;
+use apus_swiftsync::hints::{OutputFate, numbered_outputs};
+use apus_sync::hints_file::HintsFile;
+use apus_wire::{BlockView, OutPoint};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use crate::stored::{EndedEarly, ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool};
+
+/// Parts of the UTXO set, by the first bits of the txids. On mainnet one has 11 MB, and each thread
+/// has two of them in memory.
+const PARTS: usize = Survivors::SLOTS_MAX;
+
+/// How a snapshot was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SnapshotSummary {
+    /// Height of the base block.
+    pub height: u32,
+    /// Hash of the base block, after which these coins are unspent.
+    pub base: Hash,
+    /// The number of coins.
+    pub coins: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Wall clock time.
+    pub elapsed: Duration,
+    /// Whether somebody asked to stop before the end. No file was made then.
+    pub interrupted: bool,
+}
+
+/// The numbers of coins and bytes that were written.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    coins: u64,
+    bytes: u64,
+}
+
+impl SnapshotSummary {
+    fn of(
+        chain: &StoredChain,
+        height: u32,
+        started: Instant,
+        made: Result<Written, EndedEarly>,
+    ) -> Result<Self, SyncError> {
+        let (Written { coins, bytes }, interrupted) = match made {
+            Ok(written) => (written, false),
+            Err(EndedEarly::Stopped) => (Written::default(), true),
+            Err(EndedEarly::Failed(error)) => return Err(error),
+        };
+        let (base, elapsed) = (chain.blocks[height as usize].hash, started.elapsed());
+        Ok(Self { height, base, coins, bytes, elapsed, interrupted })
+    }
+}
+
+/// Makes a snapshot file of the UTXO set of a synced directory at `height`, by default its tip:
+/// what Core's `dumptxoutset` writes, byte for byte. The directory is locked and read, not changed.
+///
+/// At a height below the tip there are the coins of blocks up to it that the chainstate has, and
+/// those that the blocks above it have spent, which their undo data has.
+///
+/// Memory: `dbcache_bytes` for the coins of undo data, beyond which they go to a temporary file;
+/// and two parts of 1,024 of the UTXO set for each thread. `out` must not exist; it is written with
+/// `.incomplete` at the end of its name, and renamed.
+///
+/// # Errors
+/// There is no chainstate; the height is above the tip; undo data that is needed is not stored;
+/// there is such a file; or the disk fails.
+pub fn create_snapshot(
+    options: &Options,
+    height: Option<u32>,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<SnapshotSummary, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let pool = threads::pool(options.threads)?;
+        let chain = StoredChain::open(options, &pool)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
+        let tip = chain.height();
+        let height = height.unwrap_or(tip);
+        if height > tip {
+            return Err(SyncError::Input(format!(
+                "the chainstate is at height {tip}: there is no UTXO set of height {height}"
+            )));
+        }
+        let work = Work { chain: &chain, height, pool: &pool, observer, stop };
+        let made = Disk::new().write_new(out, |file| {
+            let spent = match height == tip {
+                true => None,
+                false => Some(work.spent_above(options.dbcache_bytes)?),
+            };
+            let source = Source { reads_chainstate: true, more: spent.as_ref() };
+            pool.install(|| work.write(file, options.network.magic, &source))
+        });
+        SnapshotSummary::of(&chain, height, started, made)
+    })
+}
+
+/// Makes a snapshot file of the outputs that a hints file calls unspent, from the blocks of a
+/// synced directory, which may or may not have undo data. The snapshot is as right as the hints
+/// are, which [`crate::verify_snapshot`] proves. Everything else is as for
+/// [`create_snapshot`].
+///
+/// # Errors
+/// The hints are damaged, do not fit a block, or are for a height above the tip; a block is not
+/// stored; or as for [`create_snapshot`].
+pub fn create_snapshot_of_hints(
+    options: &Options,
+    hints: &Path,
+    out: &Path,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<SnapshotSummary, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let hints = HintsFile::open(hints)?;
+        let pool = threads::pool(options.threads)?;
+        let chain = StoredChain::open(options, &pool)?;
+        let (height, tip) = (hints.reader.height(), chain.height());
+        if height > tip {
+            return Err(hints.error(HintsError::new(format!(
+                "the hints are for height {height}, and the tip is at height {tip}"
+            ))));
+        }
+        let work = Work { chain: &chain, height, pool: &pool, observer, stop };
+        let made = Disk::new().write_new(out, |file| {
+            let hinted = work.hinted(&hints, options.dbcache_bytes)?;
+            let source = Source { reads_chainstate: false, more: Some(&hinted) };
+            pool.install(|| work.write(file, options.network.magic, &source))
+        });
+        SnapshotSummary::of(&chain, height, started, made)
+    })
+}
+
+/// Where the coins of a snapshot come from.
+struct Source<'a> {
+    /// Whether those of the chainstate belong to it that blocks up to its height have created.
+    reads_chainstate: bool,
+    more: Option<&'a Gathered>,
+}
+
+/// The making of a snapshot.
+struct Work<'a> {
+    chain: &'a StoredChain,
+    height: u32,
+    pool: &'a ThreadPool,
+    observer: &'a dyn Observer,
+    stop: &'a AtomicBool,
+}
+
+impl Work<'_> {
+    /// The coins of blocks up to the height that the blocks above it have spent.
+    fn spent_above(&self, memory: usize) -> Result<Gathered, EndedEarly> {
+        let Self { chain, height, pool, observer, stop } = *self;
+        chain.refuse_between_bip30_twins(height)?;
+        let gathered = Gathered::new(memory)?;
+        let writers = UndoSearch { chain, height, pool, observer, stop }.for_each_spent(
+            || SurvivorWriter::new(&gathered.coins),
+            |writer, outpoint, coin| {
+                Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
+            },
+        )?;
+        for mut writer in writers {
+            writer.flush()?;
+        }
+        Ok(gathered)
+    }
+
+    /// The outputs of all blocks up to the height that are hinted as unspent.
+    fn hinted(&self, hints: &HintsFile, memory: usize) -> Result<Gathered, EndedEarly> {
+        let gathered = Gathered::new(memory)?;
+        let heights = self.chain.in_file_order(1..self.height + 1)?;
+        let (total, done) = (heights.len() as u64, AtomicU64::new(0));
+        let new = || (SurvivorWriter::new(&gathered.coins), Vec::new(), Vec::new());
+        let read = |(writer, bytes, unspent): &mut (SurvivorWriter, Vec<u8>, Vec<u32>), height| {
+            self.push_hinted(hints, height, writer, bytes, unspent)?;
+            let blocks = done.fetch_add(1, Relaxed) + 1;
+            let fraction = blocks as f64 / total as f64;
+            let begun = Progress::of(Phase::ReadingBlocks);
+            self.observer.observe(&Progress { height, blocks, fraction, ..begun });
+            Ok(())
+        };
+        let writers = for_each_on_pool(self.pool, heights.into_iter(), self.stop, new, read)?;
+        for (mut writer, ..) in writers {
+            writer.flush()?;
+        }
+        Ok(gathered)
+    }
+
+    /// Gathers the outputs of one block that are hinted as unspent.
+    fn push_hinted(
+        &self,
+        hints: &HintsFile,
+        height: u32,
+        writer: &mut SurvivorWriter,
+        bytes: &mut Vec<u8>,
+        unspent: &mut Vec<u32>,
+    ) -> Result<(), EndedEarly> {
+        let wrong = |error| EndedEarly::from(hints.error(error));
+        hints.reader.unspent(height, unspent).map_err(wrong)?;
+        let ReadBlock { view, txids } = self.chain.read(height, bytes)?;
+        let overwritten = is_bip30_unspendable(height, &view.hash());
+        let numbering = hints.reader.format().numbering();
+        let mut hinted = unspent.iter().copied().peekable();
+        for output in numbered_outputs(&view, numbering, overwritten) {
+            let Some(index) = output.number.index else { continue };
+            if hinted.next_if_eq(&index).is_none() {
+                continue;
+            }
+            if output.number.fate == OutputFate::Unspendable {
+                let what = format!("output {index} is hinted as unspent, and nobody can spend it");
+                return Err(wrong(HintsError::at(height, what)));
+            }
+            // An overwritten output has the outpoint of a later one, and may be hinted as that.
+            if output.number.fate == OutputFate::Coin {
+                let txid = &txids[output.tx];
+                let coin = coin_of(&view, output.tx, output.vout, height);
+                writer.push(txid, output.vout, &coin.parts())?;
+            }
+        }
+        match hinted.next() {
+            None => Ok(()),
+            Some(index) => {
+                let what = format!("output {index} is hinted, and the block has fewer");
+                Err(wrong(HintsError::at(height, what)))
+            }
+        }
+    }
+
+    /// Writes head and coins.
+    fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, EndedEarly> {
+        let mut written = Written { coins: 0, bytes: SnapshotHead::BYTES as u64 };
+        let begun = Progress { height: self.height, ..Progress::of(Phase::WritingSnapshot) };
+        let report = begun.share_to(self.observer);
+        let mut next = 0;
+        let mut next_batch = || {
+            let count = rayon::current_num_threads().min(PARTS - next);
+            let batch = next..next + count;
+            next += count;
+            report(next as f64 / PARTS as f64);
+            check_stop(self.stop)?;
+            let parts = batch.into_par_iter().map(|part| self.serialise(part, source));
+            parts.collect::<Result<Vec<_>, EndedEarly>>()
+        };
+        let mut batch = next_batch()?;
+        while !batch.is_empty() {
+            let mut write = || -> Result<(), StoreError> {
+                for (bytes, coins) in &batch {
+                    file.write_all_at(bytes, written.bytes)?;
+                    written.bytes += bytes.len() as u64;
+                    written.coins += coins;
+                }
+                Ok(())
+            };
+            let (done, next) = rayon::join(&mut write, &mut next_batch);
+            done?;
+            batch = next?;
+        }
+        let base = self.chain.blocks[self.height as usize].hash;
+        let head = SnapshotHead { network, base, coins: written.coins };
+        file.write_all_at(&head.to_bytes(), 0)?;
+        Ok(written)
+    }
+
+    /// The coins of one part, in the order of their keys, and their number.
+    fn serialise(&self, part: usize, source: &Source) -> Result<(Vec<u8>, u64), EndedEarly> {
+        let (first, last) = txids_of(part);
+        let scan = source.reads_chainstate.then(|| self.chain.chainstate.scan_txids(&first, &last));
+        let mut kept = Kept { scan, height: self.height };
+        let mut waiting = kept.next()?;
+        let mut out = SnapshotCoins::default();
+        if let Some(more) = source.more {
+            let merge = |key: &[u8], value: &mut [u8]| {
+                let outpoint = decode_coin_key(key).expect("keys are made of outpoints");
+                while let Some((before, coin)) = &waiting
+                    && key_order(before, &outpoint).is_lt()
+                {
+                    out.push(before, coin);
+                    waiting = kept.next()?;
+                }
+                out.push_with(&outpoint, |bytes| bytes.extend_from_slice(value));
+                Ok(())
+            };
+            more.coins.for_each_in(part..part + 1, merge).map_err(|error| self.unsorted(error))?;
+        }
+        while let Some((outpoint, coin)) = waiting {
+            out.push(&outpoint, &coin);
+            waiting = kept.next()?;
+        }
+        Ok(out.finish())
+    }
+
+    /// The error of gathered coins that could not be read.
+    fn unsorted(&self, error: WriteError) -> StoreError {
+        match error {
+            WriteError::Store(error) => error,
+            WriteError::Twice(outpoint) => StoreError::new(
+                self.chain.chainstate.dir(),
+                format!("blocks and undo data do not agree: {outpoint} is there twice"),
+            ),
+        }
+    }
+}
+
+/// The coin of an output of a block.
+fn coin_of(view: &BlockView<&[u8]>, tx: usize, vout: u32, height: u32) -> Coin {
+    let output = view.tx(tx).output(vout as usize);
+    Coin::new(output.value().unsigned_abs(), output.script(), height, tx == 0)
+}
+
+/// The coins of a scan that blocks up to a height have created.
+struct Kept<'a> {
+    scan: Option<CoinScan<'a>>,
+    height: u32,
+}
+
+impl Kept<'_> {
+    fn next(&mut self) -> Result<Option<(OutPoint, Coin)>, StoreError> {
+        let Some(scan) = &mut self.scan else { return Ok(None) };
+        while let Some((outpoint, coin)) = scan.next_coin()? {
+            if coin.height <= self.height {
+                return Ok(Some((outpoint, coin)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The first and the last txid of a part.
+fn txids_of(part: usize) -> (Hash, Hash) {
+    let bits = PARTS.ilog2();
+    let first = (part as u16) << (u16::BITS - bits);
+    let last = first | u16::MAX >> bits;
+    let (mut lowest, mut highest) = ([0; 32], [0xff; 32]);
+    lowest[..2].copy_from_slice(&first.to_be_bytes());
+    highest[..2].copy_from_slice(&last.to_be_bytes());
+    (Hash(lowest), Hash(highest))
+}

@@ -1,0 +1,84 @@
+//! What a snapshot file holds.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use apus_coins::{SnapshotFile, SnapshotStats, snapshot_stats};
+use apus_disk::Watch;
+use apus_hash::Hash;
+use apus_node::error::SyncError;
+use apus_node::gathered::stats_by_sorting;
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::threads;
+use apus_sync::claim::of_read;
+use apus_wire::{AssumeutxoData, Chain, Network};
+
+/// What a snapshot file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Hash of the base block, after which its coins are unspent.
+    pub base: Hash,
+    /// The network whose magic bytes the head has; `None` if it is one that is not known.
+    pub chain: Option<Chain>,
+    /// The network's magic bytes.
+    pub magic: [u8; 4],
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Sums over its coins.
+    pub stats: SnapshotStats,
+    /// Whether its coins are in the order in which Core writes them.
+    pub is_sorted: bool,
+    /// What Core's chain parameters list for the base block, if they do.
+    pub listed: Option<AssumeutxoData>,
+}
+
+impl SnapshotInfo {
+    /// Whether the hash of all coins is the one that Core's chain parameters list for the base
+    /// block; `None` if they list none.
+    pub fn is_as_listed(&self) -> Option<bool> {
+        self.listed.map(|listed| listed.hash_serialized == self.stats.hash_serialized)
+    }
+}
+
+/// Reads all of a snapshot file, whose coins are counted and hashed on `threads` threads. Coins
+/// that are in another order than Core's are sorted first, with a temporary file. `None` if `stop`
+/// became true before the end.
+///
+/// # Errors
+/// The file cannot be read, is not a snapshot, or is damaged.
+pub fn snapshot_info(
+    path: &Path,
+    threads: usize,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Option<SnapshotInfo>, SyncError> {
+    let wrong = |error| of_read(path, error);
+    let file = SnapshotFile::open(path).map_err(wrong)?;
+    let report = Progress::of(Phase::ReadingSnapshot).share_to(observer);
+    let pool = threads::pool(threads)?;
+    let mut pieces = file.pieces();
+    let watch = Watch { report: &report, stop };
+    let next_piece = || {
+        let piece = pieces.next_piece()?;
+        report(pieces.share());
+        Ok(piece.filter(|_| pieces.is_sorted() && !watch.is_stopped()))
+    };
+    let mut stats = Some(pool.install(|| snapshot_stats(next_piece)).map_err(wrong)?);
+    let is_sorted = pieces.is_sorted();
+    if !is_sorted {
+        stats = pool.install(|| stats_by_sorting(&file, watch)).map_err(wrong)?;
+    }
+    let Some(stats) = stats.filter(|_| !watch.is_stopped()) else { return Ok(None) };
+    let head = file.head();
+    let networks = Chain::ALL.map(Network::new);
+    let network = networks.iter().find(|network| network.magic == head.network);
+    Ok(Some(SnapshotInfo {
+        base: head.base,
+        chain: network.map(|network| network.chain),
+        magic: head.network,
+        bytes: file.bytes(),
+        stats,
+        is_sorted,
+        listed: network.and_then(|network| network.assumeutxo_at(&head.base)).copied(),
+    }))
+}

@@ -1,0 +1,118 @@
+//! A listed snapshot loaded into a data directory, unproved (Core's `loadtxoutset`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use apus_coins::SnapshotError;
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::{Options, Prune};
+use apus_node::outcome::Activated;
+use apus_node::progress::Observer;
+use apus_node::scan::{ScanEnd, open_sources, scan_into_node};
+use apus_node::{remedy, space};
+use apus_peers::{Peers, Search, find_headers};
+use apus_sync::claim::{of_read, open_snapshot_of};
+use apus_sync::loadtxoutset::{check_base, listed, load};
+use apus_sync::unfinished::{open_node, refuse_unfinished};
+use apus_wire::AssumeutxoData;
+
+/// What came of loading a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SnapshotLoaded {
+    /// Height of the base block.
+    pub height: u32,
+    /// Hash of the base block.
+    pub base: Hash,
+    /// The number of coins.
+    pub coins: u64,
+    /// Wall clock time.
+    pub elapsed: Duration,
+    /// Whether somebody asked to stop before the end. Nothing was loaded then.
+    pub interrupted: bool,
+}
+
+/// Loads a snapshot into a data directory as Core's `loadtxoutset` does: bitcoind then works with
+/// it, and validates the blocks up to its base block in the background. Nothing is proved here, so
+/// the base block must be one that Core's chain parameters list, and the coins' hash theirs.
+///
+/// The headers up to the base block come from the directory, from the blocks of `sources`, or from
+/// the peers of `options`. No block is stored or connected.
+///
+/// # Errors
+/// The snapshot is another one than the chain parameters list, or damaged; the base block's header
+/// is unknown or not on the best chain; the UTXO set is not below the base block, or that block is
+/// stored; there is such a second UTXO set, or unfinished work; the disk fails.
+pub fn load_snapshot(
+    options: &Options,
+    path: &Path,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<SnapshotLoaded, SyncError> {
+    load_snapshot_on(&Disk::new(), options, path, sources, observer, stop)
+}
+
+/// [`load_snapshot`] on the caller's disk, which may lose power in tests.
+pub fn load_snapshot_on(
+    disk: &Disk,
+    options: &Options,
+    path: &Path,
+    sources: &[PathBuf],
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<SnapshotLoaded, SyncError> {
+    remedy::naming(options, || {
+        let started = Instant::now();
+        let file = open_snapshot_of(path, &options.network)?;
+        let listed = listed(&options.network, &file).map_err(|why| {
+            let what = format!("{why}: `apus sync --snapshot` proves any against the blocks");
+            of_read(path, SnapshotError::new(what).into())
+        })?;
+        let opened = open_sources(options, sources)?;
+        // What is pruned lies below the UTXO set.
+        let options = Options { prune: Some(Prune::Manual), ..options.clone() };
+        let mut node = open_node(&options, disk, Coins::InPlace)?;
+        refuse_unfinished(disk, &options)?;
+        let mut coins = None;
+        if scan_into_node(&mut node, &opened, observer, stop)? != ScanEnd::Stopped
+            && find_base(&mut node, &listed, observer, stop)?
+        {
+            let directory = node.dir.path().display();
+            let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
+            check_base(&node, &listed)?.map_err(refuse)?;
+            space::check_for_snapshot(&node, file.bytes(), false)?;
+            coins = load(&mut node, &file, &listed, observer, stop)?;
+        }
+        Ok(SnapshotLoaded {
+            height: listed.height,
+            base: listed.base,
+            coins: coins.unwrap_or(0),
+            elapsed: started.elapsed(),
+            interrupted: coins.is_none(),
+        })
+    })
+}
+
+/// Asks peers for headers, if that of the base block is not known yet and there are to be peers.
+/// Returns whether nobody has asked to stop.
+fn find_base(
+    node: &mut Node,
+    listed: &AssumeutxoData,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<bool, SyncError> {
+    if node.tree.find(&listed.base).is_some() {
+        return Ok(true);
+    }
+    let Some(wanted) = Peers::wanted(&node.options) else { return Ok(true) };
+    let height = node.tree.node(node.tip()).height;
+    let peers = Arc::new(Peers::begin(&node.options, wanted, node.dir.disk(), height)?);
+    let search = Search { is_last: true, has_files: false, height: listed.height };
+    let observer = peers.observer(observer);
+    Ok(find_headers(node, &peers, search, &observer, stop)? != Activated::Stopped)
+}

@@ -1,0 +1,152 @@
+//! The state of a data directory, read without changing it.
+
+use std::path::PathBuf;
+
+use apus_disk::Disk;
+use apus_hash::Hash;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::Options;
+use apus_node::snapshot_chainstate::SnapshotChainstate;
+use apus_node::{rebuild, remedy, snapshot_chainstate};
+use apus_sync::above_tip::above_tip;
+use apus_sync::summary::{AboveTip, SavedJoin};
+use apus_sync::unfinished::open_node;
+use apus_sync::{join, swift};
+use apus_wire::Chain;
+
+/// The state of a data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The network's own directory.
+    pub directory: PathBuf,
+    /// The network.
+    pub chain: Chain,
+    /// Height of the UTXO set's best block.
+    pub height: u32,
+    /// The UTXO set's best block.
+    pub best_block: Hash,
+    /// Time in that block's header, in seconds since 1970.
+    pub time: u32,
+    /// Number of coins in the UTXO set, where it is known without counting them.
+    pub coins: Option<u64>,
+    /// Height of the best header.
+    pub headers: u32,
+    /// The blocks between the best block and the best header.
+    pub above_tip: AboveTip,
+    /// The lowest height such that every block from there to the best one is stored; above 1 in a
+    /// pruned directory.
+    pub blocks_from: u32,
+    /// The lowest height such that every stored block from there on has undo data; above 1 after a
+    /// SwiftSync with the blocks assumed valid.
+    pub undo_from: u32,
+    /// Whether block files were ever pruned.
+    pub pruned: bool,
+    /// Work that was interrupted.
+    pub unfinished: Vec<Unfinished>,
+    /// The second UTXO set, which bitcoind has loaded from a snapshot; all else is about the first.
+    pub snapshot: Option<SnapshotStatus>,
+    /// Directories of UTXO sets that nobody uses, and that can be removed.
+    pub unused: Vec<PathBuf>,
+}
+
+/// The UTXO set that bitcoind has loaded from a snapshot and works with, while it validates the
+/// snapshot's base block with the other one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotStatus {
+    /// The base block, after which the snapshot's coins were unspent.
+    pub base: Hash,
+    /// Height of the base block; `None` if no header of it is known.
+    pub base_height: Option<u32>,
+    /// Height of the set's best block by now; `None` if it cannot be read, as after a flush of
+    /// bitcoind's that was cut short.
+    pub height: Option<u32>,
+}
+
+impl SnapshotStatus {
+    fn of(node: &Node, snapshot: &SnapshotChainstate) -> Self {
+        let height = |hash: &Hash| node.tree.find(hash).map(|id| node.tree.node(id).height);
+        Self {
+            base: snapshot.base,
+            base_height: height(&snapshot.base),
+            height: snapshot.best_block().and_then(|best| height(&best)),
+        }
+    }
+}
+
+/// Work that was interrupted and that the command which began it carries on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// A rebuild of the UTXO set.
+    Rebuild {
+        /// Height of the best block of the new set so far.
+        height: u32,
+    },
+    /// A SwiftSync.
+    SwiftSync {
+        /// Number of blocks that are done and saved, of any height.
+        blocks: u32,
+    },
+    /// A join.
+    Join(SavedJoin),
+}
+
+impl Unfinished {
+    /// How to carry the work on, for the user.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
+            Self::Join(_) => {
+                "the same command carries on; one with --method=order, --hints or --snapshot gives \
+                 it up"
+            }
+            Self::SwiftSync { .. } => {
+                "the same command, with the same --hints or --snapshot, carries on; a command \
+                 without either gives it up"
+            }
+        }
+    }
+}
+
+/// Reads the state of a data directory. Nothing in the directory changes: it may be on a read-only
+/// mount, and other programs may read it at the same time.
+///
+/// # Errors
+/// There is no such directory, a program that may write has it open, or a file in it cannot be
+/// right.
+pub fn status(options: &Options) -> Result<Status, SyncError> {
+    remedy::naming(options, || {
+        let disk = Disk::new();
+        let node = open_node(options, &disk, Coins::ReadOnly)?;
+        let directory = node.dir.path().to_path_buf();
+        let tip = node.tree.node(node.tip());
+        let mut unfinished = Vec::new();
+        if let Some(rebuild) = rebuild::unfinished(&disk, &directory)? {
+            let height = rebuild.best_block.and_then(|hash| node.tree.find(&hash));
+            let height = height.map_or(0, |id| node.tree.node(id).height);
+            unfinished.push(Unfinished::Rebuild { height });
+        }
+        if let Some(blocks) = swift::directory::unfinished(&disk, &directory)? {
+            unfinished.push(Unfinished::SwiftSync { blocks });
+        }
+        let join = join::directory::unfinished(&disk, options)?;
+        unfinished.extend(join.map(Unfinished::Join));
+        let snapshot = SnapshotChainstate::find(&disk, &directory)?;
+        Ok(Status {
+            snapshot: snapshot.map(|snapshot| SnapshotStatus::of(&node, &snapshot)),
+            unused: snapshot_chainstate::unused(&directory),
+            chain: options.network.chain,
+            height: tip.height,
+            best_block: tip.hash,
+            time: tip.time,
+            coins: node.ledger.coins.map(|coins| coins as u64),
+            headers: node.tree.node(node.tree.best_header()).height,
+            above_tip: above_tip(&node),
+            blocks_from: node.ledger.blocks_from(),
+            undo_from: node.ledger.undo_from(),
+            pruned: node.ledger.pruning.is_pruned,
+            unfinished,
+            directory,
+        })
+    })
+}

@@ -1,0 +1,90 @@
+//! The coins of blocks up to a height that the blocks above it have spent.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_coins::{Coin, for_each_spending_tx};
+use apus_disk::{Share, StoreError};
+use apus_node::progress::{Observer, Phase, Progress};
+use apus_wire::OutPoint;
+use rayon::ThreadPool;
+
+use super::chain::{ReadBlock, StoredChain};
+use super::ended::EndedEarly;
+use super::workers::for_each_on_pool;
+
+/// A search for coins that were unspent at a height and are not at the tip.
+pub struct UndoSearch<'a> {
+    /// The chain whose undo data is read.
+    pub chain: &'a StoredChain,
+    /// The height of its last block.
+    pub height: u32,
+    /// The threads that read.
+    pub pool: &'a ThreadPool,
+    /// Told how far the work is.
+    pub observer: &'a dyn Observer,
+    /// Ends the work when it is raised.
+    pub stop: &'a AtomicBool,
+}
+
+/// What one thread has found, and the memory that it reads into.
+struct Reader<S> {
+    found: S,
+    block: Vec<u8>,
+    undo: Vec<u8>,
+}
+
+impl UndoSearch<'_> {
+    /// Calls `each` with every coin of a block up to the height that a block above it has spent, in
+    /// any order. Each thread has a state of its own, `new` at first; returns these states.
+    ///
+    /// # Errors
+    /// A block or its undo data is not stored, or damaged; what `each` returns; or somebody asks to
+    /// stop.
+    pub fn for_each_spent<S: Send>(
+        &self,
+        new: impl Fn() -> S + Sync,
+        each: impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), EndedEarly> + Sync,
+    ) -> Result<Vec<S>, EndedEarly> {
+        let (chain, height) = (self.chain, self.chain.height());
+        let above = chain.in_file_order(self.height + 1..height + 1)?;
+        let spending =
+            above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);
+        let report =
+            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(self.observer);
+        let share = Share::new(spending.clone().count() as u64, &report);
+        let new = || Reader { found: new(), block: Vec::new(), undo: Vec::new() };
+        let read = |reader: &mut Reader<S>, height| {
+            self.read(reader, height, &each)?;
+            share.add(1);
+            Ok(())
+        };
+        let readers = for_each_on_pool(self.pool, spending, self.stop, new, read)?;
+        Ok(readers.into_iter().map(|reader| reader.found).collect())
+    }
+
+    /// Calls `each` with the coins that the block at `height` has spent.
+    fn read<S>(
+        &self,
+        reader: &mut Reader<S>,
+        height: u32,
+        each: &impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), EndedEarly>,
+    ) -> Result<(), EndedEarly> {
+        let chain = self.chain;
+        let Reader { found, block, undo } = reader;
+        let ReadBlock { view, .. } = chain.read(height, block)?;
+        let pos = chain.read_undo(height, &view.header().prev, undo)?;
+        let mut result = Ok(());
+        let read = for_each_spending_tx(undo, &view, |tx, coins| {
+            for (input, coin) in tx.inputs().zip(coins.iter()) {
+                if coin.height <= self.height && result.is_ok() {
+                    result = each(found, &input.outpoint(), coin);
+                }
+            }
+        });
+        read.map_err(|error| {
+            let path = chain.files.undo_path(pos.file);
+            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+        })?;
+        result
+    }
+}

@@ -1,0 +1,146 @@
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::Services;
+use super::payload::{PayloadError, bounded};
+use crate::Cursor;
+
+/// Core's `MAX_ADDR_TO_SEND`: the most addresses of a message.
+pub const ADDRESSES_MAX: usize = 1000;
+/// The most bytes of an address of any network (BIP155; Core's `MAX_ADDRV2_SIZE`).
+const ADDRV2_BYTES_MAX: usize = 512;
+
+/// A host that a peer may be at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Host {
+    /// An address of IPv4.
+    Ipv4(Ipv4Addr),
+    /// An address of IPv6, which holds none of IPv4.
+    Ipv6(Ipv6Addr),
+    /// The public key of an onion service of version 3.
+    TorV3([u8; 32]),
+}
+
+/// Where a peer is, and what it is said to offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NetAddress {
+    /// When somebody last saw it, in seconds since 1970.
+    pub time: u32,
+    /// What it offers.
+    pub services: Services,
+    /// Its host.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+}
+
+/// Addresses of an `addr` or `addrv2` message, in order, without those of networks that Apus does
+/// not connect to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AddressList(pub Vec<NetAddress>);
+
+impl Host {
+    /// The host of 16 bytes as in `addr` and `version`, where IPv4 is mapped to IPv6; `None` for
+    /// the addresses of old onion services that were hidden in IPv6.
+    pub fn from_v1(bytes: [u8; 16]) -> Option<Self> {
+        match bytes {
+            [0xfd, 0x87, 0xd8, 0x7e, 0xeb, 0x43, ..] => None,
+            _ => Some(Self::from(IpAddr::V6(Ipv6Addr::from(bytes)))),
+        }
+    }
+
+    /// The host with this network number and address (BIP155).
+    fn from_v2(network: u8, address: &[u8]) -> Result<Option<Self>, &'static str> {
+        fn exact<const N: usize>(address: &[u8]) -> Result<[u8; N], &'static str> {
+            address.try_into().map_err(|_| "an address whose length is not that of its network")
+        }
+        Ok(match network {
+            1 => Some(Self::Ipv4(Ipv4Addr::from(exact::<4>(address)?))),
+            // What is not of IPv6 is not to come as such; Core ignores it.
+            2 => Self::from_v1(exact(address)?).filter(|host| matches!(host, Self::Ipv6(_))),
+            4 => Some(Self::TorV3(exact(address)?)),
+            5 => exact::<32>(address).map(|_| None)?,
+            6 => exact::<16>(address).map(|_| None)?,
+            _ => None,
+        })
+    }
+
+    /// The address of the internet protocol; `None` for an onion service.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Ipv4(ip) => Some(IpAddr::V4(*ip)),
+            Self::Ipv6(ip) => Some(IpAddr::V6(*ip)),
+            Self::TorV3(_) => None,
+        }
+    }
+
+    /// The 16 bytes of [`Host::from_v1`]; zeros for an onion service.
+    pub fn to_v1(self) -> [u8; 16] {
+        match self {
+            Self::Ipv4(ip) => ip.to_ipv6_mapped().octets(),
+            Self::Ipv6(ip) => ip.octets(),
+            Self::TorV3(_) => [0; 16],
+        }
+    }
+}
+
+impl From<IpAddr> for Host {
+    fn from(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::Ipv4(ip),
+            IpAddr::V6(ip) => Self::Ipv6(ip),
+        }
+    }
+}
+
+impl AddressList {
+    /// Reads the payload of an `addr` message.
+    pub(super) fn parse_addr(cursor: &mut Cursor) -> Result<Self, PayloadError> {
+        let count = cursor.compact_size()?;
+        let mut list = Self::default();
+        for _ in 0..count {
+            let (time, services) = (cursor.u32()?, Services(cursor.u64()?));
+            let host = Host::from_v1(cursor.array()?);
+            let port = u16::from_be_bytes(cursor.array()?);
+            let host = host.filter(|_| count <= ADDRESSES_MAX);
+            list.0.extend(host.map(|host| NetAddress { time, services, host, port }));
+        }
+        PayloadError::if_above(ADDRESSES_MAX, count)?;
+        Ok(list)
+    }
+
+    /// Reads the payload of an `addrv2` message. The crate `bitcoin` refuses the whole message for
+    /// an address that Core ignores.
+    pub(super) fn parse_addrv2(cursor: &mut Cursor) -> Result<Self, PayloadError> {
+        let count = cursor.compact_size()?;
+        let mut list = Self::default();
+        for _ in 0..count {
+            let (time, services) = (cursor.u32()?, Services(cursor.compact_u64()?));
+            let network = cursor.u8()?;
+            let len = bounded(cursor, ADDRV2_BYTES_MAX, "an address of more than 512 bytes")?;
+            let address = cursor.take(len)?;
+            let host = Host::from_v2(network, address).map_err(|what| cursor.error(what))?;
+            let port = u16::from_be_bytes(cursor.array()?);
+            let host = host.filter(|_| count <= ADDRESSES_MAX);
+            list.0.extend(host.map(|host| NetAddress { time, services, host, port }));
+        }
+        PayloadError::if_above(ADDRESSES_MAX, count)?;
+        Ok(list)
+    }
+}
+
+impl NetAddress {
+    /// Where to connect to; `None` for an onion service.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        self.host.ip().map(|ip| SocketAddr::new(ip, self.port))
+    }
+}
+
+impl fmt::Display for NetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.socket() {
+            Some(socket) => socket.fmt(f),
+            None => write!(f, "an onion service, port {}", self.port),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Messages between peers: the bytes of those that Apus sends, and views of those that it receives.
+//!
+//! [`encode`] appends a message to the caller's buffer, which grows once, to the exact size;
+//! nothing else is allocated. [`Message::decode`] borrows from the receive buffer. Every count and
+//! length is held against Core's limit, and against the bytes that are there, before anything is
+//! made of it. Bytes after the end of a payload are ignored, as Core does.
+
+mod address;
+mod command;
+mod inventory;
+mod payload;
+mod transaction;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::{ADDRESSES_MAX, AddressList, Host, NetAddress};
+pub use command::Command;
+pub use inventory::{INVENTORY_MAX, Inventory, InventoryItem, InventoryKind, InventoryList};
+pub use payload::{
+    GetHeaders, HEADERS_MAX, Hashes, HeaderList, Headers, LOCATOR_MAX, Nonce, Payload, Raw,
+    SendCmpct,
+};
+pub use transaction::{Transaction, TxInput, TxOutput};
+pub use version::{SUBVERSION_BYTES_MAX, Services, Version};
+
+use self::payload::PayloadError;
+use super::{Cursor, ParseError};
+use apus_hash::sha256d;
+
+/// Core's `MAX_PROTOCOL_MESSAGE_LENGTH`: the most bytes of a payload.
+pub const PAYLOAD_BYTES_MAX: usize = 4_000_000;
+/// Bytes before the payload of a message of the v1 transport.
+pub const ENVELOPE_BYTES: usize = 24;
+
+/// What stands before a payload in the v1 transport (Core's `CMessageHeader`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// What the payload is; `None` if the name is not printable ASCII, padded with zeros.
+    pub command: Option<Command>,
+    /// Length of the payload.
+    pub len: usize,
+    /// First four bytes of the payload's SHA-256d.
+    pub checksum: [u8; 4],
+}
+
+/// Why the bytes of a peer are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The bytes are not of this network, or none of a message.
+    #[error("a message with other magic bytes than those of this network")]
+    Magic,
+    /// The command is not printable ASCII, padded with zeros.
+    #[error("a message whose name is not printable")]
+    Name,
+    /// The payload is longer than any may be.
+    #[error("a message of {0} bytes, more than any may have")]
+    TooLong(u32),
+    /// The payload is not the one that the sender meant.
+    #[error("a message with a wrong checksum")]
+    Checksum,
+    /// The payload cannot be parsed.
+    #[error("a wrong `{0}` message: {1}")]
+    Payload(Command, ParseError),
+    /// The payload has more items than any may have.
+    #[error("a `{0}` message with {1} items, more than the limit")]
+    TooMany(Command, usize),
+}
+
+impl Envelope {
+    /// Reads what stands before a payload.
+    ///
+    /// # Errors
+    /// The bytes are not of this network, or the payload is too long. What follows cannot be read
+    /// as messages then.
+    pub fn parse(bytes: &[u8; ENVELOPE_BYTES], magic: [u8; 4]) -> Result<Self, MessageError> {
+        let (start, rest) = bytes.split_at(4);
+        if start != magic {
+            return Err(MessageError::Magic);
+        }
+        let field = |at: usize| -> [u8; 4] { rest[at..at + 4].try_into().expect("4 bytes") };
+        let name = rest[..12].try_into().expect("12 bytes");
+        let command = Command::from_padded(name);
+        let len = u32::from_le_bytes(field(12));
+        if len as usize > PAYLOAD_BYTES_MAX {
+            return Err(MessageError::TooLong(len));
+        }
+        Ok(Self { command, len: len as usize, checksum: field(16) })
+    }
+
+    /// Holds the checksum against the payload, and returns the name of the message. The checksum of
+    /// a block is not looked at: a block need not be hashed twice, since whoever takes it checks
+    /// its merkle root and its witness commitment, which leave no byte out.
+    ///
+    /// # Errors
+    /// The checksum is another, or the name is not printable. Core ignores such a message.
+    pub fn check(&self, payload: &[u8]) -> Result<Command, MessageError> {
+        if self.command != Some(Command::BLOCK) && sha256d(payload).0[..4] != self.checksum {
+            return Err(MessageError::Checksum);
+        }
+        self.command.ok_or(MessageError::Name)
+    }
+}
+
+/// Appends a message of the v1 transport to `out`.
+pub fn encode(payload: &impl Payload, magic: [u8; 4], out: &mut Vec<u8>) {
+    let size = payload.size();
+    debug_assert!(size <= PAYLOAD_BYTES_MAX);
+    out.reserve_exact(ENVELOPE_BYTES + size);
+    out.extend_from_slice(&magic);
+    out.extend_from_slice(&payload.command().padded());
+    out.extend_from_slice(&(size as u32).to_le_bytes());
+    let checksum = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let start = out.len();
+    payload.put(out);
+    debug_assert_eq!(out.len() - start, size, "{}", payload.command());
+    let hash = sha256d(&out[start..]);
+    out[checksum..start].copy_from_slice(&hash.0[..4]);
+}
+
+/// Appends the contents of a packet of the v2 transport to `out` (BIP324): one byte that names the
+/// message, or a zero and twelve bytes, and the payload.
+pub fn encode_contents(payload: &impl Payload, out: &mut Vec<u8>) {
+    let (size, command) = (payload.size(), payload.command());
+    match command.short_id() {
+        Some(id) => {
+            out.reserve_exact(1 + size);
+            out.push(id);
+        }
+        None => {
+            out.reserve_exact(13 + size);
+            out.push(0);
+            out.extend_from_slice(&command.padded());
+        }
+    }
+    let start = out.len();
+    payload.put(out);
+    debug_assert_eq!(out.len() - start, size, "{command}");
+}
+
+/// Splits the contents of a packet of the v2 transport into the name of the message, and where in
+/// them the payload starts.
+///
+/// # Errors
+/// The name is not printable, is one that is not known by the short form used, or is cut off.
+pub fn split_contents(contents: &[u8]) -> Result<(Command, usize), MessageError> {
+    match contents {
+        [0, rest @ ..] => {
+            let name = rest.first_chunk().ok_or(MessageError::Name)?;
+            Ok((Command::from_padded(*name).ok_or(MessageError::Name)?, 13))
+        }
+        [id, ..] => Ok((Command::from_short_id(*id).ok_or(MessageError::Name)?, 1)),
+        [] => Err(MessageError::Name),
+    }
+}
+
+/// A message that was received, as far as Apus takes an interest in it.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// The first message of each side of a connection.
+    Version(Version<'a>),
+    /// The answer to it.
+    Verack,
+    /// Transactions are to be announced by wtxid (BIP339).
+    WtxidRelay,
+    /// Addresses are to come as `addrv2` (BIP155).
+    SendAddrV2,
+    /// New blocks are to be announced by their headers (BIP130).
+    SendHeaders,
+    /// New blocks may be announced as compact blocks (BIP152).
+    SendCmpct(SendCmpct),
+    /// Asks for a `pong` with the same number; without one where the peer is older than BIP31.
+    Ping(Option<Nonce>),
+    /// The answer to a `ping`; `None` if it is too short to have a number.
+    Pong(Option<Nonce>),
+    /// Asks for addresses of peers.
+    GetAddr,
+    /// Addresses of peers, from `addr` or `addrv2`.
+    Addresses(AddressList),
+    /// Asks for headers.
+    GetHeaders(GetHeaders<'a>),
+    /// Headers.
+    Headers(HeaderList<'a>),
+    /// What the peer has.
+    Inv(InventoryList<'a>),
+    /// What the peer wants.
+    GetData(InventoryList<'a>),
+    /// What was asked for and the peer does not have.
+    NotFound(InventoryList<'a>),
+    /// A block, which is not parsed here.
+    Block(&'a [u8]),
+    /// A transaction, which is not parsed here.
+    Tx(&'a [u8]),
+    /// The least fee rate of transactions that the peer wants (BIP133), which is not read here.
+    FeeFilter,
+    /// Any other message.
+    Other,
+}
+
+impl<'a> Message<'a> {
+    /// The message with this name and payload.
+    ///
+    /// # Errors
+    /// The payload ends too early, has more items than it may, or breaks its format otherwise.
+    pub fn decode(command: Command, payload: &'a [u8]) -> Result<Self, MessageError> {
+        let mut cursor = Cursor::new(payload);
+        let cursor = &mut cursor;
+        let message = match command {
+            Command::VERSION => Version::parse(cursor).map(Self::Version),
+            Command::VERACK => Ok(Self::Verack),
+            Command::WTXIDRELAY => Ok(Self::WtxidRelay),
+            Command::SENDADDRV2 => Ok(Self::SendAddrV2),
+            Command::SENDHEADERS => Ok(Self::SendHeaders),
+            Command::SENDCMPCT => SendCmpct::parse(cursor).map(Self::SendCmpct),
+            Command::PING => Ok(Self::Ping(Nonce::parse(cursor).ok())),
+            Command::PONG => Ok(Self::Pong(Nonce::parse(cursor).ok())),
+            Command::GETADDR => Ok(Self::GetAddr),
+            Command::ADDR => AddressList::parse_addr(cursor).map(Self::Addresses),
+            Command::ADDRV2 => AddressList::parse_addrv2(cursor).map(Self::Addresses),
+            Command::GETHEADERS => GetHeaders::parse(cursor).map(Self::GetHeaders),
+            Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
+            Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),
+            Command::GETDATA => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::GetData),
+            // Of any length, as with Core.
+            Command::NOTFOUND => InventoryList::parse(cursor, usize::MAX).map(Self::NotFound),
+            Command::BLOCK => Ok(Self::Block(payload)),
+            Command::TX => Ok(Self::Tx(payload)),
+            Command::FEEFILTER => Ok(Self::FeeFilter),
+            _ => Ok(Self::Other),
+        };
+        message.map_err(|error| match error {
+            PayloadError::Parse(error) => MessageError::Payload(command, error),
+            PayloadError::TooMany(count) => MessageError::TooMany(command, count),
+        })
+    }
+}
