@@ -371,7 +371,7 @@ fn is_one_disk(one: &Path, other: &Path) -> Result<bool, StoreError> {
 }
 
 /// Opens the UTXO set in the directory `path`, for reading alone or for all. The tables that `keep`
-/// numbers stay, whoever they belong to.
+/// numbers are not removed, even if no UTXO set names them.
 fn open_chainstate(
     disk: &Disk,
     path: &Path,

@@ -31,6 +31,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use apus_chain::{BlockId, Tree};
+use apus_disk::Disk;
+use apus_net::{HeaderChain, Limits, PeerManager, PeerOptions, Settings};
+use apus_node::block::step::{BlockFault, Step};
+use apus_node::block_peers::{BlockPeers, Wanted};
+use apus_node::clock::unix_time;
+use apus_node::error::SyncError;
+use apus_node::options::Options;
+use apus_node::progress::Observer;
+use apus_node::sources::BlockBytes;
+use apus_node::threads;
 use crossbeam_channel::bounded;
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
@@ -46,17 +57,6 @@ use self::limiter::Limiter;
 use self::link::Dialing;
 use self::report::Traffic;
 use self::route::{Routes, system_resolver};
-use apus_chain::{BlockId, Tree};
-use apus_disk::Disk;
-use apus_net::{HeaderChain, Limits, PeerManager, PeerOptions, Settings};
-use apus_node::block::step::{BlockFault, Step};
-use apus_node::block_peers::{BlockPeers, Wanted};
-use apus_node::clock::unix_time;
-use apus_node::error::SyncError;
-use apus_node::options::Options;
-use apus_node::progress::Observer;
-use apus_node::sources::BlockBytes;
-use apus_node::threads;
 
 /// The most bytes of blocks that have come and wait to be taken, and of those that are asked for.
 ///

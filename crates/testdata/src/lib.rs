@@ -1,6 +1,6 @@
-//! Chain data for tests: files that ship in `data/`, and files that may not be shipped, which some
-//! machines have in a directory `shared/data` next to the repository. A test of the latter says
-//! `#[cfg_attr(not(shared_data), ignore = "...")]`; `build.rs` looks for them.
+//! Chain data for tests: files that ship in `apus/data/`, and files that may not be shipped, which
+//! some machines have in a directory `shared/data` next to the repository. A test of the latter
+//! says `#[cfg_attr(not(shared_data), ignore = "...")]`; `build.rs` looks for them.
 
 use std::path::{Path, PathBuf};
 

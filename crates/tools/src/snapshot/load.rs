@@ -99,7 +99,7 @@ pub fn load_snapshot_on(
 }
 
 /// Asks peers for headers, if that of the base block is not known yet and there are to be peers.
-/// Returns whether nobody has asked to stop.
+/// Returns false if it was stopped.
 fn find_base(
     node: &mut Node,
     listed: &AssumeutxoData,
